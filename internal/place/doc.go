@@ -1,19 +1,19 @@
 // Package place chooses the GPU and the start (the first unit) of one GPU instance. The package is pure: its functions
 // receive the state of the GPUs and return a choice.
 //
-// Other packages have the related tasks: package gpu creates and destroys instances, package reconfigure plans changes
-// that stop running jobs, and package offer decides for which jobs placements are offered.
+// Related tasks are left to other packages: package gpu creates and destroys instances, package reconfigure plans
+// changes that stop running jobs, and package offer decides for which jobs placements are offered.
 //
 // Files:
 //
 // State of the GPUs, and the interface of a policy:
 //
-//	gpu.go          GPU; Acquisition, the ways to acquire a placement; the idle instances that are in the way
+//	gpu.go          GPU; Acquisition, the ways to acquire a placement; idle instances that are in the way
 //	node.go         nodeSlots: the nodes as slots, for jobs with several full GPUs
 //	pool.go         Pool, Spot: groups of GPUs with the same layout; starts and ends placements; when a slot is free
 //	place.go        Request, Situation, Policy, Choice; the policies by name (ByName), the default policy; costs, ties
 //	inputs.go       the parts of a situation that each policy uses (InputsOf)
-//	recent.go       the recent requests: frequency of each profile, mean duration
+//	recent.go       the recent requests: each profile's frequency, mean duration
 //	weights.go      the frequency of profiles, converted to weights for a GPU model
 //
 // Policies:
@@ -37,30 +37,30 @@
 //	|1g.5gb|......|......|......|......|......|......|......|   21 of 78 maximal layouts within reach
 //	|......|......|......|......|......|......|1g.5gb|......|   33 of 78
 //
-// The driver's own choice also fragments a GPU. On an H100, the driver placed seven 1g instances at the starts 6, 4, 5,
-// 0, 1, 2, 3 in this order.
+// The driver's own choice also fragments a GPU. On an H100, it placed seven 1g instances at starts 6, 4, 5, 0, 1, 2 and
+// 3, in this order.
 //
 // # Acquisition cost
 //
-// Creating an instance takes 0.13 to 0.24 s, and destroying an instance takes 0.10 to 0.22 s (A30, A100). A placement
-// can be acquired in four ways ([Acquisition]), listed here from cheap to expensive. The policies prefer the cheapest
-// way that is possible on any GPU:
+// Creating an instance takes 0.13 to 0.24 s, and destroying one takes 0.10 to 0.22 s (A30, A100). A placement can be
+// acquired in four ways ([Acquisition]), listed here from cheap to expensive. The policies prefer the cheapest way that
+// is possible on any GPU:
 //
 //	Reuse    an idle instance of the profile exists at the placement
 //	Carve    the units are free
 //	Reclaim  the idle instances that are in the way must be destroyed first ([GPU.InTheWay])
-//	Switch   the MIG mode must be switched first: to off for the profile full, to on for all other profiles
+//	Switch   the MIG mode must be switched first: off for the full profile, on for all other profiles
 //
 // The [Policy] chooses among the candidates of the cheapest way, with two exceptions. fragaware compares load and
 // fragmentation first. The policies that use expected ends (lifetime, scarcity, qla) consider all candidates, and use
-// the acquisition cost only to break ties. An acquisition takes at most half a second. A later job may have to wait an
-// hour if a policy chooses a placement only for its idle instance. In simulations in which instances remain after their
-// jobs (churn on 16 A100s, FIFO, exact ends), a preference for the cheapest way increased the waits by 29 to 55% with
-// lifetime, and by 24 to 128% with qla.
+// the acquisition cost only to break ties. An acquisition takes at most half a second, whereas a later job may have to
+// wait an hour if a policy chooses a placement only because it has an idle instance. In simulations in which instances
+// remain after their jobs (churn on 16 A100s, FIFO, exact ends), preferring the cheapest way increased the waits by 29
+// to 55% with lifetime, and by 24 to 128% with qla.
 //
 // # Policies
 //
-// The following table contains the policies, their files and their inputs, ordered by the number of inputs:
+// The following table lists the policies, their files and their inputs, ordered by the number of inputs:
 //
 //	first-fit, driver        layouts.go     the lowest GPU
 //	best-fit                 layouts.go     free units
@@ -71,25 +71,23 @@
 //	scarcity                 scarcity.go    ... and the number of free slots of each profile over time
 //	qla                      qla.go         ... and the waiting jobs; qla may hold a job that could start
 //
-// For the policies from first-fit to fgd in the table, GPUs with the same layout have the same cost, and the policy
-// chooses the GPU with the lowest index. The policies from first-fit to fgd therefore evaluate each layout in the pool
-// only once ([Pool]).
+// For the policies from first-fit to fgd in the table, GPUs with the same layout have the same cost, and the one with
+// the lowest index is chosen. These policies therefore evaluate each layout in the pool only once ([Pool]).
 //
 // # Reach over several GPUs
 //
 // On one GPU, the reach policy chooses the start after which the most maximal layouts can still be reached. With
-// several GPUs, the reach policy considers the whole cluster. A maximal layout of the cluster consists of one maximal
-// layout for each GPU, so the reach of the cluster is the product of the reaches of the GPUs. The product is largest
-// for the candidate whose own GPU retains the largest share of its reach (after/before). If only one maximal layout of
-// a GPU can still be reached, an instance that is part of this layout costs nothing (1/1). The first instance on an
-// empty A100 costs more than half of the reach (33 of 78 remain). The policy therefore packs instances onto few GPUs
-// without a separate rule for packing, and compares different GPU models fairly. The following example places one
-// 1g.5gb:
+// several GPUs, it considers the whole cluster. A maximal layout of the cluster consists of one maximal layout for each
+// GPU, so the cluster's reach is the product of the GPUs' reaches. This product is largest for the candidate whose own
+// GPU retains the largest share of its reach (after/before). If only one maximal layout of a GPU can still be reached,
+// an instance that is part of this layout costs nothing (1/1). The first instance on an empty A100 costs more than half
+// of the reach (33 of 78 remain). The policy therefore packs instances onto few GPUs without a separate rule for
+// packing, and compares different GPU models fairly. In the following example, it places one 1g.5gb:
 //
 //	gpu 0  |......|......|......|......|......|......|......|......|   78 -> 33
 //	gpu 1  |4g.20gb====================|2g.10gb======|......|......|    2 -> 1
 //	gpu 2  |7g.40gb================================================|    full
 //
-// The policy places the 1g.5gb on GPU 1. If several candidates have the same ratio, the policy chooses the candidate
-// after which the most placements still fit (CC), and then the lowest GPU and start.
+// The 1g.5gb is placed on GPU 1. If several candidates have the same ratio, the policy chooses the one after which the
+// most placements still fit (CC), and then the one with the lowest GPU and start.
 package place

@@ -13,8 +13,8 @@ type GPU struct {
 	// Busy contains three kinds of placements: leased placements, placements of pending leases, and placements whose
 	// instances other programs use.
 	Busy mig.Layout
-	// Blocked is the mask of the unusable units. An unusable unit belongs to an instance that cannot be destroyed or
-	// that matches no placement of the GPU model.
+	// Blocked is a mask of the unusable units, which belong to instances that cannot be destroyed or that do not match
+	// any of the GPU model's placements.
 	Blocked uint64
 	// Idle contains the instances without a lease. An idle instance can be reused at no cost, and may be destroyed if
 	// its units are needed. Busy and Idle are disjoint and together form a legal layout.
@@ -22,14 +22,14 @@ type GPU struct {
 	// Ends contains, for each placement, the expected end of its busy instance in seconds, or +Inf if unknown. If Ends
 	// is nil, all ends are unknown.
 	Ends []float64
-	// Offerable contains the placements of the profiles that the site has configured. Policies ignore Offerable, but
-	// package offer rejects a choice that is not in Offerable.
+	// Offerable contains the placements of the profiles that the site has configured. Policies ignore it, but package
+	// offer rejects a choice that it does not contain.
 	Offerable mig.Layout
-	// NVLink is the number of the GPU's group. NVLinks connect all GPUs of a node that have the same number with each
-	// other. The number is 0 if NVLinks connect the GPU with no other GPU or with all GPUs of the node. Policies ignore
-	// NVLink, but package offer chooses the GPUs of a job with several full GPUs by NVLink.
+	// NVLink is the number of the GPU's group. All GPUs of a node with the same number are connected with each other by
+	// NVLinks. The number is 0 if the GPU is connected with no other GPU or with all GPUs of the node. Policies ignore
+	// NVLink, but package offer uses it to choose the GPUs for a job with several full GPUs.
 	NVLink int
-	// Node is the index of the GPU's node. Policies use Node only for GPUs that may be full (nodeSlots).
+	// Node is the index of the GPU's node. Policies use it only for GPUs that may be full (nodeSlots).
 	Node int
 }
 
@@ -40,8 +40,7 @@ func (g GPU) Same(o GPU) bool {
 }
 
 // Hold marks placement i as busy until end (seconds, or +Inf if unknown). The placement must be possible. Hold removes
-// the idle instances that must be destroyed for placement i. Hold copies Ends, because other GPU values may share the
-// list.
+// the idle instances that must be destroyed for it. Ends is copied first, because other GPU values may share the list.
 func (g *GPU) Hold(i int, end float64) {
 	g.Idle = (g.Idle &^ g.InTheWay(i)).Without(i)
 	g.Busy = g.Busy.With(i)
@@ -49,8 +48,7 @@ func (g *GPU) Hold(i int, end float64) {
 	g.Expect(i, end)
 }
 
-// Expect sets the expected end of busy placement i (seconds, or +Inf if unknown). Expect modifies the list Ends in
-// place.
+// Expect sets the expected end of busy placement i (seconds, or +Inf if unknown). It modifies Ends in place.
 func (g *GPU) Expect(i int, end float64) {
 	if g.Ends == nil {
 		if math.IsInf(end, 1) {
@@ -65,7 +63,7 @@ func (g *GPU) Expect(i int, end float64) {
 type Acquisition int
 
 const (
-	Reuse   Acquisition = iota // an idle instance of the profile exists at the placement
+	Reuse   Acquisition = iota // the placement has an idle instance of the profile
 	Carve                      // the units are free
 	Reclaim                    // idle instances must be destroyed first
 	Switch                     // the MIG mode of the GPU must be switched first
@@ -74,8 +72,8 @@ const (
 
 func (m Acquisition) String() string { return [...]string{"reuse", "carve", "reclaim", "switch"}[m] }
 
-// AcquiredBy returns the placements of profile p whose cheapest way of acquisition is m. p is an index in the Profiles
-// of the GPU model.
+// AcquiredBy returns the placements of profile p that are most cheaply acquired by m. p is an index into the GPU
+// model's Profiles.
 func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(
 		g.Model.Open(g.Busy, g.Blocked)&g.Model.OfProfile(p),
@@ -85,9 +83,9 @@ func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 	)
 }
 
-// of returns the possible placements whose cheapest way of acquisition is m. carve contains the placements that fit
-// beside the busy and the idle instances. full is the placement of the profile mig.Full. A GPU with an instance of this
-// profile has MIG mode off.
+// of returns the possible placements that are most cheaply acquired by m. carve contains the placements that fit
+// alongside the busy and idle instances. full is the placement of the mig.Full profile. A GPU with an instance of this
+// profile has its MIG mode off.
 func (m Acquisition) of(possible, carve, idle, full mig.Layout) mig.Layout {
 	if m == Reuse {
 		return possible & idle
@@ -107,7 +105,7 @@ func (m Acquisition) of(possible, carve, idle, full mig.Layout) mig.Layout {
 	}
 }
 
-// AcquisitionOf returns the cheapest way to acquire placement i, or false if placement i is impossible.
+// AcquisitionOf returns the cheapest way to acquire placement i, or false if this placement is impossible.
 func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
 	for m := range endOfAcquisitions {
 		if g.AcquiredBy(m, g.Model.Placements[i].Profile).Has(i) {
@@ -117,9 +115,9 @@ func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
 	return 0, false
 }
 
-// InTheWay returns the idle instances that must be destroyed before placement i can be carved. The result contains the
-// instances that overlap i, and instances that use other resources that i needs (the instance limit, media engines).
-// The result does not contain instances that can remain. Placement i must be possible beside the busy instances.
+// InTheWay returns the idle instances that must be destroyed before placement i can be carved. These are the instances
+// that overlap i, and instances that use other resources that i needs (the instance limit, media engines), but not
+// instances that can remain. Placement i must be possible alongside the busy instances.
 func (g GPU) InTheWay(i int) mig.Layout {
 	if g.Idle.Has(i) {
 		return 0

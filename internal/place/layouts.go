@@ -2,8 +2,8 @@ package place
 
 import "math"
 
-// This file contains the policies whose cost depends only on the resulting layout. In all of the functions, g is the
-// group before the placement, and i is the placement.
+// This file contains the policies whose cost depends only on the resulting layout. In all functions, g is the group
+// before the placement, and i is the placement.
 
 // firstFit chooses the lowest start on the lowest GPU.
 func firstFit(*Group, int) cost { return cost{} }
@@ -26,17 +26,17 @@ func mostReach(g *Group, i int) cost {
 	return cost{-float64(n.Reach) / float64(g.Node.Reach), float64(g.Node.CC - n.CC)}
 }
 
-// mostCC chooses the placement after which the most placements still fit on the GPU (MCC of GRMU).
+// mostCC chooses the placement after which the most placements still fit on the GPU (GRMU's MCC).
 func mostCC(g *Group, i int) cost { return cost{first: -float64(g.Node.With(i).CC)} }
 
-// mostECC chooses the placement after which the sum of the placements that still fit is largest, weighted by the
-// frequency of requests for their profiles (MECC of GRMU).
+// mostECC chooses the placement after which the number of placements that still fit, weighted by the frequency of
+// requests for their profiles, is largest (GRMU's MECC).
 func mostECC(g *Group, i int, weights []float64) cost {
 	return cost{first: -g.Node.With(i).WeightedCC(weights)}
 }
 
 // leastLost minimises the increase in lost units (fragmentation gradient descent). The lost units are a weighted sum
-// over the profiles. The term of a profile is the number of free units that instances of the profile cannot use.
+// over the profiles. Each profile contributes the number of free units that its instances cannot use.
 func leastLost(g *Group, i int, weights []float64) cost {
 	return cost{first: g.Node.With(i).Lost(weights) - g.Node.Lost(weights)}
 }
@@ -46,9 +46,9 @@ func leastLost(g *Group, i int, weights []float64) cost {
 const fragStep = 1e-9
 
 // FragAware prefers GPUs whose load, that is, the share of their units that is busy, is below Threshold. Among these
-// GPUs, it chooses the placement after which the GPU is least fragmented. If the instance fits on none of them,
-// FragAware applies the same rule to the other GPUs. Among equal placements, it chooses the one that is cheapest to
-// acquire (arXiv 2512.16099).
+// GPUs, it chooses the placement after which the GPU is least fragmented. If the instance fits on none of them, the
+// same rule is applied to the other GPUs. Among equal placements, FragAware chooses the one that is cheapest to acquire
+// (arXiv 2512.16099).
 type FragAware struct{ Threshold float64 }
 
 func (FragAware) with(share float64) Policy { return FragAware{Threshold: share} }
@@ -69,9 +69,9 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 }
 
 // GRMU divides the GPUs into two baskets. Instances that span a whole GPU are placed in the heavy basket, whose share
-// of all GPUs may be at most Heavy. All other instances are placed in the light basket. If an instance fits on no GPU
-// of a basket, an empty GPU is added to the basket. Within a basket, GRMU chooses the first GPU on which the instance
-// fits (arXiv 2502.01909). The busy instances of a GPU determine the GPU's basket.
+// of all GPUs may be at most Heavy; all other instances are placed in the light basket. If an instance does not fit on
+// any GPU in its basket, an empty GPU is added to the basket. Within a basket, GRMU chooses the first GPU on which the
+// instance fits (arXiv 2502.01909). A GPU's busy instances determine its basket.
 type GRMU struct{ Heavy float64 }
 
 func (GRMU) with(share float64) Policy { return GRMU{Heavy: share} }
@@ -95,7 +95,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 		most = max(most, 1)
 	}
 	best := none
-	for _, opening := range []bool{false, true} { // first the GPUs of the basket, then empty GPUs
+	for _, opening := range []bool{false, true} { // first the GPUs in the basket, then empty GPUs
 		s.Pool.each(r.Profile, func(g *Group) bool { return (g.Node.Layout == 0) == opening }, func(g *Group, i int) {
 			whole := g.Model.Placements[i].Size == g.Model.Grid
 			if opening && (whole && heavy >= most || !whole && light >= max(all-most, 1)) {

@@ -2,15 +2,15 @@ package place
 
 import "caelum/internal/mig"
 
-// unknownDuration is the assumed duration, in seconds, of a job whose run time is unknown. unknownDuration exceeds the
-// time limits of all sites.
+// unknownDuration is the assumed duration, in seconds, of a job whose run time is unknown. It exceeds the time limits
+// of all sites.
 const unknownDuration = 1e7
 
 func (r Request) duration() float64 { return min(r.Duration, unknownDuration) }
 
 // maxMeanDurations limits the duration of a job, as a multiple of the mean duration of recent jobs. With qla, the
-// multiples 1, 2 and 4 lead to similar waits. If three of ten jobs have no time limit, the mean waits with lifetime are
-// 6% longer without maxMeanDurations (load 0.7 and 0.85, seeds 1 to 3).
+// multiples 1, 2 and 4 lead to similar waits. If three out of ten jobs have no time limit, the mean waits with lifetime
+// are 6% longer without this limit (load 0.7 and 0.85, seeds 1 to 3).
 const maxMeanDurations = 2.0
 
 // counted returns the duration of a request in seconds, limited to maxMeanDurations times the recent mean duration.
@@ -22,22 +22,22 @@ func (s *Situation) counted(r Request) float64 {
 	return r.duration()
 }
 
-// Lifetime places instances that end at similar times next to each other. A slot j is a profile at a start. Slurm
-// limits run times, so the time F_j at which all instances that overlap slot j will have ended is known. A job that
-// gets a placement and is expected to end at the time e blocks each slot j that overlaps the placement. The job blocks
-// the slot for e - max(now, F_j) longer than the running jobs do. The policy chooses the placement with the smallest
-// sum of these blocked times, weighted with the size of each slot in units:
+// Lifetime places instances that end at similar times next to each other. A slot j is a profile at a start. Because
+// Slurm limits run times, the time F_j at which all instances that overlap slot j will have ended is known. A job that
+// gets a placement and is expected to end at time e blocks each slot j that overlaps the placement, for e - max(now,
+// F_j) longer than the running jobs do. The policy chooses the placement with the smallest sum of these blocked times,
+// weighted by the size of each slot in units:
 //
-//	until 12:00 |1g====|......|2g===========|   a 1g until 11:00 beside it costs the 2g slot nothing ...
+//	until 12:00 |1g====|......|2g===========|   a 1g until 11:00 next to it costs the 2g slot nothing ...
 //	until 10:00 |1g====|......|2g===========|   ... and here it costs that slot an hour
 //
-// If GPUs may be full, the sum also contains the slot of the node (nodeSlots). Instances that end at similar times are
-// then on the same node, and nodes become free for jobs with several full GPUs. Without the slots of the nodes, these
+// If GPUs may be full, the sum also contains the node's slot (nodeSlots). Instances that end at similar times are then
+// placed on the same node, so that nodes become free for jobs with several full GPUs. Without the nodes' slots, these
 // jobs wait 1.3 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
 //
 // If several placements have the same sum, the policy compares first the acquisition cost, then the reach, then the GPU
-// and the start. Lifetime needs neither migration nor a queue, and never holds a job. From earlier jobs, Lifetime uses
-// only the mean duration (see counted).
+// and the start. Lifetime needs neither migration nor a queue, and never holds a job. All it uses from earlier jobs is
+// their mean duration (see counted).
 type Lifetime struct{}
 
 // bounded is a candidate on any GPU of a group, with lower bounds for its cost.

@@ -1,14 +1,14 @@
 package place
 
-// nodeSlots contains one slot for each node. A job with several full GPUs needs GPUs of one node that are free at the
-// same time, but a slot of a single GPU does not describe such a job. Policies that use expected ends therefore treat
-// all GPUs of a node that may be full as one more slot, which an instance on any of these GPUs blocks. The node of a
-// GPU is GPU.Node.
+// nodeSlots contains one slot for each node. A job with several full GPUs needs GPUs on one node that are free at the
+// same time, which the slots of a single GPU cannot represent. Policies that use expected ends therefore treat all GPUs
+// of a node that may be full as one more slot, which an instance on any of these GPUs blocks. GPU.Node identifies the
+// node of a GPU.
 type nodeSlots []nodeSlot
 
 type nodeSlot struct {
 	size float64 // units
-	free float64 // the time F of the slot, in seconds: all instances on the node will have ended
+	free float64 // the slot's time F, in seconds, at which all instances on the node will have ended
 }
 
 // nodes contains the slots of a pool's nodes, and what nodeSlots must compute again after changes of GPUs.
@@ -60,8 +60,8 @@ func (p *Pool) nodeSlots() nodeSlots {
 	return n.slots
 }
 
-// cost returns the time in seconds for which an instance on the k-th GPU blocks the slot of the GPU's node longer than
-// the other instances do, weighted with the size of the slot. The instance runs from start for d seconds.
+// cost returns how much longer, in seconds, an instance on the k-th GPU blocks the slot of the GPU's node than the
+// other instances do, weighted by the size of the slot. The instance runs from start for d seconds.
 func (all nodeSlots) cost(p *Pool, k int, start, d float64) float64 {
 	g := &p.gpus[k]
 	if all == nil || g.Model.Full() == 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // Pack returns one spot for each of the given profiles, in the given order. All instances fit on the GPUs at the same
-// time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and those of the
+// time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and those with the
 // requested profile are tried first. The search is exact: Pack returns false only if the instances do not fit. The
 // input may contain GPUs without a GPU model, and profiles that no GPU has.
 //
@@ -17,8 +17,8 @@ import (
 // state of the search is therefore determined by the layouts of the GPUs, and equal GPUs are interchangeable. The
 // search recognises a state that has failed before, even if equal instances or equal GPUs were used in a different
 // order. A state fails immediately if the remaining instances need more compute slices or units than all GPUs together
-// can still provide. What a GPU can still provide is the maximum over all layouts. For example, an A100 with two
-// 3g.20gb can provide no further compute slice, although one compute slice is unused.
+// can still provide. The amount that a GPU can still provide is the maximum over all layouts. For example, an A100 with
+// two 3g.20gb instances cannot provide another compute slice, although one is unused.
 func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 	p := packing{gpus: gpus, at: make([]Spot, len(profiles)), failed: map[string]bool{}, gives: map[*mig.Node]amount{}}
 	for _, g := range gpus {
@@ -49,13 +49,13 @@ type packing struct {
 	gives  map[*mig.Node]amount
 }
 
-// amount is a number of compute slices and of units.
+// amount is a number of compute slices and a number of units.
 type amount struct{ compute, units int }
 
 type item struct {
 	order   int
 	profile string
-	amount  // the smallest amount that an instance needs on any GPU model
+	amount  // the smallest amount that an instance needs on any of the GPU models
 }
 
 func (p *packing) least(profile string) amount {
@@ -111,9 +111,9 @@ func (p *packing) place(k int) bool {
 	return false
 }
 
-// enough returns false if the remaining items certainly do not fit. It performs two checks: the remaining items with
-// the k-th item's profile must fit without the other items, and the GPUs must have enough compute slices and units for
-// all items.
+// enough returns false if the remaining items certainly do not fit. It makes two checks: the remaining items with the
+// k-th item's profile must fit without the other items, and the GPUs must have enough compute slices and units for all
+// items.
 func (p *packing) enough(k int) bool {
 	like, room := 0, 0
 	var need, have amount
@@ -156,8 +156,8 @@ func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 }
 
 // state returns a key for the layouts of the GPUs before the k-th item is placed. In the key, equal GPUs are
-// interchangeable. A combination of GPU model and blocked units is identified by the index of the first GPU that has
-// it.
+// interchangeable. A combination of GPU model and blocked units is identified by the index of the first GPU with this
+// combination.
 func (p *packing) state(k int) string {
 	kinds := make([][2]uint64, 0, len(p.now))
 	for g, n := range p.now {

@@ -35,18 +35,18 @@ type Situation struct {
 	Behind []Request
 }
 
-// Choice is the decision of a policy about a request.
+// Choice is a policy's decision about a request.
 type Choice struct {
 	Verdict   Verdict
 	GPU       int // the index in the pool
-	Placement int // the index in the Placements of that GPU's model
+	Placement int // the index into the Placements of that GPU's model
 }
 
 // Verdict is the decision about a request.
 type Verdict int
 
 const (
-	Nowhere Verdict = iota // the policy would use no placement
+	Nowhere Verdict = iota // the policy would not use any placement
 	Here                   // the placement is free, and the job can start
 	Hold                   // the placement is busy, but better than all free placements even with the wait
 )
@@ -126,7 +126,7 @@ func (c cost) less(o cost) bool {
 	return c.first < o.first || c.first == o.first && c.second < o.second
 }
 
-// candidate is a placement on the first GPU of a group.
+// candidate is a placement on a group's first GPU.
 type candidate struct {
 	cost
 	gpu, placement int
@@ -151,9 +151,8 @@ func (c candidate) choice() Choice {
 	return Choice{Here, c.gpu, c.placement}
 }
 
-// each calls visit for every placement of the profile in every admitted group. Placements are skipped if their
-// acquisition is more expensive than the cheapest one in all admitted groups. If admitted is nil, all groups are
-// admitted.
+// each calls visit for every placement of the profile in every admitted group. Placements are skipped if acquiring them
+// is more expensive than the cheapest acquisition in all admitted groups. If admitted is nil, all groups are admitted.
 func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Group, placement int)) {
 	for m := range endOfAcquisitions {
 		found := false
@@ -190,7 +189,7 @@ func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acqui
 }
 
 // acquired calls visit for every group and every placement of the profile whose acquisition is at least from and below
-// to. It reports whether there is any.
+// to. It reports whether there were any.
 func (p *Pool) acquired(profile string, from, to Acquisition, visit func(g *Group, placement int, m Acquisition)) bool {
 	found := false
 	for _, b := range p.models {
@@ -210,12 +209,12 @@ func (p *Pool) acquired(profile string, from, to Acquisition, visit func(g *Grou
 	return found
 }
 
-// acquisitionCost orders placements of equal cost, first by the acquisition and then by the remaining reach.
+// acquisitionCost orders placements of equal cost, first by acquisition and then by remaining reach.
 func acquisitionCost(g *Group, i int, m Acquisition) float64 {
 	return float64(m)*1e6 - float64(g.Node.With(i).Reach)
 }
 
-// byLayout is a policy whose costs depend only on the layouts of the GPUs.
+// byLayout is a policy whose costs depend only on the GPUs' layouts.
 type byLayout func(g *Group, placement int) cost
 
 // Choose implements [Policy].
@@ -229,7 +228,7 @@ func (f byLayout) Choose(s *Situation, r Request) Choice {
 	return best.choice()
 }
 
-// weighted is a policy whose costs depend on the layouts of the GPUs and on the frequency of requests for each profile.
+// weighted is a policy whose costs depend on the GPUs' layouts and on the frequency of requests for each profile.
 type weighted func(g *Group, placement int, weights []float64) cost
 
 // Choose implements [Policy].

@@ -7,7 +7,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// Pool is a list of GPUs, which may have different models. GPUs with the same contents form a group. A large cluster
+// Pool is a list of GPUs, which may be of different models. GPUs with the same contents form a group. A large cluster
 // has thousands of GPUs but only hundreds of layouts, so policies compute each value that depends only on the layout
 // once per group. A Pool is not safe for concurrent use.
 type Pool struct {
@@ -26,10 +26,10 @@ type Pool struct {
 // Spot is a placement on one of the GPUs of a pool.
 type Spot struct {
 	GPU       int // the index in the pool
-	Placement int // the index in the Placements of that GPU's model
+	Placement int // the index into the Placements of that GPU's model
 }
 
-// contents contains the properties that all GPUs of a group have in common.
+// contents contains the properties that all GPUs in a group have in common.
 type contents struct {
 	model   *mig.Model
 	layout  mig.Layout

@@ -7,17 +7,16 @@ import (
 
 // QLA is a queue look-ahead policy that may hold the head of the queue.
 //
-// [Lifetime] computes the cost of a placement from the slots that overlap the placement, but ignores the waiting jobs.
-// QLA includes the waiting jobs. QLA selects the most promising placements for the head of the queue, and simulates the
-// subsequent events for each of these placements (a rollout). In a rollout, a simple rule places the jobs behind the
-// head in order, and every instance ends at its expected time. A placement is better if the jobs behind the head start
-// sooner in the rollout.
+// [Lifetime] computes the cost of a placement from the slots that overlap it, but ignores the waiting jobs. QLA takes
+// them into account: it selects the most promising placements for the head of the queue, and simulates the subsequent
+// events for each of them (a rollout). In a rollout, a simple rule places the jobs behind the head in order, and every
+// instance ends at its expected time. A placement is better if the jobs behind the head start sooner in the rollout.
 //
 // Rollouts also show whether the head should start now, which no rule about placements can determine. For example, a
 // 1g.5gb that starts now on the last free unit of a half may delay a 4g.20gb by an hour, although another unit becomes
-// free in a minute. QLA therefore also considers placements that are still busy. If a busy placement is the best, QLA
-// holds the head: the head remains first, no other job starts, and QLA decides again at the next event. In production,
-// an agent holds a job by not offering the job's slice.
+// free in a minute. QLA therefore also considers placements that are still busy. If one of them is best, QLA holds the
+// head: it remains first, no other job starts, and QLA decides again at the next event. In production, an agent holds a
+// job by not offering its slice.
 //
 //	candidates   the 8 free placements with the lowest slot cost c, the 8 busy placements with the lowest c + 20 x wait
 //	slot cost    c = sum over the slots j that overlap the placement of w_j * max(0, end - max(start, F_j)): as in
@@ -26,16 +25,16 @@ import (
 //	other jobs   each gets the slot with the lowest 300 x its own wait + c, and does not start before the previous job
 //	score        the head's wait + 0.01 x its cost + the waits of the next 24 jobs in the queue
 //
-// A hold leaves a GPU idle, so four rules limit holds:
+// Because a hold leaves a GPU idle, four rules limit holds:
 //
 //   - The queue must be ordered ([Situation.Ordered]). With backfill, holds have no benefit: at a site where few jobs
 //     wait (trace.Site, with offers), the mean wait is 0.97 times the mean wait of best-fit without holds, and 1.15
 //     times with holds. On churn, the mean waits with and without holds differ by at most about 5%.
 //   - The hold must shorten the simulated waits of the jobs behind the head by more than its own duration. The slot
-//     cost may prefer a hold, but never justifies a hold. If the queue contains no other jobs, the head therefore
-//     starts immediately.
-//   - A duration is limited to twice the recent mean duration, as in [Lifetime]. Without the limit, the cost grows with
-//     the job's time limit: QLA held a job without a time limit for up to 12.8% of 1e7 s although a GPU was idle.
+//     cost may favour a hold, but never justifies one. If the queue contains no other jobs, the head therefore starts
+//     immediately.
+//   - Durations are limited to twice the recent mean duration, as in [Lifetime]. Without this limit, the cost grows
+//     with the job's time limit: QLA held a job without a time limit for up to 12.8% of 1e7 s although a GPU was idle.
 //   - The expected duration of a hold must not exceed half the recent mean duration. Wrong expected ends therefore
 //     cannot leave a GPU idle for longer.
 //
@@ -43,10 +42,10 @@ import (
 // is known, QLA holds no job.
 //
 // The constants were tuned on churn on 16 A100s with a FIFO queue at load 0.85, seeds 1 to 10, with exact ends and with
-// time limits. Half or twice the value of any constant changes the results little. In the following table, the first
-// two rows compare the current policy with the policy without limits on holds. The other rows are earlier variants
-// without benefit. The numbers are mean waits, divided by the mean wait with best-fit (uniform6 / skew-small / bimodal
-// / four-equal):
+// time limits. Halving or doubling any constant changes the results little. In the following table, the first two rows
+// compare the current policy with the policy without limits on holds. The other rows are earlier variants that brought
+// no benefit. The numbers are mean waits divided by the mean wait with best-fit (uniform6 / skew-small / bimodal /
+// four-equal):
 //
 //	                                         exact ends             limits 1 to 6 x too long, corrected
 //	current policy                           .21 / .12 / .29 / .24  .43 / .39 / .48 / .51
@@ -64,16 +63,16 @@ const (
 	qlaAhead      = 24    // the number of jobs behind the head in a rollout
 	qlaCandidates = 8     // the maximum number of free candidates, and of busy candidates
 	qlaWhole      = 1.6   // the weight of a unit in a slot of a whole GPU
-	qlaHoldPrice  = 20.0  // the price of a second of a hold, for the selection of candidates
+	qlaHoldPrice  = 20.0  // the price of a second of a hold, for selecting candidates
 	qlaCostShare  = 0.01  // the weight of the slot cost in the score
-	qlaWaitPrice  = 300.0 // the price of a second of waiting, for the selection of a slot for a job behind the head
+	qlaWaitPrice  = 300.0 // the price of a second of waiting, for selecting a slot for a job behind the head
 	// qlaAcquisitionPrice is the price of each step from Reuse to Carve to Reclaim, in unit-seconds.
 	qlaAcquisitionPrice = 1.0
-	// qlaSwitchPrice is the price of switching the MIG mode, in unit-seconds. The price exceeds the prices of all other
-	// free candidates, so that QLA switches a MIG mode only if no other candidate is free.
+	// qlaSwitchPrice is the price of switching the MIG mode, in unit-seconds. It exceeds the prices of all other free
+	// candidates, so that QLA switches a MIG mode only if no other candidate is free.
 	qlaSwitchPrice = 1e12
-	// qlaHold limits the duration of a hold, as a multiple of the recent mean duration. With the multiple 0.1, waits
-	// are longer. Without a limit, waits are not shorter.
+	// qlaHold limits the duration of a hold, as a multiple of the recent mean duration. With a multiple of 0.1, waits
+	// are longer; without a limit, they are not shorter.
 	qlaHold = 0.5
 )
 
@@ -116,8 +115,7 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 	return Choice{Here, sim.gpus[best.gpu].index, best.placement}
 }
 
-// option is a placement for the head of the queue, the time at which the placement is free, and the price of the
-// placement.
+// option is a placement for the head of the queue, the time at which it is free, and its price.
 type option struct {
 	gpu, placement int // gpu is an index in simState.gpus
 	start, price   float64
@@ -154,8 +152,8 @@ func (sim *simState) setOptions(pool *Pool, r Request, d, hold float64) {
 	}
 }
 
-// keepBest adds o to the list of the cheapest options, which is in ascending order of price. Options of equal price
-// remain in the order in which they were added.
+// keepBest adds o to the list of the cheapest options, which is in ascending order of price. Options with the same
+// price remain in the order in which they were added.
 func keepBest(options []option, o option) []option {
 	k := len(options)
 	for k > 0 && o.price < options[k-1].price {
@@ -178,7 +176,7 @@ type queued struct {
 	duration float64
 }
 
-// setBehind copies the jobs behind the head that a rollout places from the situation.
+// setBehind copies, from the situation, the jobs behind the head that a rollout places.
 func (sim *simState) setBehind(s *Situation) {
 	sim.behind = sim.behind[:0]
 	for _, r := range s.Behind[:min(len(s.Behind), qlaAhead)] {

@@ -5,7 +5,7 @@ package place
 type Recent struct {
 	asked   []Request // a ring buffer
 	next    int
-	weights *Weights // the result of Weights, or nil before the computation
+	weights *Weights // the result of Weights, or nil if it has not been computed yet
 }
 
 // RecentKept is the largest number of requests that Recent stores.
@@ -34,9 +34,9 @@ func (r *Recent) Weights() *Weights {
 	return r.weights
 }
 
-// MeanDuration returns the mean duration of the requests whose duration is known, in seconds, or 0 if no duration is
-// known. MeanDuration ignores jobs without a time limit. Otherwise, each of these jobs would count with 1e7 s, and a
-// single such job in a hundred would dominate the mean.
+// MeanDuration returns the mean duration, in seconds, of the requests whose duration is known, or 0 if there are none.
+// Jobs without a time limit are ignored. Otherwise, each of them would count with 1e7 s, and a single one in a hundred
+// would dominate the mean.
 func (r *Recent) MeanDuration() float64 {
 	sum, n := 0.0, 0
 	for _, q := range r.asked {

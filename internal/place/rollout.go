@@ -8,8 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// simState is the state of a simulation. It contains the GPUs of a situation in a form that can be changed quickly.
-// Each pool reuses a single simState, so that a decision allocates no memory.
+// simState is the state of a simulation. It contains a situation's GPUs in a form that can be changed quickly. Each
+// pool reuses a single simState, so that a decision allocates no memory.
 type simState struct {
 	now      float64
 	gpus     []gpuState
@@ -18,14 +18,14 @@ type simState struct {
 	first    []float64 // for each GPU and profile, the smallest F of its slots
 	simFirst []float64 // a copy of first that a rollout changes
 
-	// If two rollouts place a job at the same time, most GPUs are in the same state in both rollouts. bestSlots
-	// therefore caches the best slot for each job and GPU, together with the version of the GPU and the time for which
-	// the slot was found. version identifies the changes to each GPU since the beginning of the rollout.
+	// If two rollouts place a job at the same time, most GPUs are in the same state in both. bestSlots therefore caches
+	// the best slot for each job and GPU, along with the version of the GPU and the time for which the slot was found.
+	// version identifies the changes to each GPU since the beginning of the rollout.
 	version   []uint64
-	decision  uint64 // number of the decision, which is a part of every version
+	decision  uint64 // number of the decision, which is part of every version
 	bestSlots []bestSlot
 
-	ready, busy []option // the best free placements and the best busy placements for the head
+	ready, busy []option // the best free and the best busy placements for the head
 	behind      []queued // the jobs behind the head
 }
 
@@ -38,7 +38,7 @@ type gpuState struct {
 	group  *Group
 }
 
-// shape contains the data about a GPU model that a simulation needs.
+// shape contains the data that a simulation needs about a GPU model.
 type shape struct {
 	model     *mig.Model
 	starts    [][]int // the placements of each profile
@@ -66,7 +66,7 @@ func shapeOf(b *mig.Model) *shape {
 }
 
 // cost returns the slot cost of placement i for a job that starts at start and runs for d seconds. free contains the
-// times F of the slots. If the sum exceeds limit, cost returns the partial sum.
+// slots' times F. If the sum exceeds limit, the result is a partial sum.
 func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	c := 0.0
 	for _, j := range sh.conflicts[i] {
@@ -149,7 +149,7 @@ func (sim *simState) rollout(o *option, d float64, limit float64) float64 {
 	return sum
 }
 
-// bestSlot is the best slot, with its price, on a GPU for a job that may start at the time from.
+// bestSlot is the best slot on a GPU, and its price, for a job that may start at the time from.
 type bestSlot struct {
 	version      uint64
 	from         float64

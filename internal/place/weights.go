@@ -17,8 +17,8 @@ type modelWeights struct {
 // NewWeights returns weights from the number of requests for each profile name.
 func NewWeights(asked map[string]float64) *Weights { return &Weights{asked: asked} }
 
-// WeightsOn returns the weights of a GPU model's profiles. It computes them once for each model, so that a decision
-// allocates no memory.
+// WeightsOn returns the weights of a GPU model's profiles. They are computed only once for each model, so that a
+// decision allocates no memory.
 func (s *Situation) WeightsOn(b *mig.Model) []float64 {
 	w := s.Weights
 	if w == nil {
@@ -38,7 +38,7 @@ func (s *Situation) WeightsOn(b *mig.Model) []float64 {
 	for i := range of {
 		if sum > 0 {
 			of[i] /= sum
-		} else { // no request for a profile of the GPU model: equal weights
+		} else { // no requests for any of the GPU model's profiles: equal weights
 			of[i] = 1 / float64(len(of))
 		}
 	}

@@ -11,26 +11,25 @@ import (
 // batches starts several jobs from the queue together, using the DynaP method (placement-aware dynamic partitioning,
 // 2025). The window consists of the first W waiting jobs, where W is the number of instances that a GPU can hold (7 on
 // an A100). The candidates are all subsets of the window that fit on one GPU alongside its busy slices. The candidate
-// with the highest system throughput starts. The throughput is
+// with the highest system throughput starts. Throughput is defined as
 //
 //	the share of the GPU's units in use x the sum of the relative speeds of all jobs on the GPU
 //
 // The relative speed of a job is its speed on its profile divided by its speed on a whole GPU (trace.Job.Speed), or 1
 // if the job is equally fast on all profiles. The search uses branch and bound, with bounds derived from the free units
 // and compute slices. Of two subsets with the same throughput, it chooses the one that contains the first job that is
-// not in both. A job with several slices starts on a single GPU or not at all.
+// not in both. A job with several slices starts either on a single GPU or not at all.
 //
-// The search skips full GPUs, and visits the other GPUs in ascending order of their free share and then of their index.
-// If a subset fits, its jobs start, and the search begins again. The policy chooses the placements of the jobs in a
-// pool that contains only the visited GPU, beginning with the largest profiles. A subset does not fit if the policy
-// finds no placement for one of its jobs, or would hold one of them. A job never starts if other jobs always have a
-// higher throughput.
+// The search skips full GPUs, and visits the others in ascending order of their free share and then of their index. If
+// a subset fits, its jobs start, and the search begins again. The policy chooses the jobs' placements in a pool that
+// contains only the visited GPU, beginning with the largest profiles. A subset does not fit if the policy finds no
+// placement for one of its jobs, or would hold one. A job never starts if other jobs always have a higher throughput.
 type batches struct {
 	s    *simulation
 	cut  *cut
 	most []int           // the window size W, by GPU model
 	one  *place.Pool     // a pool with one GPU, in which a candidate subset is placed
-	sit  place.Situation // the policy's input, with the pool one
+	sit  place.Situation // the policy's input, whose pool is one
 
 	// The fields from gpu to found are the state of the search on one GPU.
 	gpu    int
@@ -41,7 +40,7 @@ type batches struct {
 	found  []member  // the best subset in placement order, or empty if no subset fits
 }
 
-// member is a job of the window.
+// member is a job in the window.
 type member struct {
 	*job
 	at      int // index in the queue
@@ -53,7 +52,7 @@ type member struct {
 	spots   []place.Spot // the spots of the job's slices; set only in found
 }
 
-// resources is an amount of a GPU's resources: memory units and compute slices.
+// resources is an amount of GPU resources: memory units and compute slices.
 type resources struct{ units, compute int }
 
 func (r resources) less(o resources) resources {
@@ -63,7 +62,7 @@ func (r resources) less(o resources) resources {
 func (r resources) cover(o resources) bool { return r.units >= o.units && r.compute >= o.compute }
 
 // throughput represents the throughput of a GPU, which is the product of the two fields. units is the number of units
-// in use. Dividing it by the total number of the GPU's units would not change the order of the subsets.
+// in use; dividing it by the GPU's total number of units would not change the order of the subsets.
 type throughput struct {
 	units int
 	speed float64
@@ -136,14 +135,13 @@ func (b *batches) speeds() []float64 {
 // kind returns the index of a GPU's model in simulation.kinds.
 func (b *batches) kind(gpu int) int { return slices.Index(b.s.kinds, b.s.GPUs[gpu]) }
 
-// order returns the GPUs in the order of the search. Of several GPUs in the same state, it returns only the first,
-// because each subset fits on all of them or on none. If the policy uses the ends of jobs, order treats only empty GPUs
-// as equal.
+// order returns the GPUs in search order. Of several GPUs in the same state, it returns only the first, because each
+// subset fits on all of them or on none. If the policy uses the jobs' ends, only empty GPUs are treated as equal.
 func (b *batches) order() (all []int) {
 	type gpuState struct {
 		model        *mig.Model
 		layout, idle mig.Layout
-		gpu          int // set if the policy uses the ends of jobs
+		gpu          int // set if the policy uses the jobs' ends
 	}
 	pool := b.cut.Pool
 	seen := map[gpuState]bool{}
@@ -174,8 +172,8 @@ func (b *batches) search(gpu int, speed float64) {
 	b.visit(0, resources{node.Units, node.Compute}, busy)
 }
 
-// inspect sets the window of a GPU. Of the first W waiting jobs, it omits those that do not fit on the GPU even if no
-// other waiting job starts.
+// inspect sets a GPU's window. Of the first W waiting jobs, it omits those that would not fit on the GPU even if no
+// other waiting job started.
 func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	b.window = b.window[:0]
 	kind := b.kind(b.gpu)
@@ -221,8 +219,8 @@ func (b *batches) visit(k int, free resources, t throughput) {
 func (b *batches) better(value float64) bool { return value > b.best*(1+lessThroughput) }
 
 // bound returns an upper bound on the throughput of all subsets that add jobs, from the k-th job on, to a subset with
-// throughput t. The bound assumes that the jobs with the highest speed per unit fill the free units, and that the last
-// job may be added partially. If no job is left, bound returns t.
+// throughput t. It assumes that the jobs with the highest speed per unit fill the free units, and that the last job may
+// be added partially. If no job is left, bound returns t.
 func (b *batches) bound(k int, free resources, t throughput) float64 {
 	left := free.units
 	for _, m := range b.dense {
@@ -240,7 +238,7 @@ func (b *batches) bound(k int, free resources, t throughput) float64 {
 	return t.value()
 }
 
-// fits asks the policy to place the subset under construction on the GPU. If all jobs fit, fits returns the subset in
+// fits asks the policy to place the subset under construction on the GPU. If all jobs fit, it returns the subset in
 // placement order.
 func (b *batches) fits() ([]member, bool) {
 	var all []member

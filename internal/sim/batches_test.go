@@ -393,7 +393,7 @@ func TestBatchesNeedAPolicy(t *testing.T) {
 	for _, c := range []Config{{GPUs: models}, {GPUs: models, Static: []mig.Layout{whole}}} {
 		c.Discipline = Batches
 		if _, err := Run(c, slices.Values([]trace.Job{})); err == nil ||
-			!strings.HasPrefix(err.Error(), "the discipline batches requires a policy") {
+			!strings.HasPrefix(err.Error(), "the batches discipline requires a policy") {
 			t.Errorf("%v", err)
 		}
 	}

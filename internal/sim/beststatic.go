@@ -12,8 +12,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// Pattern is a list of fixed layouts. The first GPU gets the first layout, the second GPU gets the second layout, and
-// so on. If the cluster has more GPUs than the pattern has layouts, the pattern is repeated.
+// Pattern is a list of fixed layouts. The first GPU gets the first layout, the second GPU the second, and so on. If the
+// cluster has more GPUs than the pattern has layouts, the pattern is repeated.
 type Pattern []mig.Layout
 
 // Deal returns the layout of each of n GPUs.
@@ -78,8 +78,8 @@ func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 
 // BestStatic searches for the pattern of fixed layouts with the best result for the jobs. This is an estimate of the
 // best that fixed layouts can achieve if the administrator knows the workload in advance. better reports whether result
-// a is better than result b. All GPUs must have the same GPU model. The search is not exhaustive. BestStatic tries the
-// following patterns, and skips patterns that cannot hold every job:
+// a is better than result b. All GPUs must be of the same model. The search is not exhaustive: it tries the following
+// patterns, and skips those that cannot hold every job:
 //
 //   - whole GPUs
 //   - every maximal layout L with a different set of profiles
@@ -92,7 +92,7 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 	model := c.GPUs[0]
 	if !Alike(c.GPUs) {
 		return nil, errors.New("couldn't search for the best fixed layouts: " +
-			"the GPUs have several GPU models; specify GPUs of one model")
+			"there are several GPU models; specify GPUs of one model")
 	}
 	c.Observer = nil
 	s := &search{c: c, jobs: jobs, better: better, needs: map[string]bool{}}
@@ -144,7 +144,7 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 	return s.pattern, s.err
 }
 
-// found is a layout and the best result of all patterns that contain it.
+// found is a layout and the best result for all patterns that contain it.
 type found struct {
 	layout mig.Layout
 	result *Result
@@ -162,7 +162,7 @@ type search struct {
 	best    *Result
 }
 
-// evaluate simulates the jobs with a pattern, and records the pattern if no earlier one has a better result. It returns
+// evaluate simulates the jobs with a pattern, and records the pattern if no earlier one had a better result. It returns
 // nil if the pattern cannot hold all jobs.
 func (s *search) evaluate(p Pattern) *Result {
 	b := s.c.GPUs[0]
@@ -200,14 +200,14 @@ func holds(b *mig.Model, l mig.Layout, profile string) bool {
 	return false
 }
 
-// enough reports whether the profile has provides at least as many units and compute slices as the profile needs. Only
-// a full GPU is sufficient for a job that needs mig.Full, because this job may use several GPUs together.
+// enough reports whether profile has provides at least as many units and compute slices as profile needs. Only a full
+// GPU is sufficient for a job that needs mig.Full, because this job may use several GPUs together.
 func enough(has, needs mig.Profile) bool {
 	return needs.Size <= has.Size && needs.Compute <= has.Compute && (needs.Name != mig.Full || has.Name == mig.Full)
 }
 
-// contents returns the maximal layouts except the whole GPU. Of several layouts with the same profiles, it returns only
-// the first.
+// contents returns the maximal layouts other than the whole GPU. Of several layouts with the same profiles, it returns
+// only the first.
 func contents(b *mig.Model, whole mig.Layout) (all []mig.Layout) {
 	seen := map[string]bool{}
 	for _, l := range b.Maximal() {

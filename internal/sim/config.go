@@ -14,14 +14,14 @@ import (
 type Config struct {
 	GPUs []*mig.Model // the model of each GPU
 
-	// Nodes contains the number of GPUs of each node, in the order of GPUs. The slices of a job are on one node, or on
-	// as many nodes as the job requests. If Nodes is nil, a job may use all GPUs. The reference that moves jobs (see
+	// Nodes contains the number of GPUs in each node, in the order of GPUs. A job's slices are on one node, or on as
+	// many nodes as the job requests. If Nodes is nil, a job may use all GPUs. The reference that moves jobs (see
 	// Policy) ignores Nodes.
 	Nodes []int
 
 	// Policy is the policy that places slices on demand. Static contains fixed layouts. At most one of the two fields
 	// may be set. If both fields are nil, the simulation uses the reference, which may move all running jobs at any
-	// time without cost.
+	// time at no cost.
 	Policy place.Policy
 	Static []mig.Layout // the layout of each GPU
 
@@ -38,38 +38,38 @@ type Config struct {
 
 	Observer Observer // may be nil
 
-	// Stay means that jobs hold their slices until the end of the simulation. With Stay, the simulation ignores
-	// durations, and the accepted share is a share of the units.
+	// Stay means that jobs hold their slices until the end of the simulation. In this case, durations are ignored, and
+	// the accepted share is a share of the units.
 	Stay bool
 
-	// Create and Destroy are the times, in seconds, for the creation and the destruction of an instance. If Create or
-	// Destroy is not 0, the instances of ended jobs remain for reuse until their units are needed.
+	// Create and Destroy are the times, in seconds, that it takes to create and destroy an instance. If either is not
+	// 0, the instances of ended jobs remain for reuse until their units are needed.
 	Create, Destroy float64
-	// Switch is the time, in seconds, for a switch of the MIG mode of a GPU. A GPU that holds an instance of the
-	// profile mig.Full has MIG mode off. When the job ends, the MIG mode remains off until a slice needs the GPU.
+	// Switch is the time, in seconds, that it takes to switch a GPU's MIG mode. A GPU that holds an instance of the
+	// mig.Full profile has its MIG mode off. When the job ends, the MIG mode remains off until a slice needs the GPU.
 	Switch float64
 
 	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (offer.Cluster). With 1,
-	// there is no limit. With 0, the number of waiting jobs for slices determines the limit. If the discipline is
-	// neither FIFO nor EASY, 0 means no limit.
+	// there is no limit. With 0, the number of jobs waiting for slices determines the limit, or there is no limit if
+	// the discipline is neither FIFO nor EASY.
 	WholeShare float64
 
-	// Said returns the estimated run time of a job in seconds, or +Inf if the run time is unknown. If Said is nil, the
+	// Said returns a job's estimated run time in seconds, or +Inf if the run time is unknown. If Said is nil, the
 	// estimate is the true duration.
 	Said func(trace.Job) float64
-	// High returns the 90% quantile of the run time of a job in seconds, or 0 if the estimate is a time limit. If High
+	// High returns the 90% quantile of a job's run time in seconds, or 0 if the estimate is a time limit. If High
 	// returns a quantile, Said returns the median, and the simulation computes the expected end of a running job with
 	// predict.Expect, as the agents do. High may be nil.
 	High func(trace.Job) float64
-	// Learn is true if the simulation corrects each estimate with the ratios of the run times of ended jobs to their
+	// Learn is true if the simulation corrects each estimate using the ratios of ended jobs' run times to their
 	// estimates. Agents do not correct estimates.
 	Learn bool
 
-	// Memory describes how accurately the peak memory of jobs is predicted. If Memory is nil, jobs request exactly the
+	// Memory describes how accurately the jobs' peak memory is predicted. If Memory is nil, jobs request exactly the
 	// memory that they need.
 	Memory *Memory
-	// Growth determines the profiles that jobs request, the ends of their runs, and whether a job runs again. If Growth
-	// is nil, each job runs once for its duration, or as Memory determines.
+	// Growth determines which profiles jobs request, when their runs end, and whether a job is rerun. If Growth is nil,
+	// each job runs once for its duration, or as Memory determines.
 	Growth Growth
 	// Moves determines when running jobs are moved or stopped. If Moves is nil, each job runs on its slices until its
 	// end.
@@ -84,8 +84,8 @@ const (
 	// EASY reserves the earliest possible start for the head of the queue. Other jobs may start without delaying the
 	// head.
 	EASY
-	Loss     // no queue: a job that cannot start at its submission is rejected
-	Skip     // jobs start in the order of submission, but a job that does not fit delays no other job
+	Loss     // no queue: a job that cannot start on submission is rejected
+	Skip     // jobs start in the order of submission, but a job that does not fit does not delay the others
 	Smallest // the smallest job that fits starts first
 	Batches  // of the first waiting jobs, the subset with the highest throughput on a GPU starts (DynaP)
 )
@@ -108,7 +108,7 @@ func (c *Config) check() error {
 	}
 	if c.Nodes != nil && (slices.Min(c.Nodes) < 1 || all != len(c.GPUs)) {
 		return fmt.Errorf("the nodes have %v GPUs, but the cluster has %d GPUs; "+
-			"each number must be at least 1, and the sums must be equal",
+			"each number must be at least 1, and the sums must match",
 			c.Nodes, len(c.GPUs))
 	}
 	if c.Offers && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
@@ -129,7 +129,7 @@ func (c *Config) check() error {
 	}
 	if !(c.Create >= 0 && c.Destroy >= 0 && c.Switch >= 0 && c.Create+c.Destroy+c.Switch < math.Inf(1)) {
 		return fmt.Errorf(
-			"creating an instance takes %v s, destroying an instance takes %v s, and switching the MIG mode takes "+
+			"creating an instance takes %v s, destroying one takes %v s, and switching the MIG mode takes "+
 				"%v s; the times must be finite and at least 0",
 			c.Create,
 			c.Destroy,
@@ -140,7 +140,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("the reference that moves all jobs supports only a single GPU model")
 	}
 	if c.Discipline == Batches && c.Policy == nil {
-		return fmt.Errorf("the discipline batches requires a policy, " +
+		return fmt.Errorf("the batches discipline requires a policy, " +
 			"not fixed layouts and not the reference that moves all jobs")
 	}
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
@@ -165,7 +165,7 @@ func (c *Config) checkMoves() error {
 	return nil
 }
 
-// Kinds returns the different GPU models in the order of their first GPU.
+// Kinds returns the different GPU models, in the order of their first GPUs.
 func Kinds(gpus []*mig.Model) (kinds []*mig.Model) {
 	for _, b := range gpus {
 		if !slices.Contains(kinds, b) {
@@ -175,21 +175,21 @@ func Kinds(gpus []*mig.Model) (kinds []*mig.Model) {
 	return kinds
 }
 
-// Alike reports whether all GPUs have the same GPU model.
+// Alike reports whether all GPUs are of the same model.
 func Alike(gpus []*mig.Model) bool {
 	return !slices.ContainsFunc(gpus, func(b *mig.Model) bool { return b != gpus[0] })
 }
 
-// keeps reports whether instances remain after the end of their jobs.
+// keeps reports whether instances remain after their jobs have ended.
 func (c *Config) keeps() bool { return c.Create > 0 || c.Destroy > 0 }
 
 // quota reports whether the number of full GPUs may be limited.
 func (c *Config) quota() bool { return c.WholeShare < 1 && slices.ContainsFunc(c.GPUs, mayBeFull) }
 
-// mayBeFull reports whether a GPU of the model may be full and may also hold slices.
+// mayBeFull reports whether a GPU of this model may be full but may also hold slices.
 func mayBeFull(b *mig.Model) bool { return b.Full() != 0 && len(b.Profiles) > 1 }
 
-// estimate returns the estimated run time of a job in seconds.
+// estimate returns a job's estimated run time in seconds.
 func (c *Config) estimate(j trace.Job) float64 {
 	if c.Said == nil {
 		return j.Duration

@@ -1,17 +1,18 @@
-// Package sim simulates workloads on given clusters, and computes how long each job waits. sim uses the packages that
-// make the decisions in production (mig, place, offer, predict), so the results of sim apply to the code that sites
-// run. Package sim neither reads traces nor prints results. Package trace reads traces, and the commands print results.
+// Package sim simulates workloads on given clusters, and computes how long each job waits. It uses the packages that
+// make the decisions in production (mig, place, offer, predict), so its results apply to the code that sites run.
+// Package sim itself neither reads traces nor prints results: package trace reads traces, and the commands print
+// results.
 //
 // # Time
 //
-// The simulation processes two kinds of events: the submission of a job and the end of a job. The clock advances from
-// one event to the next. If a submission and an end occur at the same time, the simulation processes the end first.
-// After all ends of one time, and after each submission, the simulation starts jobs from the queue until no further job
-// can start. Two simulations with equal configurations and jobs have equal results.
+// The simulation processes two kinds of events: a job is submitted, or a job ends. The clock advances from one event to
+// the next. If a submission and an end occur at the same time, the end is processed first. After all ends that occur at
+// one time, and after each submission, the simulation starts jobs from the queue until no further job can start. Two
+// simulations with equal configurations and jobs have equal results.
 //
 // # Parts
 //
-//	Config      the cluster, the policy, the queue discipline, and the estimated run times of the jobs
+//	Config      the cluster, the policy, the queue discipline, and the jobs' estimated run times
 //	queue       the order in which jobs may start: first in first out, EASY backfill, batches, or no queue
 //	room        the GPUs: with slices on demand, with fixed layouts, or with the reference, which may move all jobs
 //	foresight   the expected ends of running jobs
@@ -25,7 +26,7 @@
 //	sim.go      the events: submission, start, end, requeue; ErrNever for a job that can never start
 //	queue.go    the waiting jobs, and which of them may start in each discipline; backfill (EASY)
 //	sizing.go   Sizing: tightest or adaptive profiles; the expected speeds; starts the jobs of package offer's plan
-//	batches.go  the discipline Batches: starts the subset of the first jobs with the highest throughput (DynaP)
+//	batches.go  the Batches discipline: starts the subset of the first jobs with the highest throughput (DynaP)
 //	endings.go  the running jobs in the order of their ends
 //	estimates.go estimated run times: users' limits, predictions with an error, correction by ended jobs
 //	memory.go   memory predictions with an error: jobs run out of memory and are requeued (requeueDelay)
@@ -34,8 +35,8 @@
 //
 // The GPUs:
 //
-//	room.go     the interface room, and the reservation for the head of the queue
-//	ondemand.go GPUs with slices on demand; the time to create and destroy instances
+//	room.go     the room interface, and the reservation for the head of the queue
+//	ondemand.go GPUs with slices on demand; the times to create and destroy instances
 //	offers.go   GPUs whose slices are published as offers, as in production; the delay (publishing)
 //	fixed.go    GPUs with fixed layouts
 //	beststatic.go BestStatic, the search for the best fixed layouts; patterns of layouts as text

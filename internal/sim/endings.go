@@ -5,7 +5,7 @@ import "math"
 // endings is a [container/heap] of running jobs, ordered by end and then by start.
 type endings []*job
 
-// next returns the earliest end, or +Inf if no job runs.
+// next returns the earliest end, or +Inf if no job is running.
 func (e endings) next() float64 {
 	if len(e) == 0 {
 		return math.Inf(1)

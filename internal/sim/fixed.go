@@ -8,15 +8,15 @@ import (
 	"caelum/internal/mig"
 )
 
-// fixed is the room for GPUs with fixed layouts. A job gets the smallest free slice that is large enough and on which
-// it can run. The slice may be larger than the job's profile.
+// fixed is the room with GPUs that have fixed layouts. A job gets the smallest free slice that is large enough and on
+// which it can run. The slice may be larger than the job's profile.
 type fixed struct {
 	s      *simulation
 	slices []slice
 	free   int
 }
 
-// slice is an instance of a fixed layout.
+// slice is an instance in a fixed layout.
 type slice struct {
 	kind, size, compute int
 	gpu, start          int // units
@@ -95,7 +95,7 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 }
 
 // several returns slices for a job that needs several, on the first nodes that have enough free slices for the job's
-// share per node.
+// share on each node.
 func several(j *job, free [][]int) (got []int) {
 	each := j.offer.Wants[0].Count
 	for _, on := range free {
@@ -124,8 +124,8 @@ func (f *fixed) start(j *job, numbers []int) {
 	f.s.start(j, 0, least)
 }
 
-// reserve returns a reservation for the earliest start of the job, according to the estimated ends of the running jobs.
-// The reservation includes the slices for the job.
+// reserve returns a reservation for the job's earliest start, according to the running jobs' estimated ends. It
+// includes the slices for the job.
 func (f *fixed) reserve(j *job, free, busy [][]int) *reservation {
 	var nodes []*reservation
 	for n := range free {

@@ -9,22 +9,22 @@ type Growth interface {
 	Submitted(j trace.Job) (profile string)
 	// Started returns the run time, in seconds, of a job that has just started on a slice of the given profile.
 	Started(j trace.Job, profile string) (seconds float64)
-	// Ended determines what happens after a run that has just ended, at the time now, in seconds.
+	// Ended determines what happens after a run that has just ended. now is the time of its end, in seconds.
 	Ended(j trace.Job, now float64) Next
 }
 
 // Next describes what happens to a job after a run. The zero value means that the job has ended.
 type Next struct {
 	// Requeue is the profile with which the job is requeued, or an empty string. The job keeps its place in the queue,
-	// and can start again after requeueDelay.
+	// and can restart after requeueDelay.
 	Requeue string
 	// Resubmit is the time, in seconds, after which the user resubmits the job, or 0. The job then goes to the end of
 	// the queue.
 	Resubmit float64
 }
 
-// again counts a run that has just ended, and lets the job run again if Growth requires it. It returns false if the job
-// has ended.
+// again counts a run that has just ended, and reruns the job if Growth requires it. It returns false if the job has
+// ended.
 func (s *simulation) again(j *job) bool {
 	next := s.Growth.Ended(j.Job, s.now)
 	j.outOfMemory = next != Next{}
@@ -42,13 +42,13 @@ func (s *simulation) again(j *job) bool {
 	return true
 }
 
-// resubmit puts a job at the end of the queue, as if its user had submitted it again.
+// resubmit puts a job at the end of the queue, as if its user had resubmitted it.
 func (s *simulation) resubmit(j *job) {
 	j.submitted = s.now
 	s.demand(j, s.Growth.Submitted(j.Job))
 }
 
-// demand makes a job request a profile.
+// demand makes a job request the given profile.
 func (s *simulation) demand(j *job, profile string) {
 	j.profiles[0] = profile
 	s.settle(j)

@@ -21,8 +21,8 @@ type Memory struct {
 	Seed   uint64
 }
 
-// requeueDelay is the time, in seconds, before a requeued job can start. slurmctld first waits until the job's
-// credentials expire after 120 s (cred_expire of AuthInfo, slurm.conf(5)).
+// requeueDelay is the time, in seconds, before a requeued job can start. slurmctld first waits for the job's
+// credentials to expire after 120 s (cred_expire of AuthInfo, slurm.conf(5)).
 const requeueDelay = 121
 
 // foresee sets a random peak if the workload contains none for the job, and makes the job request the predicted memory.
@@ -42,8 +42,8 @@ func (m *Memory) foresee(s *simulation, j *job) {
 	s.ask(j, j.peak*math.Exp(m.Error*z)*(1+m.Margin))
 }
 
-// ask makes a job request a profile with at least the given memory, in MiB, on each GPU model. The job keeps its own
-// profile if all smaller ones have too little memory. Otherwise, it requests the smallest sufficient one.
+// ask makes a job request a profile with at least the given memory, in MiB, on each GPU model. If all profiles smaller
+// than its own have too little memory, the job keeps its own. Otherwise, it requests the smallest sufficient one.
 func (s *simulation) ask(j *job, memory float64) {
 	for k, b := range s.kinds {
 		name, ok := j.Job.On(b)
@@ -64,21 +64,20 @@ func (s *simulation) ask(j *job, memory float64) {
 	s.settle(j)
 }
 
-// requeue returns a job that ran out of memory to the queue, with a request for more memory than in the last run.
+// requeue returns a job that ran out of memory to the queue, and makes it request more memory than in the last run.
 func (s *simulation) requeue(j *job) {
 	s.ask(j, j.memory+1)
 	s.absent(j, requeueDelay)
 }
 
-// absent removes a job whose run has ended from the cluster, and returns it to the queue after delay seconds.
+// absent removes a job from the cluster after its run has ended, and returns it to the queue after delay seconds.
 func (s *simulation) absent(j *job, delay float64) {
 	j.units, j.spots, j.numbers = 0, nil, nil
 	j.since, j.ends = s.now, s.now+delay
 	heap.Push(&s.away, j)
 }
 
-// below returns the memory, in MiB, of the largest profile that has less than the given memory, or 0 if no profile has
-// less.
+// below returns the memory, in MiB, of the largest profile that has less than the given memory, or 0 if there is none.
 func below(b *mig.Model, memory float64) (most float64) {
 	for _, p := range b.Profiles {
 		if has := p.Memory(); has < memory {

@@ -9,15 +9,15 @@ import (
 	"caelum/internal/place"
 )
 
-// moved is the room for the reference, which may move running jobs at any time at no cost. A job therefore fits if all
-// its slices can be packed together with the slices of all running jobs.
+// moved is the room of the reference, which may move running jobs at any time and at no cost. A job therefore fits if
+// all its slices can be packed together with the slices of all running jobs.
 type moved struct {
 	s        *simulation
 	gpus     []place.GPU
 	free     int
 	profiles []string        // all profiles that have been requested so far
 	count    []int           // the number of running slices of each of these profiles
-	fits     map[string]bool // the results of packable for each list of counts
+	fits     map[string]bool // packable's results for each list of counts
 }
 
 func newMoved(s *simulation) *moved {
@@ -59,14 +59,14 @@ func (m *moved) number(j *job) {
 
 func (m *moved) with(j *job) []int { return add(m.count, j) }
 
-// add returns the counts with the slices of one more job added. counts need not have an element for the job's profile.
+// add returns the counts with one more job's slices added. counts need not have an element for the job's profile.
 func add(counts []int, j *job) []int {
 	all := append(slices.Clone(counts), make([]int, max(0, j.kind+1-len(counts)))...)
 	all[j.kind] += j.slices()
 	return all
 }
 
-// reserve returns the earliest time at which the head of the queue can be packed, according to the estimated ends, and
+// reserve returns the earliest time at which, according to the estimated ends, the head of the queue can be packed, and
 // the counts at that time.
 func (m *moved) reserve(k int) *reservation {
 	if m.s.Discipline != EASY || k > 0 {
@@ -88,7 +88,7 @@ func (m *moved) reserve(k int) *reservation {
 	return r
 }
 
-// packable reports whether the given numbers of slices of each profile fit on the GPUs together.
+// packable reports whether the given numbers of slices of each profile fit on the GPUs at the same time.
 func (m *moved) packable(count []int) bool {
 	var key []byte
 	for _, n := range count {

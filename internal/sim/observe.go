@@ -3,7 +3,7 @@ package sim
 // Observer receives the events of a simulation. Times are in seconds.
 type Observer interface {
 	// Passed reports an interval without changes. busy is the number of busy units, waiting is the number of waiting
-	// jobs, and frag is the mean fragmentation of the GPUs (0 to 1).
+	// jobs, and frag is the GPUs' mean fragmentation (0 to 1).
 	Passed(from, to float64, busy, waiting int, frag float64)
 	// Ran reports a slice that a job holds. Simulations with the reference that moves all jobs do not call Ran.
 	Ran(s Span)
@@ -11,8 +11,8 @@ type Observer interface {
 	Waited(job string, wait float64)
 }
 
-// Span is the interval in which a job holds a slice. Profile is the profile of the slice, which may be larger than the
-// requested profile.
+// Span is the interval in which a job holds a slice. Profile is the slice's profile, which may be larger than the
+// requested one.
 type Span struct {
 	Job, Profile     string
 	GPU, Start, Size int // units

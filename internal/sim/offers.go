@@ -19,8 +19,8 @@ import (
 //	                          the first node with the offer. The agent chooses the placement on the node
 //
 // slurmctld may therefore read outdated offers, and several jobs may start under the same plan. A job may start on a
-// node other than the planned one, and even a job that is not in the plan may start. Every started job gets its slice,
-// because every subset of the offers can be carved.
+// node other than the planned one, and even a job that is not in the plan may start. Every job that starts gets its
+// slice, because every subset of the offers can be carved.
 type offers struct {
 	*cut
 	on        offer.Plan // the current offers
@@ -31,8 +31,8 @@ type offers struct {
 	onPlan    func(offer.Plan) // called with every plan; may be nil
 }
 
-// publishing is the time, in seconds, from an event until the resulting offers are published, for agents that the
-// watcher notifies.
+// publishing is the time, in seconds, from an event until the resulting offers are published by agents that the watcher
+// notifies.
 const publishing = 0.1
 
 func newOffers(s *simulation) *offers {
@@ -45,10 +45,10 @@ func newOffers(s *simulation) *offers {
 	}
 }
 
-// next returns the time of the next action of the agents or of slurmctld.
+// next returns the time of the next action by the agents or slurmctld.
 func (o *offers) next() float64 { return min(o.publishAt, o.tick) }
 
-// happened schedules the next publishing and the next pass of slurmctld after an event.
+// happened schedules the next publication and slurmctld's next pass after an event.
 func (o *offers) happened() {
 	now := o.s.now
 	o.publishAt, o.tick = min(o.publishAt, now+publishing), min(o.tick, math.Floor(now)+1)
@@ -66,7 +66,7 @@ func (o *offers) submitted(j *job) {
 	o.happened()
 }
 
-// act publishes offers and starts jobs when publishing or a pass is due.
+// act publishes offers and starts jobs when a publication or a pass is due.
 func (o *offers) act() {
 	if o.publishAt <= o.s.now {
 		o.publish()
@@ -109,7 +109,7 @@ func (o *offers) prompt(j *job) {
 	delete(o.found, j)
 }
 
-// schedule simulates one pass of slurmctld through the queue.
+// schedule simulates one of slurmctld's passes through the queue.
 func (o *offers) schedule() {
 	s := o.s
 	o.tick = math.Inf(1)

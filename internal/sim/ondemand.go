@@ -8,13 +8,13 @@ import (
 	"caelum/internal/place"
 )
 
-// cut is the room of GPUs on which a policy places slices on demand.
+// cut is the room with GPUs on which a policy places slices on demand.
 type cut struct {
 	s *simulation
 	offer.Cluster
 	inputs  place.Inputs
 	free    int
-	frag    float64      // the sum of the fragmentation of all GPUs
+	frag    float64      // the sum of all GPUs' fragmentation
 	done    []float64    // for each GPU, the time at which its pending creations and destructions will be completed
 	mover   *mover       // nil without Config.Moves
 	active  int          // the number of GPUs with at least one running job
@@ -42,8 +42,8 @@ func newCut(s *simulation) *cut {
 	return c
 }
 
-// unheld is a policy that never holds a job. If the embedded policy would hold a job, unheld chooses the placement of
-// [place.Lifetime] instead. With the discipline Loss, the simulation would reject a held job although the job fits.
+// unheld is a policy that never holds a job. If the embedded policy would hold a job, unheld chooses [place.Lifetime]'s
+// placement instead. With the Loss discipline, the simulation would reject a held job although it fits.
 type unheld struct{ place.Policy }
 
 // Choose implements [place.Policy].
@@ -82,7 +82,7 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 	return true, nil
 }
 
-// start assigns the spots to a job and starts the job.
+// start assigns the spots to a job and starts it.
 func (c *cut) start(j *job, spots []place.Spot) {
 	s := c.s
 	got := s.profile(spots[0])
@@ -115,8 +115,8 @@ func (s *simulation) profile(at place.Spot) *mig.Profile {
 	return &b.Profiles[b.Placements[at.Placement].Profile]
 }
 
-// slowest returns an upper bound for the time until a new slice is ready, in seconds. The bound includes all pending
-// work, the destruction of all instances of a GPU, a switch of the MIG mode, and the creation of one instance.
+// slowest returns an upper bound for the time, in seconds, until a new slice is ready. It includes all pending work,
+// destroying all of a GPU's instances, switching the MIG mode, and creating one instance.
 func (c *cut) slowest() float64 {
 	if !c.s.keeps() && c.s.Switch == 0 {
 		return 0
@@ -143,7 +143,7 @@ func (c *cut) gather(k int) {
 	}
 }
 
-// foresee updates the expected ends of the running jobs.
+// foresee updates the running jobs' expected ends.
 func (c *cut) foresee() {
 	constant := c.s.corrected == nil && c.s.High == nil
 	if constant || !c.inputs.Ends && c.s.Discipline != EASY {
@@ -161,7 +161,7 @@ func (c *cut) foresee() {
 	}
 }
 
-// expect writes the expected end of a job into the pool.
+// expect writes a job's expected end into the pool.
 func (c *cut) expect(j *job) {
 	for _, at := range j.spots {
 		c.Pool.Expect(at.GPU, at.Placement, j.expected)
@@ -180,8 +180,8 @@ func (c *cut) leave(j *job) {
 	c.free += j.units
 }
 
-// account counts a reuse, or the creation, destructions and the switch of the MIG mode, for a slice, and returns the
-// time in seconds until the slice is ready. A GPU performs only one of these operations at a time.
+// account counts a slice's reuse, or the creation, destructions and switch of the MIG mode that it needs, and returns
+// the time in seconds until the slice is ready. A GPU performs only one of these operations at a time.
 func (c *cut) account(spot place.Spot) (takes float64) {
 	before := c.Pool.GPU(spot.GPU)
 	if before.Idle.Has(spot.Placement) {
@@ -206,7 +206,7 @@ func (c *cut) account(spot place.Spot) (takes float64) {
 	return *at - c.s.now
 }
 
-// change runs do, which changes a GPU, and updates the sum of the fragmentation.
+// change runs do, which changes a GPU, and then updates the sum of the fragmentation.
 func (c *cut) change(gpu int, do func()) {
 	before, busy := c.Pool.Node(gpu).Frag, c.Pool.GPU(gpu).Busy != 0
 	do()

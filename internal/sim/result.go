@@ -1,16 +1,16 @@
 package sim
 
-// Result contains the figures of a simulation. Times are in seconds. A unit-second is one unit of a GPU for one second.
+// Result contains a simulation's figures. Times are in seconds. A unit-second is one unit of a GPU for one second.
 type Result struct {
 	Submitted, Started, Refused int // numbers of jobs
 	Requeued                    int // the number of times that jobs ran out of memory
-	// Waits contains the waits of the jobs that started. The wait of a requeued job is the total time during which the
-	// job was not running.
+	// Waits contains the waits of the jobs that started. A requeued job's wait is the total time during which it was
+	// not running.
 	Waits Waits
 	// Prompt and Found are set only with offers. Prompt is the number of jobs that could start at submission. Found is
 	// the number of those jobs whose slices were already on offer at submission.
 	Prompt, Found int
-	Turnaround    float64 // sum over the started jobs of the time from submission to end
+	Turnaround    float64 // the sum of the started jobs' times from submission to end
 
 	UnitSecondsAsked, UnitSecondsGot float64
 	Profiles                         map[string]*ProfileResult
@@ -30,7 +30,7 @@ type Result struct {
 	units                                 int
 }
 
-// ProfileResult contains the numbers for the jobs that need one profile.
+// ProfileResult contains the numbers for the jobs that need the same profile.
 type ProfileResult struct {
 	Submitted, Started int
 }
@@ -105,7 +105,7 @@ func (r *Result) close() {
 // MeanTurnaround returns the started jobs' mean time from submission to end, in seconds, or 0 if no job started.
 func (r *Result) MeanTurnaround() float64 { return r.Turnaround / float64(max(r.Started, 1)) }
 
-// Worst returns the smallest share of jobs started for any profile, or 1 if no job was submitted.
+// Worst returns the smallest share of started jobs for any profile, or 1 if no job was submitted.
 func (r *Result) Worst() float64 {
 	worst := 1.0
 	for _, p := range r.Profiles {

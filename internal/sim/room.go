@@ -21,7 +21,7 @@ type room interface {
 	fragmentation() float64
 }
 
-// reservation is the planned start of the head of the queue.
+// reservation is the planned start of the job at the head of the queue.
 type reservation struct {
 	at      float64      // the start in seconds
 	spots   []place.Spot // the job's slices, if the room has a policy
@@ -29,7 +29,7 @@ type reservation struct {
 	counts  []int        // for the reference: the number of slices of each profile at the time at, including the job
 }
 
-// onCut converts the reservation to the type of package offer.
+// onCut converts the reservation to package offer's type.
 func (r *reservation) onCut() *offer.Reservation {
 	if r == nil {
 		return nil

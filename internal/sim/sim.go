@@ -20,11 +20,11 @@ import (
 // job is a waiting or running job.
 type job struct {
 	trace.Job
-	profiles    []string // the requested profile on each GPU model of kinds, or an empty string
+	profiles    []string // the requested profile on each GPU model in kinds, or an empty string
 	asksFor     string   // the first nonempty element of profiles
 	asks        string   // all profiles, joined
 	size        int      // units of the profile asksFor
-	units       int      // units of all slices that the job holds
+	units       int      // the units of all slices that the job holds
 	estimate    float64  // estimated run time in seconds; +Inf: unknown
 	high        float64  // 90% quantile of the run time in seconds; 0: unknown
 	runs        float64  // true run time in seconds, on the job's slice or on the profile asksFor
@@ -42,9 +42,9 @@ type job struct {
 	failShare   float64 // the share of the run after which the job fails if memory is less than peak
 	memory      float64 // memory in MiB of the smallest slice of the last run
 	outOfMemory bool    // true if memory is less than peak, or, with Growth, if the job will run again
-	resubmits   bool    // true if the user of an absent job submits the job again
+	resubmits   bool    // true if the user of an absent job will resubmit it
 
-	// expected is the expected end of a running job. The expected end remains valid until the time until.
+	// expected is the expected end of a running job, which remains valid until the time until.
 	expected, until float64
 	version         int // the version of predict.Ends when expected was computed
 
@@ -62,7 +62,7 @@ type job struct {
 // slices returns the number of slices that the job needs at the same time.
 func (j *job) slices() int { return max(j.Slices, 1) }
 
-// simulation is the state of one call of Run.
+// simulation is the state of one call to Run.
 type simulation struct {
 	Config
 	foresight
@@ -73,14 +73,14 @@ type simulation struct {
 	batches *batches // nil unless the discipline is Batches
 	offers  *offers  // nil if the policy places jobs directly
 	running endings
-	away    endings // requeued jobs; the field ends is the time from which a job may start again
+	away    endings // requeued jobs; the ends field is the time from which a job may restart
 	recent  place.Recent
 	earlier []offer.Submission
 
 	nodes   [][]int // the GPUs of each node; a single node if Config.Nodes is nil
 	nodeOf  []int   // the node of each GPU
 	planned bool    // true if package offer's plan starts the jobs, because the number of full GPUs may be limited
-	perNode bool    // true if the slices of a job must be on as many nodes as the job requests
+	perNode bool    // true if a job's slices must be on as many nodes as it requests
 	result  Result
 }
 
@@ -88,8 +88,8 @@ type simulation struct {
 // policy rejects the job.
 var ErrNever = errors.New("can never start")
 
-// Run simulates the jobs, which must be sorted by submission. Run returns an error if the configuration is invalid or a
-// job can never start. The error for a job that can never start wraps ErrNever and contains the ID of the job.
+// Run simulates the jobs, which must be sorted by submission time. It returns an error if the configuration is invalid
+// or a job can never start. In the latter case, the error wraps ErrNever and contains the job's ID.
 func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func newSimulation(c Config) *simulation {
 	return s
 }
 
-// submitAll submits all jobs, and then continues the simulation until no further job can end.
+// submitAll submits all jobs, and then continues the simulation until no more jobs can end.
 func (s *simulation) submitAll(jobs iter.Seq[trace.Job]) error {
 	for j := range jobs {
 		if err := s.submit(j); err != nil {
@@ -143,7 +143,7 @@ func (s *simulation) submitAll(jobs iter.Seq[trace.Job]) error {
 	return nil
 }
 
-// submit advances the time to the submission of a job, and adds the job to the queue.
+// submit advances the time to a job's submission, and adds the job to the queue.
 func (s *simulation) submit(t trace.Job) error {
 	if !(math.Abs(t.Submit) < math.Inf(1)) {
 		return fmt.Errorf("job %s: the submission time is %v s, but must be finite", t.ID, t.Submit)
@@ -177,7 +177,7 @@ func (s *simulation) submit(t trace.Job) error {
 	return nil
 }
 
-// newJob converts a job of the workload, and determines the profile that the job needs on each GPU model.
+// newJob converts one of the workload's jobs, and determines the profile that it needs on each GPU model.
 func (s *simulation) newJob(t trace.Job) (*job, error) {
 	j := &job{Job: t, submitted: t.Submit, since: t.Submit, number: s.result.Submitted}
 	if s.Stay {
@@ -197,7 +197,7 @@ func (s *simulation) newJob(t trace.Job) (*job, error) {
 	return j, nil
 }
 
-// settle computes the fields of a job that depend on the requested profiles.
+// settle computes those fields of a job that depend on its requested profiles.
 func (s *simulation) settle(j *job) {
 	j.size = 0
 	for k, b := range s.kinds {
@@ -237,7 +237,8 @@ func (s *simulation) settle(j *job) {
 	}
 }
 
-// until processes all events up to the given time: ends of jobs, returns of requeued jobs, and events of offers.
+// until processes all events up to the given time: jobs that end, requeued jobs that return, and offers that are
+// published or taken.
 func (s *simulation) until(then float64) {
 	for {
 		next := min(s.running.next(), s.away.next())
@@ -269,7 +270,7 @@ func (s *simulation) until(then float64) {
 	}
 }
 
-// end frees the slices of a job whose run has ended, and requeues the job if the job ran out of memory.
+// end frees the slices of a job whose run has ended, and requeues the job if it ran out of memory.
 func (s *simulation) end(j *job) {
 	spots := j.spots
 	s.room.leave(j)
@@ -293,8 +294,8 @@ func (s *simulation) advance(to float64) {
 	s.now = to
 }
 
-// start records that a job has slices, which are ready after takes seconds. memory is the memory of the smallest slice,
-// in MiB.
+// start records that a job has slices, which are ready after takes seconds. memory is the memory, in MiB, of the
+// smallest slice.
 func (s *simulation) start(j *job, takes float64, memory float64) {
 	j.started = s.now + takes
 	j.waited += j.started - j.since
@@ -323,7 +324,7 @@ func (s *simulation) count(j *job) {
 }
 
 // request returns a waiting job in the form that policies use. If the cluster has several GPU models, the request
-// contains the profile for the first model with a suitable profile.
+// contains the profile for the first model that has a suitable one.
 func (s *simulation) request(j *job) place.Request {
 	return place.Request{Profile: j.asksFor, Duration: s.runTime(j)}
 }

@@ -13,7 +13,7 @@ import (
 type Sizing int
 
 const (
-	// Tightest gives each job the requested profile, which is the smallest sufficient profile.
+	// Tightest gives each job the requested profile, which is the smallest sufficient one.
 	Tightest Sizing = iota
 	// Adaptive may give a job a larger profile, which package offer chooses. Adaptive requires a policy, and FIFO or
 	// EASY.
@@ -73,8 +73,8 @@ func (s *simulation) recordSubmission(j *job) {
 	s.earlier = append(s.earlier, submission)
 }
 
-// startPlanned starts the jobs that package offer's plan starts now. If jobs get adaptive sizes or the share of full
-// GPUs is limited, startPlanned replaces turn.
+// startPlanned starts the jobs that package offer's plan starts now. It replaces turn if jobs get adaptive sizes or the
+// share of full GPUs is limited.
 func (c *cut) startPlanned() {
 	s := c.s
 	c.Speculative = map[string]bool{} // no speculative offers
@@ -104,8 +104,8 @@ func (c *cut) plan() offer.Plan {
 	return offer.Make(&c.Cluster, jobs, s.Discipline == FIFO)
 }
 
-// takes returns the estimated run time of a running job on the job's slice, divided by the run time on the requested
-// profile. The result is 1 if the estimate is a time limit, because time limits do not depend on the slice.
+// takes returns a running job's estimated run time on its slice, divided by that on the requested profile. The result
+// is 1 if the estimate is a time limit, because time limits do not depend on the slice.
 func (s *simulation) takes(j *job) float64 {
 	if len(j.spots) == 0 || !j.offer.Learned {
 		return 1

@@ -44,7 +44,7 @@ func ReadGPUs(t *testing.T, d *datadriven.TestData) []place.GPU {
 	return gpus
 }
 
-// Draw writes drawings of the busy and the idle instances of the GPUs to out.
+// Draw writes drawings of the GPUs' busy and idle instances to out.
 func Draw(out *strings.Builder, gpus []place.GPU) {
 	for k, g := range gpus {
 		fmt.Fprintf(out, "%d      %s\n", k, g.Model.DrawBeside(g.Busy, g.Blocked))

@@ -31,10 +31,10 @@ type Rules struct {
 // idle instances, and never stops a job. The search is exact, and practical for about ten jobs in FIFO order or seven
 // jobs in any order.
 //
-// The search tries the orders of starts and, without migration, the placements of each job. For a given order and given
+// The search tries all orders of starts and, without migration, all placements of each job. For a given order and given
 // placements, every job starts as soon as possible, because an earlier start means an earlier end and delays no later
-// job. The search abandons a branch when the waits that are already certain exceed the best result. A job that the
-// search starts later never has an earlier start time.
+// job. The search abandons a branch when the waits that are already certain exceed the best result so far. Each job
+// starts no earlier than the jobs before it in the order.
 func Optimum(gpus []place.GPU, jobs []Job, rules Rules) float64 {
 	s := schedule{
 		gpus:    gpus,
@@ -61,7 +61,7 @@ type schedule struct {
 	jobs    []Job
 	rules   Rules
 	started []bool
-	running []run // the started jobs in the order of their starts, including jobs that have ended
+	running []run // the started jobs in order of their starts, including jobs that have ended
 	best    float64
 	packed  map[string]bool
 }
@@ -73,7 +73,7 @@ type run struct {
 	end float64
 }
 
-// start is a possible next start: a job, its spot and its time.
+// start is a possible next start: the job, its spot and its time.
 type start struct {
 	job  int
 	at   place.Spot
@@ -99,7 +99,7 @@ func (s *schedule) search(n int, last, sum float64) {
 	}
 }
 
-// certain returns a lower bound on the waits of the jobs that have not started, if no job starts before the time from.
+// certain returns a lower bound on the waits of the jobs that have not started, if none of them starts before from.
 func (s *schedule) certain(from float64) float64 {
 	sum := 0.0
 	for j, job := range s.jobs {
@@ -143,7 +143,7 @@ func (s *schedule) starts(n int, last float64) []start {
 }
 
 // likeAnEarlier reports whether another job that has not started differs from job j only by an earlier arrival. The two
-// jobs are interchangeable, so the search starts the job with the earlier arrival first.
+// jobs are interchangeable, so the search starts the one that arrived earlier first.
 func (s *schedule) likeAnEarlier(j int) bool {
 	for i, o := range s.jobs {
 		if i != j && !s.started[i] && o.Profile == s.jobs[j].Profile && o.Duration == s.jobs[j].Duration &&
@@ -217,8 +217,8 @@ func (s *schedule) busy(k int, now float64) []busyUntil {
 	return all
 }
 
-// packable returns the earliest time at which a job fits on the GPUs together with the jobs that still run at that
-// time. The result is +Inf if the job never fits.
+// packable returns the earliest time at which a job fits on the GPUs together with the jobs that are still running
+// then. The result is +Inf if the job never fits.
 func (s *schedule) packable(j int, earliest float64) float64 {
 	for from := earliest; ; {
 		need, next := []string{s.jobs[j].Profile}, math.Inf(1)
@@ -236,7 +236,7 @@ func (s *schedule) packable(j int, earliest float64) float64 {
 	}
 }
 
-// fits reports whether the profiles fit on the GPUs according to Pack. It calls Pack only once for each set of
+// fits reports whether, according to Pack, the profiles fit on the GPUs. It calls Pack only once for each set of
 // profiles.
 func (s *schedule) fits(need []string) bool {
 	slices.Sort(need)

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/place"
 )
 
-// The oracle is a simple implementation of the MIG rules and of the measures of a GPU, based on sets of intervals. It
-// uses only the GPU model's list of profiles, and no table, pool or set of placements.
+// The oracle is a simple implementation of MIG's rules and of a GPU's measures, based on sets of intervals. It uses
+// only the GPU model's list of profiles, and no table, pool or set of placements.
 
 // Interval is an instance: a profile on the units [from, to).
 type Interval struct {
@@ -25,7 +25,7 @@ type PlainGPU struct {
 	Until      map[Interval]float64 // the time at which each busy instance ends
 }
 
-// PlainGPUOf converts the state of a GPU to the form that the oracle uses.
+// PlainGPUOf converts a GPU's state to the form that the oracle uses.
 func PlainGPUOf(g place.GPU) PlainGPU {
 	o := PlainGPU{Model: g.Model, Until: map[Interval]float64{}}
 	for i, pl := range g.Model.Placements {
@@ -63,7 +63,7 @@ func Every(b *mig.Model) []Interval {
 // Overlap reports whether two instances have a unit in common.
 func Overlap(x, y Interval) bool { return x.From < y.To && y.From < x.To }
 
-// whole returns the plain profile of the whole GPU. The profile determines the resources that instances share.
+// whole returns the plain profile of the whole GPU, which determines the resources that instances share.
 func whole(b *mig.Model) mig.Profile {
 	for _, p := range b.Profiles {
 		if p.Size == b.Grid && mig.Plain(p) {
@@ -163,8 +163,8 @@ func (o PlainGPU) Frag(set []Interval) float64 {
 	return sum / n
 }
 
-// Lost returns a weighted sum over the profiles. The term of a profile is the number of free units that instances of
-// the profile cannot use.
+// Lost returns a weighted sum over the profiles, to which each contributes the number of free units that its instances
+// cannot use.
 func (o PlainGPU) Lost(set []Interval, weights []float64) float64 {
 	sum := 0.0
 	for p, pr := range o.Model.Profiles {

@@ -91,7 +91,7 @@ func PlainA100(t testing.TB) *mig.Model {
 	return b.Select(mig.Plain)
 }
 
-// PlainAcquisition returns the cheapest way to acquire placement i, or false if placement i is impossible. Unlike
+// PlainAcquisition returns the cheapest way to acquire placement i, or false if this placement is impossible. Unlike
 // [place.GPU.AcquisitionOf], it uses no sets of placements.
 func PlainAcquisition(g place.GPU, i int) (place.Acquisition, bool) {
 	switch b := g.Model; {
