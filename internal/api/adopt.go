@@ -12,7 +12,7 @@ type AdoptRequest struct {
 	UUIDs []string `json:"uuids,omitempty"`
 }
 
-// Adoption is the result for one foreign instance.
+// Adoption is the result of adopting one foreign instance.
 type Adoption struct {
 	GPU int `json:"gpu"`
 	Instance

@@ -7,25 +7,25 @@ const DefaultRunDir = "/run/caelum"
 const SocketName = "caelumd.sock"
 
 // RootSocketName is the name, in the run directory, of the socket for root, which serves the same calls. Root needs a
-// separate socket because a Unix socket has only one queue of connections that the agent has not accepted yet, and any
-// user can fill this queue on the socket for all users.
+// separate socket because a Unix socket has only one queue of connections that have not been accepted yet, and any user
+// can fill the queue of the socket for all users.
 const RootSocketName = "root.sock"
 
-// LeaseRequest describes a job for which the prolog requests a lease.
+// LeaseRequest describes the job for which a prolog requests a lease.
 type LeaseRequest struct {
 	// Restart is SLURM_JOB_RESTART_COUNT. It distinguishes the runs of a requeued job, which all have the same job id.
 	Restart   int    `json:"restart"`
 	UID       uint32 `json:"uid"`
 	GID       uint32 `json:"gid"`
 	Partition string `json:"partition,omitempty"`
-	// Slots contains the indices of the gres/gpu that Slurm has bound to the job on this node (SLURM_JOB_GPUS).
+	// Slots contains the indices of the gres/gpu slots that Slurm has bound to the job on this node (SLURM_JOB_GPUS).
 	Slots []int `json:"slots"`
 	// MIG is the value of --mig at submission (a profile or "auto"), or empty if the option was not given. It comes
-	// from the user's environment, and only its characters and length were checked.
+	// from the user's environment, and only its characters and length have been checked.
 	MIG string `json:"mig,omitempty"`
-	// Wait is how long, in seconds, the plugin will continue to repeat the request after status 503. When this time has
+	// Wait is how long, in seconds, the plugin will keep repeating the request after status 503. When this time has
 	// passed, the agent requeues the job or writes an error into its lease file, so that the prolog succeeds. Plugins
-	// of earlier releases send no Wait (0), and their prologs fail instead.
+	// from earlier releases do not send Wait (0), and their prologs fail instead.
 	Wait float64 `json:"wait,omitempty"`
 }
 
@@ -37,7 +37,7 @@ type Slice struct {
 	// AdvertisedAs is set if slurmctld counts the slice under the name of another GPU model's profile. Profile is then
 	// the equivalent profile of this GPU model. AdvertisedAs is empty if slurmctld counts the slice under Profile.
 	AdvertisedAs string `json:"as,omitempty"`
-	// Start and Size are numbers of placement units in the GPU model's grid.
+	// Start and Size are in placement units of the GPU model's grid.
 	Start     int    `json:"start"`
 	Size      int    `json:"size"`
 	MemoryMiB uint64 `json:"memory_mib"`
@@ -62,7 +62,7 @@ type Use struct {
 	Exceeds     bool    `json:"exceeds,omitempty"`
 }
 
-// Lease records that a job holds slices of this node.
+// Lease records that a job holds slices on this node.
 type Lease struct {
 	Job     uint32 `json:"job"`
 	Restart int    `json:"restart"`
@@ -71,7 +71,7 @@ type Lease struct {
 	User    string `json:"user,omitempty"`
 	Account string `json:"account,omitempty"`
 	// Key and Fingerprint are the job key and the script fingerprint that job_submit.lua has written into the job's
-	// admin_comment. Each is empty if it is missing there.
+	// admin_comment, or empty if they are missing there.
 	Key         string  `json:"key,omitempty"`
 	Fingerprint string  `json:"work,omitempty"`
 	Slots       []int   `json:"slots"`
@@ -84,15 +84,15 @@ type Lease struct {
 	End   int64 `json:"end,omitempty"`
 	// Expected is the run time, in seconds, that was predicted from earlier runs, or 0.
 	Expected int `json:"expected,omitempty"`
-	// Grow determines when the agent requeues the job on a larger slice: "oom" after a failure because it ran out of
-	// memory, and "forecast" also before such a failure. If it is empty, the job never grows.
+	// Grow determines when the agent requeues the job on a larger slice: "oom" after it has failed because it ran out
+	// of memory, and "forecast" also before this happens. If Grow is empty, the job never grows.
 	Grow string `json:"grow,omitempty"`
 }
 
-// GrowForecast is the value of Lease.Grow for a job that the agent may requeue before a failure.
+// GrowForecast is the value of Lease.Grow for a job that the agent may requeue before it fails.
 const GrowForecast = "forecast"
 
-// Status is the state of a node according to its agent.
+// Status is a node's state according to its agent.
 type Status struct {
 	Node    string  `json:"node"`
 	Version string  `json:"version"`
@@ -107,28 +107,28 @@ type Status struct {
 	Reserved *Reservation `json:"reserved,omitempty"`
 	// Published contains the total of each profile in slurmctld after the last successful pass.
 	Published map[string]int `json:"published"`
-	// PublishedAt is the time of the last successful pass in Unix seconds. PublishError is the error of the last pass,
-	// or empty if the last pass succeeded.
+	// PublishedAt is the time of the last successful pass in Unix seconds. PublishError is the last pass's error, or
+	// empty if the pass succeeded.
 	PublishedAt  int64  `json:"published_at"`
 	PublishError string `json:"publish_error,omitempty"`
 	// Closed is the node's state if it prevents slurmctld from starting jobs there, so that the agent offers nothing.
 	// Otherwise, it is empty.
 	Closed string `json:"closed,omitempty"`
 	// Excess is, for each profile, the number of slices that slurmctld counts as used although no job holds them. To
-	// compensate, the agent has raised the published totals by Excess minus ExcessShort, the part that does not fit
-	// into the node's total of gres/mig.
+	// compensate, the agent has raised the published totals by Excess minus ExcessShort, which is the part that does
+	// not fit into the node's gres/mig total.
 	Excess      map[string]int `json:"excess,omitempty"`
 	ExcessShort map[string]int `json:"excess_short,omitempty"`
 	// SummariesWaiting is the number of ended runs whose summaries have not reached slurmdbd yet.
 	SummariesWaiting int `json:"summaries_waiting,omitempty"`
 }
 
-// GPU is one GPU of the node.
+// GPU is one of the node's GPUs.
 type GPU struct {
 	Index int    `json:"index"`
 	UUID  string `json:"uuid"`
 	Model string `json:"model"`
-	// Type is the Type of the GPU's slots in gres.conf. Grid is the number of placement units. Both are unset if the
+	// Type is the Type of the GPU's slots in gres.conf. Grid is its number of placement units. Both are unset if the
 	// agent does not support the GPU model.
 	Type      string      `json:"type"`
 	Grid      int         `json:"grid"`
@@ -145,7 +145,7 @@ type GPU struct {
 	Unlisted bool `json:"processes_unlisted,omitempty"`
 }
 
-// Placement is a profile at a position in a GPU's grid. Start and Size are numbers of placement units.
+// Placement is a profile at a position in a GPU's grid. Start and Size are in placement units.
 type Placement struct {
 	Profile string `json:"profile"`
 	// As is the profile of another GPU model under which slurmctld counts the slice, or empty if it counts the slice
@@ -155,11 +155,11 @@ type Placement struct {
 	Size  int    `json:"size"`
 }
 
-// Reservation describes the slices on a node that are reserved for a waiting job. Other jobs may use these slices if
-// they end before the expected start of the waiting job.
+// Reservation describes the slices on a node that are reserved for a waiting job. Other jobs may use them if they end
+// before the waiting job's expected start.
 type Reservation struct {
 	Job    uint32          `json:"job"`
-	At     int64           `json:"at"` // expected start of the job in Unix seconds
+	At     int64           `json:"at"` // the job's expected start, in Unix seconds
 	Slices []ReservedSlice `json:"slices"`
 }
 
@@ -176,7 +176,7 @@ type Instance struct {
 	UUID  string `json:"uuid,omitempty"`
 	State string `json:"state"` // one of the following states
 	Job   uint32 `json:"job,omitempty"`
-	// Note describes the processes that use the instance but do not belong to its job, by pid, uid and command.
+	// Note lists the processes that use the instance but do not belong to its job, with their pids, uids and commands.
 	Note string `json:"note,omitempty"`
 }
 

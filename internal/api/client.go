@@ -23,15 +23,15 @@ const maxAnswer = 4 << 20
 // retryEvery is the pause between attempts in Retry.
 const retryEvery = 250 * time.Millisecond
 
-// Client calls the agent of this node. It keeps no connection open between calls, so an idle Client needs no goroutine.
+// Client calls this node's agent. It keeps no connection open between calls, so an idle Client needs no goroutine.
 type Client struct {
 	socket string
 	http   *http.Client
 }
 
 // NewClient returns a client for the agent whose sockets are in runDir. It does not connect yet. A client that runs as
-// root connects to the socket for root. If the connection fails, the client connects to the socket for all users,
-// because an agent of an earlier release has no socket for root.
+// root connects to the socket for root. If this fails, it connects to the socket for all users, because agents of
+// earlier releases have no socket for root.
 func NewClient(runDir string) *Client {
 	socket := filepath.Join(runDir, SocketName)
 	dialer := net.Dialer{}
@@ -78,7 +78,7 @@ func (c *Client) Job(ctx context.Context, job uint32) (*Lease, error) {
 	return lease, nil
 }
 
-// Status returns the state of the node as its agent reports it.
+// Status returns the node's state as its agent reports it.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	status := new(Status)
 	if err := c.call(ctx, http.MethodGet, "/v1/status", nil, status); err != nil {
@@ -87,9 +87,9 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return status, nil
 }
 
-// Retry repeats call until it succeeds, fails with a permanent error, or ctx ends, and returns its last error.
-// Temporary errors are status 503 and an unreachable agent (no socket, connection refused, or connection lost while the
-// agent restarts). Because all calls are idempotent, Retry may repeat an interrupted call.
+// Retry repeats call until it succeeds, fails with a permanent error, or ctx ends. It returns the last error. Temporary
+// errors are status 503 and an unreachable agent (no socket, connection refused, or connection lost while the agent
+// restarts). Because all calls are idempotent, Retry may repeat an interrupted call.
 func Retry(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	for {

@@ -6,9 +6,9 @@ import (
 )
 
 // Error is a reply from the agent with a status other than 200. A handler chooses the status by returning an *Error;
-// for any other error, CodeOf determines it.
+// for any other error, CodeOf determines the status.
 type Error struct {
-	// Code is the HTTP status: 400 bad request, 403 not permitted, 404 no such job, 429 too many calls, 503 try again
+	// Code is the HTTP status: 400 bad request, 403 not permitted, 404 job not found, 429 too many calls, 503 try again
 	// later, 500 a fault on the node.
 	Code int
 	// Message contains the reason and the remedy, without the code.

@@ -9,13 +9,13 @@ import (
 // These constants limit how often each user may call the agent. There is no limit for root, because the prolog and the
 // epilog run as root.
 const (
-	// callBurst is the number of calls that a user can make without a pause. It is large enough for all tasks of a job
-	// to call at the same time.
+	// callBurst is the number of calls that a user can make without a pause. It is large enough for all of a job's
+	// tasks to call at the same time.
 	callBurst = 50
-	// callEvery is the minimum interval between further calls once a user has made callBurst calls.
+	// callEvery is the minimum interval between a user's further calls after the first callBurst calls.
 	callEvery = 100 * time.Millisecond
-	// maxCounted limits the number of users for whom calls are counted separately. All further users share one limit,
-	// because one user can have many ids in a user namespace.
+	// maxCounted limits the number of users for whom calls are counted separately. All other users share one limit,
+	// because a single user can have many ids in a user namespace.
 	maxCounted  = 1024
 	tooManyText = "too many calls to the agent by this user; wait a second between calls"
 )

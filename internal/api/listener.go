@@ -7,9 +7,8 @@ import (
 )
 
 // maxPerUser limits the open connections of one user, and maxAllUsers those of all users together. The second limit is
-// necessary because one user can have many ids in a user namespace. Root's connections are exempt, so users
-// cannot block the prolog or the epilog. Each connection uses one of the agent's file descriptors for at most ten
-// seconds.
+// necessary because a single user can have many ids in a user namespace. Root's connections are exempt, so users cannot
+// block the prolog or the epilog. Each connection uses one of the agent's file descriptors for at most ten seconds.
 const (
 	maxPerUser  = 64
 	maxAllUsers = 512
@@ -67,7 +66,7 @@ func (l *listener) leave(uid uint32) {
 	}
 }
 
-// conn is a connection and its peer. Close calls leave.
+// conn is a connection with its peer. Close calls leave.
 type conn struct {
 	*net.UnixConn
 	peer

@@ -10,7 +10,7 @@ import (
 )
 
 // MemoryReport contains the values of the memory allocator in one of a job's processes. They come from the user, and
-// must affect only this user's own job.
+// must not affect anything but this user's own job.
 type MemoryReport struct {
 	// UUID is the UUID of the MIG device. If it is empty, the report is about the job's only slice.
 	UUID string `json:"uuid,omitempty"`
@@ -23,7 +23,8 @@ type MemoryReport struct {
 	// Unreleasable is the part of Reserved that the allocator neither uses nor can return to the driver, because the
 	// rest of the same block is in use (inactive_split_bytes in PyTorch).
 	Unreleasable int64 `json:"unreleasable,omitempty"`
-	// OOMs is the number of allocations that have failed since the process started because there was too little memory.
+	// OOMs is the number of allocations that have failed, since the process started, because there was too little
+	// memory.
 	OOMs int `json:"ooms"`
 	// Iteration is the number of completed iterations. Iterations is the total number. Unknown values are 0.
 	Iteration  int64 `json:"iteration,omitempty"`
@@ -31,13 +32,13 @@ type MemoryReport struct {
 }
 
 // Reporter is a Handler that accepts memory reports. pid is the process that connected, or 0 if unknown. The handler
-// checks whether the process belongs to the job.
+// checks whether this process belongs to the job.
 type Reporter interface {
 	ReportMemory(ctx context.Context, job uint32, pid int, r MemoryReport) error
 }
 
 const (
-	maxReport     = 4 << 10 // the maximum size of a report in bytes; a report has about 300 bytes
+	maxReport     = 4 << 10 // the maximum size of a report in bytes; a typical report has about 300
 	maxReportUUID = 64      // the UUID of a MIG device has 40 characters
 	maxBytes      = 1 << 50 // 1 PiB
 	maxIterations = 1 << 50
@@ -88,7 +89,7 @@ func readMemoryReport(w http.ResponseWriter, r *http.Request) (MemoryReport, err
 	return m, nil
 }
 
-// check returns an error if a value is out of range.
+// check returns an error if any value is out of range.
 func (m MemoryReport) check() error {
 	for _, v := range []struct {
 		name       string

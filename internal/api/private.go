@@ -2,13 +2,13 @@ package api
 
 import "slices"
 
-// Visibility determines which data about the jobs on a node a peer may see. The zero value is the lowest level.
+// Visibility determines which data a peer may see about the jobs on a node. The zero value is the lowest level.
 type Visibility int
 
 // These constants are the levels of visibility, from the lowest to the highest.
 const (
 	SeesOwn  Visibility = iota // the user's own jobs; the jobs on other slices are hidden
-	SeesJobs                   // also the data of other users' jobs that squeue shows
+	SeesJobs                   // also what squeue shows about other users' jobs
 	SeesAll                    // all data
 )
 

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// These constants limit how long the agent waits for a caller. The handling of a call has no time limit, because a
-// job's prolog waits for the job's slices.
+// These constants limit how long the agent waits for a caller. Handling a call has no time limit, because a job's
+// prolog waits for the job's slices.
 const (
 	headTimeout  = 5 * time.Second  // the time to receive the header of a call
 	callTimeout  = 10 * time.Second // the time to receive the whole call, and the time between two calls
 	writeTimeout = 10 * time.Second // the time until the caller has read the answer
 )
 
-// Handler serves the calls. If a method returns an *Error, the server replies with its code. For any other error, it
+// Handler serves the calls. If a method returns an *Error, the server replies with its code; for any other error, it
 // replies with the result of CodeOf. For Lease, 503 (see NotNow) means "call again later". After any other status
 // except 200, the prolog fails, and Slurm drains the node.
 //
 // Release releases the job's lease if the lease's restart count is at most restart. The lease's count may be lower,
-// because when slurmctld requeues a job, it increments the count before the epilog of the ended run. For example, in
-// Slurm 22.05, the prolog of a run had the count 0, and its epilog had the count 1.
+// because slurmctld, when it requeues a job, increments the count before the ended run's epilog. For example, in Slurm
+// 22.05, the prolog of a run had the count 0, and its epilog had the count 1.
 type Handler interface {
 	Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error)
 	Release(ctx context.Context, job uint32, restart int) error
@@ -35,8 +35,8 @@ type Handler interface {
 	Status(ctx context.Context) (*Status, error)
 }
 
-// Refuser is a Handler that also has a Refused method. The server calls it if a user other than root makes a call that
-// only root may make. Any user can cause any number of these calls.
+// Refuser is a Handler that also has a Refused method. The server calls this method if a user other than root makes a
+// call that only root may make. Any user can trigger any number of these calls.
 type Refuser interface {
 	Refused(uid uint32, call string)
 }
@@ -73,8 +73,8 @@ func listen(path string, mode os.FileMode, users limits) (net.Listener, error) {
 	return &listener{UnixListener: l, users: users, held: map[uint32]int{}}, nil
 }
 
-// NewServer returns a server for h. To run it, the caller calls Serve with the listeners that Listen and ListenRoot
-// return. Shutdown stops it.
+// NewServer returns a server for h. To run it, call Serve with the listeners that Listen and ListenRoot return.
+// Shutdown stops it.
 func NewServer(h Handler) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/jobs/{id}/lease", rootOnly(h, serveLease(h)))
@@ -189,7 +189,7 @@ func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message strin
 	return true
 }
 
-// rootOnly returns the handler of a call that changes a job's lease. It rejects calls of users other than root before
+// rootOnly returns the handler of a call that changes a job's lease. It rejects calls from users other than root before
 // it reads the job id or the body.
 func rootOnly(h Handler, call jobCall) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -221,7 +221,7 @@ func answer(w http.ResponseWriter, body any, err error) {
 // CodeOf returns the HTTP status for an error that a Handler returned. With status 503, the prolog repeats the call.
 // With status 500, the prolog fails, and Slurm drains the node. Only a defect of the node itself may drain it, so a
 // Handler must return an *Error for every other failure. For a full disk, CodeOf returns 503: the prolog repeats the
-// call until an administrator frees disk space. If it gives up before, its error contains the message.
+// call until an administrator frees disk space. If it gives up before that, its error contains the message.
 func CodeOf(err error) int {
 	var e *Error
 	switch {

@@ -60,15 +60,15 @@ type Config struct {
 	LogFormat       string        `mapstructure:"log_format"`
 }
 
-// The following constants are the values of foreign_processes, which selects the agent's action if a process uses a
-// slice that another job holds, or keeps a released slice open.
+// These constants are the values of foreign_processes, which selects what the agent does if a process uses a slice that
+// another job holds, or keeps a released slice open.
 const (
 	ForeignReport     = "report"           // only report the process in the log and in `caelum status`
 	ForeignKillOthers = "kill-other-users" // also end the process if it can harm another user
 	ForeignKill       = "kill"             // also end the process if it belongs to the job's user
 )
 
-// DefaultPath is the path of the configuration file unless a command specifies another one.
+// DefaultPath is the path of the configuration file unless a command line specifies another one.
 const DefaultPath = "/etc/caelum/caelum.yaml"
 
 // Defaults returns the configuration that applies if the file does not exist.
@@ -122,8 +122,8 @@ func defaults() map[string]any {
 
 // Load reads the YAML file at path. The file must exist unless path is DefaultPath, in which case all keys have their
 // default values. If the process runs as root, Load rejects a file that other users can change (package trust), because
-// it contains the path of the NVML library that the process loads. The error is a single line with the path of the file
-// and the unknown or invalid key.
+// it contains the path of the NVML library that the process loads. The error is a single line that contains the path of
+// the file and the unknown or invalid key.
 func Load(path string) (Config, error) {
 	return load(path, os.Geteuid())
 }
@@ -152,7 +152,7 @@ func load(path string, uid int) (Config, error) {
 	if uid == 0 {
 		var err error
 		if file, err = trusted(path); errors.Is(err, os.ErrNotExist) {
-			file = path // ReadInConfig then returns the same error as for a user other than root
+			file = path // ReadInConfig then returns the same error as for other users
 		} else if err != nil {
 			return Config{}, err
 		}
@@ -218,7 +218,7 @@ func (c Config) Planning() (plan.Settings, error) {
 // reads them from it.
 const NoField = "none"
 
-// Field returns the field of a job's accounting record that contains the summaries of its runs, or an error if
+// Field returns the field of a job's accounting record that contains the summaries of the job's runs, or an error if
 // accounting_field is NoField.
 func (c Config) Field() (slurm.AccountingField, error) {
 	if c.AccountingField == NoField {

@@ -1,8 +1,8 @@
-// Package config reads caelum.yaml, the configuration of the agent and of the commands.
+// Package config reads caelum.yaml, the configuration of the agent and the commands.
 //
 // Files:
 //
 //	config.go  the keys and their defaults; reads the file, and checks whether other users can change it
-//	file.go    all faults of a file, with their lines, for `caelumd check`
+//	file.go    all faults in a file, with their lines, for `caelumd check`
 //	check.go   the ranges of the values, and the errors for invalid values
 package config

@@ -16,7 +16,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// Fault is an invalid or doubtful entry of a configuration file.
+// Fault is an invalid or doubtful entry in a configuration file.
 type Fault struct {
 	Line int // 0 if unknown
 	Text string
@@ -24,10 +24,9 @@ type Fault struct {
 	Warning bool
 }
 
-// CheckFile returns all faults of the file at path, in the order of the lines. It rejects the files that Load
-// rejects, and files that repeat a key in another case. It does not check whether other users can change the file. It
-// needs no GPU, so it only warns of profiles that no known GPU model has. CheckFile returns an error if the file cannot
-// be read.
+// CheckFile returns all faults in the file at path, in line order. It rejects the files that Load rejects, as well as
+// files that repeat a key in another case. It does not check whether other users can change the file. It needs no GPU,
+// so it only warns about profiles that no known GPU model has. CheckFile returns an error if the file cannot be read.
 func CheckFile(path string) ([]Fault, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -94,7 +93,7 @@ func checkValue(name string, value *yaml.Node) error {
 	return err
 }
 
-// checkTogether checks the rules that concern several keys, and the rules of Load for the form of the whole file.
+// checkTogether checks the rules that concern several keys, and Load's rules for the form of the whole file.
 func checkTogether(path string, lines map[string]int) []Fault {
 	v := viper.New()
 	v.SetConfigFile(path)
@@ -112,7 +111,7 @@ func checkTogether(path string, lines map[string]int) []Fault {
 }
 
 // unknownProfiles returns a warning for each profile that no GPU model in Caelum's table has. A newer driver may still
-// report the profile.
+// report it.
 func unknownProfiles(name string, value *yaml.Node) []Fault {
 	names := []*yaml.Node{value}
 	if value.Kind == yaml.SequenceNode {
@@ -143,7 +142,7 @@ func syntaxFault(err error) Fault {
 	return Fault{Line: line, Text: "not valid YAML: " + strings.TrimPrefix(text, number[0])}
 }
 
-// readable returns the text of an error of viper in one line, with YAML's terms for types instead of Go's.
+// readable returns the text of one of viper's errors in one line, with YAML's terms for types instead of Go's.
 func readable(err error) string {
 	text := strings.NewReplacer(
 		"decoding failed due to the following error(s):\n\n", "",

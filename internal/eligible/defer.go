@@ -10,9 +10,9 @@ import (
 
 // DeferReason returns the reason why a job could not start now on a node that accepts it, even if its slices were
 // available. The result is empty if the job could start. The node may lack free CPUs or memory or, if the job needs a
-// whole node, have GRES in use. It is also possible that the node has offered the slices since the given time and
-// slurmctld has evaluated the job in the meantime, but has not started it for an unknown reason. This last reason
-// applies neither to jobs that wait behind another job nor to multi-node jobs, which may have lacked another node.
+// whole node, have GRES in use. The node may also have offered the slices since the given time, and slurmctld may have
+// evaluated the job in the meantime without starting it, for an unknown reason. This last case does not apply to jobs
+// that wait behind another job, or to multi-node jobs, which may have lacked another node.
 func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):
@@ -37,13 +37,13 @@ func needsCPUs(n slurm.Node, w slurm.Waiting) int {
 	return (w.CPUs + nodes - 1) / nodes
 }
 
-// needsMemory returns the memory in MiB that the job needs on the node, assuming that it needs the same amount on each
-// of its nodes.
+// needsMemory returns the memory, in MiB, that the job needs on the node, assuming that it needs the same amount on
+// each of its nodes.
 func needsMemory(n slurm.Node, w slurm.Waiting) int {
 	return min(w.Memory/max(w.NumNodes, 1), n.Memory)
 }
 
-// Share returns the CPUs and the memory in MiB that the job needs on the node. cpus is 0 if the node's CPUs are
+// Share returns the CPUs and the memory, in MiB, that the job needs on the node. cpus is 0 if the node's CPUs are
 // unknown.
 func Share(n slurm.Node, w slurm.Waiting) (cpus, memory int) {
 	if n.CPUs > 0 {
@@ -56,14 +56,14 @@ func Share(n slurm.Node, w slurm.Waiting) (cpus, memory int) {
 func LacksMemory(n slurm.Node, w slurm.Waiting) bool { return n.MemoryFree < needsMemory(n, w) }
 
 // LacksGRES reports whether the job requests whole nodes and slurmctld counts some of the node's GRES as used.
-// slurmctld does not check whether a job actually holds the used GRES (gres_node_state_list_has_alloc_gres in
+// slurmctld does not check whether any job actually holds the used GRES (gres_node_state_list_has_alloc_gres in
 // _verify_node_state, 22.05.8).
 func LacksGRES(n slurm.Node, w slurm.Waiting) bool {
 	return w.Exclusive && slices.ContainsFunc(n.GresUsed, func(g slurm.GRES) bool { return g.Count > 0 })
 }
 
 // passedOver is how long after an offer slurmctld must have evaluated a job for Caelum to conclude that it considered
-// the offer. It is longer than a scheduling cycle and than the usual difference between the clocks of two hosts.
+// the offer. It is longer than a scheduling cycle, and longer than the usual difference between two hosts' clocks.
 const passedOver = 5 * time.Second
 
 // HasFree reports whether all slices that the job needs on each of its nodes are free on node n.

@@ -9,8 +9,8 @@ import (
 
 // HeldByTag reports whether job_submit.lua holds the job until an agent releases it. This includes jobs that were
 // requeued and held, and jobs with the reason BadConstraints: if the slice of a released job is withdrawn before the
-// job starts, slurmctld sets BadConstraints and the priority 0, and an agent can release the job again. The result is
-// false for jobs with the reason JobHeldAdmin, which root has additionally put on hold (22.05.8).
+// job starts, slurmctld sets the reason BadConstraints and the priority 0, and an agent can release the job again. The
+// result is false for jobs with the reason JobHeldAdmin, on which root has put an additional hold (22.05.8).
 func HeldByTag(w slurm.Waiting) bool {
 	switch w.Reason {
 	case "JobHeldUser", "BadConstraints", "job requeued in held state":
@@ -24,11 +24,11 @@ func HeldByTag(w slurm.Waiting) bool {
 // delays the job (_clear_expired_job_states in slurm_cred.c; fixed in 24.11).
 const forgetting = 3 * time.Second
 
-// Releasable reports whether an agent may release the job at the time at. Two kinds of jobs are releasable: jobs that
-// job_submit.lua held at submission, because slurmctld would have rejected them while no node offered their slices, and
-// jobs that slurmctld set to BadConstraints after their release, because their slices were no longer offered. Jobs that
-// a user or an administrator has held carry no tag and are not releasable. Neither are jobs with an unfulfilled
-// dependency.
+// Releasable reports whether an agent may release the job at the given time. Two kinds of jobs are releasable: jobs
+// that job_submit.lua held at submission, because slurmctld would have rejected them while no node offered their
+// slices, and jobs that slurmctld set to BadConstraints after their release, because their slices were no longer
+// offered. Jobs that a user or an administrator has held carry no tag and are not releasable. Neither are jobs with an
+// unfulfilled dependency.
 func Releasable(w slurm.Waiting, at time.Time) bool {
 	if w.Dependency != "" {
 		return false // the job would wait even if its slices were offered

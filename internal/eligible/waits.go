@@ -7,8 +7,8 @@ import (
 )
 
 // WaitsForNodes reports whether the job waits only for nodes or GRES, according to the reason that slurmctld shows. The
-// result is false for limits, holds, dependencies, begin times, licences and unknown reasons. The job is eligible from
-// the time w.Job.Eligible.
+// result is false for limits, holds, dependencies, begin times, licences and unknown reasons. The job becomes eligible
+// at w.Job.Eligible.
 //
 // If no node offers a job's slices but catalogue nodes could run the job, the job's reason is "ReqNodeNotAvail, May be
 // reserved for other job" (22.05.8 to 26.05.5), or begins with "Nodes required for job are DOWN, DRAINED". If real

@@ -12,16 +12,16 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Sized reports whether Caelum chose the job's profile. An equivalent profile of another GPU model may then replace the
-// chosen profile. After a growth, the profile in the job's request is one of the smaller profiles until an agent
-// replaces the profile, or always if slurmctld cannot replace the profile (slurm.Release.ReplacesTypes).
+// Sized reports whether Caelum chose the job's profile. In this case, an equivalent profile of another GPU model may
+// replace it. After a growth, the job's request contains one of the smaller profiles until an agent replaces it, or
+// always if slurmctld cannot replace it (slurm.Release.ReplacesTypes).
 func Sized(j slurm.Job) bool {
 	mig := j.SlicesPerNode()
 	return len(mig) == 1 && (Has(j.AdminComment, Size+mig[0].Type) || grownFrom(j, mig[0].Type))
 }
 
-// Needed returns the profile that the job needs instead of the profile in the job's request. The result is empty if the
-// job needs the profile in its request.
+// Needed returns the profile that the job needs if it differs from the one in the job's request, and otherwise an empty
+// string.
 func Needed(j slurm.Job) string {
 	mig := j.SlicesPerNode()
 	if len(mig) != 1 || Has(j.AdminComment, Size+mig[0].Type) || !grownFrom(j, mig[0].Type) {
@@ -37,12 +37,12 @@ func grownFrom(j slurm.Job, profile string) bool {
 	})
 }
 
-// Growths returns the growths of the job, oldest first.
+// Growths returns the job's growths, oldest first.
 func Growths(j slurm.Job) []predict.Growth { return predict.ParseGrowths(Value(j.AdminComment, Grown)) }
 
 // GrowMode returns the cause for which an agent may requeue the job on a larger profile: predict.RanOutOfMemory,
-// predict.Foreseen, which includes RanOutOfMemory, or an empty string. Only batch jobs that may be requeued, that are
-// no components of a het job, and whose profile Caelum chose can grow.
+// predict.Foreseen, which includes RanOutOfMemory, or an empty string. A job can grow only if it is a batch job that
+// may be requeued, is not a component of a het job, and has a profile that Caelum chose.
 func GrowMode(j slurm.Job) predict.Cause {
 	mode := predict.Cause(Value(j.AdminComment, Grow))
 	if mode != predict.RanOutOfMemory && mode != predict.Foreseen ||
@@ -53,7 +53,7 @@ func GrowMode(j slurm.Job) predict.Cause {
 }
 
 // Regrown returns the job's admin_comment after a growth to a larger profile. If the last growth has the same profile,
-// an agent has changed the comment during the same run before, and Regrown replaces this growth.
+// an agent has already changed the comment during this run, and Regrown replaces that growth.
 func Regrown(j slurm.Job, larger string, g predict.Growth) string {
 	all := Growths(j)
 	if n := len(all); n > 0 && all[n-1].Profile == g.Profile {
@@ -62,8 +62,8 @@ func Regrown(j slurm.Job, larger string, g predict.Growth) string {
 	return Set(Set(j.AdminComment, Grown, predict.FormatGrowths(append(all, g))), Size, larger)
 }
 
-// Learned returns the run time that was predicted from earlier runs of the job, or 0 without a prediction. The result
-// never exceeds the job's time limit.
+// Learned returns the run time predicted from earlier runs of the job, or 0 if there is no prediction. It never exceeds
+// the job's time limit.
 func Learned(j slurm.Job) time.Duration {
 	seconds, _ := learned(j)
 	if at := time.Duration(seconds) * time.Second; j.TimeLimit <= 0 || at < j.TimeLimit {
@@ -72,8 +72,8 @@ func Learned(j slurm.Job) time.Duration {
 	return j.TimeLimit
 }
 
-// learned returns the learned run time and its 90% quantile in seconds. Both results are 0 if the tag RunTime is
-// missing or invalid. high is 0 if the tag contains no quantile.
+// learned returns the learned run time and its 90% quantile in seconds. Both are 0 if the RunTime tag is missing or
+// invalid. high is 0 if the tag contains no quantile.
 func learned(j slurm.Job) (seconds, high uint64) {
 	middle, most, both := strings.Cut(Value(j.AdminComment, RunTime), "-")
 	seconds, err := strconv.ParseUint(middle, 10, 31)
@@ -86,7 +86,7 @@ func learned(j slurm.Job) (seconds, high uint64) {
 	return seconds, high
 }
 
-// BusyShare returns the job's busy share, from 0 to 1. ok is false if the job has no valid tag Busy.
+// BusyShare returns the job's busy share, from 0 to 1. ok is false if the job has no valid Busy tag.
 func BusyShare(j slurm.Job) (share float64, ok bool) {
 	text := Value(j.AdminComment, Busy)
 	percent, err := strconv.ParseUint(text, 10, 8)
@@ -96,14 +96,13 @@ func BusyShare(j slurm.Job) (share float64, ok bool) {
 	return float64(percent) / 100, true
 }
 
-// Expected returns the expected run time of the job: the learned run time, or else the time limit, or 0 if both are
-// unknown.
+// Expected returns the job's expected run time: the learned run time or else the time limit, or 0 if both are unknown.
 func Expected(j slurm.Job) time.Duration { return cmp.Or(Learned(j), j.TimeLimit) }
 
-// ExpectedEnd returns the expected end of a running job. predict.Expect computes the expected end from the learned run
-// time. The result is never later than the end of the time limit. Without a learned run time, the result is the end of
-// the time limit, or the zero time if the job has no time limit. takes is the run time on the job's slice, divided by
-// the run time on the requested profile.
+// ExpectedEnd returns a running job's expected end, which predict.Expect computes from the learned run time. It is
+// never later than the end of the time limit. Without a learned run time, it is the end of the time limit, or the zero
+// time if the job has no time limit. takes is the run time on the job's slice, divided by the run time on the requested
+// profile.
 func ExpectedEnd(j slurm.Job, takes float64, now time.Time) time.Time {
 	seconds, high := learned(j)
 	if seconds == 0 || j.Start.IsZero() {
@@ -117,6 +116,5 @@ func ExpectedEnd(j slurm.Job, takes float64, now time.Time) time.Time {
 	return end
 }
 
-// maxRunTime limits expected run times to 68 years, in seconds, so that a time.Duration can represent an expected run
-// time.
+// maxRunTime limits expected run times to 68 years, in seconds, so that a time.Duration can represent them.
 const maxRunTime = math.MaxInt32

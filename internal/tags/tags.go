@@ -1,36 +1,36 @@
-// Package tags defines and interprets the tags in a job's admin_comment. job_submit.lua and the agents write the tags.
-// The section "Tags in admin_comment" of docs/internals.md specifies the writer of each tag. Package slurm reads and
+// Package tags defines and interprets the tags in a job's admin_comment, which job_submit.lua and the agents write. The
+// section "Tags in admin_comment" of docs/internals.md specifies which of them writes each tag. Package slurm reads and
 // writes the comment as plain text.
 //
 // Files:
 //
-//	tags.go  the tags; finds, removes and replaces a tag among the text of other tools
-//	job.go   what the tags of a job mean: profile chosen by Caelum, expected run time and end, busy
+//	tags.go  the tags; finds, removes and replaces a tag among other tools' text
+//	job.go   the meaning of a job's tags: profile chosen by Caelum, expected run time and end, busy
 //	         share
 package tags
 
 import "strings"
 
-// Caelum writes the following tags into a job's admin_comment, which may also contain texts of other tools. Only
-// administrators and job_submit.lua can write admin_comment: slurmctld does not allow users to change admin_comment,
-// neither at submission nor later.
+// Caelum writes the following tags into a job's admin_comment, which may also contain other tools' text. Only
+// administrators and job_submit.lua can write admin_comment: slurmctld does not allow users to change it, neither at
+// submission nor later.
 const (
-	// Grow is followed by oom or forecast: an agent may requeue the job on a larger profile after the job ran out of
-	// GPU memory (oom), or also before (forecast).
+	// Grow is followed by oom or forecast: an agent may requeue the job on a larger profile after it has run out of GPU
+	// memory (oom), or also before this happens (forecast).
 	Grow = "caelum:grow="
-	// Grown is followed by the job's growths (predict.FormatGrowths). The tag Size contains the resulting profile.
+	// Grown is followed by the job's growths (predict.FormatGrowths). The Size tag contains the resulting profile.
 	Grown = "caelum:grown="
-	// Held marks a job that job_submit.lua has held at submission, and that an agent must release. A user or an
-	// administrator set a hold without the tag Held.
+	// Held marks a job that job_submit.lua has held at submission, and that an agent must release. A hold without this
+	// tag was set by a user or an administrator.
 	Held = "caelum:held"
-	// Released replaces Held when an agent has released the job. A user or an administrator set any later hold.
+	// Released replaces Held when an agent has released the job. Any later hold was set by a user or an administrator.
 	Released = "caelum:released"
-	// Size is followed by the profile that Caelum chose for a job without a profile.
+	// Size is followed by the profile that Caelum chose for a job that named none.
 	Size = "caelum:sized="
 	// InsteadOf is followed by the smaller profile that the job would request without its time limit.
 	InsteadOf = "caelum:instead-of="
-	// RunTime is followed by the expected run time of the job in seconds. A hyphen and the 90% quantile of the run time
-	// may follow.
+	// RunTime is followed by the job's expected run time in seconds, and optionally by a hyphen and the 90% quantile of
+	// the run time.
 	RunTime = "caelum:runs="
 	// Busy is followed by the job's busy share in percent, a whole number from 0 to 100.
 	Busy = "caelum:busy="
@@ -40,8 +40,8 @@ const (
 	Fingerprint = "caelum:work="
 	// Requeued is followed by the number of times that the job was requeued because its slice was not available.
 	Requeued = "caelum:requeued="
-	// NoRoom is followed by the slices that were not available, and by the node. An agent writes the tag NoRoom when
-	// the agent stops requeuing a job and leaves the job held.
+	// NoRoom is followed by the slices that were not available, and by the node. An agent writes this tag when it stops
+	// requeuing a job and leaves it held.
 	NoRoom = "caelum:no-room="
 )
 
@@ -68,8 +68,8 @@ func Value(comment, prefix string) string {
 	return ""
 }
 
-// Remove returns the comment without the tag. With each occurrence of the tag, Remove also removes one adjacent blank.
-// Remove changes nothing else, because the comment may contain structured text of other tools.
+// Remove returns the comment without the tag. With each occurrence of the tag, one adjacent blank is also removed.
+// Nothing else changes, because the comment may contain structured text from other tools.
 func Remove(comment, word string) string {
 	parts := strings.Split(comment, " ")
 	kept := parts[:0]
@@ -81,7 +81,7 @@ func Remove(comment, word string) string {
 	return strings.Join(kept, " ")
 }
 
-// Set returns the comment with exactly one tag that begins with prefix, at the end: the prefix and the value.
+// Set returns the comment with exactly one tag that begins with prefix: the prefix followed by the value, at the end.
 func Set(comment, prefix, value string) string {
 	for _, w := range strings.Fields(comment) {
 		if strings.HasPrefix(w, prefix) {
@@ -91,8 +91,8 @@ func Set(comment, prefix, value string) string {
 	return Replace(comment, "", prefix+value)
 }
 
-// Replace returns the comment without the tag old and with the tag new at the end. If old or new is empty, Replace
-// removes or adds no tag.
+// Replace returns the comment without the tag old and with the tag new at the end. If old is empty, no tag is removed;
+// if new is empty, none is added.
 func Replace(comment, old, new string) string {
 	if old != "" {
 		comment = Remove(comment, old)

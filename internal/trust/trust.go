@@ -15,16 +15,16 @@ import (
 
 // Path resolves the symbolic links in path, and checks the resulting file and every directory above it. The file and
 // each directory must belong to root or one of owners, and must not be writable by the group or others. Path returns
-// the resolved path. The caller must use it, because other users may be able to change the links in the original path
-// at any time.
+// the resolved path, which the caller must use, because other users may be able to change the links in the original
+// path at any time.
 //
 // Path rejects a directory to which others may write, unless three conditions are met: it has the sticky bit (like
 // /tmp), it belongs to root or one of owners, and the next component is a directory that also belongs to root or one of
 // owners. The kernel does not allow other users to remove or rename such a component, and directories cannot be hard
-// links. Path therefore rejects a file directly in /tmp.
+// links. Path therefore rejects files that are directly in /tmp.
 //
 // If an access control list grants write access to other users, the file mode shows write access for the group. Path
-// therefore also rejects these files.
+// therefore rejects these files as well.
 //
 // The error names the unacceptable component and a command that corrects the problem. If the file does not exist, the
 // error wraps fs.ErrNotExist.

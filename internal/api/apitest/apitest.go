@@ -40,8 +40,8 @@ func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	return answer, err
 }
 
-// dial returns a connection whose SO_PEERCRED contains the given user. The kernel records the user id of the thread
-// that connects.
+// dial returns a connection whose SO_PEERCRED contains the given user. The kernel records the user id of the connecting
+// thread.
 func dial(socket string, uid uint32) (*net.UnixConn, error) {
 	runtime.LockOSThread()
 	if err := effective(uid); err != nil {
@@ -86,7 +86,7 @@ func effective(uid uint32) error {
 	return nil
 }
 
-// Answer is one HTTP response of a server.
+// Answer is one of a server's HTTP responses.
 type Answer struct {
 	Code int
 	JSON bool // false for net/http's own responses, which are plain text
