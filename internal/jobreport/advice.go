@@ -1,6 +1,6 @@
 package jobreport
 
-// Advice is one piece of advice on the next submission of the job.
+// Advice is one piece of advice for the job's next submission.
 type Advice struct {
 	Topic Topic  `json:"topic"`
 	Job   string `json:"job,omitempty"` // the component of a het job
@@ -9,12 +9,12 @@ type Advice struct {
 	Paste []string `json:"paste,omitempty"`
 }
 
-// Topic is the subject of a piece of advice, in words that fit into a table.
+// Topic is the subject of a piece of advice, worded to fit into a table.
 type Topic string
 
-// These constants are the topics. The advice of a report is in this order.
+// These constants are the topics, in the order in which a report contains them.
 const (
-	NotMeasured Topic = "not measured"  // the usage of the GPU is unknown
+	NotMeasured Topic = "not measured"  // the GPU usage is unknown
 	OutOfMemory Topic = "out of memory" // the GPU memory, or the host's memory, was insufficient
 	TooLarge    Topic = "too large"     // a smaller profile is sufficient
 	WellSized   Topic = "well sized"    // nothing to do
@@ -23,7 +23,7 @@ const (
 	TimeLimit   Topic = "time limit"    // the job reached its time limit, or used a small part of it
 )
 
-// advise returns the advice on a job, which is never empty.
+// advise returns the advice on a job. It is never empty.
 func advise(j Job, d Data) []Advice {
 	all := size(j, d)
 	all = append(all, requeues(j)...)

@@ -12,14 +12,14 @@ func requeues(j Job) []Advice {
 	if len(j.Earlier) == 0 && len(j.Growths) == 0 {
 		return nil
 	}
-	text := "The script ran again from the beginning after each requeue, so write checkpoints."
+	text := "After each requeue, the script started again from the beginning, so write checkpoints."
 	if n := len(j.Growths); n > 0 {
 		g := j.Growths[n-1]
-		why := "its memory ran out"
+		why := "the job ran out of memory"
 		if g.Cause == predict.Foreseen {
-			why = "its memory would have run out"
+			why = "the job would have run out of memory"
 		}
-		text = fmt.Sprintf("Caelum ran the job again on a larger slice, because the %s was too small: %s. ", g.Profile,
+		text = fmt.Sprintf("Caelum reran the job on a larger slice, because the %s was too small: %s. ", g.Profile,
 			why) + text
 	}
 	return []Advice{
@@ -35,14 +35,14 @@ const (
 	// unused is the share of the time limit below which a shorter limit is advisable. Backfill starts jobs with shorter
 	// limits earlier.
 	unused = 0.25
-	// longLimit is the shortest time limit, in seconds, that timeLimit advises to shorten.
+	// longLimit is the shortest time limit, in seconds, that timeLimit suggests shortening.
 	longLimit = 30 * 60
 	// reserve is the time limit that timeLimit proposes, divided by the run time or by the limit that was reached.
 	reserve = 1.5
 )
 
-// timeLimit returns the advice on the time limit. The run of a job on a larger slice than requested does not show that
-// a shorter limit is sufficient, because the next run may be slower.
+// timeLimit returns the advice on the time limit. If a job ran on a larger slice than requested, this does not show
+// that a shorter limit is sufficient, because the next run may be slower.
 func timeLimit(j Job) []Advice {
 	switch {
 	case j.Limit == 0:

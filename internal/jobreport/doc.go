@@ -1,8 +1,8 @@
-// Package jobreport describes what a job requested, got and used, and gives advice on its next submission. The data
-// comes from slurmdbd: the job's records, the tags in admin_comment and the agents' summaries of the job's runs.
-// Package jobreport neither queries slurmdbd nor prints: `caelum report` does both.
+// Package jobreport describes a job's request, slices and usage, and gives advice on its next submission. The data
+// comes from slurmdbd: the job's records, the tags in admin_comment and the agents' summaries of the job's runs. The
+// package neither queries slurmdbd nor prints anything: `caelum report` does both.
 //
-// The package is pure: it uses no clock and no I/O.
+// It is pure: it reads no clock and does no I/O.
 //
 // Files:
 //

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// Job describes the last run of a job, and the earlier runs that a requeue ended. Times are Unix seconds, or 0 if
+// Job describes a job's last run, and the earlier runs that ended with a requeue. Times are Unix seconds, or 0 if
 // unknown; durations are seconds.
 type Job struct {
 	ID        string   `json:"id"` // in sacct's form: 12, 12_3, 12_[4-9], 12+1
@@ -63,7 +63,7 @@ type Slice struct {
 	Model     string  `json:"model"` // the GPU type, such as a100
 	Count     int     `json:"count"`
 	MemoryMiB float64 `json:"memory_mib,omitempty"` // of one slice; 0 if unknown
-	// Measured is false if the agent took no sample. PeakMiB is the highest memory use of one of the slices.
+	// Measured is false if the agent took no samples. PeakMiB is the highest memory use of any of the slices.
 	Measured bool    `json:"measured"`
 	PeakMiB  float64 `json:"peak_mib"`
 	// Busy is the mean share of the slice's SMs that was busy, from 0 to 1, or nil if unknown.
@@ -74,7 +74,7 @@ type Slice struct {
 type Earlier struct {
 	State string `json:"state"`
 	Run   int64  `json:"run"` // seconds
-	// Profile is the profile of the run's slices, and PeakMiB the highest memory use, if they are known.
+	// Profile is the profile of the run's slices, and PeakMiB is the highest memory use, if known.
 	Profile string  `json:"profile,omitempty"`
 	PeakMiB float64 `json:"peak_mib,omitempty"`
 	End     string  `json:"end,omitempty"` // predict.Run.End
@@ -139,7 +139,7 @@ func newSlice(s predict.Run, models []*mig.Model) Slice {
 }
 
 // memory returns the memory of a slice in MiB: the smallest of the possible GPU models, or 0 if none has the profile. A
-// full GPU has at least the memory of the largest profile.
+// full GPU has at least as much memory as the largest profile.
 func memory(profile string, models []*mig.Model) (least float64) {
 	for _, m := range models {
 		mib := 0.0
@@ -168,7 +168,7 @@ func newEarlier(r slurm.Allocation, observed gpuhours.Observed, now time.Time) E
 	return e
 }
 
-// outOfMemory reports whether the last run ended, certainly or probably, for lack of GPU memory.
+// outOfMemory reports whether the last run certainly or probably ended because it ran out of GPU memory.
 func (j Job) outOfMemory() bool { return slices.ContainsFunc(j.observed, predict.Run.OutOfMemory) }
 
 // measured reports whether an agent has measured the usage of the last run.
@@ -209,7 +209,7 @@ func firstOf(times ...time.Time) time.Time {
 	return time.Time{}
 }
 
-// runSeconds returns the run time of a record's run in seconds. now is the end of a run that has not ended.
+// runSeconds returns the run time of a record's run in seconds. A run that has not ended counts until now.
 func runSeconds(r slurm.Allocation, now time.Time) int64 {
 	if r.Start.IsZero() {
 		return 0

@@ -17,7 +17,7 @@ type Report struct {
 	// Jobs contains the job, the tasks of the array or the components of the het job, in the order of slurmdbd's
 	// records.
 	Jobs []Job `json:"jobs"`
-	// GPUHours and SliceHours are the sums over all jobs and all their runs (gpuhours.Run).
+	// GPUHours and SliceHours are sums over all jobs and all their runs (gpuhours.Run).
 	GPUHours   float64 `json:"gpu_hours"`
 	SliceHours float64 `json:"slice_hours"`
 	// Unweighted is true if GPUHours omits slices whose share of the GPU is unknown.
@@ -44,7 +44,7 @@ type Data struct {
 }
 
 // New returns the report on the job, array or het job with the given id in sacct's form (12, 12_3, 12+1). All records
-// must belong to it. Data without records has an empty report.
+// must belong to it. If there are no records, the report is empty.
 func New(id string, d Data) Report {
 	d.Records = ofLastUser(d.Records)
 	r := Report{ID: id, Kind: Single, Jobs: jobs(d), Advice: []Advice{}}
@@ -79,8 +79,8 @@ func New(id string, d Data) Report {
 	return r
 }
 
-// Each returns a report on each job in the records that requested or held GPUs, newest first. An array task and a
-// component of a het job have a report of their own.
+// Each returns a report on each job in the records that requested or held GPUs, newest first. Array tasks and
+// components of het jobs have reports of their own.
 func Each(d Data) (all []Report) {
 	for _, j := range jobs(d) {
 		if !j.GPU {
@@ -95,8 +95,8 @@ func Each(d Data) (all []Report) {
 	return all
 }
 
-// ofLastUser returns the records of the user of the newest record. The other records belong to an earlier job with the
-// same id, which slurmctld reuses after it has lost its state.
+// ofLastUser returns the records that belong to the newest record's user. The others belong to an earlier job with the
+// same id, because slurmctld reuses ids after it has lost its state.
 func ofLastUser(records []slurm.Allocation) (own []slurm.Allocation) {
 	for _, r := range records {
 		if r.UID == records[len(records)-1].UID {
@@ -135,8 +135,8 @@ func jobs(d Data) (all []Job) {
 }
 
 // together returns a job that stands for all tasks of an array: the usage of all tasks that ended, and the longest run.
-// Its state is the state that the advice depends on: the first of FAILED for lack of GPU memory, TIMEOUT and COMPLETED
-// that a task has, or otherwise the state of the last task.
+// Its state is the one that the advice depends on: the first of FAILED (because it ran out of GPU memory), TIMEOUT and
+// COMPLETED that any task has, or otherwise the last task's state.
 func together(tasks []Job) Job {
 	all := tasks[len(tasks)-1]
 	all.Slices, all.Earlier, all.Growths, all.observed, all.models, all.Run = nil, nil, nil, nil, nil, 0

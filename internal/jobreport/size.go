@@ -20,7 +20,7 @@ const everywhere = ^mig.Layout(0)
 func size(j Job, d Data) []Advice {
 	switch {
 	case j.State == "OUT_OF_MEMORY":
-		return []Advice{{Topic: OutOfMemory, Text: "The memory of the host ran out, not the memory of the GPU. " +
+		return []Advice{{Topic: OutOfMemory, Text: "The job ran out of host memory, not of GPU memory. " +
 			"Request more host memory with --mem or --mem-per-gpu."}}
 	case j.outOfMemory():
 		return j.larger()
@@ -51,25 +51,25 @@ func (j Job) notMeasured(now time.Time) Advice {
 		a.Text = "The job has not started. To see the reason, run:"
 		a.Paste = []string{"caelum explain " + first(j.ID)}
 	case !j.Ended():
-		a.Text = "The usage is recorded after the end of the job. To see the slices of the running job, run:"
+		a.Text = "The usage is recorded after the job ends. To see the slices of the running job, run:"
 		a.Paste = []string{fmt.Sprintf("srun --jobid %d --overlap caelum job %[1]d", j.raw)}
 	case len(j.Slices) > 0:
 		a.Text = "The job ended before the agent measured its usage."
 	case now.Sub(time.Unix(j.End, 0)) < recording:
-		a.Text = "The usage of the GPU is not recorded yet. The agents usually record it within a few minutes after " +
+		a.Text = "The GPU usage has not been recorded yet. The agents usually record it within a few minutes after " +
 			"the end of the job."
 	default:
-		a.Text = "The usage of the GPU is not recorded: the node had no agent of Caelum, or the agents of your site " +
-			"do not record the usage."
+		a.Text = "The GPU usage was not recorded: the node had no Caelum agent, or your site's agents do not " +
+			"record it."
 	}
 	return a
 }
 
-// recording is the time after the end of a job within which the agents usually record its usage. A recorder repeats a
-// failed attempt with pauses that double from 5 s, so that about six attempts fit.
+// recording is the time after a job's end within which the agents usually record its usage. A recorder repeats a failed
+// attempt after pauses that start at 5 s and double each time, so that there is time for about six attempts.
 const recording = 5 * time.Minute
 
-// first returns the first task that an id such as 12_[4-9] refers to, and otherwise the id.
+// first returns the first task that an id such as 12_[4-9] refers to; it returns any other id unchanged.
 func first(id string) string {
 	array, tasks, pending := strings.Cut(id, "_[")
 	if !pending {
@@ -88,9 +88,9 @@ func (j Job) larger() []Advice {
 		}
 	}
 	s := j.Slices[k]
-	text := "The GPU memory probably ran out"
+	text := "The job probably ran out of GPU memory"
 	if j.observed[k].End != "" {
-		text = "The GPU memory ran out"
+		text = "The job ran out of GPU memory"
 	}
 	text += fmt.Sprintf(" after a peak of %.0f MiB on a %s.", s.PeakMiB, s.Profile)
 	next := choices(j.models[k], func(m *mig.Model) (string, bool) {
@@ -111,7 +111,7 @@ func (j Job) larger() []Advice {
 		name.Text = text + " Request a larger slice:"
 	default:
 		return []Advice{{
-			Topic: OutOfMemory, Text: text + " Let Caelum run the batch job again on a larger slice:",
+			Topic: OutOfMemory, Text: text + " Let Caelum rerun the batch job on a larger slice:",
 			Paste: []string{j.gpus(s), "#SBATCH --mig-grow=oom"},
 		}, name}
 	}
@@ -135,7 +135,7 @@ func (j Job) smaller(site predict.Site) []Advice {
 		}
 		return name, true
 	})
-	switch fullGPUs := s.Profile == mig.Full && j.perNode(s) > 1; { // slices do not support communication between GPUs
+	switch fullGPUs := s.Profile == mig.Full && j.perNode(s) > 1; { // slices do not support GPU-to-GPU communication
 	case fullGPUs || len(least) < 2 && slices.Equal(least, []string{held}) || len(least) == 0:
 		text := "No smaller profile has enough memory for the peak, so there is nothing to do."
 		if held != s.Profile {
@@ -164,7 +164,7 @@ func (j Job) smaller(site predict.Site) []Advice {
 }
 
 // need returns the memory and the compute that the job needs according to its last run, and the slice with the highest
-// peak with its possible GPU models.
+// peak along with its possible GPU models.
 func (j Job) need(site predict.Site) (need predict.Need, fullest Slice, models []*mig.Model) {
 	for k, s := range j.Slices {
 		if s.Measured && (!fullest.Measured || s.PeakMiB > fullest.PeakMiB) {
@@ -197,7 +197,7 @@ func units(m *mig.Model, profile string) int {
 	return 0
 }
 
-// perNode returns the number of GPUs per node that the job requested.
+// perNode returns how many GPUs the job requested on each node.
 func (j Job) perNode(s Slice) int {
 	total := 0
 	for _, n := range j.request {
@@ -210,7 +210,7 @@ func (j Job) perNode(s Slice) int {
 	return (total + nodes - 1) / nodes
 }
 
-// gpus returns the line that requests the same number of GPUs per node without a profile.
+// gpus returns the line that requests the same number of GPUs per node but no profile.
 func (j Job) gpus(s Slice) string { return fmt.Sprintf("#SBATCH --gres=gpu:%d", j.perNode(s)) }
 
 // gres returns the line that requests the same number of slices per node with another profile.

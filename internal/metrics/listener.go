@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// The following constants limit what a user can occupy with connections to the HTTP port. Each connection serves one
-// request.
+// These constants limit the resources that a user can occupy with connections to the HTTP port. Each connection serves
+// one request.
 const (
 	maxConnections = 16
 	headTimeout    = 5 * time.Second
@@ -29,7 +29,7 @@ func Listen(address string) (net.Listener, error) {
 	return netutil.LimitListener(l, maxConnections), nil
 }
 
-// Serve answers GET /metrics on the listener until ctx ends, and then closes the listener. Errors of connections are
+// Serve answers GET /metrics on the listener until ctx ends, and then closes the listener. Connection errors are
 // written to errors.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener, errors *log.Logger) error {
 	s := m.server(errors)

@@ -10,10 +10,10 @@ import (
 	"caelum/internal/version"
 )
 
-// Failure is a value of the label kind of caelum_failures_total.
+// Failure is a value of the kind label of caelum_failures_total.
 type Failure string
 
-// The following constants are the kinds of failures.
+// These constants are the kinds of failures.
 const (
 	Carve   Failure = "carve"   // a slice could not be carved
 	Destroy Failure = "destroy" // the driver did not destroy an instance, which is now stuck
@@ -23,15 +23,15 @@ const (
 	Requeue Failure = "requeue" // a job was requeued because its slices were not available
 )
 
-// leaseBuckets and carveBuckets contain the upper bounds of the histograms' buckets in seconds. A prolog without
-// obstacles takes a fraction of a second, and waits at most a minute by default. Carving a slice takes less than a
-// second; switching the MIG mode takes several seconds.
+// leaseBuckets and carveBuckets contain the upper bounds of the histograms' buckets in seconds. An unobstructed prolog
+// takes a fraction of a second; by default, a prolog waits at most a minute. Carving a slice takes less than a second,
+// whereas switching the MIG mode takes several seconds.
 var (
 	leaseBuckets = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 	carveBuckets = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 )
 
-// Metrics contains the metrics of an agent. Its methods may be called concurrently.
+// Metrics contains an agent's metrics. Its methods may be called concurrently.
 type Metrics struct {
 	registry  *prometheus.Registry
 	lease     prometheus.Histogram
@@ -46,7 +46,7 @@ type Metrics struct {
 	pageAt time.Time  // the time at which page was made
 }
 
-// New returns the metrics of an agent. state returns the agent's present state; it must not wait for the driver or for
+// New returns an agent's metrics. state returns the agent's current state, and must not wait for the driver or
 // slurmctld.
 func New(state func() State) *Metrics {
 	m := &Metrics{
@@ -57,25 +57,25 @@ func New(state func() State) *Metrics {
 		}),
 		carve: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "caelum_carve_duration_seconds", Buckets: carveBuckets,
-			Help: "Duration of the driver's creation of a slice.",
+			Help: "Time that the driver takes to create a slice.",
 		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "caelum_failures_total",
-			Help: "Failures of the agent since its start, by kind.",
+			Help: "Failures since the agent started, by kind.",
 		}, []string{"kind"}),
 		growths: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "caelum_growths_total",
-			Help: "Jobs that the agent requeued with a larger slice, by cause: after their memory ran out (oom), or " +
-				"before (forecast).",
+			Help: "Jobs that the agent requeued with a larger slice, by cause: after they ran out of memory (oom), " +
+				"or before (forecast).",
 		}, []string{"cause"}),
 		forecasts: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "caelum_exceeding_forecasts_total",
-			Help: "Forecasts that exceeded the slice of a running job that may grow before its memory runs out. " +
+			Help: "Forecasts that exceeded the slice of a running job that may grow before it runs out of memory. " +
 				"A job can have several.",
 		}),
 		runs: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "caelum_runs_total",
-			Help: "Runs with slices that ended on this node since the start of the agent.",
+			Help: "Runs with slices that have ended on this node since the agent started.",
 		}),
 	}
 	build := version.Current()
@@ -95,10 +95,10 @@ func New(state func() State) *Metrics {
 	return m
 }
 
-// Leased records the duration of a prolog's call that got slices.
+// Leased records the duration of a prolog call that got slices.
 func (m *Metrics) Leased(d time.Duration) { m.lease.Observe(d.Seconds()) }
 
-// Carved records the time that the driver needed to create a slice.
+// Carved records the time that the driver took to create a slice.
 func (m *Metrics) Carved(d time.Duration) { m.carve.Observe(d.Seconds()) }
 
 // Failed counts a failure.

@@ -7,11 +7,11 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// pageInterval is the minimum time between two readings of the agent's state. It limits the work that a user of the
-// host can cause with requests to the HTTP port.
+// pageInterval is the minimum time between two readings of the agent's state. It limits the work that a user on the
+// host can cause by sending requests to the HTTP port.
 const pageInterval = time.Second
 
-// format is Prometheus's text format, which node_exporter reads, too.
+// format is Prometheus's text format, which node_exporter also reads.
 var format = expfmt.NewFormat(expfmt.TypeTextPlain)
 
 // text returns the text of all metrics, at most pageInterval old.

@@ -11,14 +11,14 @@ import (
 	"caelum/internal/api"
 )
 
-// State is the state of an agent at one time.
+// State is an agent's state at one point in time.
 type State struct {
 	api.Status
 	Now time.Time
-	// Waiting is the number of waiting jobs in the cluster that requested slices, when slurmctld was last read. It is
-	// negative if slurmctld has not been read or if users may not see other users' jobs.
+	// Waiting is the number of waiting jobs in the cluster that requested slices, as of the last read from slurmctld.
+	// It is negative if slurmctld has not been read or if users may not see other users' jobs.
 	Waiting int
-	// Updates is the number of changes of the node's record in slurmctld since the start of the agent.
+	// Updates is the number of changes made to the node's record in slurmctld since the agent started.
 	Updates int
 	// RepositoryFailed is true if the last access to the repository failed.
 	RepositoryFailed bool
@@ -31,16 +31,16 @@ var states = []string{api.StateLeased, starting, api.StateIdle, api.StateStuck, 
 // shows the same word.
 const starting = "starting"
 
-// collector computes the metrics of an agent's state at each reading.
+// collector computes the metrics of an agent's state on each reading.
 type collector struct{ state func() State }
 
-// desc returns the description of a metric of the state.
+// desc returns the description of one of the state's metrics.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("caelum_"+name, help, labels, nil)
 }
 
 var (
-	descGPUs   = desc("gpus", "GPUs of the node, by whether the agent manages them (managed, unmanaged).", "state")
+	descGPUs   = desc("gpus", "GPUs on the node, by whether the agent manages them (managed, unmanaged).", "state")
 	descSlices = desc("slices",
 		"Slices on the node, by profile and state (leased, starting, idle, stuck, foreign).", "profile", "state")
 	descUnits = desc("placement_units",
@@ -48,11 +48,11 @@ var (
 		"gpu", "state")
 	descOffers  = desc("offers", "Slices on offer on the node, by profile.", "profile")
 	descWaiting = desc("waiting_jobs",
-		"Waiting jobs of the cluster that requested slices. Absent if users may not see other users' jobs.")
+		"Waiting jobs in the cluster that requested slices. Absent if users may not see other users' jobs.")
 	descPublished = desc("publish_timestamp_seconds",
 		"Unix time of the last successful publication of the offers; 0 before the first.")
 	descUpdates = desc("node_updates_total",
-		"Changes of the node's record in slurmctld since the start of the agent.")
+		"Changes made to the node's record in slurmctld since the agent started.")
 	descSummaries = desc("summaries_waiting",
 		"Ended runs whose summaries have not reached slurmdbd yet.")
 	descRepository = desc("repository_working",
@@ -109,7 +109,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(descRead, float64(s.Now.Unix()))
 }
 
-// stateOf returns the name of an instance's state.
+// stateOf returns the name of the state that an instance is in.
 func stateOf(in api.Instance) string {
 	if in.State == api.StatePromised {
 		return starting
@@ -149,7 +149,7 @@ func offersOf(s api.Status) map[string]int {
 }
 
 // unitsOf returns the number of a GPU's placement units by state, or nil if the agent does not manage the GPU. If two
-// instances share a unit, because a job that is starting gets the place of an idle slice, the unit counts as busy.
+// instances share a unit because a job that is starting takes the place of an idle slice, the unit counts as busy.
 func unitsOf(g api.GPU) map[string]int {
 	if g.Grid == 0 || g.Problem != "" {
 		return nil

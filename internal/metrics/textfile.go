@@ -18,8 +18,8 @@ const fileInterval = 15 * time.Second
 // fileMode is the mode of the text file: node_exporter does not run as root.
 const fileMode = 0o644
 
-// WriteFiles writes the metrics to the file path immediately and every fileInterval until ctx ends. It reports the
-// result of each write to report, nil for a success.
+// WriteFiles writes the metrics to the file at path immediately, and then every fileInterval until ctx ends. It passes
+// the result of each write to report: nil if it succeeded.
 func (m *Metrics) WriteFiles(ctx context.Context, path string, report func(error)) {
 	tick := time.NewTicker(fileInterval)
 	defer tick.Stop()
@@ -33,8 +33,8 @@ func (m *Metrics) WriteFiles(ctx context.Context, path string, report func(error
 	}
 }
 
-// WriteFile atomically replaces the file path. The file belongs to the user and group of this process, which is root
-// outside tests, and has the mode fileMode. If another user can change the directory, WriteFile returns an error.
+// WriteFile atomically replaces the file at path. The file belongs to this process's user and group, which are root
+// except in tests, and has the mode fileMode. If another user can change the directory, WriteFile returns an error.
 func (m *Metrics) WriteFile(path string) error {
 	if err := m.writeFile(path); err != nil {
 		return fmt.Errorf("couldn't write the metrics file: %w", err)
@@ -61,7 +61,7 @@ func (m *Metrics) writeFile(path string) error {
 		return err
 	}
 	_, err = f.Write(text)
-	// The owner and the mode do not depend on a setgid directory and the umask.
+	// The owner and the mode must not depend on a setgid directory or the umask.
 	err = errors.Join(err, f.Chown(os.Geteuid(), os.Getegid()), f.Chmod(fileMode), f.Close())
 	if err == nil {
 		err = os.Rename(temporary, path)
