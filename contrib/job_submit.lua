@@ -1,15 +1,15 @@
--- job_submit.lua adds MIG slices to every request for GPUs in a managed partition.
+-- job_submit.lua adds MIG slices to every GPU request in a managed partition.
 --
--- It keeps the job's own request, and adds one slice of gres/mig for each GPU slot. All slices of a job have the same
+-- It keeps the job's own request, and adds one gres/mig slice for each GPU slot. All of a job's slices have the same
 -- profile, which comes from --mig, from --mig-mem, or from the decision table (docs/internals.md, "The decision
 -- table"). contrib/job_submit/README.md contains measurements and the reasons for the rules, and
 -- contrib/job_submit/KEY.md specifies the job key.
 --
 -- slurmctld holds its locks while it runs the script. The script therefore reads only one small file per GPU job,
--- starts no process and never waits. It runs on Lua 5.1 to 5.4, and needs only the standard libraries.
+-- starts no processes and never waits. It runs on Lua 5.1 to 5.4, and needs only the standard libraries.
 
--- TRIGGER is the trigger file of the watcher (caelumd watch), which creates it and reads the queue after each write to
--- it.
+-- TRIGGER is the trigger file of the watcher (caelumd watch), which creates this file and reads the queue after each
+-- write to it.
 local TRIGGER = os.getenv("CAELUM_POKE") or "/run/caelum-watch/poke"
 
 local TABLE = os.getenv("CAELUM_DECISIONS") or "/etc/caelum/decisions"
@@ -108,7 +108,7 @@ local function list(t, profile, third, fourth)
   return true
 end
 
--- GROW contains the modes in which jobs can grow. A mode with a larger number includes the requeues of those with
+-- GROW contains the modes in which jobs can grow. A mode with a larger number includes the requeues of modes with
 -- smaller numbers.
 local GROW = {off = 0, oom = 1, forecast = 2}
 
@@ -190,8 +190,8 @@ local function parse(text)
 end
 
 -- refresh reads the first line and the size of the decision table, and rereads the whole table if either has changed.
--- It also compares the size because it may have read an incomplete table while another program was writing it. The
--- complete table then has a different size and is read as well.
+-- The size is compared because refresh may have read an incomplete table while another program was writing it. The
+-- complete table then has a different size, and is read as well.
 local function refresh()
   local file, why = io.open(TABLE, "r")
   local head = file and file:read(64)
@@ -262,7 +262,7 @@ local function readable(text)
   return kind == "" or kind:find("^:%w[%w._+-]*$") ~= nil and not kind:find("^:%d+[kKmMgGtTpP]?$")
 end
 
--- total adds up the entries of one GRES. Like slurmctld, it uses the last of several counts of the same type, and
+-- total adds up the entries of one GRES. Like slurmctld, it uses the last of several counts for the same type, and
 -- ignores counts of 0.
 local function total(list, name)
   local sum = {all = 0, types = {}, count = {}}
@@ -285,7 +285,7 @@ end
 local PER = {"node", "job", "socket", "task"}
 
 -- request reads the GPUs per node, job, socket and task, and the slices per node, from a job_desc. It returns nil if
--- the job requests no GPU.
+-- the job requests no GPUs.
 local function request(job)
   local r, found = {}, false
   for _, per in ipairs(PER) do
@@ -302,13 +302,13 @@ local function request(job)
   end
   r.tasks, r.tasks_per_node = count(job.num_tasks), count(job.ntasks_per_node)
   r.nodes = count(job.min_nodes) or (r.tasks and r.tasks_per_node and math.ceil(r.tasks / r.tasks_per_node)) or 1
-  -- With --ntasks-per-gpu and no count of GPUs, slurmctld derives the number of GPUs from the number of tasks.
+  -- With --ntasks-per-gpu and no GPU count, slurmctld derives the number of GPUs from the number of tasks.
   r.tasks_per_gpu = count(job.ntasks_per_tres)
   found = found or r.tasks_per_gpu and (r.tasks or count(job.min_nodes) and r.tasks_per_gpu or 0) >= r.tasks_per_gpu
   return found and r or nil
 end
 
--- unreadable returns the reason to reject a request if it has an entry that the agents cannot parse, and otherwise nil.
+-- unreadable returns the reason to reject a request if it has an entry that the agents cannot parse, and nil otherwise.
 local function unreadable(r)
   for _, per in ipairs(PER) do
     for _, entry in ipairs(r[per].list) do
@@ -332,8 +332,8 @@ local function scaled(gpu, factor, divisor)
 end
 
 -- slots returns the number of GPU slots on each of the job's nodes. slurmctld would distribute --gpus=4 over two nodes
--- that have two free slots each (22.05), but it counts gres/mig per node and does not distribute slices over nodes. To
--- requests without a count per node, the script therefore adds a count of GPUs per node.
+-- that have two free slots each (22.05), but it counts gres/mig per node and does not distribute slices over nodes. The
+-- script therefore adds a count of GPUs per node to requests that have none.
 local function slots(r, job)
   local even, what
   if r.node.gpu.all > 0 then return r.node.gpu end
@@ -359,7 +359,7 @@ end
 ---------------------------------------------------------------- the job's key and script fingerprint
 
 -- The hash consists of two polynomials over the bytes, modulo the largest prime below 2^32. Their bases are below 2^20,
--- so every product is below 2^53 and therefore exact in the doubles of Lua 5.1. KEY.md specifies the hash, and
+-- so every product is below 2^53 and therefore exact in Lua 5.1's doubles. KEY.md specifies the hash, and
 -- internal/predict implements it in Go.
 local PRIME, BASE_A, BASE_B = 4294967291, 1000003, 786433
 
@@ -431,10 +431,10 @@ end
 -- same names (22.05). A job inherits the arguments of the job that submitted it.
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
--- options returns the arguments of --mig, --mig-mem and --mig-grow in the fields mig, mig_mem and mig_grow. --mig and
+-- options returns the arguments of --mig, --mig-mem and --mig-grow in the mig, mig_mem and mig_grow fields. --mig and
 -- --mig-mem choose the profile for a GPU request, and have no effect without one. If spank_job_env has more than
 -- MAX_ENV entries, options returns nil and the reason: a user can send a million entries, and slurmctld copies all of
--- them at each access to job.spank_job_env.
+-- them on each access to job.spank_job_env.
 local function options(job)
   local found, n = {}, 0
   local why = "the job has more than " .. MAX_ENV ..
@@ -485,7 +485,7 @@ local function known(profile, t)
     table.concat(t.known, ", ")
 end
 
--- with_memory returns the profile with the least memory, but at least mib MiB. Of several profiles with the same
+-- with_memory returns the profile with the least memory that is at least mib MiB. Of several profiles with the same
 -- memory, it returns the first one in the table.
 local function with_memory(t, mib, memory)
   local best
@@ -522,7 +522,7 @@ local function size(t, job, predicted, full, gpus)
   if not memory then return named or predicted or t.default, not mig or mig == "off" end
   local mib = mebibytes(memory)
   if not mib then
-    return nil, "--mig-mem: couldn't read '" .. memory:sub(1, 40) .. "': write the memory of a slice as in 8G"
+    return nil, "--mig-mem: couldn't read '" .. memory:sub(1, 40) .. "': specify the memory of a slice, as in 8G"
   end
   if named then
     if t.profiles[named] >= mib then return named, mig == "off" end
@@ -570,8 +570,8 @@ local function partitions(names, parts)
 end
 
 -- full_of returns the profile for several GPUs from the partition lines of a job's managed partitions. The result is
--- nil if one of these partitions has no such profile, because the job may start in any of them, or if the request names
--- a GPU model that lacks the profile.
+-- nil if one of these partitions has none, because the job may start in any of them, or if the request names a GPU
+-- model that lacks the profile.
 local function full_of(t, kinds, names, parts)
   if type(names) == "string" and #names > MAX_NAMES then return nil end
   local full
@@ -588,14 +588,15 @@ local function full_of(t, kinds, names, parts)
 end
 
 -- grow_mode returns the mode in which a job grows, from --mig-grow or from the table. If the job names several managed
--- partitions, their smallest mode applies, because the job may start in any of them. A job without a script does not
--- grow, because Slurm requeues only batch jobs. If --mig-grow is invalid, grow_mode returns nil and the reason.
+-- partitions, the smallest of their modes applies, because the job may start in any of them. A job without a script
+-- does not grow, because Slurm requeues only batch jobs. If --mig-grow is invalid, grow_mode returns nil and the
+-- reason.
 local function grow_mode(t, job, fingerprint, parts)
   local given, too_many = options(job)
   if not given then return nil, too_many end
   local mode = given.mig_grow
   if mode and not GROW[mode] then
-    return nil, "--mig-grow: couldn't read '" .. mode:sub(1, 40) .. "': write off, oom or forecast"
+    return nil, "--mig-grow: couldn't read '" .. mode:sub(1, 40) .. "': specify off, oom or forecast"
   end
   if not fingerprint then return "off" end
   if mode then return mode end
@@ -625,7 +626,8 @@ local function time_limit(t, minutes, names, parts)
   return least and 60 * least
 end
 
--- claims returns the compute slices and the memory in GB in the name of a plain profile, and nil for any other name.
+-- claims returns the compute slices and the memory, in GB, that a plain profile's name states, and nil for any other
+-- name.
 local function claims(profile)
   local compute, gb = profile:match("^([1-9]%d?)g%.([1-9]%d*)gb$")
   if compute and #gb <= 4 then return tonumber(compute), tonumber(gb) end
@@ -645,11 +647,11 @@ local function alternatives(t, kinds, profile)
   return #all > 0 and all or t.known
 end
 
--- UNKNOWN_BUSY is the busy share, in percent, that is assumed for a job whose busy share is unknown.
+-- UNKNOWN_BUSY is the busy share, in percent, assumed for a job whose busy share is unknown.
 local UNKNOWN_BUSY = 80
 
 -- in_time returns the profile with which a job ends within its time limit in seconds. floor is the profile that the job
--- would request without a limit, and run is the job's line of the decision table. If the returned profile is larger
+-- would request without a limit, and run is the job's line in the decision table. If the returned profile is larger
 -- than floor, in_time also returns the job's expected run time on it and the 90% quantile. InTime in
 -- internal/predict/limit.go makes the same choice, and its comment contains the rules. All products are whole numbers
 -- below 2^53, and are therefore exact.
@@ -681,9 +683,9 @@ end
 
 -- resolve returns the entries of tres_per_node to keep and the entries to add (without prefix). If Caelum chose the
 -- profile, it also returns the choice: the profile and the warning for the user and, if the time limit requires a
--- larger profile, the smaller one (instead_of) and the run time in seconds. job contains the options --mig and
--- --mig-mem. resolve ignores both for typed slices, because the job may have inherited them from another job. full is
--- the result of full_of.
+-- larger profile, the smaller one (instead_of) and the run time in seconds. job contains the --mig and --mig-mem
+-- options. Both are ignored for typed slices, because the job may have inherited them from another job. full is the
+-- result of full_of.
 local function resolve(r, gpus, t, job, run, limit, full)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
@@ -754,7 +756,7 @@ local function managed(names, parts, t)
 end
 
 -- must_hold reports whether the script must submit the job held. If the profile's count is 0 on all nodes that the job
--- may use, slurmctld rejects the job unless it is held. This is possible if the job names nodes, or if it needs more
+-- may use, slurmctld rejects the job unless it is held. This can happen if the job names nodes, or if it needs more
 -- nodes than the catalogue has. An agent releases the held job once it has offered the slice.
 local function must_hold(job, r, t)
   local function set(value) return type(value) == "string" and value ~= "" end
@@ -762,8 +764,8 @@ local function must_hold(job, r, t)
 end
 
 -- inform shows a line to the user. In 22.05, sbatch, srun and salloc show it even if the script accepts the job, but
--- scontrol does not show it for an accepted change. The text is an argument of the format "%s", because it may contain
--- user input.
+-- scontrol does not show it for an accepted change. The text is passed as an argument to the format "%s", because it
+-- may contain user input.
 local function inform(text) slurm.log_user("%s", "caelum: " .. (text:gsub("[^\32-\126]", "?"))) end
 
 -- refuse rejects a submission or a change, and shows the reason to the user. On 22.05, the reason for rejecting a
@@ -792,7 +794,7 @@ local function typed(r)
 end
 
 -- lacks_slots returns the reason to reject a request in an unmanaged partition, or nil if the request is acceptable.
--- slurmctld would also allocate slices to a job that has different numbers of GPU slots and slices. The job would get
+-- slurmctld would even allocate slices to a job that has different numbers of GPU slots and slices. The job would get
 -- no device, and other jobs could not use the slices. r and why are the results of request() for the job.
 local function lacks_slots(job, r, why)
   if r and (r.node.mig.all == 0 or typed(r)) then return nil end
@@ -873,8 +875,8 @@ local function submit(job, parts)
 end
 
 -- The script checks the job that would result from an update. In a managed partition, this job must have one typed
--- slice per GPU slot. Otherwise, the script completes or rejects the update. contrib/job_submit/README.md lists the
--- cases under "Changes to a waiting job".
+-- slice per GPU slot. If it does not, the script completes or rejects the update. contrib/job_submit/README.md lists
+-- the cases under "Changes to a waiting job".
 
 local NO_CHANGE = "this change to the GPUs of a pending job is not possible: cancel the job and submit it again"
 
@@ -996,8 +998,8 @@ local function modify(job, record, parts)
 end
 
 -- guarded runs f and returns its result. If f raises an error, guarded returns `otherwise`, because an error in
--- job_submit.lua must not block all submissions. A submission is then accepted unchanged, and an agent later requeues
--- the job with a profile. A change is rejected, so that the job remains in a valid state.
+-- job_submit.lua must not block all submissions. In this case, a submission is accepted unchanged, and an agent later
+-- requeues the job with a profile. A change is rejected, so that the job remains in a valid state.
 local function guarded(what, otherwise, f, ...)
   local ok, rc = pcall(f, ...)
   if ok then return rc end
@@ -1013,7 +1015,7 @@ end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
   -- The script accepts all changes by root, because the agents run as root. It cannot distinguish operators and
-  -- coordinators from users, so the rules for users also apply to them.
+  -- coordinators from ordinary users, so the rules for users also apply to them.
   if modify_uid == 0 then return slurm.SUCCESS end
   return guarded("a change was refused", slurm.ERROR, modify, job_desc, job_rec, part_list)
 end

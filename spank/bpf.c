@@ -5,18 +5,18 @@
  * and those that were attached to the cgroups above it with BPF_F_ALLOW_MULTI. The plugin's program could be attached
  * to three kinds of cgroups:
  *
- *   job                the kernel would reject the plugin's or Slurm's program, because their attach flags differ
+ *   job                the kernel would reject either the plugin's or Slurm's program, because their attach flags differ
  *   step               the plugin's program would replace Slurm's programs for the job, a batch step's only ones
  *   above all jobs     with BPF_F_ALLOW_MULTI, the kernel runs the plugin's program in addition to Slurm's programs
  *
  * The plugin therefore attaches one program to slurmstepd.scope, which is the cgroup of all slurmstepd processes and is
- * called *the scope* in this file. The first task after the boot loads the program, and creates a map that contains the
- * devices of each job. The program and the map exist as long as the scope exists. Jobs without a lease need no entry:
- * the program denies all slice devices by default. Root's processes are exempt.
+ * called *the scope* in this file. The first task after a boot loads the program, and creates a map that contains each
+ * job's devices. The program and the map exist as long as the scope exists. Jobs without a lease need no entry: the
+ * program denies all slice devices by default. Root's processes are exempt.
  *
- * The plugin takes no lock, because a user could then block it: every user can open, and therefore lock, the directory
- * of the scope, and can stop their own task at any instruction (scancel --signal=STOP). Instead, the plugin uses the
- * kernel's list of programs. It is in the order of attachment, and a program is complete before it is attached. The
+ * The plugin takes no lock, because a user could then block it: every user can open, and therefore lock, the scope's
+ * directory, and can stop their own task at any instruction (scancel --signal=STOP). Instead, the plugin uses the
+ * kernel's list of programs. This list is in order of attachment, and a program is complete before it is attached. The
  * first program with the plugin's name is therefore valid, and always remains the first. If there is none, a task
  * attaches a program and re-reads the list. It then uses the map of the first program with the plugin's name, and
  * detaches all later ones, including those that other tasks attached.
@@ -32,12 +32,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define NAME "caelum"     /* the name of the program and of its map */
+#define NAME "caelum"     /* the name of the program and its map */
 #define MAP_ENTRIES 16384 /* the node's devices, and the leased devices of jobs; sweep() cleans a full map */
 #define LEVELS 10         /* the number of cgroup levels that the program checks; with systemd, a job has level 3 */
 
 /*
- * The cgroup id in the keys that apply to all cgroups. No cgroup has the id ANY. The id 0 would be ambiguous, because
+ * The cgroup id in the keys that apply to all cgroups. No cgroup has the id ANY. An id of 0 would be ambiguous, because
  * the kernel returns 0 for a level that does not exist.
  */
 #define ANY UINT64_MAX
@@ -115,8 +115,8 @@ static void detach(int scope, int program)
 
 /*
  * Returns a descriptor for the map of the first program with the plugin's name on the scope, or -1 with errno 0 if
- * there is none. On an error, returns -1 with errno. Detaches all later programs with this name, because their maps
- * contain no jobs, so they would deny every job its devices.
+ * there is none. On error, returns -1 with errno set. Detaches all later programs with this name: their maps contain no
+ * jobs, so they would deny every job its devices.
  */
 static int find_map(int scope)
 {
@@ -216,8 +216,8 @@ static int load(const struct bpf_insn *insn, unsigned n)
 /*
  * Reports whether the kernel is too old for the program. The program needs bpf_get_current_ancestor_cgroup_id, which
  * old kernels do not provide to cgroup device programs (6.18 does). An old kernel rejects the program, but accepts a
- * cgroup device program that does not call it. If the kernel rejects both, it is not too old, and the error has
- * another cause.
+ * cgroup device program that does not call this function. If the kernel rejects both, it is not too old, and the error
+ * has another cause.
  */
 static bool lacks_helper(int error)
 {
@@ -292,7 +292,7 @@ done:
 	return rv;
 }
 
-/* Reports whether the cgroup with the given id was removed. kernfs does not reuse ids. */
+/* Reports whether the cgroup with the given id has been removed. kernfs does not reuse ids. */
 static bool is_gone(int scope, uint64_t id)
 {
 	struct {
@@ -355,9 +355,9 @@ static int allow(int map, int scope, uint64_t job, const struct lease *own, char
 }
 
 /*
- * Makes the directory of the scope unreadable for users, so that they cannot lock it. Slurm makes it readable for all
- * users and, when a step starts or ends, locks it without a time limit (22.05 cgroup_v2.c). A user who holds the lock
- * could therefore prevent all steps from starting. The cgroups below the directory remain accessible.
+ * Makes the scope's directory unreadable for users, so that they cannot lock it. Slurm makes it readable for all users
+ * and, when a step starts or ends, locks it without a time limit (22.05 cgroup_v2.c). A user who held the lock could
+ * therefore prevent all steps from starting. The cgroups below the directory remain accessible.
  */
 static void restrict_scope(int scope)
 {

@@ -23,7 +23,7 @@ int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char
  */
 int cgroup_refuse(const struct devices *devices, const struct lease *own, char *why, size_t size);
 
-/* Does the work of cgroup_refuse in version 2 (bpf.c). step is the path of the step's cgroup. */
+/* Implements cgroup_refuse for version 2 (bpf.c). step is the path of the step's cgroup. */
 int bpf_refuse(const char *step, const struct devices *devices, const struct lease *own, char *why, size_t size);
 
 #endif

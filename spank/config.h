@@ -13,12 +13,12 @@ struct config {
 };
 
 /*
- * Fills config from av. Missing arguments get their defaults. Returns 0 if all arguments are valid. Otherwise, returns
- * -1 with the reason in why, and config contains only the valid arguments.
+ * Fills config from av. Missing arguments get their default values. Returns 0 if all arguments are valid. Otherwise,
+ * returns -1 with the reason in why, and config contains only the valid arguments.
  */
 int config_parse(struct config *config, int ac, char **av, char *why, size_t size);
 
-/* Reports whether the node has the run directory. On a node without it, the plugin does nothing. */
+/* Reports whether the node has the run directory. On nodes without it, the plugin does nothing. */
 int config_managed(const struct config *config);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Sets the reason of a node whose prolog fails. Slurm would drain the node with the reason "Prolog error", and only
- * slurmd's log would contain the message with the remedy. Slurm does not replace an existing reason (_drain_node() in
- * node_mgr.c of 22.05, 24.11 and 26.05; measured on 22.05.8). The plugin therefore drains the node shortly before
+ * Sets the reason for a node whose prolog fails. Slurm itself would drain the node with the reason "Prolog error", and
+ * the message with the remedy would be only in slurmd's log. Slurm does not replace an existing reason (_drain_node()
+ * in node_mgr.c of 22.05, 24.11 and 26.05; measured on 22.05.8). The plugin therefore drains the node shortly before
  * Slurm would.
  */
 #include "drain.h"
@@ -57,5 +57,5 @@ void drain(const char *node, const char *reason)
 	update.node_state = NODE_STATE_DRAIN;
 	update.reason = (char *)reason;
 	if (slurm_update_node(&update) != SLURM_SUCCESS)
-		slurm_error("caelum: prolog: couldn't set the reason of node %s: %m", node);
+		slurm_error("caelum: prolog: couldn't set the reason for node %s: %m", node);
 }

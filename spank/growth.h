@@ -7,7 +7,7 @@
 
 /*
  * Sets the variables that make JAX and TensorFlow allocate GPU memory on demand. If the task's environment already
- * configures a framework's memory, growth_set does not set this framework's variable. It never fails: if Slurm cannot
+ * configures a framework's memory, growth_set does not set that framework's variable. It never fails: if Slurm cannot
  * set a variable, it writes a message to the task's stderr.
  */
 void growth_set(spank_t sp, uint32_t job);

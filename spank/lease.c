@@ -17,7 +17,7 @@ static bool parse_index(struct lease *lease, struct cursor *c)
 }
 
 /*
- * Reports whether text can be the UUID of one MIG device or GPU in CUDA_VISIBLE_DEVICES. A text with a comma would
+ * Reports whether text can be the UUID of a single MIG device or GPU in CUDA_VISIBLE_DEVICES. Text with a comma would
  * name two devices.
  */
 static bool valid_uuid(const char *text, size_t length)
@@ -62,7 +62,7 @@ static bool parse_device(struct lease *lease, const char *value, size_t length)
 	return lease->devices < LEASE_DEVICES_MAX && text_device(value, length, &lease->device[lease->devices++]);
 }
 
-/* Parses an error. It must not contain control characters, because task_init writes it to a user's terminal. */
+/* Parses an error. It must not contain control characters, because task_init writes it to the user's terminal. */
 static bool parse_error(struct lease *lease, const char *value, size_t length)
 {
 	if (length >= LEASE_ERROR_MAX || lease->slots > 0 || lease->error[0])

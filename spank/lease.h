@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LEASE_SLOTS_MAX 256  /* slots of a node; 16 GPUs with 7 slots each need 112 */
+#define LEASE_SLOTS_MAX 256  /* slots on a node; 16 GPUs with 7 slots each need 112 */
 #define LEASE_UUID_MAX 96    /* in bytes; MIG-<uuid> has 40 bytes, and MIG-GPU-<uuid>/<gi>/<ci> has up to 51 bytes */
 #define LEASE_ERROR_MAX 1024 /* in bytes, including the terminating NUL */
 

@@ -7,8 +7,8 @@
 
 /*
  * Accepts the characters of profile names (validName in internal/mig; NVML uses names such as 1g.10gb+me), which
- * include the characters of "auto" and "off". The prolog rechecks the value, because a user can set the option's
- * environment variable without a call to check_mig.
+ * include those of "auto" and "off". The prolog rechecks the value, because a user can set the option's environment
+ * variable without going through check_mig.
  */
 bool option_valid(const char *text)
 {
@@ -38,7 +38,7 @@ static int check_mig(int val, const char *arg, int remote)
 	if (arg && option_valid(arg))
 		return 0;
 	if (!remote)
-		slurm_error("caelum: --mig: couldn't read '%.40s': give a profile such as 1g.5gb, auto, or off for a whole GPU",
+		slurm_error("caelum: --mig: couldn't read '%.40s': specify a profile such as 1g.5gb, auto, or off for a whole GPU",
 			    arg ? arg : "");
 	return -1;
 }
@@ -49,7 +49,7 @@ static int check_mig_mem(int val, const char *arg, int remote)
 	if (arg && option_valid_size(arg))
 		return 0;
 	if (!remote)
-		slurm_error("caelum: --mig-mem: couldn't read '%.40s': write the memory of a slice as in 8G", arg ? arg : "");
+		slurm_error("caelum: --mig-mem: couldn't read '%.40s': specify the memory of a slice, as in 8G", arg ? arg : "");
 	return -1;
 }
 
@@ -59,7 +59,7 @@ static int check_mig_grow(int val, const char *arg, int remote)
 	if (arg && option_valid_growth(arg))
 		return 0;
 	if (!remote)
-		slurm_error("caelum: --mig-grow: couldn't read '%.40s': write off, oom or forecast", arg ? arg : "");
+		slurm_error("caelum: --mig-grow: couldn't read '%.40s': specify off, oom or forecast", arg ? arg : "");
 	return -1;
 }
 
@@ -82,7 +82,7 @@ struct spank_option option_mig_mem = {
 struct spank_option option_mig_grow = {
 	.name = "mig-grow",
 	.arginfo = "off|oom|forecast",
-	.usage = "requeue the job with a larger MIG slice: oom after GPU memory ran out, forecast also before, off never",
+	.usage = "requeue the job with a larger MIG slice: oom if GPU memory runs out, forecast also before that, off never",
 	.has_arg = 1,
 	.cb = check_mig_grow,
 };

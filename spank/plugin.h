@@ -3,7 +3,7 @@
 
 #include <slurm/spank.h>
 
-/* The functions in prolog.c run as root, in a process that runs only the SPANK prolog or epilog. */
+/* The functions in prolog.c run as root, in a process that runs nothing but the SPANK prolog or epilog. */
 int caelum_prolog(spank_t sp, int ac, char **av);
 int caelum_epilog(spank_t sp, int ac, char **av);
 

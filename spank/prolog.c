@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 /*
- * How long an epilog waits for the agent, in seconds. The time is short, because no job starts on a COMPLETING node.
+ * How long, in seconds, an epilog waits for the agent. The time is short, because no job starts on a COMPLETING node.
  */
 #define EPILOG_WAIT 5
 
@@ -101,7 +101,7 @@ done:
 	return f;
 }
 
-/* Fills job with the data that Slurm provides. On an error, returns false with the reason in message. */
+/* Fills job with the data that Slurm provides. On error, returns false with the reason in message. */
 static bool describe(spank_t sp, const struct config *config, struct caelum_job *job, char *message, size_t size)
 {
 	uid_t uid;
@@ -130,7 +130,7 @@ static bool describe(spank_t sp, const struct config *config, struct caelum_job 
 
 /*
  * Returns the value of an option, or "" if it is absent or invalid. A user can bypass the check at submission by
- * setting the environment, so an invalid value is logged and ignored: it must not make the prolog fail.
+ * setting the environment. An invalid value is therefore logged and ignored, because it must not make the prolog fail.
  */
 static char *argument(spank_t sp, struct spank_option *option, bool (*valid)(const char *), uint32_t job)
 {
@@ -206,8 +206,8 @@ static bool has_lease(const struct config *config, uint32_t job)
 }
 
 /*
- * Never fails, because a -1 would drain the node. If the request to the agent fails, the agent later releases the lease
- * of the ended job.
+ * Never fails, because a -1 would drain the node. If the request to the agent fails, the agent will later release the
+ * ended job's lease.
  */
 int caelum_epilog(spank_t sp, int ac, char **av)
 {
@@ -218,8 +218,8 @@ int caelum_epilog(spank_t sp, int ac, char **av)
 	int rv = -1;
 
 	/*
-	 * An invalid argument in plugstack.conf must not prevent the release of the job's slices, so the epilog uses
-	 * the valid ones.
+	 * An invalid argument in plugstack.conf must not prevent the job's slices from being released, so the epilog uses
+	 * the valid arguments.
 	 */
 	config_parse(&config, ac, av, message, sizeof(message));
 	if (!config_managed(&config)) {

@@ -18,7 +18,7 @@ bool slots_equal(const struct slots *a, const struct slots *b);
 bool slots_within(const struct slots *part, const struct slots *whole);
 
 /*
- * Writes the UUIDs of the slots' slices to out, separated by commas, and omits slots without a slice. Returns the
+ * Writes the UUIDs of the slots' slices to out, separated by commas; slots without a slice are omitted. Returns the
  * number of slices. If the lease does not contain a slot, or a slot's UUID does not fit into size, returns -1 with the
  * slot in *unknown.
  */

@@ -1,15 +1,15 @@
 /*
- * Sets a task's devices: converts the slots that Slurm bound to the task or to its step to the MIG UUIDs in the job's
- * lease.
+ * Sets a task's devices: converts the slots that Slurm bound to the task, or to its step, into the MIG UUIDs in the
+ * job's lease.
  *
  * Both task callbacks run in a child that was forked from a multi-threaded process. They therefore allocate no memory,
  * start no threads and take no locks. The user's limits (ulimit) do not apply yet, because Slurm sets them immediately
  * before the exec.
  *
- * task_init_privileged reads the lease file, which only root can read, and denies the step access to the slices of
- * other jobs. task_init then sets the environment. It is the last callback before the site's TaskProlog, and the only
- * one after Slurm has bound slots to single tasks. task_init_privileged records its errors, and task_init reports
- * them, because its messages appear in the user's stderr.
+ * task_init_privileged reads the lease file, which only root can read, and denies the step access to other jobs'
+ * slices. task_init then sets the environment. It is the last callback before the site's TaskProlog, and the only one
+ * that runs after Slurm has bound slots to individual tasks. task_init_privileged records its errors, and task_init
+ * reports them, because its messages appear on the user's stderr.
  */
 #include "config.h"
 #include "cgroup.h"
@@ -34,7 +34,7 @@ static struct {
 	bool bound;       /* Slurm has bound slots to the step */
 	const char *list; /* the environment variable with the list of the step's slots */
 	uint32_t job;
-	bool growth; /* the plugin's argument memory_growth */
+	bool growth; /* the plugin's memory_growth argument */
 	struct slots step;
 	struct lease lease;
 	struct devices devices;
@@ -106,8 +106,7 @@ static void read_lease(spank_t sp, const struct config *config)
 }
 
 /*
- * Reads the devices that a task without slots may open: those of its job's slices. Without a valid lease file, there
- * are none.
+ * Reads the devices that a task without slots may open: those of its job's slices, or none without a valid lease file.
  */
 static void read_lease_devices(const struct config *config)
 {
@@ -119,8 +118,8 @@ static void read_lease_devices(const struct config *config)
 }
 
 /*
- * Denies the step access to the slices of other jobs. A task with slots fails on any error. A task without slots fails
- * only if the kernel returns an error; an error in the node's configuration (CGROUP_NONE) is only logged.
+ * Denies the step access to other jobs' slices. A task with slots fails on any error. A task without slots fails only
+ * if the kernel returns an error; an error in the node's configuration (CGROUP_NONE) is only logged.
  */
 static void confine(const struct config *config)
 {
@@ -133,18 +132,18 @@ static void confine(const struct config *config)
 	else if (errno == ENOENT)
 		return; /* without ConstrainDevices=yes, the agent writes no device list */
 	/*
-	 * The task can start, because the owners of the device files still separate users. `caelum doctor` warns the
+	 * The task may start, because the owners of the device files still separate users. `caelum doctor` warns the
 	 * administrator.
 	 */
 	if (rc == CGROUP_UNSUPPORTED)
 		slurm_info("caelum: task: job %u: this kernel does not support cgroup device BPF programs: %s", task.job, why);
 	else if (rc < 0 || (rc == CGROUP_NONE && task.bound))
 		snprintf(task.error, sizeof(task.error),
-			 "couldn't deny this job the slices of other jobs (%s): %s; "
+			 "couldn't deny this job access to other jobs' slices (%s): %s; "
 			 "tell the admin to run 'caelum doctor' on this node",
 			 path, why);
 	else if (rc == CGROUP_NONE)
-		slurm_error("caelum: task: couldn't deny job %u the slices of other jobs (%s): %s", task.job, path, why);
+		slurm_error("caelum: task: couldn't deny job %u access to other jobs' slices (%s): %s", task.job, path, why);
 }
 
 int caelum_task_privileged(spank_t sp, int ac, char **av)
@@ -178,7 +177,7 @@ done:
 
 /*
  * Finds the step's slots to which the task's devices cgroup allows access. If the cgroup denies access to a device,
- * access() fails with EPERM. Slurm's list of the task's slots is of no use here: with relative indices, it contains
+ * access() fails with EPERM. Slurm's list of the task's slots cannot be used here: with relative indices, it contains
  * the step's first slots for every bound task (gres_common.c, common_gres_set_env).
  */
 static bool allowed_slots(struct slots *own)
@@ -202,7 +201,7 @@ static bool allowed_slots(struct slots *own)
 }
 
 /*
- * Finds the task's slots. By default, a task has all slots of its step. Slurm can bind a task to some of the slots
+ * Finds the task's slots. By default, a task has all of its step's slots, but Slurm can bind it to some of them
  * (--gpu-bind, --gpus-per-task).
  */
 static bool own_slots(spank_t sp, struct slots *own)
@@ -226,10 +225,10 @@ static bool own_slots(spank_t sp, struct slots *own)
 }
 
 /*
- * Unsets the device variables of other vendors. If gres.conf does not contain Flags=nvidia_gpu_env, Slurm sets them to
- * the numbers in CUDA_VISIBLE_DEVICES. These numbers are slots, which no runtime can interpret. Some programs do not
- * start if both ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. A variable with a different value is kept,
- * because it was set by the user.
+ * Unsets other vendors' device variables. If gres.conf does not contain Flags=nvidia_gpu_env, Slurm sets them to the
+ * numbers in CUDA_VISIBLE_DEVICES. These numbers are slots, which no runtime can interpret. Some programs do not start
+ * if both ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. A variable with a different value is kept, because the
+ * user set it.
  */
 static void unset_numbers(spank_t sp)
 {
@@ -245,8 +244,8 @@ static void unset_numbers(spank_t sp)
 }
 
 /*
- * Corrects SLURM_GPUS_ON_NODE if the step has slots without a slice. To a job with --exclusive, Slurm allocates every
- * slot of the node, including those without a slice.
+ * Corrects SLURM_GPUS_ON_NODE if the step has slots without a slice. Slurm allocates every slot of the node to a job
+ * with --exclusive, including those without a slice.
  */
 static void correct_count(spank_t sp, unsigned slices)
 {

@@ -23,8 +23,7 @@ struct device {
 };
 
 /*
- * Reads the next line without its newline. Returns false at the end of the text, and for a last line that has no
- * newline.
+ * Reads the next line without its newline. Returns false at the end of the text, and for a last line without a newline.
  */
 bool text_line(struct cursor *c, const char **line, size_t *length);
 
@@ -33,7 +32,7 @@ const char *text_value(const char *line, size_t length, const char *key, size_t 
 
 /*
  * text_next and text_next_number read the next line, which must have the given key, and return its value as text or as
- * a number. Both return false on an error.
+ * a number. Both return false on error.
  */
 bool text_next(struct cursor *c, const char *key, const char **value, size_t *length);
 bool text_next_number(struct cursor *c, const char *key, uint32_t *number);
@@ -46,7 +45,7 @@ bool text_device(const char *value, size_t length, struct device *device);
 /*
  * Reads a regular file that belongs to root, is not writable by group or others, and has at most TEXT_MAX bytes. Does
  * not follow a symbolic link. Returns the text without a terminating NUL, in a static buffer that the next call
- * overwrites. On an error, returns NULL with errno set and the reason in why.
+ * overwrites. On error, returns NULL with errno set and the reason in why.
  */
 const char *text_read(const char *path, size_t *length, char *why, size_t size);
 

@@ -8,7 +8,7 @@
 
 /*
  * Checks one component of path. *shared is true if the directory above it is sticky and writable by other users. check
- * sets *shared for the next component.
+ * then sets *shared for the next component.
  */
 static bool check(const char *path, const char *component, bool last, bool *shared, char *why, size_t size)
 {

@@ -6,7 +6,7 @@
 -- <length>" and the bytes of its value. The words are load (load the script as slurmctld does when it starts), submit
 -- and modify. Fields named record.<x> belong to the job record, and those named env.<i> to spank_job_env. The uid and
 -- prefix fields are arguments of the call. An answer also consists of a line and fields: rc, the messages to the user
--- and to the log, and the written fields with their values.
+-- and the log, and the written fields with their values.
 
 local script = arg[1]
 local said, log

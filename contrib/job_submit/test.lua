@@ -1,4 +1,4 @@
--- test.lua tests job_submit.lua with each way to request GPUs.
+-- test.lua tests job_submit.lua with every way of requesting GPUs.
 --
 --   lua test.lua <job_submit.lua> <table to write> <key vectors>
 --
@@ -60,7 +60,7 @@ local function poked()
   return text
 end
 
--- Numbers are doubles, and unset numbers are NO_VAL. Writing "gres" writes tres_per_node with a prefix.
+-- Numbers are doubles; unset numbers are NO_VAL. Writing "gres" writes tres_per_node with a prefix.
 local function job_desc(fields, prefix)
   local store = {
     user_id = 1001, name = "train.sh", script = "#!/bin/sh\n", account = "phys", priority = NO_VAL,
@@ -261,10 +261,10 @@ end
 for _, case in ipairs({
   {"more memory than there is", nil, "40193", "%-%-mig%-mem=40193: no MIG profile has enough memory; the profiles have, in MiB: 1g%.5gb 4864, 1g%.5gb%+me 4864, 2g%.10gb 9856, 3g%.20gb 19968, 7g%.40gb 40192$"},
   {"far more", nil, "999999999T", "no MIG profile has enough memory"},
-  {"no size", nil, "8GB", "^caelum: %-%-mig%-mem: couldn't read '8GB': write the memory of a slice as in 8G$"},
+  {"no size", nil, "8GB", "^caelum: %-%-mig%-mem: couldn't read '8GB': specify the memory of a slice, as in 8G$"},
   {"nothing", nil, "0", "couldn't read '0'"},
   {"ten digits", nil, "1000000000", "couldn't read"},
-  {"not a size, and long", nil, "\27" .. string.rep("9", 500), "couldn't read '%?9+': write"},
+  {"not a size, and long", nil, "\27" .. string.rep("9", 500), "couldn't read '%?9+': specify"},
   {"--mig and --mig-mem that disagree", "1g.5gb", "8G", "%-%-mig=1g%.5gb and %-%-mig%-mem=8G contradict each other, because 1g%.5gb has 4864 MiB"},
   {"a whole GPU that is too small", "off", "1T", "%-%-mig=off and %-%-mig%-mem=1T contradict each other, because 7g%.40gb has 40192 MiB"},
   {"an unknown --mig beside --mig-mem", "9g.99gb", "8G", "the MIG profile 9g%.99gb does not exist"},
@@ -295,8 +295,8 @@ for _, case in ipairs({
 end
 write_table(TABLE)
 
--- If GPU models have different sizes under one profile name, the script uses the smaller size. The last case is a table
--- without sizes.
+-- If GPU models have different sizes under the same profile name, the script uses the smaller size. The last case is a
+-- table without sizes.
 write_table(TABLE .. "profile 2g.10gb 9728\nprofile 2g.10gb\nwhole 3g.20gb\n")
 local _, tight = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "9729")})
 check(tight.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "a profile listed twice", tight.tres_per_node)
@@ -340,7 +340,7 @@ check(word(still, "grow") == nil, "no mode", still.admin_comment)
 _, still = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, nil, "forecast")})
 check(word(still, "grow") == "forecast", "no mode, but --mig-grow", still.admin_comment)
 
--- The partition gpu-long has an own mode, and the partition gpu has the mode of the site.
+-- The gpu-long partition has a mode of its own, and the gpu partition has the site's mode.
 write_table((TABLE:gsub("partition gpu%-long", "partition gpu-long full grow=forecast")) .. "grow oom\nprofile full 40960\n")
 for _, case in ipairs({
   {"the site's mode", {}, "oom"},
@@ -360,7 +360,7 @@ for _, case in ipairs({
   local rc, job = submit(fields)
   check(rc == slurm.SUCCESS and word(job, "grow") == case[3], "growth: " .. case[1], job.admin_comment)
 end
-check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, nil, "always")}) == slurm.ERROR and said[1] == "caelum: --mig-grow: couldn't read 'always': write off, oom or forecast", "an invalid mode", said[1])
+check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, nil, "always")}) == slurm.ERROR and said[1] == "caelum: --mig-grow: couldn't read 'always': specify off, oom or forecast", "an invalid mode", said[1])
 for _, line in ipairs({"grow sometimes", "grow", "grow oom off", "grow off\ngrow oom", "partition x grow=", "partition x grow=on",
   "partition x grow=oom full", "partition x full oom", "partition x full grow=oom y"}) do
   reload()
@@ -523,8 +523,8 @@ for mem, case in pairs({
   check(said[1] == case[2] and #said == (case[2] and 1 or 0), "the message to the user for --mig-mem=" .. mem, said[1])
 end
 -- The second number of a run time is its 90% quantile. The profile is larger if the job could otherwise reach its time
--- limit (in minutes). On the profiles of this table, the run time of the line is 60, 36, 28 and 19 minutes, and the
--- quantile 75, 45, 35 and 23.6 minutes.
+-- limit (in minutes). On the profiles in this table, the line's run time is 60, 36, 28 and 19 minutes, and its quantile
+-- is 75, 45, 35 and 23.6 minutes.
 local hour = "key 1001:" .. plain .. " 1g.5gb 3600-4500 80\n"
 local function limited(name, fields, want, instead_of, runs)
   fields.tres_per_node = fields.tres_per_node or "gres:gpu:1"
@@ -756,7 +756,7 @@ check(modify({priority = 0}, HELD) == slurm.ERROR, "the user's hold of a job tha
 check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "the user's release of a job that Caelum holds", said[1])
 check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
 
--- The answer depends on the resulting job. A case contains the update, the job's record, and the resulting
+-- The answer depends on the resulting job. Each case contains the update, the job's record, and the resulting
 -- tres_per_node. false means unchanged, and nil means rejected.
 write_table(TABLE)
 local TYPED = "gres:gpu:1,gres:mig:2g.10gb:1"

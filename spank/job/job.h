@@ -6,7 +6,7 @@
 
 /*
  * The version of the interface between the C plugin and the Go object. Increment CAELUM_JOB_ABI whenever this header
- * changes. The package manager installs the plugin and the Go object one after the other, and a node that has two
+ * changes. The package manager installs the plugin and the Go object one after the other, and a node on which they have
  * different versions must report an error.
  */
 #define CAELUM_JOB_ABI 1
@@ -16,7 +16,7 @@ struct caelum_job {
 	uint32_t uid;
 	uint32_t gid;
 	uint32_t wait; /* time limit in seconds */
-	/* The names in capitals are variables of the prolog's environment. A member without a value is "". */
+	/* The names in capitals are variables in the prolog's environment. A member without a value is "". */
 	char *restart;   /* SLURM_JOB_RESTART_COUNT */
 	char *slots;     /* SLURM_JOB_GPUS */
 	char *partition; /* SLURM_JOB_PARTITION */

@@ -3,7 +3,7 @@
 //
 // The Go object is a C shared object. It is loaded only by the process that Slurm forks and execs for a single prolog
 // or epilog. It contains only a client for the agent's socket, and never uses NVML, a database, a configuration file, a
-// child process or a signal handler. The agent does all work that continues after the call.
+// child process or a signal handler. All work that continues after the call is done by the agent.
 package main
 
 // #include "job.h"

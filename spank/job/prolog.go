@@ -23,8 +23,8 @@ type call struct {
 	restart, slots, partition, node, mig, runDir string
 }
 
-// prolog requests the job's lease. It returns an error only for a defect of the node, because Slurm drains the node
-// after an error.
+// prolog requests the job's lease. It returns an error only if the node is faulty, because Slurm drains the node after
+// an error.
 func prolog(c call) error {
 	restart, err := parseRestart(c.restart)
 	if err != nil {
@@ -82,8 +82,8 @@ func prolog(c call) error {
 // requeues the job.
 const maxReserve = 5 * time.Second
 
-// retrySeconds returns the number of seconds for which the agent may answer "not now". It reserves a quarter of the
-// prolog's time, but at most maxReserve, for the agent's last answer. The result is never 0.
+// retrySeconds returns for how many seconds the agent may answer "not now". It reserves a quarter of the prolog's time,
+// but at most maxReserve, for the agent's last answer. The result is never 0.
 func retrySeconds(ctx context.Context, wait int) float64 {
 	end, _ := ctx.Deadline()
 	reserve := min(time.Duration(wait)*time.Second/4, maxReserve)
@@ -104,15 +104,15 @@ func epilog(c call) error {
 	return nil
 }
 
-// within repeats f until it succeeds, it fails permanently, or the time limit has passed. Slurm's own time limit is not
-// suitable: by default there is none, and when it is reached, Slurm kills the process within 10 ms.
+// within repeats f until f succeeds or fails permanently, or until the time limit has passed. Slurm's own time limit is
+// not suitable: by default, there is none, and when it is reached, Slurm kills the process within 10 ms.
 func within(seconds int, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
 	defer cancel()
 	return api.Retry(ctx, f)
 }
 
-// removeStale removes the lease file of an earlier run of the job. A requeued job keeps its id, and a task cannot
+// removeStale removes the lease file from an earlier run of the job. A requeued job keeps its id, and a task cannot
 // recognise an earlier run's lease file, because it does not know its own restart count.
 func removeStale(c call, restart int) error {
 	path := filepath.Join(c.runDir, "jobs", strconv.FormatUint(uint64(c.id), 10))

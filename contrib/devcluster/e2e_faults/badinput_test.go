@@ -61,8 +61,8 @@ func badRequests(s *site, _ string) {
 		{"--gres=mig:1g.5gb:99999999999999999999", ""},
 		{"--gres=mig:1g.5gb:2,gpu:1", "names 2 slices and 1 GPU per node"},
 		{"--gres=gpu:1 --mig=9g.99gb", "--mig: the MIG profile 9g.99gb does not exist"},
-		{"--gres=gpu:1 --mig=$(id)", "--mig: couldn't read '$(id)': give a profile such as 1g.5gb, auto, or off"},
-		{"--gres=gpu:1 --mig-mem=$(id)", "--mig-mem: couldn't read '$(id)': write the memory of a slice as in 8G"},
+		{"--gres=gpu:1 --mig=$(id)", "--mig: couldn't read '$(id)': specify a profile such as 1g.5gb, auto, or off"},
+		{"--gres=gpu:1 --mig-mem=$(id)", "--mig-mem: couldn't read '$(id)': specify the memory of a slice, as in 8G"},
 		{"--gres=gpu:1 --mig=" + strings.Repeat("x", 5000), "--mig: couldn't read"},
 		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // Caelum does not manage the partition plain
 	} {

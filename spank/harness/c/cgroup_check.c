@@ -1,5 +1,5 @@
 /*
- * Tests the parsers of devices.c and cgroup.c with the sanitizers.
+ * Tests the parsers in devices.c and cgroup.c under the sanitizers.
  *
  *   cgroup_check devices FILE      parses a device list and prints it
  *   cgroup_check step FILE         parses the text of a /proc/self/cgroup and prints the step's cgroup

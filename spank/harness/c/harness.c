@@ -18,7 +18,7 @@
  *   choose NAME VALUE       calls the callback of --NAME, as when a job is submitted
  *   census                  prints the number of threads, and of signal handlers that changed since the plugin was loaded
  *
- * Every line of output is an action of the plugin or the result of a command.
+ * Every line of output is one of the plugin's actions or the result of a command.
  */
 #include <dirent.h>
 #include <dlfcn.h>

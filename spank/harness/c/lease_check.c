@@ -1,5 +1,5 @@
 /*
- * Tests the lease parser with the sanitizers.
+ * Tests the lease parser under the sanitizers.
  *
  *   lease_check parse FILE     parses a lease and prints it
  *   lease_check read FILE      does the same with lease_read

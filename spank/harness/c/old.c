@@ -1,2 +1,2 @@
-/* Emulates another release's Go object. The plugin reads its interface version and does not call it. */
+/* Emulates another release's Go object, of which the plugin reads only the interface version. */
 const int caelum_job_abi = 0;

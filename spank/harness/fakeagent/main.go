@@ -1,7 +1,7 @@
 // Command fakeagent replaces caelumd in experiments with the plugin on a real Slurm cluster. It answers the plugin's
 // calls and writes lease files, but creates no slices. Never install it.
 //
-// At every call, fakeagent reads the file <run dir>/mode, so that a script can change its behaviour. The file contains
+// On every call, fakeagent reads the file <run dir>/mode, so that a script can change its behaviour. The file contains
 // one of the following lines:
 //
 //	ok             writes a lease with a slice for every slot
