@@ -1,3 +1,3 @@
-// Package nvmlemulator contains the tests of the NVML emulator, which is written in C (src). The tests call the
-// emulator through go-nvml, as the agent does.
+// Package nvmlemulator contains the tests for the NVML emulator, which is written in C (src). The tests call it through
+// go-nvml, as the agent does.
 package nvmlemulator

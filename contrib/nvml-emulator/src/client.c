@@ -1,4 +1,4 @@
-/* This file checks whether registered processes are still alive, and whether the calling process is privileged. */
+/* This file checks whether registered processes are still alive and whether the calling process is privileged. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>

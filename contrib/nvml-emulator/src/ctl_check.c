@@ -1,6 +1,6 @@
 /*
- * This file implements the check subcommand, which reports violations of the rules that the library enforces, and
- * differences between the device files and the state.
+ * This file implements the check subcommand, which reports violations of the rules that the library enforces, as well
+ * as differences between the device files and the state.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * This file implements the create and destroy subcommands, which emulate actions of an administrator, and the lock
+ * This file implements the create and destroy subcommands, which emulate an administrator's actions, and the lock
  * subcommand.
  */
 #include <stdio.h>

@@ -99,7 +99,7 @@ static void show_text(const struct state *st)
 
 /*
  * json_name prints a profile name as a JSON string without escapes, omitting the characters that would need one. Only
- * a name set by `drift` can contain them.
+ * names set by `drift` can contain these.
  */
 static void json_name(const char *name)
 {

@@ -21,8 +21,8 @@ struct device {
 };
 
 /*
- * cuda_visible writes the devices that CUDA_VISIBLE_DEVICES contains to devices, and returns their number, at least 1.
- * If the process cannot use the devices, it ends the program with EXIT_NO_DEVICE.
+ * cuda_visible writes the devices in CUDA_VISIBLE_DEVICES to devices, and returns their number, which is at least 1. If
+ * the process cannot use the devices, it ends the program with EXIT_NO_DEVICE.
  */
 unsigned cuda_visible(const struct state *st, const char *list, struct device devices[EMU_MAX_GPUS]);
 
@@ -47,8 +47,8 @@ struct wish {
 void cuda_acquire(const struct wish *w);
 
 /*
- * cuda_use sets the process's memory on each of its devices. If a device no longer exists or has too little memory, it
- * ends the process.
+ * cuda_use sets the memory that the process uses on each of its devices. If a device no longer exists or has too little
+ * memory, it ends the process.
  */
 void cuda_use(unsigned mib);
 

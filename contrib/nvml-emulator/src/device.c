@@ -71,8 +71,8 @@ int device_setup(const struct state *st, char *error, size_t size)
             goto fail;
     }
     /*
-     * The driver has two capabilities that belong to no instance. nvidia-cap1 allows changing the MIG configuration,
-     * and nvidia-cap2 allows monitoring.
+     * The driver has two capabilities that do not belong to any instance: nvidia-cap1 allows changing the MIG
+     * configuration, and nvidia-cap2 allows monitoring.
      */
     for (unsigned i = 1; i <= 2; i++) {
         snprintf(path, sizeof path, "%s/nvidia-cap%u", caps, i);

@@ -1,6 +1,6 @@
 /*
  * The emulated device files are character devices without a driver. If a process may open a file, open() fails with
- * ENXIO, and otherwise with EACCES or EPERM. Permission tests need only this difference.
+ * ENXIO; otherwise, it fails with EACCES or EPERM. Permission tests need only this difference.
  */
 #ifndef EMU_DEVICE_H
 #define EMU_DEVICE_H
@@ -25,8 +25,9 @@ int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 int device_remove_cap(const struct state *st, unsigned minor);
 
 /*
- * device_sweep_caps removes the capability files that belong to no instance. A process that is killed next to the commit
- * of a created or destroyed instance leaves such files. It must be called within a transaction that may write.
+ * device_sweep_caps removes the capability files that belong to no instance. A process leaves such files behind if it
+ * is killed around the commit of a created or destroyed instance. The function must be called within a transaction that
+ * may write.
  */
 void device_sweep_caps(const struct state *st);
 

@@ -13,8 +13,8 @@
  * call_* functions resolve the handle, begin the transaction and fill in the other fields. call_end commits and ends
  * the transaction.
  *
- * Half of the latency passes before the transaction, and half after it. During this time, the state is not locked. If
- * a process is killed during a slow call, the library may or may not have made the change, as with a real driver.
+ * Half of the latency passes before the transaction, and half after it. During this time, the state is not locked. As
+ * with a real driver, if a process is killed during a slow call, the library may or may not have made the change.
  */
 struct call {
     enum emu_call id;

@@ -62,7 +62,7 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
 }
 
 /*
- * deliver copies one event to data. If there is none, it returns NVML_ERROR_TIMEOUT. For a lost GPU, the first call
+ * deliver copies an event to data. If there is none, it returns NVML_ERROR_TIMEOUT. For a lost GPU, the first call
  * delivers the Xid, and later calls return NVML_ERROR_GPU_IS_LOST.
  */
 static nvmlReturn_t deliver(nvmlEventSet_t set, nvmlEventData_t *data)

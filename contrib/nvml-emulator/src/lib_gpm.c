@@ -1,7 +1,7 @@
 /*
  * This file implements GPM, which measures the utilization of a GPU instance between two samples on Hopper and later
- * GPUs. The only metric is the share of busy SMs, which the instance's processes report. Its value is the share at the
- * time of the second sample.
+ * GPUs. The only metric is the share of busy SMs, which the instance's processes report. Its value is that at the time
+ * of the second sample.
  */
 #include <stdlib.h>
 
@@ -13,8 +13,8 @@ struct nvmlGpmSample_st {
 };
 
 /*
- * According to nvml.h, GPM is available "for Hopper or newer". These are exactly the GPU models whose MIG mode changes
- * without a reset.
+ * According to nvml.h, GPM is available "for Hopper or newer". These are precisely the GPU models whose MIG mode
+ * changes without a reset.
  */
 static bool supported(const struct board *b)
 {

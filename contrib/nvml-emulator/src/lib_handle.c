@@ -1,4 +1,4 @@
-/* This file implements the tables of handles. Each table entry records a place and an instance at this place. */
+/* This file implements the tables of handles. Each entry records a place and an instance at that place. */
 #include "lib.h"
 
 #include <pthread.h>

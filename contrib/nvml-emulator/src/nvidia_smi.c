@@ -28,7 +28,7 @@ enum {
 
 static const char usage[] = "Usage: nvidia-smi (-r | --gpu-reset) (-i | --id) GPU[,GPU...]\n\n"
                             "Reset GPUs of the machine that nvml-emulator emulates. GPU is an index, a UUID or a PCI bus id. This program emulates\n"
-                            "no other option of nvidia-smi.\n\n"
+                            "no other nvidia-smi options.\n\n"
                             "Exit status: 0 success; 2 wrong usage; 3 not supported; 4 no permission; 6 no such GPU; 9 no emulated machine;\n"
                             "15 GPU is lost; 255 GPU is in use, or another error.\n";
 

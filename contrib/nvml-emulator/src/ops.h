@@ -8,7 +8,7 @@
 
 #include "state.h"
 
-/* struct event is an event for the log. The values -1 and NULL are written as a dash. */
+/* struct event is an event for the log. -1 and NULL are written as a dash. */
 struct event {
     const char *name;
     int gpu, gi, ci, profile, start, size;

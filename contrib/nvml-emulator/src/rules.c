@@ -222,10 +222,10 @@ unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsign
 }
 
 /*
- * NVIDIA has published the times for a GI with its CI. An A100 needs 160 ms (1g) to 240 ms (7g) to create it, and 200
- * to 220 ms to destroy it. An A30 needs 130 to 160 ms to create it, and 100 to 110 ms to destroy it. The shares of the
- * GI and the CI are unpublished, so rules_latency_ms uses half of the time for each. Other GPU models use the A100's
- * values.
+ * NVIDIA has published times for a GI together with its CI. An A100 needs 160 ms (1g) to 240 ms (7g) to create them,
+ * and 200 to 220 ms to destroy them; an A30 needs 130 to 160 ms and 100 to 110 ms, respectively. How these times are
+ * split between the GI and the CI is unpublished, so rules_latency_ms uses half of the time for each. Other GPU models
+ * use the A100's values.
  *
  * NVIDIA has not published how long a reset or a MIG mode change takes. For a reset, rules_latency_ms uses the middle
  * of the 5 to 10 seconds that a GPU operator reports (factryze.ai/glossary/gpu-reset). The values for a MIG mode

@@ -73,8 +73,7 @@ unsigned rules_ci_starts(unsigned gi_slices, unsigned ci_slices, unsigned starts
 bool rules_ci_free(const struct gi_state *gi, unsigned start, unsigned slices);
 unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsigned ci_slices);
 
-/* rules_latency_ms returns the duration of a call on the GPU in milliseconds. profile is the instance's profile, or
- * -1. */
+/* rules_latency_ms returns the duration, in milliseconds, of a call on the GPU. profile is the instance's profile, or -1. */
 unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile);
 
 #endif

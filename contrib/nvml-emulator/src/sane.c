@@ -1,7 +1,7 @@
 /*
  * This file checks that a state is valid: every index is within its table, every text is terminated, and every
- * instance has a legal placement. The checksum does not replace this check: a valid checksum shows only that the state
- * was written completely. Any user can write a state with a valid checksum, because the state file has mode 0666.
+ * instance has a legal placement. The checksum does not replace this check: it shows only that the state was written
+ * completely. Any user can write a state with a valid checksum, because the state file has mode 0666.
  */
 #include <string.h>
 

@@ -5,10 +5,10 @@
  * A transaction opens the file, locks it with flock, and reads the complete state. If a process is killed, the kernel
  * releases its lock. The file contains two copies, each with a sequence number and a checksum. A commit overwrites the
  * older copy. If a writer is killed during the commit, this copy has a wrong checksum, and the next transaction uses
- * the other one.
+ * the other copy.
  *
  * The state also contains the log lines of the last commit, and their offset in the log. If a writer is killed before
- * it has appended the lines to the log, the next writer appends them. The log therefore always agrees with the state.
+ * it has appended the lines to the log, the next writer appends them, so that the log always agrees with the state.
  */
 #ifndef EMU_STATE_H
 #define EMU_STATE_H
@@ -133,7 +133,7 @@ struct txn {
     struct copy *copy;
     struct state *st;
     enum crash crash; /* the point in the next commit at which the process is killed (fault injection) */
-    unsigned ndoomed; /* the number of minors in doomed, whose files the next commit will remove */
+    unsigned ndoomed; /* the number of minor numbers in doomed, whose files the next commit will remove */
     uint16_t doomed[EMU_MAX_GI * (1 + EMU_MAX_CI)];
 };
 

@@ -23,8 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 /*
- * use_library acts as a client of the library. which points to a byte that selects the GPU, and whether the client
- * reads profiles, instances or MIG devices.
+ * use_library acts as a client of the library. which points to a byte that selects the GPU and determines whether the
+ * client reads profiles, instances or MIG devices.
  */
 int use_library(void *which);
 

@@ -1,7 +1,7 @@
 /*
  * This program tests all readers of the state file with damaged files. An input selects a valid machine, the changes
  * to its state file, whether the checksums are corrected, and the subsequent command and library calls. It does not
- * contain the state file itself, which has 200 kB and contains little information. With -DREPLAY instead of libFuzzer,
+ * contain the state file itself, which has 200 kB but contains little information. With -DREPLAY instead of libFuzzer,
  * the program processes each given file once.
  *
  * Accidental damage leads to wrong checksums. However, the state file has mode 0666, so any program can write a
@@ -100,8 +100,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 }
 
 /*
- * change applies one item of the input to the file. Two bytes of the item select the place, one is the length, and the
- * others are the new content.
+ * change applies one item of the input to the file. Two bytes of the item select the position, one is the length, and
+ * the others are the new content.
  */
 static void change(uint8_t kind, uint8_t a, uint8_t b, const uint8_t *bytes, size_t n)
 {
