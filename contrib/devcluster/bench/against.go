@@ -10,14 +10,14 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// rounds is the number of times that benchAgainst runs each of the two builds. The builds alternate, so that other load
-// on the machine affects both.
+// rounds is how often benchAgainst runs each of the two builds. The builds alternate, so that other load on the machine
+// affects both.
 const rounds = 4
 
 // alone is the number of jobs that serveAlone runs.
 const alone = 50
 
-// serveAlone runs jobs one after another. Each job ends before the next is submitted.
+// serveAlone runs jobs one after another. Each job ends before the next one is submitted.
 func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	for range alone {
 		if _, stderr, err := c.Exec(ctx, "root", "srun", "--gres=mig:2g.10gb:1", "true"); err != nil {
@@ -57,7 +57,7 @@ func prologsAgainst(ctx context.Context, other string) (err error) {
 	}
 	for _, way := range []struct {
 		name string
-		each int // number of prologs of each build per round
+		each int // number of prologs for each build per round
 		run  func(context.Context, *cluster.Cluster) error
 	}{
 		{"one job after another", alone, serveAlone},

@@ -108,8 +108,8 @@ var (
 	summarized   = regexp.MustCompile(`(?:^| )caelum:run=[^, ]+,([^, ]+),`)
 )
 
-// disagrees returns the first contradiction between the profile that a job saw and its record in slurmdbd, or an empty
-// string.
+// disagrees returns the first contradiction between the profile that a job saw and the job's record in slurmdbd, or an
+// empty string.
 func (r *speedRun) disagrees(k int, ran string, record []string) string {
 	if len(record) != 4 || record[1] != "COMPLETED" {
 		return fmt.Sprintf("the job's record in slurmdbd is %q", record)
@@ -153,8 +153,8 @@ func (r *speedRun) ran() (map[string]string, error) {
 	return all, nil
 }
 
-// agents returns a line with the number of writes by the agents. It returns an error if an agent or the watcher logged
-// an error or a message about a defect.
+// agents returns a line with the number of the agents' writes. It returns an error if an agent or the watcher logged an
+// error or a message about a defect.
 func (r *speedRun) agents() (string, error) {
 	writes := 0
 	units := []string{"watcher"}

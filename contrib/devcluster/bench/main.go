@@ -21,7 +21,7 @@ import (
 
 const leases = 200
 
-// options selects the measurements. A measurement whose number is 0 is omitted.
+// options selects the measurements. Those whose number is 0 are omitted.
 type options struct {
 	paired      pairing
 	pairs       int
@@ -44,9 +44,9 @@ func (o *options) flags() {
 	flag.StringVar(&o.paired.conf, "conf", "/etc/slurm", "-paired: directory of the slurm.conf without the plugin")
 	flag.IntVar(&o.pairs, "waits", 100, "number of pairs of jobs for the measurement of waits; 0: omit")
 	flag.BoolVar(&o.onlyWaits, "only-waits", false, "run only the measurement of -waits")
-	flag.IntVar(&o.rpcs, "rpcs", 0, "measure only the requests of this number of nodes to slurmctld; 0: omit")
+	flag.IntVar(&o.rpcs, "rpcs", 0, "measure only the requests that this number of nodes send to slurmctld; 0: omit")
 	flag.IntVar(&o.top, "top", 0, "measure only a refresh of caelum top with this number of nodes; 0: omit")
-	flag.IntVar(&o.submissions, "submissions", 0, "measure only the cost of this number of submissions for slurmctld: "+
+	flag.IntVar(&o.submissions, "submissions", 0, "measure only what this number of submissions cost slurmctld: "+
 		"without job_submit.lua, with job_submit.lua, and with a large decision table")
 	flag.StringVar(&o.against, "against", "",
 		"measure only the difference from the build in this directory (build/ of another checkout)")
@@ -110,7 +110,7 @@ func main() {
 	}
 }
 
-// up starts a cluster whose agents use the text config as caelum.yaml. down stops the cluster.
+// up starts a cluster whose agents use the text in config as caelum.yaml. down stops the cluster.
 func up(ctx context.Context, config string, o cluster.Options) (c *cluster.Cluster, down func() error, err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -155,7 +155,7 @@ func bench(ctx context.Context) (err error) {
 	return prologs(ctx, c)
 }
 
-// columns contains the parts of a prolog's duration, with the fields of the agent's log line.
+// columns contains the parts of a prolog's duration, with the corresponding fields of the agent's log line.
 var columns = []struct{ name, field string }{
 	{
 		"the agent's own time",
@@ -177,7 +177,7 @@ func serve(ctx context.Context, c *cluster.Cluster) error {
 	return gone(ctx, c, time.Second)
 }
 
-// prologs runs jobs and prints the parts of the prologs' durations from the agent's log.
+// prologs runs jobs, and prints the parts of the prologs' durations from the agent's log.
 func prologs(ctx context.Context, c *cluster.Cluster) error {
 	before, err := served(c)
 	if err != nil {
@@ -209,7 +209,7 @@ func quantiles(all []map[string]float64, field string) (p50, p99 float64) {
 	return v[len(v)/2], v[min(len(v)-1, len(v)*99/100)]
 }
 
-// served returns the fields of all log lines "prolog served" of the agents.
+// served returns the fields of all "prolog served" lines in the agents' logs.
 func served(c *cluster.Cluster) ([]map[string]float64, error) {
 	text, err := c.Log("agent-n1")
 	if err != nil {
@@ -238,7 +238,7 @@ func publication(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("\nThe cost of publishing for slurmctld in this time (sdiag):")
+	fmt.Println("\nWhat publishing cost slurmctld in this time (sdiag):")
 	byType := false
 	for s := bufio.NewScanner(strings.NewReader(out)); s.Scan(); {
 		line := strings.TrimSpace(s.Text())

@@ -21,7 +21,8 @@ const multiModel = "H100-80GB"
 // multiMemoryMiB is the memory of a full GPU of multiModel.
 const multiMemoryMiB = 81559
 
-// multiBoard returns the part of the cluster for a trace of which the share s.multi needs 2 or 4 full GPUs of one node.
+// multiBoard returns the part of the cluster for a trace in which a share s.multi of the jobs needs 2 or 4 full GPUs on
+// one node.
 func (s scenarios) multiBoard() (*board, error) {
 	of, err := mig.ModelByName(multiModel)
 	if err != nil {
@@ -43,8 +44,8 @@ func (s scenarios) multiBoard() (*board, error) {
 }
 
 // bestSplit returns the fixed layouts with the shortest mean turnaround in a simulation of the trace. The first GPUs
-// are full, and the other GPUs have MIG layouts. bestSplit tries each number of full GPUs with each maximal layout on
-// all other GPUs, and with each pair of maximal layouts on one half of the other GPUs each.
+// are full, and the others have MIG layouts. It tries each number of full GPUs with each maximal layout on all other
+// GPUs, and with each pair of maximal layouts, each on half of the other GPUs.
 func (s scenarios) bestSplit(b *board) (best sim.Pattern, err error) {
 	gpus := slices.Repeat([]*mig.Model{b.Model}, s.nodes*s.gpus)
 	least := 0.0
@@ -94,11 +95,11 @@ func (c *class) add(t times) {
 	c.turnarounds = append(c.turnarounds, t.end.Sub(t.submit).Seconds())
 }
 
-// reportMulti prints the waits and the turnarounds of each class of jobs.
+// reportMulti prints the waits and turnarounds of each class of jobs.
 func (s scenarios) reportMulti(scenario string, work []*submission, jobs map[string]*times) {
 	var all, several, one class
 	var first, last time.Time
-	var late []float64 // the delays of the submissions, compared with the first submission, in seconds
+	var late []float64 // the submissions' delays in seconds, compared with the first submission
 	for _, j := range work {
 		t := *jobs[j.id]
 		if all.add(t); j.gpus > 1 {
@@ -136,7 +137,7 @@ func meanAndP95(v []float64) (mean, p95 float64) {
 	return mean, sorted[min(len(sorted)-1, len(sorted)*95/100)]
 }
 
-// slow sets the latencies of the emulated drivers. Without latencies, a switch of the MIG mode takes no time.
+// slow sets the emulated drivers' latencies. Without these, switching the MIG mode takes no time.
 func (s scenarios) slow(ctx context.Context, c *cluster.Cluster) error {
 	for n := range s.nodes {
 		node := fmt.Sprint("n", n+1)
@@ -149,7 +150,7 @@ func (s scenarios) slow(ctx context.Context, c *cluster.Cluster) error {
 
 var modeSet = regexp.MustCompile(`(?m)^\d+ mig-mode gpu=(\d+) .*\bmig=(on|off)`)
 
-// reportSwitches prints the number of switches of the MIG mode, from the logs of the emulated drivers.
+// reportSwitches prints how often the MIG mode was switched, according to the emulated drivers' logs.
 func (s scenarios) reportSwitches(ctx context.Context, c *cluster.Cluster) error {
 	switches := map[string]int{}
 	for n := range s.nodes {

@@ -59,7 +59,7 @@ func (s scenarios) report(ctx context.Context, scenario string, c *cluster.Clust
 	return s.cost(ctx, scenario, c)
 }
 
-// times contains the times of a job in slurmctld's log.
+// times contains a job's times in slurmctld's log.
 type times struct{ submit, start, end time.Time }
 
 var logged = regexp.MustCompile(

@@ -25,9 +25,9 @@ const (
 const otherConf = "/etc/slurm/other"
 
 // benchPlugin measures what the plugin adds to the duration of sbatch and of a step. sbatch, srun and slurmstepd load
-// the plugin. For a step, benchPlugin first compares two identical nodes that both run the plugin; the difference
-// between them is the measurement noise. In the second comparison, one node runs without the plugin, or with the plugin
-// at the path given by other.
+// the plugin. For a step, it first compares two identical nodes that both run the plugin; the difference between them
+// is the measurement noise. In the second comparison, one node runs without the plugin, or with the plugin at the path
+// given by other.
 func benchPlugin(ctx context.Context, other string) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, GPUs: 1})
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 // benchRPCs measures the requests that the agents and the watcher send to slurmctld. The cluster has the given number
-// of nodes with one GPU each. The watcher runs, and the agents poll every minute. The measurement takes two minutes
-// without jobs, and one minute with two short jobs per second.
+// of nodes with one GPU each. The watcher is running, and the agents poll every minute. The measurement takes two
+// minutes without jobs, and one minute with two short jobs per second.
 func benchRPCs(ctx context.Context, nodes int) (err error) {
 	c, down, err := up(
 		ctx,

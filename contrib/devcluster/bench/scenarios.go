@@ -17,8 +17,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// scenarios describes a comparison on a real Slurm cluster. One trace of jobs runs with whole GPUs, with the best fixed
-// layouts, and with Caelum. All decisions are made before the first submission: seed, mix, load and mean duration
+// scenarios describes a comparison on a real Slurm cluster. The same trace of jobs runs with whole GPUs, with the best
+// fixed layouts, and with Caelum. Everything is decided before the first submission: seed, mix, load and mean duration
 // determine the jobs, and the simulator searches for the best layouts for the trace.
 type scenarios struct {
 	jobs  int
@@ -29,8 +29,8 @@ type scenarios struct {
 	gpus  int // per node
 	mixed bool
 	multi float64 // the share of the jobs that need several full GPUs (multi.go)
-	// latency is true if the emulated drivers have the latencies of real drivers. only is the name of a scenario; if
-	// only is not empty, the other scenarios do not run.
+	// latency is true if the emulated drivers have the latencies of real drivers. only is the name of a scenario; if it
+	// is not empty, the other scenarios do not run.
 	latency bool
 	only    string
 }
@@ -43,8 +43,8 @@ type board struct {
 	work   []trace.Job
 }
 
-// scenarioConf is the configuration of the scheduler in all scenarios. The trace's jobs are much shorter than real
-// jobs. Backfill therefore runs every 2 s, instead of slurmctld's default of 30 s.
+// scenarioConf is the scheduler's configuration in all scenarios. The trace's jobs are much shorter than real jobs.
+// Backfill therefore runs every 2 s, instead of slurmctld's default of 30 s.
 const scenarioConf = "SchedulerParameters=bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
 func benchScenarios(ctx context.Context, s scenarios) error {
@@ -53,7 +53,7 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 		return err
 	}
 	fmt.Printf(
-		"\nOne trace in three scenarios on a real Slurm: %d jobs, %s by size, load %.2f, mean duration %.0f s, "+
+		"\nOne trace in three scenarios on a real Slurm cluster: %d jobs, %s by size, load %.2f, mean duration %.0f s, "+
 			"seed %d, "+
 			"on %d nodes of %d GPUs:\n",
 		s.jobs,
@@ -86,8 +86,8 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 	return nil
 }
 
-// profileOf returns the profile of b that has as many compute slices and units as the profile name of an A100-40GB. The
-// trace uses the profile names of an A100-40GB.
+// profileOf returns the profile of b that has as many compute slices and units as the A100-40GB's profile with the
+// given name. The trace uses the A100-40GB's profile names.
 func profileOf(b *mig.Model, name string) string {
 	a100, _ := mig.ModelByName("A100-40GB")
 	i, ok := a100.ProfileIndex(name)
@@ -151,8 +151,8 @@ func (s scenarios) boards() (all []*board, err error) {
 // limit returns a job's time limit in seconds. The limit is a whole number of minutes, as Slurm requires.
 func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
 
-// asks returns the profile that a job requests. With fixed layouts, a job requests the smallest profile in the layouts
-// that has enough resources. In the other scenarios, a job requests the profile that it needs.
+// asks returns the profile that a job requests. With fixed layouts, this is the smallest profile in the layouts that
+// has enough resources; in the other scenarios, it is the profile that the job needs.
 func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	p, _ := b.ProfileIndex(j.Profile)
 	need := b.Profiles[p]
@@ -191,7 +191,7 @@ func (b *board) whole() mig.Layout {
 	return l
 }
 
-// fixed returns the Gres of the k-th node of the GPU model in slurm.conf. No agent changes the returned Gres.
+// fixed returns the Gres, in slurm.conf, of the k-th node with the GPU model. No agent changes it.
 func (b *board) fixed(scenario string, k, gpus int) string {
 	layouts := b.static.Deal(len(b.nodes) * gpus)[k*gpus : (k+1)*gpus]
 	if scenario == "whole" {
@@ -255,8 +255,8 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 	return s.report(ctx, scenario, c, work)
 }
 
-// submit submits each job at its time. An sbatch that takes long does not delay the later jobs. If check is true,
-// submit records for each job whether its profile is on offer.
+// submit submits each job at its time. An sbatch that takes a long time does not delay the later jobs. If check is
+// true, submit records for each job whether its profile is on offer.
 func (s scenarios) submit(ctx context.Context, c *cluster.Cluster, work []*submission, check bool) error {
 	began := time.Now()
 	failed := make([]error, len(work))
@@ -294,14 +294,14 @@ func (s scenarios) fix(ctx context.Context, scenario string, c *cluster.Cluster,
 	return nil
 }
 
-// submission describes a job of the trace, and the result of its submission.
+// submission describes one of the trace's jobs, and the result of submitting it.
 type submission struct {
 	at      time.Duration
 	args    []string
 	id      string
 	found   bool    // the profile was on offer immediately before the submission
 	profile string  // the profile that the job needs
-	seconds float64 // the duration of the job
+	seconds float64 // the job's duration
 	units   float64 // the units that the job needs, as a share of a GPU
 	gpus    int     // the number of GPUs or slices
 }
@@ -317,7 +317,7 @@ func (s scenarios) submissions(scenario string, boards []*board) (all []*submiss
 			n := max(j.Slices, 1)
 			gres := fmt.Sprintf("--gres=gpu:%s:%d,mig:%s:%d", b.Type, n, profile, n)
 			if scenario == "caelum" && n > 1 {
-				gres = fmt.Sprintf("--gres=gpu:%d", n) // the request of an unchanged script
+				gres = fmt.Sprintf("--gres=gpu:%d", n) // the request that an unchanged script makes
 			}
 			all = append(all, &submission{
 				at:      time.Duration(j.Submit * float64(time.Second)),

@@ -17,7 +17,7 @@ import (
 var shortWays = []struct {
 	name    string
 	noAgent bool
-	gres    string // the Gres of the node if no agent runs
+	gres    string // the node's Gres if no agent is running
 	ask     string
 }{
 	{"gres/gpu alone", true, "gpu:a100:28", "--gres=gpu:1"},
@@ -38,8 +38,8 @@ var shortLoads = []struct {
 }
 
 // benchShort measures the time from the submission of the first of a number of short jobs until the last one ends. Each
-// round runs all clusters in random order. benchShort prints the median times in seconds, and their ratios to the
-// median with static slices.
+// round runs all clusters in random order. The output is the median times in seconds, and their ratios to the median
+// with static slices.
 func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	var clusters []*cluster.Cluster
 	for _, way := range shortWays {

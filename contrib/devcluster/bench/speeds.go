@@ -31,8 +31,8 @@ var speedWays = []speedWay{
 // caelum.yaml, or empty for a cluster without Caelum.
 type speedWay struct{ name, scenario, sizing string }
 
-// speedConf contains the scheduler parameters from docs/install.md. Backfill runs every 2 s, because the jobs of the
-// trace are much shorter than real jobs.
+// speedConf contains the scheduler parameters from docs/install.md. Backfill runs every 2 s, because the trace's jobs
+// are much shorter than real jobs.
 const speedConf = "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
 	"bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
@@ -40,7 +40,7 @@ const speedConf = "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,
 // the `max_slowdown` key in caelum.yaml.
 const slowest = 3
 
-// benchSpeeds runs one trace in each of speedWays. Unlike in benchScenarios, the run time of a job depends on its
+// benchSpeeds runs the same trace in each of speedWays. Unlike in benchScenarios, a job's run time depends on its
 // slice.
 func benchSpeeds(ctx context.Context, s scenarios, together bool) error {
 	b, busy, err := s.speedBoard()
@@ -77,8 +77,7 @@ func benchSpeeds(ctx context.Context, s scenarios, together bool) error {
 // speedBoard returns the trace, the busy shares of its jobs, and the best fixed layouts for the trace. The jobs arrive
 // as a Poisson process. Their run times on a whole GPU are exponentially distributed, and are at least 1 s. Each job
 // needs the memory of a random profile. The busy shares have the density 4 b^3 (predict.UnknownBusy). A job requests
-// the smallest profile that has enough memory and on which the job runs at most slowest times as long as on a whole
-// GPU.
+// the smallest profile that has enough memory and on which it runs at most slowest times as long as on a whole GPU.
 func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 	of, err := mig.ModelByName("A100-40GB")
 	if err != nil {
@@ -113,8 +112,8 @@ func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 }
 
 // searchFixed sets static to the fixed layouts that give the trace the shortest mean turnaround in the simulator.
-// Unlike in sim.BestStatic, a job can use only slices of the requested profile, as in Slurm. searchFixed tries each
-// maximal layout on all GPUs, and mixed with whole GPUs in several ratios.
+// Unlike in sim.BestStatic, a job can use only slices of the requested profile, as in Slurm. It tries each maximal
+// layout on all GPUs, and mixed with whole GPUs in several ratios.
 func (b *board) searchFixed(gpus int) error {
 	whole, _ := sim.Whole(b.Model)
 	patterns := []sim.Pattern{{whole}}
@@ -159,7 +158,7 @@ func speedLimit(j trace.Job, profile string) float64 {
 	return limit(j)
 }
 
-// speedRun is one run of a trace in one configuration.
+// speedRun is a run of a trace in one configuration.
 type speedRun struct {
 	scenarios
 	speedWay
@@ -169,7 +168,7 @@ type speedRun struct {
 
 	asked []string // the profile that Slurm allocates to each job
 	ids   []string
-	late  time.Duration // the longest delay of a submission
+	late  time.Duration // the longest delay of any submission
 }
 
 func (r *speedRun) run(ctx context.Context) (text string, err error) {
@@ -240,7 +239,7 @@ func (r *speedRun) prepare(ctx context.Context) error {
 // speedUID is the user id of user1. Every devcluster assigns the same user ids.
 const speedUID = 20001
 
-// script returns the script of a job. With Caelum, it reads the profile of its slice from the driver. A cluster without
+// script returns a job's script. With Caelum, the script reads its slice's profile from the driver. A cluster without
 // Caelum has no emulated GPUs, so the submission sets SLICE.
 func (r *speedRun) script(j trace.Job) string {
 	var takes []string

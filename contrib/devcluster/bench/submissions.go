@@ -28,9 +28,9 @@ var submitWays = []struct {
 }
 
 // benchSubmissions measures how long slurmctld takes to process a submission in each configuration, according to its
-// own statistics (sdiag). Each round runs all configurations in random order. benchSubmissions submits held jobs and
-// cancels them after each measurement. Their scripts have the maximum length that job_submit.lua hashes. The agent
-// polls only once an hour, so it does not read the queue during the measurement.
+// own statistics (sdiag). Each round runs all configurations in random order. The submitted jobs are held, and are
+// cancelled after each measurement. Their scripts have the maximum length that job_submit.lua hashes. The agent polls
+// only once an hour, so it does not read the queue during the measurement.
 func benchSubmissions(ctx context.Context, each int) (err error) {
 	c, down, err := up(ctx, "poll_interval: 1h\n", cluster.Options{Nodes: 1, GPUs: 1})
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *submitter) prepare(ctx context.Context, plugin string, learned int) err
 	return err
 }
 
-// table writes a decision table of the next generation with the given number of learned lines. None of them matches a
+// table writes a decision table of the next generation with the given number of learned lines, none of which matches a
 // submitted script. Each kind of line occurs equally often.
 func (s *submitter) table(ctx context.Context, learned int) error {
 	s.generation++

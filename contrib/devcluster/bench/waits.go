@@ -15,9 +15,9 @@ import (
 
 // benchWaits measures the time from the submission to the start of a batch job on an idle cluster, according to
 // slurmctld's log. The jobs alternately request a profile that is on offer and one that is not. Each job is submitted
-// at a random time within slurmctld's one-second cycle. In the first measurement, a watcher runs and the agents poll
-// once an hour. In the second, no watcher runs and the agents poll every 15 seconds; because this is slow, it uses only
-// a tenth of the jobs.
+// at a random time within slurmctld's one-second cycle. In the first measurement, a watcher is running and the agents
+// poll once an hour. In the second, there is no watcher and the agents poll every 15 seconds; because this is slow, it
+// uses only a tenth of the jobs.
 func benchWaits(ctx context.Context, pairs int) error {
 	if pairs == 0 {
 		return nil
@@ -86,7 +86,7 @@ func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
 			return err
 		}
 		switch k {
-		case 0: // an earlier job has used and released the whole GPU, as for an offered profile
+		case 0: // as for an offered profile, an earlier job has used and released the whole GPU
 			w.offered = append(w.offered, waited)
 		case 2:
 			w.other, w.published = append(w.other, waited), append(w.published, publishing)
@@ -123,7 +123,7 @@ func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 }
 
 // started returns a job's wait until its start, in seconds, according to slurmctld's log. If the profile was not on
-// offer when the job was submitted, started also returns how long it took until the profile was on offer.
+// offer when the job was submitted, it also returns how long it took until it was.
 func started(c *cluster.Cluster, id, profile string) (start, published float64, err error) {
 	log, err := c.Log("slurmctld")
 	if err != nil {

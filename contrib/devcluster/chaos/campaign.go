@@ -40,13 +40,13 @@ type campaign struct {
 	releasing atomic.Int32    // the number of held jobs that will be released
 }
 
-// cause is an action of the campaign on a job that explains how a run of the job ended.
+// cause is one of the campaign's actions on a job, which explains how a run of the job ended.
 type cause struct {
 	at       time.Time
 	end, why string
 }
 
-// counts contains the numbers of events in a campaign.
+// counts contains the number of events of each kind in a campaign.
 type counts struct {
 	rounds, runs, processes, snapshots int
 	faults                             map[string]int
@@ -149,16 +149,16 @@ func (c *campaign) remember(j job) {
 	c.jobs[j.name] = j
 }
 
-// cause records an action of the campaign on a job, and the end of a run that it explains. It must be called before the
-// action.
+// cause records an action that the campaign takes on a job, and the end of a run that this explains. It must be called
+// before the action.
 func (c *campaign) cause(name, end, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.causes[name] = append(c.causes[name], cause{time.Now(), end, why})
 }
 
-// active reports whether a fault in the given part existed at any time between from and to. The fault must affect the
-// given node or all nodes.
+// active reports whether a fault in the given part existed at any time between from and to. Only faults that affect the
+// given node or all nodes count.
 func (c *campaign) active(part, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(c.faultsIn(from, to), func(b *breaking) bool {
 		return slices.Contains(strings.Fields(b.part), part) && (node == "" || b.node == "" || b.node == node)
@@ -226,7 +226,7 @@ func (c *campaign) watch(ctx context.Context) error {
 	return nil
 }
 
-// srunLimit is the maximum time between the end of the last job and the end of every srun.
+// srunLimit is the maximum time between the end of the last job and the end of the last srun.
 const srunLimit = 5 * time.Second
 
 // round runs a storm and its calm, and then checks the quiet cluster. When it returns, all jobs of the round have

@@ -43,7 +43,7 @@ func parseRuns(text string) (all []jobRun) {
 	return all
 }
 
-// expand expands host lists such as n1 and n[1-2]. sacct uses only these two forms for the nodes of a devcluster.
+// expand expands host lists such as n1 and n[1-2]. For the nodes of a devcluster, sacct uses only these two forms.
 func expand(list string) (all []string) {
 	list = strings.NewReplacer("n[", "", "]", "", "n", "").Replace(list)
 	for _, part := range strings.Split(list, ",") {
@@ -56,8 +56,8 @@ func expand(list string) (all []string) {
 	return all
 }
 
-// around extends the interval of a run at both ends. A fault within this longer interval may have affected the run,
-// because slurmctld detects the loss of a launch or a node with a delay, and sacct prints times in whole seconds.
+// around extends a run's interval at both ends. A fault within this longer interval may have affected the run, because
+// slurmctld detects the loss of a launch or a node only after a delay, and sacct prints times in whole seconds.
 const around = 12 * time.Second
 
 // A run that fails within stillborn of its start may have failed because of a fault that ended up to aftermath before
@@ -132,8 +132,8 @@ func (c *campaign) launchedBefore(r jobRun) bool {
 	return false
 }
 
-// launches returns the times at which slurmd launched a batch script or a first step of the job, according to slurmd's
-// log. Since Slurm 25.11, the log lines contain JobId= (_rpc_batch_job in req.c).
+// launches returns the times at which, according to slurmd's log, slurmd launched a batch script or a first step of the
+// job. Since Slurm 25.11, the log lines contain JobId= (_rpc_batch_job in req.c).
 func launches(log, id string) (at []time.Time) {
 	said := regexp.MustCompile(
 		`(?m)^\[(\S+)\] (?:Launching batch (?:job |JobId=)` + id + ` for|launch task StepId=` + id + `\.0 )`,
@@ -160,7 +160,7 @@ func (r jobRun) live() bool {
 	)
 }
 
-// ofRound reports whether a run belongs to the campaign and ended in the round that began at the given time.
+// ofRound reports whether a run belongs to the campaign, and ended in the round that began at the given time.
 func (c *campaign) ofRound(r jobRun, began time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *campaign) ofRound(r jobRun, began time.Time) bool {
 	return ours && (r.end.IsZero() || r.end.After(began.Add(-time.Second)))
 }
 
-// explain returns the action of the campaign that explains the end of a run, or an empty string if there is none.
+// explain returns the campaign's action that explains the end of a run, or an empty string if there is none.
 func (c *campaign) explain(r jobRun) string {
 	c.mu.Lock()
 	j, causes := c.jobs[r.name], slices.Clone(c.causes[r.name])

@@ -17,8 +17,8 @@ type fault struct {
 	// munged and watcher, and each node's are agent, slurmd, node, gpu, ledger and leases. Each part has at most one
 	// fault at a time.
 	part string
-	// begin injects the fault. end repairs the fault, and is nil for a fault that needs no repair. The campaign calls
-	// end after a random time between shortest and longest, in seconds.
+	// begin injects the fault. end repairs the fault, and is nil for faults that need no repair. The campaign calls it
+	// after a random time between shortest and longest, in seconds.
 	begin, end        func(*breaking) error
 	shortest, longest float64
 	// ends contains the final states in sacct that the fault explains. A fault on a node explains only the ends of runs
@@ -30,7 +30,7 @@ type fault struct {
 type breaking struct {
 	*campaign
 	fault
-	node     string // empty for a part without a node
+	node     string // empty for a part that is not on a node
 	rng      *rand.Rand
 	from, to time.Time // to is zero while the fault lasts
 	failed   bool      // end returned an error, and mend must call it again
@@ -57,7 +57,7 @@ func (f fault) perNode() bool { return slices.Contains(perNode, strings.Fields(f
 // faults contains the kinds of faults. Do not reorder them: the order affects which faults a given seed generates.
 var faults = slices.Concat(daemonFaults, adminFaults, diskFaults, hardwareFaults)
 
-// allKinds returns the names of all kinds of faults, jobs and users' actions.
+// allKinds returns the names of all kinds of faults, jobs and user actions.
 func allKinds() (all []string) {
 	for _, f := range faults {
 		all = append(all, f.name)
@@ -102,8 +102,8 @@ func restart(b *breaking) error { return b.cluster.RestartUnit(b.unit()) }
 func start(b *breaking) error   { return b.startUnit(b.unit()) }
 func end(b *breaking) error     { return b.cluster.StopUnit(b.unit()) }
 
-// startUnit makes up to five attempts to start a daemon. An attempt fails if slurmd does not reach slurmctld, or if the
-// keeper of a killed daemon is still running.
+// startUnit makes up to five attempts to start a daemon. An attempt fails if slurmd does not reach slurmctld, or if a
+// killed daemon's keeper is still running.
 func (c *campaign) startUnit(unit string) (err error) {
 	for range 5 {
 		if err = c.cluster.StartUnit(unit); err == nil || strings.Contains(err.Error(), "is already running") {
@@ -121,7 +121,7 @@ const slurmctldKill = "slurmctld-kill"
 var daemonFaults = []fault{
 	{
 		name:  "agent-kill",
-		does:  "sends SIGKILL to an agent; the agent's keeper starts a new agent",
+		does:  "sends SIGKILL to an agent, which its keeper then restarts",
 		part:  "agent",
 		begin: kill,
 	},
@@ -137,7 +137,7 @@ var daemonFaults = []fault{
 	{name: "agent-restart", does: "restarts an agent", part: "agent", begin: restart},
 	{
 		name:    "slurmd-kill",
-		does:    "sends SIGKILL to a slurmd, and starts a new slurmd after 0 to 5 s",
+		does:    "sends SIGKILL to a slurmd, and starts a new one after 0 to 5 s",
 		part:    "slurmd",
 		begin:   kill,
 		end:     start,
@@ -162,7 +162,7 @@ var daemonFaults = []fault{
 	},
 	{
 		name:    slurmctldKill,
-		does:    "sends SIGKILL to slurmctld, and starts a new slurmctld after 0 to 6 s",
+		does:    "sends SIGKILL to slurmctld, and starts a new one after 0 to 6 s",
 		part:    "slurmctld",
 		begin:   kill,
 		end:     start,
@@ -197,7 +197,7 @@ var daemonFaults = []fault{
 	{name: "munged-restart", does: "munged restarted", part: "munged", begin: restart},
 	{
 		name:  "watcher-kill",
-		does:  "sends SIGKILL to the watcher; the watcher's keeper starts a new watcher",
+		does:  "sends SIGKILL to the watcher, which its keeper then restarts",
 		part:  "watcher",
 		begin: kill,
 	},
@@ -212,7 +212,7 @@ var daemonFaults = []fault{
 	},
 	{
 		name:  "slurmd-and-agent",
-		does:  "restarts slurmd and the agent of a node at the same time",
+		does:  "restarts a node's slurmd and agent at the same time",
 		part:  "agent slurmd ledger",
 		begin: restartBoth,
 		ends:  []string{"REQUEUED", "NODE_FAIL", "FAILED"},
@@ -229,7 +229,7 @@ func restartBoth(b *breaking) error {
 	return err
 }
 
-// adminFaults contains the faults that are actions of an administrator.
+// adminFaults contains the faults that consist of an administrator's actions.
 var adminFaults = []fault{
 	{
 		name:  "reconfigure",

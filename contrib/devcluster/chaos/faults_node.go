@@ -12,7 +12,7 @@ import (
 var diskFaults = []fault{
 	{
 		name:     "ledger-full",
-		does:     "fills the disk of an agent's ledger for 1 to 10 s",
+		does:     "fills the disk that holds an agent's ledger for 1 to 10 s",
 		part:     "ledger",
 		shortest: 1,
 		longest:  10,
@@ -21,7 +21,7 @@ var diskFaults = []fault{
 	},
 	{
 		name:     "leases-full",
-		does:     "fills the disk of the lease files for 1 to 10 s",
+		does:     "fills the disk that holds the lease files for 1 to 10 s",
 		part:     "leases",
 		shortest: 1,
 		longest:  10,
@@ -38,7 +38,7 @@ var diskFaults = []fault{
 	},
 	{
 		name: "ledger-damaged",
-		does: "overwrites an agent's ledger while the agent is stopped, moves the ledger away after a failed start, " +
+		does: "overwrites an agent's ledger while the agent is stopped, moves it away after a failed start, " +
 			"and adopts the foreign instances as root",
 		part:  "ledger agent slurmd",
 		ends:  sentBack,
@@ -88,9 +88,9 @@ func damageLedger(b *breaking) error {
 	return b.startUnit(unit)
 }
 
-// adopt adopts the foreign instances of the node as root. The agent refuses to adopt an instance while a job without a
-// lease is on the node, or while a monitoring program has a handle on the instance. After a refusal, adoptRest retries
-// later.
+// adopt runs `caelum adopt` as root for the node's foreign instances. The agent refuses to adopt an instance while a
+// job without a lease is on the node, or while a monitoring program has a handle on the instance. In this case,
+// adoptRest retries later.
 func adopt(b *breaking) error {
 	b.mu.Lock()
 	b.unadopted[b.node] = true
@@ -99,7 +99,7 @@ func adopt(b *breaking) error {
 	return nil
 }
 
-// adoptRest repeats the adoption on the nodes that may still have foreign instances.
+// adoptRest repeats the adoption on nodes that may still have foreign instances.
 func (c *campaign) adoptRest() {
 	c.mu.Lock()
 	nodes := slices.Sorted(maps.Keys(c.unadopted))
@@ -135,7 +135,7 @@ func makeForeign(b *breaking) error {
 	return nil
 }
 
-// removeForeign removes the instance that makeForeign has created. The agent detects the change when it next reads the
+// removeForeign removes the instance that makeForeign created. The agent detects the change when it next reads the
 // GPUs, which it does once a minute.
 func removeForeign(b *breaking) error {
 	if b.note == "" {
@@ -166,8 +166,8 @@ type agentGPU struct {
 
 const killedInCall = "killed-in-call"
 
-// hardwareFaults contains the faults in the emulated driver and GPUs. If the agent cannot create a slice, the agent
-// requeues the job.
+// hardwareFaults contains the faults in the emulated driver and GPUs. If the agent cannot create a slice, it requeues
+// the job.
 var hardwareFaults = []fault{
 	{
 		name:     "create-fails",
@@ -189,7 +189,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "create-fails-late",
-		does:     "creates the next instance, but returns an error for the creation",
+		does:     "makes the next creation of an instance succeed but return an error",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,
@@ -270,7 +270,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "handle-held",
-		does:     "keeps a handle of an instance open for 3 to 12 s, as a monitoring program does",
+		does:     "keeps a handle on an instance open for 3 to 12 s, as a monitoring program does",
 		part:     "gpu",
 		shortest: 3,
 		longest:  12,
@@ -280,7 +280,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "foreign",
-		does:     "creates a foreign instance, and removes the instance after 4 to 12 s",
+		does:     "creates a foreign instance, and removes it after 4 to 12 s",
 		part:     "gpu agent",
 		shortest: 4,
 		longest:  12,
@@ -288,8 +288,8 @@ var hardwareFaults = []fault{
 		begin:    makeForeign,
 		end:      removeForeign,
 	},
-	// On a slow machine, the agent can lease the instance between the reading of its state and its removal. The job
-	// then loses its slice, and ends as it does without a GPU.
+	// On a slow machine, the agent can lease the instance after its state has been read and before it is removed. The
+	// job then loses its slice, and ends as it does without a GPU.
 	{name: "idle-removed", does: "removes an idle instance, as an administrator can", part: "gpu",
 		ends: []string{"FAILED"},
 		begin: func(b *breaking) error {
@@ -315,8 +315,8 @@ func (b *breaking) emulator(args ...string) error {
 	return b.root(b.node, append([]string{"nvml-emulator"}, args...)...)
 }
 
-// onTheSame runs a command on the instance that the fault has chosen. If the agent has destroyed the instance, it does
-// nothing.
+// onTheSame runs a command on the instance that the fault has chosen, or does nothing if the agent has destroyed this
+// instance.
 func (b *breaking) onTheSame(command string) error {
 	err := b.onInstance(command, nil)
 	if err != nil && strings.Contains(err.Error(), "has no instance") {

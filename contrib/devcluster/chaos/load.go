@@ -23,7 +23,8 @@ for pid in "${pids[@]}"; do wait "$pid" || { status=$?; echo "cuda-process on $S
 exit $status
 `
 
-// profiles contains the GPU model's plain profiles, from small to large. The command line can select another GPU model.
+// profiles contains the GPU model's plain profiles, from small to large. The command line can select a different GPU
+// model.
 var profiles, _ = profilesOf("A100-40GB")
 
 // profilesOf returns the plain profiles of the first GPU model in a list of models.
@@ -60,17 +61,17 @@ var jobKinds = []jobKind{
 	{"srun", 8, "srun without a batch job, on one or two nodes"},
 	{"named", 6, "a job that requests a node by name; Caelum holds it until the agent offers its slice"},
 	{"exclusive", 3, "--exclusive"},
-	{"depends", 6, "a job that waits for the end of another job"},
+	{"depends", 6, "a job that waits for another job to end"},
 	{"begin", 4, "--begin=now+N"},
 	{"licence", 4, "a job that needs one of two licences"},
-	{"plain", 5, "a job without a GPU"},
+	{"plain", 5, "a job without GPUs"},
 	{"unlimited", 4, "a job without a time limit"},
 }
 
 // fullKind is the kind of job that -full adds.
 var fullKind = jobKind{"full", 20, "an unchanged script with two GPUs, which gets full GPUs, or --mig=off"}
 
-// userKinds contains the actions of users on the jobs that they have submitted.
+// userKinds contains the actions that users take on jobs that they have submitted.
 var userKinds = []struct {
 	name, does string
 }{
@@ -87,7 +88,7 @@ type job struct {
 	interactive      bool
 }
 
-// draw returns a user's n-th submission. earlier contains the ids of jobs that the user has submitted.
+// draw returns a user's n-th submission. earlier contains the ids of the jobs that the user has already submitted.
 func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) job {
 	j := job{name: fmt.Sprintf("%s-%d", user, n), user: user, kind: drawKind(rng, kinds)}
 	d := drawVariant(rng)

@@ -58,7 +58,7 @@ func parse(args []string) (o options, list bool, err error) {
 	f := flag.NewFlagSet("chaos", flag.ExitOnError)
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the random jobs, faults and pauses")
 	seconds := f.Int("seconds", 300, "duration in seconds; the campaign may end two minutes earlier or later")
-	storm := f.Int("storm", 35, "duration of the jobs and faults in each round, in seconds")
+	storm := f.Int("storm", 35, "duration in seconds of the jobs and faults in each round")
 	f.IntVar(&o.nodes, "nodes", 2, "number of nodes")
 	f.IntVar(&o.gpus, "gpus", 2, "number of emulated GPUs on each node")
 	f.StringVar(&o.board, "board", "A100-40GB", "GPU model, as for devcluster up")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// mend repairs every part of the cluster, and ends all remaining faults.
+// mend repairs every part of the cluster and ends all remaining faults.
 func (c *campaign) mend() error {
 	units := []string{"munged", "slurmdbd", "slurmctld", "watcher"}
 	for _, node := range c.nodes() {
@@ -85,7 +85,7 @@ func (c *campaign) calm(began time.Time) error {
 	return c.cancelRest()
 }
 
-// lostAfter is the time after the end of the storm at which every running job must have a process.
+// lostAfter is how long after the end of the storm every running job must have a process.
 const lostAfter = 25 * time.Second
 
 // lost reports whether Slurm has lost a job: slurmctld shows it as running, it has no process, and one of Slurm's own
@@ -99,9 +99,9 @@ func (c *campaign) lost(j queued) bool {
 	})
 }
 
-// resumeForgotten resumes nodes that are drained because a kill made slurmctld lose its last state. slurmctld may then
-// show as drained a node that the campaign had resumed. It may also reassign the ids of its last jobs, and drain a node
-// because of "Duplicate jobid". In both cases, an administrator must resume the node.
+// resumeForgotten resumes nodes that are drained because slurmctld lost its last state when it was killed. slurmctld
+// may then show a node as drained although the campaign had resumed it. It may also reassign the ids of its last jobs,
+// and drain a node because of "Duplicate jobid". In both cases, an administrator must resume the node.
 func (c *campaign) resumeForgotten(q queue) {
 	for _, node := range c.nodes() {
 		if l := q.nodes[node]; len(l.States) == 0 || up(l) || !c.active("slurmctld", "", time.Time{}, time.Now()) {

@@ -17,8 +17,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// snapshot is the state of the cluster according to the hardware, the files and the processes. Snapshots are read
-// without any part of Caelum.
+// snapshot is the state of the cluster according to the hardware, the files and the processes. It is read without any
+// part of Caelum.
 type snapshot struct {
 	At    int64 // Unix time, in nanoseconds, before the first read
 	Nodes map[string]nodeState
@@ -44,7 +44,7 @@ type instance struct {
 	Profile     string
 	Start, Size int
 	Held        bool
-	UUID        string // UUID of the compute instance, or empty without a compute instance
+	UUID        string // UUID of the compute instance, or empty if there is none
 }
 
 type client struct {
@@ -77,7 +77,7 @@ type proc struct {
 	Name      string
 }
 
-// pause is the time between two snapshots.
+// pause is the time between snapshots.
 const pause = 250 * time.Millisecond
 
 // observe writes each snapshot as a JSON line until the reader closes the pipe. It runs as root on the cluster's login
@@ -108,7 +108,7 @@ func readSnapshot() snapshot {
 	return s
 }
 
-// readNode reads the state of a node. root is the path of the node's root directory on the login node.
+// readNode reads a node's state. root is the path of the node's root directory on the login node.
 func readNode(root string) nodeState {
 	n := readHardware(root)
 	dir := root + "/run/caelum/jobs"
@@ -192,7 +192,7 @@ func parseLease(name, text string) leaseFile {
 	return l
 }
 
-// readCaps reads the capability files of instances, and uses the driver's list of minor numbers to assign each file to
+// readCaps reads the instances' capability files, and uses the driver's list of minor numbers to assign each file to
 // its instance.
 func readCaps(root string) (all []capFile) {
 	list, _ := os.ReadFile(root + "/run/nvml-emulator/proc/driver/nvidia-caps/mig-minors")
@@ -223,7 +223,7 @@ func readCaps(root string) (all []capFile) {
 	return all
 }
 
-// readProcs reads the processes of jobs: the users' processes that have SLURM_JOB_ID in their environment.
+// readProcs reads the jobs' processes: users' processes that have SLURM_JOB_ID in their environment.
 func readProcs() (all []proc) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {

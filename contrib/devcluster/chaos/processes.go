@@ -13,7 +13,7 @@ import (
 )
 
 // judgeProcesses compares the emulators' logs, which contain every CUDA process, with the records that the jobs write.
-// This also detects overlaps that begin and end between two snapshots.
+// This also detects overlaps that begin and end between snapshots.
 func (c *campaign) judgeProcesses() {
 	notes := ""
 	for _, user := range users {

@@ -31,7 +31,7 @@ type queued struct {
 	eligible                string
 	het                     string // id of the first component of the het job
 	hetSet                  string
-	on                      []string // the nodes on which the job runs
+	on                      []string // the nodes on which the job is running
 	started                 time.Time
 }
 
@@ -135,8 +135,8 @@ func (q queue) never(j queued) bool {
 	})
 }
 
-// miscounted reports whether, on every node that is up, slurmctld counts as used some slices that no job holds. If so,
-// no --exclusive job can start before slurmctld is restarted.
+// miscounted reports whether, on every node that is up, slurmctld counts as used some slices that no job holds. In that
+// case, no --exclusive job can start before slurmctld is restarted.
 func (q queue) miscounted() bool {
 	nodes := 0
 	for _, l := range q.nodes {

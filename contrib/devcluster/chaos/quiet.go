@@ -11,7 +11,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// quietLimit is the maximum time between the end of the last job and the disappearance of all remains of jobs.
+// quietLimit is how long the remains of jobs may exist after the end of the last job.
 const quietLimit = 30 * time.Second
 
 // left is an item that must not exist in a quiet cluster, and the rule that it violates.
@@ -114,7 +114,8 @@ type place struct {
 	profile string
 }
 
-// unknown returns the differences between the instances on the GPUs and the idle instances in the agent's status.
+// unknown returns the differences between the instances on the GPUs and the idle instances that the agent's status
+// shows.
 func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 	for g := range n.GPUs {
 		for _, in := range n.GPUs[g].Instances {
@@ -157,7 +158,7 @@ func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 	return all
 }
 
-// status returns the status of a node's agent.
+// status returns the status reported by a node's agent.
 func (c *campaign) status(node string) (status agentStatus, err error) {
 	out, stderr, err := c.cluster.ExecNode(c.ctx, node, "root", "caelum", "status", "--json")
 	if err != nil {
@@ -190,12 +191,12 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 	return all
 }
 
-// miscounts checks slurmctld's counts on a node without jobs. The sum of the counts must be the sum in slurm.conf, each
-// profile's free count must equal the agent's offer, and no slice may count as used. An exception is made for an error
-// in slurmctld 22.05.8: after a start or a reconfiguration, it counts the slices of a multi-node job once for each
-// node, and counts the whole total of closed for an --exclusive job. When the job ends, it subtracts only the allocated
-// slices, and an excess remains. The agent must report each profile's excess, and all offered slices must be free in
-// slurmctld.
+// miscounts checks slurmctld's counts on a node without jobs. The sum of the counts must equal the sum in slurm.conf,
+// each profile's free count must equal the agent's offer, and no slice may count as used. There is one exception,
+// because of an error in slurmctld 22.05.8: after a start or a reconfiguration, it counts the slices of a multi-node
+// job once for each node, and counts the whole total of closed for an --exclusive job. When the job ends, it subtracts
+// only the allocated slices, and an excess remains. The agent must report each profile's excess, and all offered slices
+// must be free in slurmctld.
 func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0
@@ -231,7 +232,7 @@ func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted 
 // closed is the type of gres/mig for the slices of the node's total that are not offered.
 const closed = "closed"
 
-// offered returns the number of slices of a profile that the agent offers.
+// offered returns how many slices of a profile the agent offers.
 func (s agentStatus) offered(profile string) (n int) {
 	for _, g := range s.GPUs {
 		for _, o := range g.Offers {

@@ -38,7 +38,7 @@ func newSliceWatch(report func(string, ...any)) *sliceWatch {
 	return &sliceWatch{report: report, since: map[string]int64{}}
 }
 
-// lasting is the duration after which a suspicion becomes a finding. A shorter one may only be due to the order of the
+// lasting is the duration after which a suspicion becomes a finding. A shorter one may be due only to the order of the
 // reads, because the parts of a snapshot are read one after another. A killed process also exists until its parent has
 // reaped it.
 const lasting = int64(2 * time.Second)
@@ -71,10 +71,9 @@ func (w *sliceWatch) check(s snapshot) {
 	}
 }
 
-// leasedTwice returns slices that two lease files contain. The order of the reads cannot lead to a false result. The
-// agent writes a lease file completely before it renames the file to its final name, and a snapshot reads the files of
-// a node within milliseconds. The agent assigns a slice to another job only in a prolog, which takes longer than a
-// snapshot.
+// leasedTwice returns slices that two lease files contain. The order of the reads cannot lead to a false result: the
+// agent writes a lease file completely before renaming it to its final name, a snapshot reads a node's files within
+// milliseconds, and the agent assigns a slice to another job only in a prolog, which takes longer than a snapshot.
 func leasedTwice(n nodeState) (all []string) {
 	for i, a := range n.Leases {
 		for _, b := range n.Leases[i+1:] {

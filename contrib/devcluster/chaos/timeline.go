@@ -17,7 +17,7 @@ type event struct {
 
 func (e event) String() string { return e.at.Format("15:04:05.000 ") + e.text }
 
-// timeline records the actions and observations of the campaign in order.
+// timeline records the campaign's actions and observations in order.
 type timeline struct {
 	mu     sync.Mutex
 	events []event
@@ -34,7 +34,7 @@ func (l *timeline) add(format string, args ...any) {
 	}
 }
 
-// around returns the events between the given durations before and after the time at.
+// around returns the events from the given duration before the time at to the given duration after it.
 func (l *timeline) around(at time.Time, before, after time.Duration) (some []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,7 +19,7 @@ const heldFor, credSeconds = 24 * time.Second, 15
 // credExpires is the slurm.conf line that sets the lifetime of job credentials.
 var credExpires = fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds)
 
-// actAs submits jobs as a user and performs actions on these jobs until ctx ends.
+// actAs submits jobs as a user, and acts on these jobs, until ctx ends.
 func (c *campaign) actAs(ctx context.Context, user string, rng *rand.Rand) {
 	var earlier []string // ids of the user's earlier jobs
 	names := map[string]string{}
@@ -44,7 +44,7 @@ func (c *campaign) actAs(ctx context.Context, user string, rng *rand.Rand) {
 	}
 }
 
-// number returns a new number for each submission of the campaign.
+// number returns a new number for each of the campaign's submissions.
 func (c *campaign) number() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *campaign) submit(ctx context.Context, j job) string {
 	return id
 }
 
-// act performs one action of a user on a job. An error is not a finding, because the job may have ended.
+// act performs a user's action on a job. An error is not a finding, because the job may have ended.
 func (c *campaign) act(ctx context.Context, user, id, name, kind string, variant int) {
 	if ctx.Err() != nil {
 		return

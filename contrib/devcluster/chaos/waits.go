@@ -10,7 +10,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// patience is how long a job may wait without a correct explanation although the GPUs have room for its slices.
+// patience is how long a job may wait without a correct explanation while the GPUs have room for its slices.
 const patience = time.Minute
 
 // waitWatch checks why jobs wait while no fault is active.
@@ -22,8 +22,8 @@ type waitWatch struct {
 	completing map[string]time.Time
 }
 
-// completes is how long a node may be COMPLETING while waiting times are still checked. If slurmctld misses the end of
-// an epilog, it asks slurmd again after 95 s. Until then, it expects the node to become free soon, and backfill
+// completes is how long a node may be COMPLETING before waiting times are no longer checked. If slurmctld misses the
+// end of an epilog, it asks slurmd again after 95 s. Until then, it expects the node to become free soon, and backfill
 // reserves other nodes for the first jobs in the queue.
 const completes = 10 * time.Second
 
@@ -137,7 +137,7 @@ func up(l oracle.Snapshot) bool {
 
 func idle(l oracle.Snapshot) bool { return slices.Contains(l.States, "IDLE") }
 
-// counted reports whether slurmctld counts any gres/mig on a node as used. slurmctld 22.05.8 starts no --exclusive job
+// counted reports whether slurmctld counts any gres/mig on a node as used. slurmctld 22.05.8 starts no --exclusive jobs
 // on a node with a used count above 0, even if no job holds the slices (_verify_node_state in job_test.c of
 // cons_common).
 func counted(l oracle.Snapshot) bool {
@@ -155,9 +155,9 @@ type explanation struct {
 	Before        uint32
 }
 
-// explained checks the explanation for a job that waits although the GPUs have room. It is correct if it names a
-// runnable job that is ahead in the queue, whose own wait is checked separately. explained returns a description of the
-// error, or "" if the explanation is correct.
+// explained checks the explanation for a job that waits although the GPUs have room. The explanation is correct if it
+// names a runnable job that is ahead in the queue and whose own wait is checked separately. explained returns a
+// description of the error, or "" if the explanation is correct.
 func (w *waitWatch) explained(q queue, j queued) string {
 	out, stderr, err := w.cluster.Exec(w.ctx, "root", "caelum", "explain", j.raw, "--json")
 	if err != nil {

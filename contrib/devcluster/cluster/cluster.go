@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// Options describes a cluster. The zero value is a cluster with the defaults of `devcluster up`.
+// Options describes a cluster. The zero value stands for a cluster with the defaults of `devcluster up`.
 type Options struct {
 	// Dir is the cluster's directory, which must be empty or must not exist. By default, Start creates a new directory
 	// under $TMPDIR.
 	Dir string
-	// Nodes is the number of nodes and GPUs the number of GPUs per node. Both default to 2.
+	// Nodes is the number of nodes, and GPUs is the number of GPUs per node. Both default to 2.
 	Nodes, GPUs int
 	// Board is the name of a GPU model in internal/mig/models.txt, by default A100-40GB. It can also be a
 	// comma-separated list of models: node i then gets the i-th model, and nodes beyond the end of the list get the
@@ -34,7 +34,8 @@ type Options struct {
 	AgentEnv []string
 	// JobSubmit is the path of slurmctld's job_submit.lua, by default contrib/job_submit.lua in the repository.
 	JobSubmit string
-	// NoAgent starts the cluster without Caelum: the slots exist, but there are no agents, plugin or job_submit.lua.
+	// NoAgent starts the cluster without Caelum: the slots exist, but there are no agents, no plugin and no
+	// job_submit.lua.
 	NoAgent bool
 	// Stock starts the cluster with whole GPUs as gres/gpu and without plugin and decision table, as at a site that
 	// does not use Caelum. The agents can be started with StartUnit.
@@ -45,8 +46,8 @@ type Options struct {
 	Cgroup string
 	// KeepDeviceFiles emulates the driver's module option NVreg_ModifyDeviceFiles=0.
 	KeepDeviceFiles bool
-	// NVLink contains the groups of GPUs that NVLinks connect, for example "0,1;2,3". If NVLink is not empty, MIG mode
-	// is off when the cluster starts, as after a boot.
+	// NVLink contains the groups of GPUs that NVLinks connect, for example "0,1;2,3". If it is not empty, MIG mode is
+	// off when the cluster starts, as after a boot.
 	NVLink string
 	// Conf contains additional lines for slurm.conf. If a key occurs several times, the last value applies.
 	Conf []string
@@ -104,8 +105,8 @@ type Cluster struct {
 }
 
 // Start starts a cluster, and returns when slurmctld answers, every node is idle and slurmdbd has registered the
-// cluster. If this fails, it ends all processes of the cluster, and the error contains the last lines of the logs. If
-// ctx is canceled before Start returns, Start stops the cluster and returns an error.
+// cluster. If this fails, it ends all of the cluster's processes, and the error contains the last lines of the logs. If
+// ctx is canceled before Start returns, it stops the cluster and returns an error.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	script, err := Script()
 	if err != nil {
@@ -122,7 +123,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return &Cluster{Dir: strings.TrimSpace(stdout), script: script, cgroup: o.Cgroup != ""}, nil
 }
 
-// Stop ends every process of the cluster and removes its directory.
+// Stop ends all of the cluster's processes and removes its directory.
 func (c *Cluster) Stop() error {
 	return c.do("down")
 }
@@ -174,7 +175,7 @@ func (c *Cluster) KillUnit(unit, signal string) error { return c.do("kill", "--s
 // are restarted.
 func (c *Cluster) Upgrade(host string) error { return c.do("upgrade", host) }
 
-// Log returns the log of a daemon.
+// Log returns a daemon's log.
 func (c *Cluster) Log(unit string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(c.Dir, "log", unit+".log"))
 	return string(data), err

@@ -26,8 +26,8 @@ func (c *Cluster) account(user string) (a account, known bool) {
 }
 
 // enter returns a command that does the same as `devcluster exec`, which starts about ten processes for each command
-// and so takes five times as long. It returns nil if only the script can run the command: with cgroups, for unknown
-// users and hosts, and if the cluster has ended.
+// and therefore takes five times as long. It returns nil if only the script can run the command: with cgroups, for
+// unknown users and hosts, and if the cluster has ended.
 func (c *Cluster) enter(ctx context.Context, node, user string, args []string) *exec.Cmd {
 	a, known := c.account(user)
 	pid, running := c.initPID()

@@ -29,7 +29,7 @@ const User, Stranger = "user1", "user2"
 // Limit is the time limit for every condition. It is generous, because only a failing test reaches it.
 const Limit = 150 * time.Second
 
-// hold is a shell script. `hold NAME` uses its device until the file end.NAME exists, and fails if the process on the
+// hold is a shell script. `hold NAME` uses its device until the end.NAME file exists, and fails if the process on the
 // device ends early.
 const hold = `#!/bin/bash
 cuda-process --exclusive --seconds 3600 &
@@ -178,7 +178,7 @@ func (s *Site) Submit(command string, options ...string) string {
 	return s.Must("", User, append(append([]string{"sbatch", "--parsable"}, options...), "--wrap", command)...)
 }
 
-// End creates the file end.NAME, which ends the runs of `hold NAME`.
+// End creates the end.NAME file, which ends the runs of `hold NAME`.
 func (s *Site) End(name string) { s.t.Helper(); s.Write("end."+name, "") }
 
 // Within waits until a condition is true, and ends the test if it is not true within Limit.
@@ -190,7 +190,7 @@ func (s *Site) Within(what string, holds func() bool) {
 			s.t.Fatalf("timeout: %s", what)
 		}
 		if time.Until(end) < Limit-2*time.Second {
-			pause = 300 * time.Millisecond // a condition often runs a command, which takes time from the cluster
+			pause = 300 * time.Millisecond // a condition often runs a command, which slows the cluster down
 		}
 	}
 }
@@ -255,7 +255,7 @@ func (s *Site) Slice(node, id string) (slice api.Slice) {
 			s.t.Fatalf("job %s holds %+v", id, lease)
 		}
 		slice = lease.Slices[0]
-		slice.Use = nil // the usage differs from one reading to the next
+		slice.Use = nil // the usage changes from one reading to the next
 		return true
 	})
 	return slice

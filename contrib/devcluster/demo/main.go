@@ -1,6 +1,5 @@
 // Command demo implements `make demo`. It starts a private Slurm cluster of two nodes with two emulated A100-40GB GPUs
-// each, and submits 24 jobs whose scripts request only --gres=gpu:1. At the end, it prints a table with the slice of
-// each job.
+// each, and submits 24 jobs whose scripts request only --gres=gpu:1. At the end, it prints a table of the jobs' slices.
 package main
 
 import (
@@ -97,8 +96,8 @@ func batch(w script) string {
 	)
 }
 
-// writeDecisions adds the profiles of the user's scripts to the decision table, as Caelum does after it has observed
-// earlier runs.
+// writeDecisions adds the profiles of the user's scripts to the decision table, as Caelum does after observing earlier
+// runs.
 func writeDecisions(ctx context.Context, c *cluster.Cluster) error {
 	old, _, err := c.Exec(ctx, "root", "cat", "/etc/caelum/decisions")
 	if err != nil {
@@ -171,7 +170,7 @@ type job struct {
 	ran                   map[string]string // the values that cuda-process printed: uuid, gpu, profile, start
 }
 
-// wait returns when slurmdbd shows that every job has ended.
+// wait returns once slurmdbd shows that every job has ended.
 func wait(ctx context.Context, c *cluster.Cluster, ids []string) ([]job, error) {
 	for deadline := time.Now().Add(4 * time.Minute); ; {
 		out, stderr, err := c.Exec(ctx, user, "sacct", "-X", "-n", "-P", "-j", strings.Join(ids, ","),

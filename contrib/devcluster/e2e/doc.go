@@ -1,11 +1,11 @@
-// Package e2e tests Caelum on a real Slurm cluster. They submit unchanged scripts as a user, and check the states of
-// slurmctld, the agents and the GPUs. Only the GPUs are emulated. The tests need root, contrib/devcluster/prerequisites
-// and `make all`.
+// Package e2e tests Caelum on a real Slurm cluster. The tests submit unchanged scripts as a user, and check the states
+// of slurmctld, the agents and the GPUs. Only the GPUs are emulated. The tests need root,
+// contrib/devcluster/prerequisites and `make all`.
 //
 //	go test -tags e2e ./contrib/devcluster/e2e
 //	go test -tags e2e ./contrib/devcluster/e2e -rewrite     # writes the results to docs/script-matrix.md
 //
-// Every task runs testdata/task, which uses its device with `cuda-process --exclusive`. After each test, the cluster
-// must have no jobs and no leases (quiet_test.go). The logs of the agents and of the emulated drivers must not show
+// Every task runs testdata/task, which uses its device with `cuda-process --exclusive`. After each test, there must be
+// no jobs or leases in the cluster (quiet_test.go). The logs of the agents and of the emulated drivers must not show
 // that two jobs or two processes used a device at the same time.
 package e2e

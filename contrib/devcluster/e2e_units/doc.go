@@ -1,4 +1,4 @@
-// Package e2eunits tests the shipped unit files. systemd runs the agent and the watcher with these, and munge,
+// Package e2eunits tests the shipped unit files. systemd runs the agent and the watcher with these files, and munge,
 // slurmctld and slurmd with Debian's (package machine).
 //
 //	make units

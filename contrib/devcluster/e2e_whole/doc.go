@@ -1,8 +1,8 @@
-// Package e2ewhole tests jobs with full GPUs beside jobs with slices, on a real Slurm cluster. Only the GPUs are
+// Package e2ewhole tests jobs with full GPUs alongside jobs with slices on a real Slurm cluster. Only the GPUs are
 // emulated.
 //
 //	go test -tags e2e -v ./contrib/devcluster/e2e_whole
 //
 // The tests need root, contrib/devcluster/prerequisites and `make all`. The comment of package clustertest describes
-// the environment variables that change the clusters.
+// the environment variables that configure the clusters.
 package e2ewhole

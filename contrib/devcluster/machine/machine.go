@@ -131,13 +131,13 @@ func (m *Machine) Command(args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 }
 
-// Try returns the output of a command, even if the command fails.
+// Try returns the output of a command, even if it fails.
 func (m *Machine) Try(args ...string) string {
 	out, _ := m.Command(args...).CombinedOutput()
 	return string(out)
 }
 
-// Must returns the output of a command, and ends the test if it fails.
+// Must returns the output of a command, and ends the test if the command fails.
 func (m *Machine) Must(args ...string) string {
 	m.t.Helper()
 	out, err := m.Command(args...).CombinedOutput()
@@ -157,7 +157,7 @@ func (m *Machine) Within(what string, holds func() bool) {
 	}
 }
 
-// User runs a shell command as an ordinary user in the user's home directory.
+// User runs a shell command as an ordinary user, in this user's home directory.
 func (m *Machine) User(command string) string {
 	m.t.Helper()
 	return m.Must(
@@ -166,12 +166,12 @@ func (m *Machine) User(command string) string {
 	)
 }
 
-// State returns the state of a job in squeue.
+// State returns a job's state in squeue.
 func (m *Machine) State(job string) string {
 	return strings.TrimSpace(m.Try("squeue", "-h", "-t", "all", "-j", job, "-o", "%T"))
 }
 
-// Property returns the value of a systemd unit's property.
+// Property returns the value of a property of a systemd unit.
 func (m *Machine) Property(unit, name string) string {
 	return m.Must("systemctl", "show", "--property="+name, "--value", unit)
 }

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// These expressions match slurmctld's log lines about the start of a job (by the main scheduler, by backfill, or
-// immediately for srun and salloc), and about a change to a node's GRES. slurmctld logs each line while it holds the
-// lock for the change, so the times are exact. Since Slurm 26.05, backfill logs the start of a job only if DebugFlags
-// contains Hetjob, and the line begins with "HETJOB: " (_start_job in backfill.c).
+// These expressions match the lines in slurmctld's log that record the start of a job (by the main scheduler, by
+// backfill, or immediately for srun and salloc) or a change to a node's GRES. slurmctld logs each line while it holds
+// the lock for the change, so the times are exact. Since Slurm 26.05, backfill logs the start of a job only if
+// DebugFlags contains Hetjob, and the line begins with "HETJOB: " (_start_job in backfill.c).
 var (
 	startLine = regexp.MustCompile(
 		`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |` +
@@ -35,7 +35,7 @@ type Allocation struct {
 	At    int64
 }
 
-// Controller is the content of slurmctld's log.
+// Controller contains the events in slurmctld's log.
 type Controller struct {
 	Starts  []Allocation
 	Sets    []Set
@@ -98,7 +98,8 @@ func stamp(text string, zone *time.Location) (int64, error) {
 	return t.UnixNano(), nil
 }
 
-// hosts expands host lists such as n1 and n[1-3,5]. slurmctld writes the nodes of a devcluster only in these two forms.
+// hosts expands host lists such as n1 and n[1-3,5], the only two forms in which slurmctld writes the nodes of a
+// devcluster.
 func hosts(list string) []string {
 	m := hostRange.FindStringSubmatch(list)
 	if m == nil {
@@ -129,7 +130,7 @@ type Record struct {
 	State      string
 	Start, End int64
 	Nodes      int
-	Profiles   map[string]int // the sum over all nodes of the run
+	Profiles   map[string]int // the sum over all of the run's nodes
 	Sized      bool           // job_submit.lua chose the profile
 }
 
@@ -173,8 +174,8 @@ func ReadAccounting(r io.Reader) ([]Record, error) {
 	return all, s.Err()
 }
 
-// Account joins slurmctld's log with the accounting. The log contains the exact times, and the accounting contains the
-// allocated GRES. Both list the runs of a job in the order in which they started.
+// Account joins slurmctld's log with the accounting data. The log contains the exact times, and the accounting data
+// contains the allocated GRES. Both list a job's runs in the order in which they started.
 func Account(starts []Allocation, records []Record) ([]Start, error) {
 	runs := map[uint32][]Record{}
 	for _, rec := range records {

@@ -1,10 +1,9 @@
-// Package oracle checks after a run whether an agent ever offered slices that the agent could not have created.
+// Package oracle checks, after a run, whether an agent ever offered slices that it could not have created.
 //
 // The oracle reads independent records of the run: the agents' logs, the emulated GPUs' log, slurmctld's log,
 // slurmdbd's accounting, snapshots of slurmctld that a separate process took, and the devices that the jobs saw. The
-// package shares no code with the agent. The oracle reads profiles as intervals from the table of GPU models, and finds
-// room for slices by exhaustive search. The package never runs a cluster. The tests of package e2e_oracle run the
-// clusters.
+// package shares no code with the agent: it reads profiles as intervals from the table of GPU models, and finds room
+// for slices by exhaustive search. It never runs a cluster itself; the tests in package e2e_oracle do.
 //
 // Files:
 //
@@ -28,10 +27,10 @@
 //
 // # Limits
 //
-// A job may start between an agent's read of slurmctld and the agent's next write. The oracle assumes that the agent
-// did not know the job, and accepts a write that offers the job's slice. A snapshot has no gap between read and write,
-// because the total and used counts come from one answer of slurmctld. A run must not contain --exclusive jobs. A
-// whole-node allocation contains every type, but the job uses only some of the types. If slurmctld is restarted during
-// a run, the run must not contain jobs on several nodes. A restarted slurmctld counts the slices of a job on several
-// nodes incorrectly.
+// A job may start after an agent has read slurmctld and before its next write. The oracle assumes that the agent did
+// not know about the job, and accepts a write that offers the job's slice. A snapshot has no gap between read and
+// write, because the total and used counts come from the same answer. A run must not contain --exclusive jobs, because
+// a whole-node allocation contains every type, but the job uses only some of them. If slurmctld is restarted during a
+// run, the run must not contain jobs on several nodes, because a restarted slurmctld counts these jobs' slices
+// incorrectly.
 package oracle

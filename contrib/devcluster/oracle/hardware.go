@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// Hardware is the content of the emulated GPUs' log (contrib/nvml-emulator/README.md).
+// Hardware contains the events in the emulated GPUs' log (contrib/nvml-emulator/README.md).
 type Hardware struct {
 	Instances []Instance
 	Processes []Process
 	Switches  []Switch
 }
 
-// Instance describes a GPU instance. UUID is the UUID of its compute instance, or empty if the GPU instance had no
-// compute instance.
+// Instance describes a GPU instance. UUID is the UUID of its compute instance, or empty if it had none.
 type Instance struct {
 	GPU, GI     int
 	Profile     string
@@ -47,15 +46,15 @@ func ReadHardware(r io.Reader) (Hardware, error) {
 	return h.Hardware, s.Err()
 }
 
-// hardwareReader is the state of ReadHardware between two lines. The state contains the indices of the existing
-// instances, by GPU and id, and the indices of the running processes, by pid and GPU.
+// hardwareReader is the state of ReadHardware between two lines. It contains the indices of the existing instances, by
+// GPU and id, and of the running processes, by pid and GPU.
 type hardwareReader struct {
 	Hardware
 	instances map[[2]int]int
 	processes map[[2]int]int
 }
 
-// add adds the event of a line, which consists of the time, the event and key=value words. Failed calls are ignored.
+// add adds a line's event. The line consists of the time, the event and key=value words. Failed calls are ignored.
 func (h *hardwareReader) add(words []string) error {
 	if len(words) < 2 {
 		return nil

@@ -17,7 +17,7 @@ import (
 // Never is the end time of an interval that has not ended.
 const Never = math.MaxInt64
 
-// Journal is the content of an agent's log (log_format: json).
+// Journal contains the events in an agent's log (log_format: json).
 type Journal struct {
 	Writes   []Write
 	Leases   []Lease
@@ -40,7 +40,7 @@ type Write struct {
 }
 
 // Lease describes a slice that a job held between From and To. This interval includes the time during which leftover
-// processes used the slice.
+// processes still used the slice.
 type Lease struct {
 	Job      uint32
 	Restart  int
@@ -51,7 +51,7 @@ type Lease struct {
 	From, To int64
 }
 
-// Refusal describes a run whose request for a lease the agent rejected.
+// Refusal describes a run whose lease request the agent rejected.
 type Refusal struct {
 	Job    uint32
 	At     int64
@@ -64,7 +64,7 @@ type Excess struct {
 	Counts map[string]int // by profile
 }
 
-// line is a line of the agent's log, with all the fields that ReadJournal uses.
+// line is a line of the agent's log, with all of the fields that ReadJournal uses.
 type line struct {
 	Msg, Time, Phase, Gres, Used, UUID, Error string
 	Read, At, Done                            int64
@@ -98,7 +98,7 @@ type journalReader struct {
 	inUse map[string]int   // leases with leftover processes, by "GPU profile at start"
 }
 
-// add adds the event of a line to the journal. Lines of unknown kinds are ignored.
+// add adds a line's event to the journal. Lines of unknown kinds are ignored.
 func (j *journalReader) add(text []byte) error {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
@@ -140,7 +140,7 @@ func (j *journalReader) add(text []byte) error {
 
 func (j *journalReader) written(l line, at int64) error {
 	if l.Read == 0 || l.At == 0 {
-		return errors.New("the line of a write contains no times")
+		return errors.New("the line about a write contains no times")
 	}
 	// slurmctld may have applied a failed write, so the checks treat it like any other write.
 	failed := l.Done == 0

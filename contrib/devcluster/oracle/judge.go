@@ -14,13 +14,13 @@ type check struct {
 	gpus *GPUs
 }
 
-// closedType is the type of gres/mig that fills the node's total.
+// closedType is the gres/mig type that fills up the node's total.
 const closedType = "closed"
 
-// offered checks an offer that was valid from t0 to t1. The agent must have been able to create all slices of the offer
-// at the same time, without moving any slices that were leased or in use. The GPUs must also have had room for each run
+// offered checks an offer that was valid from t0 to t1. The agent must have been able to create all of its slices at
+// the same time, without moving any slices that were leased or in use. The GPUs must also have had room for each run
 // that slurmctld had started and that had no lease yet. The record does not show whether the offer includes the slices
-// of a run that started between t0 and t1, so offered assumes that it does.
+// of a run that started between t0 and t1, so this is assumed.
 func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	want = map[string]int{}
 	for p, n := range free {
@@ -60,8 +60,8 @@ func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, 
 	return present, want, j.gpus.Pack(present, want)
 }
 
-// answered returns the time at which a run got its lease, and the time at which the agent rejected its request. If one
-// of these did not happen, its time is Never.
+// answered returns the time at which a run got its lease, and the time at which the agent rejected its request. If
+// either did not happen, its time is Never.
 func (j *check) answered(s Start) (leased, refused int64) {
 	leased, refused = Never, Never
 	until := j.next(s)
@@ -151,9 +151,9 @@ func (j *check) writes() {
 	}
 }
 
-// snapshots checks, for each snapshot, that the agent was able to create all slices that slurmctld considered free.
+// snapshots checks that, in each snapshot, the agent was able to create all slices that slurmctld considered free.
 func (j *check) snapshots() {
-	waits := j.Waits // j.Waits contains only the waits of writes
+	waits := j.Waits // j.Waits counts only the waits at writes
 	defer func() { j.Waits = waits }()
 	for _, l := range j.run.Snapshots {
 		if l.Node != j.node.Name {
@@ -184,7 +184,7 @@ func (j *check) snapshots() {
 }
 
 // offeredWithin checks an offer that was valid at an unknown time between from and to. It returns false only if the
-// agent was not able to create the slices of the offer at any time in this interval. On a busy machine, an answer from
+// agent was not able to create the offer's slices at any time in this interval. On a busy machine, an answer from
 // slurmctld can be late. By the time it arrives, the agent may have raised the offer, and a job may have started on the
 // new slices.
 func (j *check) offeredWithin(from, to int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
@@ -245,7 +245,7 @@ func (j *check) logged() {
 }
 
 // excesses checks that the agent found no excess, because slurmctld's used counts were correct throughout the run. An
-// agent that wrongly finds an excess raises its totals, and may not lower them again before a job starts.
+// agent that wrongly finds an excess raises its totals, and may not lower them before a job starts.
 func (j *check) excesses() {
 	for _, e := range j.node.Excesses {
 		j.add("excess", j.node.Name, e.At, "the agent found an excess of %s", list(e.Counts))

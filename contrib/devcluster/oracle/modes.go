@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// fullProfile is the profile of a GPU whose MIG mode is off. In the record, a GPU whose MIG mode is off has one
-// instance of this profile, which occupies all units. The rules about instances therefore also check that no GPU has
-// instances while its MIG mode is off.
+// fullProfile is the profile of a GPU whose MIG mode is off. In the record, such a GPU has one instance of this
+// profile, which occupies all units. The rules about instances therefore also check that no GPU has other instances
+// while its MIG mode is off.
 const fullProfile = "full"
 
 // modeSet adds a change of the MIG mode to the record. The MIG mode is on at first. The size of the instance depends on
@@ -28,7 +28,7 @@ func (h *hardwareReader) modeSet(gpu int, mode string, at int64) {
 	h.Switches = append(h.Switches, Switch{GPU: gpu, Off: mode == "off", At: at})
 }
 
-// Switch is a change of the MIG mode of a GPU.
+// Switch is a change of a GPU's MIG mode.
 type Switch struct {
 	GPU int
 	Off bool
@@ -42,7 +42,7 @@ func (s Switch) String() string {
 	return fmt.Sprintf("GPU %d to MIG mode on", s.GPU)
 }
 
-// withSizes returns h with the sizes of full GPUs and of the processes on full GPUs.
+// withSizes returns h with the sizes of full GPUs, and of the processes on them, filled in.
 func (h Hardware) withSizes(grid int) Hardware {
 	h.Instances, h.Processes = slices.Clone(h.Instances), slices.Clone(h.Processes)
 	for k := range h.Instances {
@@ -58,9 +58,9 @@ func (h Hardware) withSizes(grid int) Hardware {
 	return h
 }
 
-// switches checks each change of the MIG mode. No job may hold the GPU, and no process may use the GPU. A started run
-// without a lease must need the new mode: a run with full GPUs for MIG mode off, and a run with slices for MIG mode on.
-// A GPU therefore never switches back and forth without a job that needs the switch.
+// switches checks each change of the MIG mode. No job may hold the GPU, and no process may use it. A started run
+// without a lease must need the new mode: a run with full GPUs needs MIG mode off, and a run with slices needs it on. A
+// GPU therefore never switches back and forth unless a job needs the switch.
 func (j *check) switches() {
 	name := j.node.Name
 	for _, s := range j.node.Switches {
@@ -95,21 +95,21 @@ func (j *check) needs(st Start, s Switch) bool {
 	return false
 }
 
-// File is the owner and the mode of a GPU's device file (/dev/nvidiaN), as a job found them.
+// File is the owner and mode of a GPU's device file (/dev/nvidiaN), as found by a job.
 type File struct {
 	Job  uint32
 	Node string
 	At   int64
 	GPU  int
-	// Owner is the owner of the file, and Mode its mode, for example 666. User is the user of the job.
+	// Owner is the file's owner, and Mode is its mode, for example 666. User is the job's user.
 	Owner, User int
 	Mode        string
 }
 
-// files checks the rights on the device files. While MIG mode is on, all users may open the file. While MIG mode is
-// off, only the user of the job that holds the GPU may open the file. All jobs of a run belong to one user. A file is
-// not checked if the lease or the MIG mode of its GPU changes at about the same time, because the order of the agent's
-// log lines and of its changes to the file is then unknown. The GPUs of the job itself do not change.
+// files checks the permissions on the device files. While MIG mode is on, all users may open the file. While it is off,
+// only the user of the job that holds the GPU may open it. All jobs in a run belong to the same user. A file is not
+// checked if its GPU's lease or MIG mode changes at about the same time, because the order of the agent's log lines and
+// its changes to the file is then unknown. The GPUs of the job itself do not change.
 func (j *check) files() {
 	for _, f := range j.run.Files {
 		if f.Node != j.node.Name {
@@ -148,5 +148,6 @@ func (j *check) files() {
 	}
 }
 
-// margin is the time in nanoseconds before and after a change within which files checks no device file of the GPU.
+// margin is the time, in nanoseconds, before and after a change within which files does not check the GPU's device
+// file.
 const margin = int64(1e9)

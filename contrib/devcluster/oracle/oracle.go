@@ -14,13 +14,13 @@ type Run struct {
 	Starts []Start
 	// Submits contains the submission times of batch jobs.
 	Submits map[uint32]int64
-	// Sets contains the changes of GRES counts that slurmctld logged.
+	// Sets contains the changes to GRES counts that slurmctld logged.
 	Sets []Set
 	// Snapshots contains the answers of `scontrol show node` that were recorded during the run.
 	Snapshots []Snapshot
 	// Seen contains the UUIDs that the jobs found in CUDA_VISIBLE_DEVICES.
 	Seen []Seen
-	// Files contains the rights on the GPUs' device files that the jobs found.
+	// Files contains the owners and modes of the GPUs' device files, as found by the jobs.
 	Files []File
 }
 
@@ -44,16 +44,16 @@ type Final struct {
 	Start          int // units
 }
 
-// Start describes the start of a job on a node by slurmctld.
+// Start describes how slurmctld started a job on a node.
 type Start struct {
 	Job      uint32
 	Node     string
 	At       int64
-	End      int64 // the time when the run entered COMPLETING, rounded down to the second
+	End      int64 // the time at which the run entered COMPLETING, rounded down to the second
 	State    string
 	Requeued bool           // true if an earlier run of the job exists
 	Profiles map[string]int // the allocated gres/mig on the node, by type
-	// Sized is true if job_submit.lua chose the profile. For a sized job, the agent may lease a larger slice.
+	// Sized is true if job_submit.lua chose the profile. In this case, the agent may lease a larger slice.
 	Sized bool
 }
 
@@ -63,7 +63,7 @@ type Set struct {
 	At         int64
 }
 
-// Snapshot is the state of a node in slurmctld at a time between From and To.
+// Snapshot is a node's state in slurmctld at a time between From and To.
 type Snapshot struct {
 	Node        string
 	From, To    int64
@@ -98,14 +98,14 @@ func (f Finding) String() string {
 type Report struct {
 	Writes, Lowered, Raised int
 	Snapshots, Shut         int // Shut: snapshots of a node on which slurmctld started no jobs
-	Starts, Leases, Refused int // Refused is the number of runs that ended before their prologs requested leases
+	Starts, Leases, Refused int // Refused counts the runs that ended before their prologs requested leases
 	Larger                  int // the number of runs with a larger slice than slurmctld allocated
 	Created, Destroyed      int
 	Processes, Seen         int
 	Switches, Files         int // changes of the MIG mode, and device files that were checked
-	// Waits is the sum over all writes of the number of runs that slurmctld had started and that had no lease yet.
+	// Waits is the number of runs that slurmctld had started and that had no lease yet, summed over all writes.
 	Waits    int
-	GaveUp   int // the number of passes that did not raise counts, because jobs kept starting
+	GaveUp   int // the number of passes that did not raise counts because jobs kept starting
 	Findings []Finding
 }
 
@@ -163,7 +163,7 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Check applies all rules to a run. Check returns an error only for an unknown GPU model.
+// Check applies all rules to a run. It returns an error only for an unknown GPU model.
 func Check(run Run) (*Report, error) {
 	r := &Report{Seen: len(run.Seen), Starts: len(run.Starts)}
 	for _, n := range run.Nodes {

@@ -9,15 +9,15 @@ import (
 	"caelum/internal/mig"
 )
 
-// GPUs describes the GPUs of a node, which are of one GPU model. Each profile is a set of intervals.
+// GPUs describes a node's GPUs, which are all of the same model. Each profile is a set of intervals.
 type GPUs struct {
 	n     int
 	grid  int
 	kinds map[string]kind
 }
 
-// kind is a profile: its size and its possible starts in units, its compute slices, and the maximum number of instances
-// on a GPU.
+// kind is a profile: its size and possible starts in units, its compute slices, and the maximum number of instances on
+// a GPU.
 type kind struct {
 	size, compute, most int
 	starts              []int
@@ -53,9 +53,8 @@ func NewGPUs(board string, n int, full bool) (*GPUs, error) {
 	return g, nil
 }
 
-// Own returns profile if the GPU model has profile. Otherwise, Own returns the smallest profile of the GPU model whose
-// name has at least as many compute slices and GB. If the GPU model has no profile of at least that size, Own returns
-// "".
+// Own returns profile if the GPU model has it. Otherwise, it returns the model's smallest profile whose name has at
+// least as many compute slices and GB, or "" if there is none.
 func (g *GPUs) Own(profile string) (own string) {
 	if _, ok := g.kinds[profile]; ok {
 		return profile
@@ -78,9 +77,9 @@ func (g *GPUs) Own(profile string) (own string) {
 // Has reports whether the GPU model has the profile or an equivalent profile.
 func (g *GPUs) Has(profile string) bool { return g.Own(profile) != "" }
 
-// Pack reports whether all wanted slices can exist at the same time in addition to the slices of present. The search is
-// exhaustive and begins with the largest profiles. Slices of one profile are interchangeable, so Pack tries each slice
-// only at places after the previous slice of its profile.
+// Pack reports whether all wanted slices can exist at the same time in addition to the slices in present. The search is
+// exhaustive and begins with the largest profiles. Slices of the same profile are interchangeable, so each slice is
+// tried only at places after the previous slice of its profile.
 func (g *GPUs) Pack(present []Interval, want map[string]int) bool {
 	var list []string
 	for _, p := range slices.Sorted(maps.Keys(want)) {
@@ -110,7 +109,7 @@ func (g *GPUs) Pack(present []Interval, want map[string]int) bool {
 	return g.pack(taken, count, list, 0)
 }
 
-// pack tries the places from first to the last place for list[0]. The numbers of places continue across all GPUs.
+// pack tries all places for list[0], starting at first. Places are numbered continuously across all GPUs.
 func (g *GPUs) pack(taken [][]bool, count []map[string]int, list []string, first int) bool {
 	if len(list) == 0 {
 		return true

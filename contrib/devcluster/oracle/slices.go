@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// carved checks that the lease of every run contains exactly the slices that slurmctld allocated, and that no other
-// leases exist. For a profile that the GPU model does not have, the lease must contain the equivalent profile. If
-// job_submit.lua chose the profile of a run, the single slice of the run may be larger than allocated.
+// carved checks that every run's lease contains exactly the slices that slurmctld allocated, and that no other leases
+// exist. For a profile that the GPU model does not have, the lease must contain the equivalent profile. If
+// job_submit.lua chose a run's profile, its single slice may be larger than allocated.
 func (j *check) carved() {
 	name := j.node.Name
 	j.Leases += len(j.node.Leases)
@@ -52,8 +52,8 @@ func (j *check) carved() {
 	}
 }
 
-// larger reports whether got and want each contain a single slice, and the slice of got has at least as many units and
-// more compute slices than the slice of want.
+// larger reports whether got and want each contain a single slice, and got's slice has at least as many units as want's
+// and more compute slices.
 func (j *check) larger(got, want map[string]int) bool {
 	if len(got) != 1 || len(want) != 1 {
 		return false
@@ -67,9 +67,9 @@ func (j *check) larger(got, want map[string]int) bool {
 	return false
 }
 
-// refused checks a run to which slurmctld had allocated the slices want, but which has no lease. The run must have been
-// ending. Either the agent rejected the request because the job was ending, or the run ended before its prolog called
-// the agent. until is the start of the job's next run.
+// refused checks a run that has no lease although slurmctld had allocated the slices in want to it. The run must have
+// been ending: either the agent rejected the request because the job was ending, or the run ended before its prolog
+// called the agent. until is the start of the job's next run.
 func (j *check) refused(s Start, until int64, want map[string]int) {
 	var reasons []string
 	for _, r := range j.node.Refusals {
@@ -91,8 +91,8 @@ func (j *check) refused(s Start, until int64, want map[string]int) {
 	}
 }
 
-// heldTwice checks that instances do not overlap, that leases do not overlap, and that the instance of each lease
-// existed throughout the lease.
+// heldTwice checks that instances do not overlap, that leases do not overlap, and that each lease's instance existed
+// throughout the lease.
 func (j *check) heldTwice() {
 	name := j.node.Name
 	for a, x := range j.node.Instances {
@@ -141,15 +141,15 @@ func (j *check) heldTwice() {
 
 func (in Instance) interval() Interval { return Interval{in.GPU, in.Start, in.Size, in.Profile} }
 
-// processes checks that a process uses an instance only while exactly one job holds the instance, and that a job finds
-// only the slices of its lease in its environment.
+// processes checks that a process uses an instance only while exactly one job holds it, and that a job finds only its
+// lease's slices in its environment.
 func (j *check) processes() {
 	name := j.node.Name
 	j.Processes += len(j.node.Processes)
 	for _, p := range j.node.Processes {
 		var holders []string
 		for _, l := range j.node.Leases {
-			// The emulator logs the end of a killed process late.
+			// The emulator logs the end of a killed process with a delay.
 			if l.UUID == p.UUID && l.GPU == p.GPU && l.From <= p.From && (p.To <= l.To || p.Killed && p.From < l.To) {
 				holders = append(holders, fmt.Sprint(l.Job))
 			}
@@ -178,7 +178,7 @@ func (j *check) processes() {
 	}
 }
 
-// accounted checks that the agent's final status contains exactly the instances on the GPUs, and that all instances are
+// accounted checks that the agent's final status contains exactly the instances on the GPUs, and that all of them are
 // idle.
 func (j *check) accounted() {
 	if j.node.Final == nil {

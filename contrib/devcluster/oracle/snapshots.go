@@ -60,7 +60,7 @@ func ReadSnapshots(r io.Reader) ([]Snapshot, error) {
 	return all, s.Err()
 }
 
-// shut reports whether the node's state in the snapshot prevents slurmctld from starting jobs on the node.
+// shut reports whether the node's state in the snapshot prevents slurmctld from starting jobs there.
 func (l Snapshot) shut() bool {
 	for _, s := range l.States {
 		switch strings.TrimRight(s, "*") {

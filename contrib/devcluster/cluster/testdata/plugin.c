@@ -1,4 +1,4 @@
-/* A stub that replaces spank_caelum.so in the tests of devcluster. Its prolog creates the file /run/plugin-prolog. */
+/* A stub that replaces spank_caelum.so in devcluster's tests. Its prolog creates the file /run/plugin-prolog. */
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-/* client sends requests to slurmctld that sbatch and scontrol cannot send.
+/* client sends slurmctld requests that sbatch and scontrol cannot send.
  *
  *   client submit <admin comment>      submits a held job with one GPU and an admin_comment
  *   client tasks <job id>              sets the job's number of tasks per GPU, from which slurmctld derives its GPUs
