@@ -14,13 +14,13 @@ type curve struct {
 	// need is the memory without which the run fails. used is the memory that NVML shows, on a slice of any size. With
 	// a caching allocator, used also includes memory that the allocator could return to the driver.
 	need, used []float64
-	// allocated and reserved are the values of the allocator, and nil without a caching allocator. context is the
-	// memory that the allocator does not count.
+	// allocated and reserved are the allocator's values, or nil if there is no caching allocator. context is the memory
+	// that the allocator does not count.
 	allocated, reserved []float64
 	context             float64
 	seconds             float64 // the duration of the run
 	learned, limit      float64 // the run time learned from earlier runs, and the time limit, in seconds
-	slice               float64 // the memory of the slice in MiB
+	slice               float64 // the slice's memory in MiB
 }
 
 // seen returns the memory that NVML shows at step k. An allocator returns unused memory when the slice is full.
@@ -35,7 +35,7 @@ func (c *curve) peak(n int) float64 {
 	return top
 }
 
-// failsAt returns the step at which the run runs out of memory, or curveSteps if it completes.
+// failsAt returns the step at which the run is out of memory, or curveSteps if it completes.
 func (c *curve) failsAt() int {
 	for k, v := range c.need {
 		if v > c.slice {
@@ -61,7 +61,7 @@ func none(float64) float64 { return 0 }
 // between returns a random number between low and high.
 func between(rng *rand.Rand, low, high float64) float64 { return low + (high-low)*rng.Float64() }
 
-// sawtooth returns a sawtooth with 10 to 500 teeth. growth is the growth of the teeth's height until the end.
+// sawtooth returns a sawtooth with 10 to 500 teeth. growth is how much the teeth's height grows until the end.
 func sawtooth(rng *rand.Rand, growth float64) func(float64) float64 {
 	teeth, height := math.Exp(between(rng, math.Log(10), math.Log(500))), between(rng, 0.1, 1)
 	return func(x float64) float64 {
@@ -125,7 +125,7 @@ const (
 	loading, atStart, noAlarms = 0.003, 0.05, 0.2
 )
 
-// newCurve returns a random run of a shape. The peak of the run is 0.5 to 2 times the memory of its slice, so that half
+// newCurve returns a random run with the given shape. Its peak is 0.5 to 2 times the memory of its slice, so that half
 // of the runs fail. Half of the programs use a caching allocator.
 func newCurve(s shape, rng *rand.Rand) *curve {
 	level, lost := s.level(rng)

@@ -5,28 +5,28 @@
 //	go run ./contrib/learn runtimes [-seeds 101,102]             run times in that population, used for placement
 //	go run ./contrib/learn miso PATH                             profiles and speeds from MISO's measurements
 //	                                                             (a100_40gb_mig_step_time.csv)
-//	go run ./contrib/learn forecast [-seeds 101-120]             forecasts of the memory of running jobs, on emulated
+//	go run ./contrib/learn forecast [-seeds 101-120]             forecasts of running jobs' memory, on emulated
 //	                                                             runs
 //	go run ./contrib/learn grow [-seeds 101,102]                 jobs that grow: work lost and turnaround in simulations
 //	                                                             of recurring jobs whose memory grows during a run
 //
-// The comment of type work describes the population. The constants of Caelum's rules were chosen on seeds 1 to 3
+// The comment on the work type describes the population. The constants in Caelum's rules were chosen on seeds 1 to 3
 // (-tune), before any other seed was used.
 //
 // Files:
 //
 //	main.go        the commands and options; prints tables as Markdown
 //	work.go        the random population: users, recurring jobs, their submissions, and what a run shows of its memory
-//	population.go  the command population: share of tightest profiles and of kills for memory by rule; -tune
-//	variants.go    the command variants: frequent failures, and memory that depends on the input; peak_quantile
+//	population.go  the population command: shares of tightest profiles and of runs out of memory, by rule; -tune
+//	variants.go    the variants command: frequent failures, and memory that depends on the input; peak_quantile
 //	rules.go       the rules for profiles: the whole GPU, the highest of the last runs, Caelum (learned, informed)
-//	curves.go      the emulated runs of the command forecast: shapes of the memory over time, allocator, time limits
-//	forecast.go    the command forecast: errors of the peak, false alarms and late alarms, by rule and by shape
-//	grow.go        the command grow: tables by mode of growth and default profile
-//	growjobs.go    the submissions of the command grow: memory over time (memoryCurve), compute needs, arrivals
-//	growruns.go    the runs of the command grow, with the decisions of the agents (predict.RanOut, Foresaw, Larger)
+//	curves.go      the forecast command's emulated runs: shapes of the memory over time, allocator, time limits
+//	forecast.go    the forecast command: errors of the peak, false alarms and late alarms, by rule and by shape
+//	grow.go        the grow command: tables by mode of growth and default profile
+//	growjobs.go    the grow command's submissions: memory over time (memoryCurve), compute needs, arrivals
+//	growruns.go    the grow command's runs, with the agents' decisions (predict.RanOut, Foresaw, Larger)
 //	forecasters.go the rules for forecasts: simple rules, MIGPro's regressions, Caelum
-//	runtimes.go    the command runtimes: errors of predicted run times (strangers, acquaintances); 80% intervals
-//	placement.go   the end of the command runtimes: mean waits with qla, by the limits, by earlier runs, by the truth
-//	miso.go        the command miso: predicted speeds (predictors) and DynaP's choice against MISO's measurements
+//	runtimes.go    the runtimes command: errors of predicted run times (strangers, acquaintances); 80% intervals
+//	placement.go   the end of the runtimes command: mean waits with qla, by the limits, by earlier runs, by the truth
+//	miso.go        the miso command: predicted speeds (predictors) and DynaP's choice against MISO's measurements
 package main

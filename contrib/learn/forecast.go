@@ -9,7 +9,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// curvesPerSeed is the number of emulated runs per shape and seed.
+// curvesPerSeed is the number of emulated runs for each shape and seed.
 const curvesPerSeed = 10
 
 // knowledge is a source of information about the end of a run.
@@ -47,7 +47,7 @@ func alarmAt(c *curve, f forecaster, end func(*curve, float64) predict.End) int 
 	return -1
 }
 
-// peakError returns the relative error of the peak that is forecast after 10% of the run, if its end is known and its
+// peakError returns the relative error of the peak forecast after 10% of the run, if the run's end is known and its
 // slice is large enough.
 func peakError(c *curve, f forecaster) float64 {
 	wide := *c

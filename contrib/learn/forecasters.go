@@ -16,15 +16,15 @@ type forecaster struct {
 	start func(c *curve) forecasting
 }
 
-// forecasting is the state of a forecaster for one run. add adds the sample of step k. peak returns the forecast of the
-// peak in MiB. alarm reports whether the job should be requeued on a larger slice.
+// forecasting is the state of a forecaster for one run. add adds the sample at step k. peak returns the forecast peak
+// in MiB. alarm reports whether the job should be requeued on a larger slice.
 type forecasting interface {
 	add(k int, ran float64)
 	peak(end predict.End) float64
 	alarm(end predict.End) bool
 }
 
-// own contains Caelum's forecast, once from NVML's samples alone and once with the program's reports.
+// own contains Caelum's forecast, once based only on NVML's samples and once also on the program's reports.
 var own = []forecaster{
 	{"Caelum (NVML)", func(c *curve) forecasting { return &series{c: c} }},
 	{"Caelum (reports)", func(c *curve) forecasting { return &series{c: c, reports: c.allocated != nil} }},
@@ -59,8 +59,8 @@ func (s *series) peak(end predict.End) float64 { return s.past.Forecast(end, s.c
 
 func (s *series) alarm(end predict.End) bool { return s.past.Forecast(end, s.c.slice).Exceeds }
 
-// samples is the state of a simple rule. The first sample is the first iteration. next returns the forecast of the peak
-// at a given time. The rule raises an alarm if three consecutive forecasts exceed the slice and differ by at most 5%.
+// samples is the state of a simple rule. The first sample is the first iteration. next returns the forecast peak at a
+// given time. The rule raises an alarm if three consecutive forecasts exceed the slice and differ by at most 5%.
 type samples struct {
 	c     *curve
 	first int
@@ -107,7 +107,7 @@ func smoothed(s *samples, horizon float64) float64 {
 	return max(slices.Max(s.y), level+trend*curveSteps*(horizon-ran)/s.c.seconds)
 }
 
-// linear returns the upper bound, with a probability of 99%, of a linear regression of the highest value so far.
+// linear returns the upper bound, at a probability of 99%, of a linear regression of the highest value so far.
 func linear(t, y []float64, horizon float64) float64 {
 	tops := slices.Clone(y)
 	for k := 1; k < len(tops); k++ {

@@ -24,7 +24,7 @@ import (
 type memoryCurve struct {
 	base, jump float64
 	rise       float64 // the share of the run until memory reaches the peak for the first time
-	epochs     bool    // whether memory returns to the base after each rise
+	epochs     bool    // true if memory returns to the base after each rise
 }
 
 func drawMemoryCurve(rng *rand.Rand) memoryCurve {
@@ -46,15 +46,15 @@ func drawMemoryCurve(rng *rand.Rand) memoryCurve {
 	return c
 }
 
-// level returns the memory after a number of jumps.
+// level returns the memory after the given number of jumps.
 func (c memoryCurve) level(jumps float64) float64 {
 	return c.base + (1-c.base)*min(1, max(0, jumps)*c.jump)
 }
 
-// rounding is larger than the rounding errors of numbers of jumps.
+// rounding is larger than the rounding errors in numbers of jumps.
 const rounding = 1e-9
 
-// at returns the memory after a share of the run.
+// at returns the memory after the given share of the run.
 func (c memoryCurve) at(share float64) float64 {
 	risen := share / c.rise
 	if c.epochs && risen > 1 {
@@ -114,10 +114,10 @@ type arrival struct {
 	memoryCurve
 }
 
-// draw returns the submissions of a population in the order of time. Except for the curve, the memory, run times,
-// failures and versions of the jobs are those of type work. The busy share has the density 4 b^3 (predict.UnknownBusy).
-// A recurring job is submitted about once a day, and its first submission is at a random time within 40 days. All times
-// between submissions are then multiplied by the same factor, so that the population has the given load.
+// draw returns a population's submissions in order of time. Except for the curve, the jobs' memory, run times, failures
+// and versions are those of the work type. The busy share has the density 4 b^3 (predict.UnknownBusy). A recurring job
+// is submitted about once a day, and its first submission is at a random time within 40 days. All times between
+// submissions are then multiplied by the same factor, so that the population has the given load.
 func (g growing) draw(n node, seed uint64) (all []*arrival) {
 	rng := rand.New(rand.NewPCG(seed, 19))
 	people := drawUsers(rng, users)
@@ -160,7 +160,7 @@ func (n node) fitting(a *arrival) string {
 	return profile
 }
 
-// share returns a profile's share of the units of a GPU.
+// share returns a profile's share of a GPU's units.
 func (n node) share(profile string) float64 {
 	k, _ := n.model.ProfileIndex(profile)
 	return float64(n.model.Profiles[k].Size) / float64(n.model.Grid)

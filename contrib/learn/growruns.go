@@ -19,12 +19,12 @@ const (
 	growLimit = 3
 	// shortest is the time, in seconds, after which a job fails if it needs too much memory from the start.
 	shortest = 20
-	// forecastEvery and forecastShare are the shortest times between two forecasts, in seconds and as a share of the
-	// run so far, as in package usage. Between two forecasts, agents take a sample every second, and the simulation
-	// takes samplesBetween samples.
+	// forecastEvery and forecastShare are the shortest times between forecasts, in seconds and as a share of the run so
+	// far, as in package usage. Between forecasts, agents take a sample every second, whereas the simulation takes
+	// samplesBetween samples.
 	forecastEvery, forecastShare, samplesBetween = 5, 0.02, 4
-	// rareShare replaces forecastShare while less than the share nearlyFull of the slice's memory is in use, because
-	// the simulation would otherwise take hours. Without a known run time, forecasts never exceed such a slice.
+	// rareShare replaces forecastShare while less than a share nearlyFull of the slice's memory is in use, because the
+	// simulation would otherwise take hours. Without a known run time, forecasts never exceed such a slice.
 	rareShare, nearlyFull = 0.1, 0.8
 	// constant is a multiple of the time until the peak. The simulation makes no later forecasts, because the memory is
 	// then constant.
@@ -70,7 +70,7 @@ type growingJob struct {
 
 	run     predict.Run // the current run
 	seconds float64     // the duration of a complete run on the current slice
-	memory  float64     // the memory of the current slice in MiB
+	memory  float64     // the current slice's memory in MiB
 	short   bool        // the run would run out of memory
 
 	affected bool // a run ran out of memory
@@ -129,7 +129,8 @@ func (g *growth) Started(t trace.Job, profile string) float64 {
 }
 
 // foresee returns the share of a run after which the agent stops it because the forecast peak exceeds the slice's
-// memory, and the forecast in MiB. The forecast is 0 if the agent does not stop the run within the share until.
+// memory, and the forecast in MiB. The forecast is 0 if the agent does not stop the run before the share until has
+// passed.
 func (g *growth) foresee(j *growingJob, until float64) (share, mib float64) {
 	if g.grow != "forecast" || len(j.grown) == growLimit {
 		return 0, 0
@@ -212,7 +213,7 @@ func (g *growth) Ended(t trace.Job, now float64) (next sim.Next) {
 	return next
 }
 
-// larger returns the profile with which the agent requeues a job after the last run, or an empty string.
+// larger returns the profile with which the agent requeues a job after its last run, or an empty string.
 func (g *growth) larger(j *growingJob) string {
 	if g.grow == "off" || len(j.grown) == growLimit {
 		return ""

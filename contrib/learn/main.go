@@ -70,8 +70,7 @@ func numbers(list string) (all []uint64, err error) {
 	return all, nil
 }
 
-// table prints a Markdown table. The columns in head and in the formats of the rows are separated by a comma and a
-// space.
+// table prints a Markdown table. In head and in the formats of the rows, columns are separated by a comma and a space.
 func table(w io.Writer, head string, rows func(row func(format string, values ...any))) error {
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	fmt.Fprintln(t, "| "+strings.ReplaceAll(head, ", ", "\t| ")+"\t|")

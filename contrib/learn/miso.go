@@ -21,7 +21,7 @@ type point struct {
 	step  map[string]float64
 }
 
-// readMISO reads the measurements of the MISO paper (arXiv 2207.11428) from a file.
+// readMISO reads the MISO paper's measurements (arXiv 2207.11428) from a file.
 func readMISO(path string, n node) ([]point, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -203,8 +203,8 @@ func (v predictor) judge(n node, all []point) (errs []float64, right [2]int) {
 	return errs, right
 }
 
-// smallest returns the smallest profile on which the slowdown of the point is acceptable. The profiles of a GPU model
-// are sorted by size.
+// smallest returns the smallest profile on which the point's slowdown is acceptable. The profiles of a GPU model are
+// sorted by size.
 func (p point) smallest(n node, slowdown float64, speed func(string) float64) string {
 	for _, profile := range n.model.Profiles {
 		if p.step[profile.Name] > 0 && speed(profile.Name)*slowdown >= 1 {
@@ -214,8 +214,8 @@ func (p point) smallest(n node, slowdown float64, speed func(string) float64) st
 	return n.whole
 }
 
-// partitions compares two choices that DynaP makes for each batch: one based on the measured step times, and one based
-// on predicted step times. The predictions use the model's nearest batch size.
+// partitions compares two choices that DynaP makes for each batch: one based on measured step times, and one based on
+// predicted step times. The predictions use the model's nearest batch size.
 func partitions(w io.Writer, n node, all []point) error {
 	return table(
 		w,
@@ -253,8 +253,8 @@ func nearest(n node, all []point, at int, profile string) float64 {
 	return 1
 }
 
-// worth returns the Worth value in the list by for the first profile in the list of. A profile that misses the deadline
-// is not in by; worth then returns the smallest Worth in by.
+// worth returns the Worth value in the list by for the first profile in the list of. If this profile is not in by,
+// because it misses the deadline, the result is the smallest Worth in by.
 func worth(by, of []predict.Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {

@@ -19,18 +19,18 @@ const (
 	gpus      = 16
 	perNode   = 4 // the GPUs of a node, for jobs that start through offers
 	churnJobs = 4000
-	recurring = 20 // the number of scripts of each profile; each job is a run of one script
+	recurring = 20 // the number of scripts for each profile; each job is a run of one script
 )
 
-// scatter contains the standard deviation of the logarithm of a script's run times, for each of two kinds of scripts.
+// scatter contains, for each of two kinds of scripts, the standard deviation of the logarithm of a script's run times.
 type scatter [2]float64
 
 // churn generates the built-in workload with recurring jobs. trace.Churn generates the arrivals and profiles at load
-// 0.85. Each profile has twenty scripts, and each job is a run of one script. The typical run times of the scripts are
-// exponentially distributed. The run times of each script are lognormally distributed around its typical run time. Each
-// script has one of the two sigmas with equal probability. The time limit of a job is 1 to 6 times the typical run
-// time, and at least as long as the run time. churn multiplies all durations by the same factor, so that the jobs
-// request as many unit-seconds as the built-in workload.
+// 0.85. Each profile has twenty scripts, and each job is a run of one script. The scripts' typical run times are
+// exponentially distributed. Each script's run times are lognormally distributed around its typical run time, with one
+// of the two sigmas with equal probability. A job's time limit is 1 to 6 times the typical run time, and at least as
+// long as the run time. All durations are multiplied by the same factor, so that the jobs request as many unit-seconds
+// as the built-in workload.
 func churn(b *mig.Model, mix trace.Mix, sigmas scatter, seed uint64) (jobs []trace.Job, scripts map[string]string) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	type kind struct{ typical, sigma, limit float64 }
@@ -64,7 +64,7 @@ func churn(b *mig.Model, mix trace.Mix, sigmas scatter, seed uint64) (jobs []tra
 // memory learns run times during a simulation. It observes when runs end, and estimates a job's run time from the runs
 // that ended before the job was submitted.
 type memory struct {
-	scripts map[string]string // the key of the script of each job
+	scripts map[string]string // the key of each job's script
 	running []sim.Span
 	past    map[string][]predict.Run
 	highs   map[string]float64 // by job: the 90% quantile of the run time in seconds

@@ -10,12 +10,12 @@ import (
 // rule chooses the profile of a job's next run from its earlier runs.
 type rule struct {
 	name   string
-	kills  bool // whether the rule knows which runs ran out of memory (state killed)
+	kills  bool // true if the rule knows which runs ran out of memory (the killed state)
 	choose func(n node, runs []predict.Run) string
 }
 
 // killed is the state of runs that ran out of memory. Only rules whose kills field is true see this state in the runs
-// that they are given. The PeakMiB of a killed run is 1 MiB more than its slice's memory.
+// that they are given. A killed run's PeakMiB is 1 MiB more than its slice's memory.
 const killed = "KILLED"
 
 // node contains the profiles from which a rule chooses.
@@ -41,13 +41,13 @@ func newNode() (node, error) {
 	return n, nil
 }
 
-// memory returns the memory of a profile in MiB.
+// memory returns a profile's memory in MiB.
 func (n node) memory(profile string) float64 {
 	k, _ := n.model.ProfileIndex(profile)
 	return n.model.Profiles[k].Memory()
 }
 
-// tightest returns the smallest profile with at least mib MiB, or the whole GPU if no profile has mib MiB.
+// tightest returns the smallest profile with at least mib MiB, or the whole GPU if there is none.
 func (n node) tightest(mib float64) string {
 	if p, ok := (predict.Need{PeakMiB: mib, Busy: predict.UnknownBusy}).On(n.model, n.all); ok {
 		return p

@@ -21,8 +21,8 @@ type task struct {
 	complete, first bool
 }
 
-// tasks returns the runs of a population in the order of submission. Each recurring job is first submitted at a random
-// time of the year. Its further submissions are one day apart on average.
+// tasks returns a population's runs in order of submission. Each recurring job is first submitted at a random time
+// during the year. Its further submissions are one day apart on average.
 func tasks(seed uint64) (all []task) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)
@@ -104,7 +104,7 @@ func (p *past) finished(t task) {
 	p.ratios[t.user] = append(p.ratios[t.user], math.Log(t.seconds/t.limit))
 }
 
-// guess is a way to predict the run time of a task, as the logarithm of the seconds.
+// guess is a way to predict a task's run time, as the logarithm of the seconds.
 type guess struct {
 	name    string
 	predict func(p *past, t task) float64

@@ -9,7 +9,7 @@ import (
 )
 
 // work is one recurring job, which has its own key. The population has the following distributions, which were chosen
-// before anything was measured:
+// before any measurement:
 //
 //	users      200; each user requests 1.1 to 6 times the needed time (log-uniform), and has a scale of run times
 //	peak       lognormal, median 6 GiB, sigma 1, from 0.5 to 36 GiB
@@ -29,7 +29,7 @@ import (
 //	           1, 2, 3, 4, 7 days; no run is longer than its limit
 //	recurs     a job has 20 to 60 submissions
 //
-// A population can differ from these distributions (type population).
+// A population can differ from these distributions (see population).
 type work struct {
 	population
 	user                       int
@@ -46,7 +46,7 @@ type work struct {
 type population struct {
 	name    string
 	failing float64 // the share of the runs that fail for reasons other than memory
-	noise   float64 // the sigma of the peaks of all jobs from run to run; 0: as in the comment of type work
+	noise   float64 // the run-to-run sigma of all jobs' peaks; 0: as in the comment on work
 	base    float64 // the memory in use at the start of a run, as a share of the peak
 }
 
@@ -103,7 +103,7 @@ func (p population) drawWork(rng *rand.Rand, users []user) work {
 	return w
 }
 
-// asked returns the time limit in seconds that a user requests for a job with the given expected run time in seconds.
+// asked returns the time limit that a user requests for a job with the given expected run time, both in seconds.
 func asked(seconds float64) float64 {
 	const hour, day = 3600, 24 * 3600
 	for _, round := range []float64{
@@ -123,7 +123,7 @@ type submission struct {
 	seen    float64 // the share of the peak that the samples show
 	seconds float64 // run time if nothing ends the run early
 	state   string  // the final state if the slice has enough memory
-	until   float64 // the share of the run after which the run ends; 1 if the run does not end early
+	until   float64 // the share of the run after which it ends; 1 if it does not end early
 }
 
 // submissions returns all submissions of the job in order.
@@ -163,7 +163,7 @@ func (w work) submissions(rng *rand.Rand) []submission {
 }
 
 // run returns the observed run of a submission on a slice with the given memory in MiB. killed reports whether the run
-// was killed because it ran out of memory.
+// ran out of memory.
 func (w work) run(s submission, job uint32, profile string, memory float64) (r predict.Run, killed bool) {
 	r = predict.Run{
 		Job:     job,
@@ -194,7 +194,7 @@ func (w work) run(s submission, job uint32, profile string, memory float64) (r p
 	return r, killed
 }
 
-// memory returns the memory in use after a share of the run, in MiB.
+// memory returns the memory, in MiB, in use after the given share of the run.
 func (w work) memory(s submission, share float64) float64 {
 	return s.peak * min(1, w.base+(1-w.base)*share/w.rise)
 }

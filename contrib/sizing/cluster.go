@@ -16,10 +16,10 @@ type cluster struct {
 	model *mig.Model
 	gpus  int
 	queue string // fifo, easy, or offers (EASY through offers, as in production)
-	// said and speeds are the Said and Speeds fields of sim.Config.
+	// said and speeds become the Said and Speeds fields of sim.Config.
 	said   func(trace.Job) float64
 	speeds func(j trace.Job, profile string) float64
-	// ran is called with the slice of each job, unless it is nil.
+	// Unless it is nil, ran is called with each job's slice.
 	ran func(sim.Span)
 }
 
@@ -44,7 +44,7 @@ const (
 	adaptive way = "adaptive"
 )
 
-// config returns the configuration of a simulation, except for the layouts that the static way needs.
+// config returns a simulation's configuration, except for the layouts that the static way needs.
 func (c cluster) config(as way) (sim.Config, error) {
 	s := sim.Config{GPUs: slices.Repeat([]*mig.Model{c.model}, c.gpus), Said: c.said, Speeds: c.speeds}
 	switch c.queue {
@@ -123,8 +123,8 @@ func (o *observer) Ran(s sim.Span) {
 	}
 }
 
-// slowest returns a copy of the jobs, which then request the smallest profile that respects a limit on the slowdown. If
-// the limit is 0, only the memory determines the requested profile.
+// slowest returns a copy of the jobs in which each requests the smallest profile that respects a limit on the slowdown.
+// If the limit is 0, only the memory determines the requested profile.
 func slowest(jobs []trace.Job, maxSlowdown float64) []trace.Job {
 	all := slices.Clone(jobs)
 	for k := range all {

@@ -7,14 +7,14 @@
 //	go run ./contrib/sizing long [-seeds 101-110] PATH     600 jobs with several values of max_slowdown
 //	go run ./contrib/sizing equal [-seeds 101-110]         jobs that are equally fast on all profiles
 //
-// PATH is a folder that contains the files of the MISO paper, jobs_100.csv and a100_40gb_mig_step_time.csv. The
-// placement policy is lifetime.
+// PATH is a folder that contains the MISO paper's files, jobs_100.csv and a100_40gb_mig_step_time.csv. The placement
+// policy is lifetime.
 //
 // Files:
 //
 //	main.go      the commands and their seeds
 //	cluster.go   the GPUs and the queue; ways to use the GPUs; a simulation and its turnarounds
-//	figures.go   mean, quantile, and slowdown of the worst jobs; prints tables; lists the cells with bad ratios
+//	figures.go   mean, quantile, and the worst jobs' slowdown; prints tables; lists the cells with bad ratios
 //	miso.go      MISO's jobs, in the order of their list, or several times in random order
 //	rates.go     the rates command: MISO's jobs with several queues and submission rates
 //	long.go      the long command: repeated jobs with several values of max_slowdown

@@ -38,7 +38,7 @@ func (d drawing) draw(seed uint64) (all []trace.Job) {
 	return all
 }
 
-// speedsOf returns the speeds of a job on all profiles with enough memory (Amdahl's law). memory is in MiB.
+// speedsOf returns a job's speeds on all profiles with enough memory (Amdahl's law). memory is in MiB.
 func speedsOf(b *mig.Model, busy, memory float64) map[string]float64 {
 	all := map[string]float64{}
 	for _, p := range b.Profiles {
@@ -54,7 +54,7 @@ const (
 	timeError = 0.3
 	// longestLimit is the largest ratio of a job's time limit to its run time. The smallest ratio is 1.
 	longestLimit = 6
-	// unlimited is the share of the jobs without a time limit.
+	// unlimited is the share of jobs without a time limit.
 	unlimited = 0.3
 )
 

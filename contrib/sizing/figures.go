@@ -26,15 +26,15 @@ func quantile(of []float64, q float64) float64 {
 }
 
 const (
-	// worstShare is the share of the jobs that count as the worst jobs.
+	// worstShare is the share of jobs that count as the worst ones.
 	worstShare = 0.05
 	// shortest is a run time on a whole GPU in seconds. worst ignores shorter jobs, because a wait of a few seconds
 	// dominates the slowdown of a short job.
 	shortest = 10
 )
 
-// worst returns the mean slowdown of the jobs with the largest slowdowns. The slowdown of a job is its turnaround
-// divided by its run time on a whole GPU.
+// worst returns the mean slowdown of the jobs with the largest slowdowns. A job's slowdown is its turnaround divided by
+// its run time on a whole GPU.
 func worst(turnarounds []float64, jobs []trace.Job) float64 {
 	var all []float64
 	for k, j := range jobs {

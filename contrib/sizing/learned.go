@@ -13,7 +13,7 @@ import (
 
 const (
 	recurrences = 10  // how often each job is submitted
-	recurError  = 0.1 // the standard deviation of the logarithm of the run times of a recurring job
+	recurError  = 0.1 // the standard deviation of the logarithm of a recurring job's run times
 )
 
 // learner estimates the speeds of recurring jobs from the runs that have ended so far. The part of a run's ID before
@@ -23,7 +23,7 @@ type learner struct {
 	runs  map[string][]finished
 }
 
-// finished is a run and the time at which it ends.
+// finished is a run with the time at which it ends.
 type finished struct {
 	predict.Run
 	at float64

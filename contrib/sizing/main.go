@@ -16,7 +16,7 @@ func main() {
 	}
 }
 
-// options contains the arguments of a command.
+// options contains a command's arguments.
 type options struct {
 	seeds []uint64
 	path  string // the folder that contains MISO's files

@@ -10,13 +10,13 @@
 //
 // On shared nodes, each GPU is either full or cut into slices, and all jobs wait in one queue. With a split, the jobs
 // with several GPUs run in one partition and the jobs with slices in another. Each partition has its own queue. In the
-// partition for slices, these are carved on demand. The best split is the one with the shortest mean wait over all jobs
-// and tuning seeds.
+// latter, slices are carved on demand. The best split is the one with the shortest mean wait over all jobs and tuning
+// seeds.
 //
 // Files:
 //
 //	main.go     the commands and their options
 //	jobs.go     the jobs: days of Alibaba's list in random order, or churn
-//	play.go     simulations of shared nodes and of partitions; the waits by class; the search for the best split
+//	play.go     simulations of shared nodes and partitions; the waits by class; the search for the best split
 //	tables.go   the tables
 package main

@@ -12,7 +12,7 @@ import (
 )
 
 // A workload based on Alibaba's list consists of whole days, which are drawn from the list at random with replacement.
-// Each day keeps its sequence of jobs and the times between them. Then all submission times are multiplied by the same
+// Each day keeps its sequence of jobs and the times between them. All submission times are then multiplied by the same
 // factor, so that the workload has exactly the requested load. firstDay and days select the days on which the list is
 // dense: 7,038 of its 7,051 pods were created on these days.
 const (
@@ -21,8 +21,8 @@ const (
 	day      = 86400.0 // seconds
 )
 
-// longest limits the duration of a job, in seconds. Alibaba's list contains services that run for up to 52 days, and
-// 0.8% of the pods run for more than a day. A day is a common time limit in Slurm.
+// longest limits a job's duration, in seconds. Alibaba's list contains services that run for up to 52 days, and 0.8% of
+// the pods run for more than a day. A day is a common time limit on Slurm clusters.
 const longest = day
 
 // source draws workloads.
@@ -88,7 +88,7 @@ func (s source) draw(c cluster, load float64, seed uint64) []trace.Job {
 // multiGPU is the share of the synthetic jobs that need several GPUs.
 const multiGPU = 0.15
 
-// churn returns synthetic jobs. Jobs with one slice need the same share of a GPU as on an A100-40GB.
+// churn returns synthetic jobs. Jobs with a single slice need the same share of a GPU as on an A100-40GB.
 func (s source) churn(c cluster, load float64, seed uint64) []trace.Job {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {

@@ -52,8 +52,8 @@ func start(args []string, w io.Writer) error {
 	shares := f.String("shares", "0,1,0.5,0.25,0.125,0.01", "values of whole_share")
 	nodes := f.Int("nodes", 8, "number of nodes, each with 8 H100-80GB GPUs")
 	jobs := f.Int("jobs", 4000, "number of synthetic jobs")
-	create := f.Float64("create", 0.2, "seconds to create or to destroy an instance")
-	change := f.Float64("switch", 5, "seconds to switch the MIG mode of a GPU")
+	create := f.Float64("create", 0.2, "seconds to create or destroy an instance")
+	change := f.Float64("switch", 5, "seconds to switch a GPU's MIG mode")
 	workers := f.Int("workers", runtime.NumCPU(), "number of parallel simulations")
 	if err := f.Parse(args[1:]); err != nil {
 		return err

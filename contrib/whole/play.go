@@ -12,7 +12,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// perNode is the number of GPUs of a node.
+// perNode is the number of GPUs on a node.
 const perNode = 8
 
 // memoryMiB is the memory of a full H100-80GB.
@@ -20,13 +20,13 @@ const memoryMiB = 81559
 
 // cluster describes the nodes and the scheduler.
 type cluster struct {
-	model  *mig.Model // with the profile mig.Full
+	model  *mig.Model // with the mig.Full profile
 	nodes  int
 	queue  string // fifo, easy, or offers (EASY through offers, as in production)
 	ends   string // exact, or limits (time limits, 1 to 6 times the run time)
 	policy place.Policy
-	// create, destroy and change are the times in seconds to create an instance, to destroy an instance, and to switch
-	// the MIG mode of a GPU.
+	// create, destroy and change are the times, in seconds, that it takes to create an instance, to destroy one, and to
+	// switch a GPU's MIG mode.
 	create, destroy, change float64
 	share                   float64 // whole_share
 }
@@ -66,7 +66,7 @@ type outcome struct {
 	switched      int
 }
 
-// waits contains the waits of one class of jobs.
+// waits contains the waits of jobs of one class.
 type waits struct {
 	jobs         int
 	sum, longest float64
@@ -137,7 +137,7 @@ func (c cluster) shared(jobs []trace.Job, seed uint64) (outcome, error) {
 }
 
 // split simulates two partitions. The jobs with several GPUs run on the first nodes, whose GPUs are always full. In
-// this partition, slurmctld schedules the GPUs itself, so there are no offers.
+// their partition, slurmctld schedules the GPUs itself, so there are no offers.
 func (c cluster) split(jobs []trace.Job, first int, seed uint64) (outcome, error) {
 	var multi, other []trace.Job
 	for _, j := range jobs {
@@ -160,7 +160,7 @@ func (c cluster) split(jobs []trace.Job, first int, seed uint64) (outcome, error
 	return o, err
 }
 
-// bestSplit returns the number of nodes with full GPUs for which the mean wait of all jobs of all tuning seeds is
+// bestSplit returns the number of nodes with full GPUs for which the mean wait, over all jobs and tuning seeds, is
 // shortest. The search simulates offers as EASY without offers, which is faster.
 func (o options) bestSplit(c cluster, load float64) (best int, err error) {
 	if c.queue == "offers" {
@@ -186,7 +186,7 @@ func total(all []outcome) (sum outcome) {
 	return sum
 }
 
-// parallel calls do for the numbers from 0 to n-1, and returns the results in this order.
+// parallel calls do for the numbers 0 to n-1, and returns the results in this order.
 func parallel[T any](workers, n int, do func(k int) (T, error)) ([]T, error) {
 	all, failed := make([]T, n), make([]error, n)
 	next := make(chan int)

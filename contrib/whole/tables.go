@@ -33,8 +33,7 @@ func (o options) over(c cluster, load float64) (outcome, error) {
 	return total(all), err
 }
 
-// split prints the waits with the best split of the tuning seeds, and on shared nodes with several values of
-// whole_share.
+// split prints the waits with the tuning seeds' best split, and on shared nodes with several values of whole_share.
 func split(w io.Writer, o options) error {
 	row(w, "queue", "load", "nodes", "all", "several GPUs", "slices", "ratio: all", "several GPUs", "slices",
 		"longest: several GPUs", "slices", "switches per 1,000 jobs")
@@ -70,7 +69,7 @@ func split(w io.Writer, o options) error {
 	})
 }
 
-// switches returns the number of switches of the MIG mode per 1,000 jobs.
+// switches returns how often the MIG mode is switched per 1,000 jobs.
 func (o outcome) switches() string {
 	return fmt.Sprintf("%.0f", 1000*float64(o.switched)/float64(o.multi.jobs+o.slices.jobs))
 }
@@ -125,5 +124,5 @@ func seconds(x float64) string {
 	return fmt.Sprintf("%s,%03d", seconds(float64(n/1000)), n%1000)
 }
 
-// ratio formats a ratio with two digits after the point.
+// ratio formats a ratio with two decimal places.
 func ratio(a, b float64) string { return fmt.Sprintf("%.2f", a/b) }
