@@ -53,9 +53,8 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 		return err
 	}
 	fmt.Printf(
-		"\nOne trace in three scenarios on a real Slurm cluster: %d jobs, %s by size, load %.2f, mean duration %.0f s, "+
-			"seed %d, "+
-			"on %d nodes of %d GPUs:\n",
+		"\nOne trace in three scenarios on a real Slurm cluster: %d jobs, %s by size, load %.2f, "+
+			"mean duration %.0f s, seed %d, on %d nodes of %d GPUs:\n",
 		s.jobs,
 		trace.Mixes[0].Name,
 		s.load,

@@ -18,7 +18,7 @@ die() {
 
 # load_options DIR: sets the options of `up` as variables.
 load_options() {
-    [[ -f $1/options ]] || die "$1 is not the directory of a devcluster: the file \"options\" is missing"
+    [[ -f $1/options ]] || die "$1 is not the directory of a devcluster: the \"options\" file is missing"
     # shellcheck disable=SC1091
     source "$1/options"
 }

@@ -51,9 +51,9 @@ private_copy() {
 }
 
 # private_network: sets up the loopback interface and the host names. Slurm's daemons call getaddrinfo(3) for the
-# wildcard address with AI_ADDRCONFIG. If 127.0.0.1 is the machine's only address, this call finds no address, and
-# slurmdbd ends with "Unable to resolve (null)". The lo interface therefore gets an additional address from the
-# documentation range.
+# wildcard address with AI_ADDRCONFIG. If 127.0.0.1 is the machine's only address, this call finds none, and slurmdbd
+# ends with "Unable to resolve (null)". The lo interface therefore gets an additional address from the documentation
+# range.
 private_network() {
     local node
     ip link set lo up
@@ -65,8 +65,8 @@ private_network() {
     } >/etc/hosts
 }
 
-# make_users: creates the users user1 and user2, with home directories in the cluster's directory. With some sbatch
-# arguments, slurmd runs su, which since util-linux 2.42 refuses users without an entry in /etc/shadow.
+# make_users: creates user1 and user2, with home directories in the cluster's directory. With some sbatch arguments,
+# slurmd runs su, which since util-linux 2.42 refuses users without an entry in /etc/shadow.
 make_users() {
     local i home
     sed -i '/^user[12]:/d' /etc/passwd /etc/group /etc/shadow
@@ -95,7 +95,7 @@ make_wake_key() {
 }
 
 # make_database: creates MariaDB's data directory. The names of MariaDB's temporary tables contain the process id, which
-# repeats in every PID namespace. Each cluster therefore sets its own TMPDIR. Otherwise, two clusters that start at the
+# repeats in every PID namespace. Each cluster therefore sets its own TMPDIR; otherwise, two clusters that start at the
 # same time would use the same files.
 make_database() {
     chown mysql:mysql /run/mysqld

@@ -27,7 +27,7 @@ private_run() {
 }
 
 # private_dev: mounts a new /dev for the node's own /dev/caelum and /dev/nvidia-caps. The machine has only one devtmpfs,
-# so directories on it would be common to all nodes and outlive the cluster.
+# so directories on it would be shared by all nodes and outlive the cluster.
 private_dev() {
     local new=/run/dev name
     mkdir "$new"
@@ -71,7 +71,7 @@ install_agent() {
     mount --bind "$new/driver" /proc/driver
 }
 
-# make_slots: creates the slots of a node without an agent. The slots must be character devices, because slurmd does not
+# make_slots: creates the slots on a node without an agent. The slots must be character devices, because slurmd does not
 # set CUDA_VISIBLE_DEVICES for regular files.
 make_slots() {
     local i

@@ -1,4 +1,4 @@
-# Functions for the configuration of a devcluster. Sourced by init.sh, which writes the configuration, and node.sh.
+# Functions for a devcluster's configuration. Sourced by init.sh, which writes the configuration, and node.sh.
 # shellcheck shell=bash
 
 # board_of nN: prints a node's GPU model. If --board is a list, node N gets the N-th model, and nodes beyond the end of
@@ -141,7 +141,7 @@ StorageLoc=slurm_acct_db
 END
 }
 
-# decisions: prints the first decision table. The table contains no job keys, so every job gets the default profile.
+# decisions: prints the first decision table. It contains no job keys, so every job gets the default profile.
 decisions() {
     local node
     slurm_config n1 decisions | grep -vE '^(profile|model) '
@@ -159,9 +159,9 @@ slurmstepd() {
 
 # prolog_delay: extends the time between a job's start in slurmctld and its lease. Without a delay, the lease follows
 # the start within a few milliseconds. The SPANK prolog runs before the site's Prolog, so no setting in slurm.conf can
-# delay it. slurmd runs it as "slurmstepd spank prolog", and its -d option selects another program as slurmstepd.
-# Without a plugin, slurmd runs no SPANK prolog, and the site's Prolog contains the delay. A test can end the delay by
-# killing the sleep process.
+# delay it. slurmd runs the SPANK prolog as "slurmstepd spank prolog", and slurmd's -d option selects another program as
+# slurmstepd. Without a plugin, slurmd runs no SPANK prolog, and the site's Prolog contains the delay. A test can end
+# the delay by killing the sleep process.
 prolog_delay() {
     if [[ -s /etc/slurm/plugstack.conf ]]; then
         slurmstepd "[ \"\$1 \$2\" != 'spank prolog' ] || sleep $PROLOG_DELAY"

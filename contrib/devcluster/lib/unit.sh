@@ -85,9 +85,9 @@ keep() {
     done
 }
 
-# output_of UNIT: prints the path of the file for the daemon's standard output and standard error. Slurm's daemons write
-# their log to a separate file, because Slurm 22.05 writes no times to standard error. Their standard error contains
-# only errors from before the log is opened.
+# output_of UNIT: prints the path of the file that receives the daemon's standard output and standard error. Slurm's
+# daemons write their log to a separate file, because Slurm 22.05 writes no times to standard error. Their standard
+# error contains only errors from before the log is opened.
 output_of() {
     case $1 in
     slurm*) echo "$DIR/log/$1.err" ;;

@@ -9,7 +9,7 @@ source "$here/common.sh"
 
 # enter_new_root: makes --new-root the root directory of the host's mount namespace and of all processes in it. The host
 # uses an overlay, so that --new-root does not change. The host keeps its configuration, state, devices and users.
-# Running processes continue to use the files that they have opened or mapped.
+# Running processes keep using the files that they have opened or mapped.
 enter_new_root() {
     local scratch=$RUN/root new=$RUN/root/new path
     mount --bind -o ro "$NEW_ROOT$ROOT_BUILD" "$BUILD"
