@@ -34,7 +34,7 @@ func completed(t *testing.T, args ...string) (all []string, directive string) {
 	return lines[:last:last], strings.TrimPrefix(lines[last], ":")
 }
 
-// The following constants are cobra directives, as printed by __complete.
+// These constants are cobra directives, as printed by __complete.
 const (
 	files       = "0"
 	noFiles     = "4"

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestExplainedPlace tests the first line of the output. If the job waits for slices, the line must contain the
-// position of the job in the queue.
+// TestExplainedPlace tests the first line of the output. If the job waits for slices, this line must contain its
+// position in the queue.
 func TestExplainedPlace(t *testing.T) {
 	for want, e := range map[string]plan.Explanation{
 		"job 7, PENDING, is number 2 of 3 jobs that wait for slices": {Place: 2, Of: 3},

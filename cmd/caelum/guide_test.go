@@ -56,8 +56,8 @@ func TestPagesShowWhatIsPrinted(t *testing.T) {
 	}
 	for k := range typed {
 		name := filepath.Join(dir, fmt.Sprintf("%s-%d.txtar", strings.Fields(typed[k])[1], k+1))
-		// The script ignores the exit status of the command, because `caelum place` ends with exit status 1 if a
-		// request cannot be placed.
+		// The script ignores the command's exit status, because `caelum place` exits with status 1 if a request cannot
+		// be placed.
 		script := "exec sh typed\ncmp stdout printed\n-- typed --\n" + typed[k] + "\ntrue\n-- printed --\n" + printed[k]
 		if err := os.WriteFile(name, []byte(script), 0o600); err != nil {
 			t.Fatal(err)

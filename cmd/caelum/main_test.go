@@ -196,7 +196,7 @@ func (fixed) Status(context.Context) (*api.Status, error) {
 	}, nil
 }
 
-// TestFind tests that find accepts job ids in the format of squeue, including array tasks and components of het jobs.
+// TestFind tests that find accepts job ids in squeue's format, including array tasks and components of het jobs.
 func TestFind(t *testing.T) {
 	jobs := []slurm.Job{{ID: 7}, {ID: 12, ArrayJob: 12, ArrayTask: "3-5"}, {ID: 14, ArrayJob: 12, ArrayTask: "2"}}
 	for text, want := range map[string]uint32{"7": 7, "12": 12, "12_2": 14, "12_9": 12, "8": 8, "7+0": 7, "5+2": 7} {

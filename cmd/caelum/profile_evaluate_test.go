@@ -45,7 +45,7 @@ func TestEvaluate(t *testing.T) {
 	if s := got.Runs[4]; s.Latency != 0.32 || s.Throughput != 100 {
 		t.Errorf("%s: got %+v, want latency 0.32 and throughput 100", s.label(), s)
 	}
-	// Steps with batch size 8 are shorter than steps with batch size 32. The relative difference is largest on 2g.10gb.
+	// Steps with batch size 8 are shorter than those with batch size 32. The relative difference is largest on 2g.10gb.
 	// On 1g.5gb, only batch size 8 completed.
 	want := []verdict{
 		{Batch: 8, Tightest: "1g.5gb", Choice: "2g.10gb", F: (0.32 - 0.1) / 0.32},
@@ -106,7 +106,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 // TestEnded tests that a measurement contains the maximum of the summaries of all nodes. If slurmdbd has no summary
-// after a minute, the measurement must contain the elapsed time of the job.
+// after a minute, the measurement must contain the job's elapsed time.
 func TestEnded(t *testing.T) {
 	begin := time.Unix(1700000000, 0)
 	r := slurm.Record{

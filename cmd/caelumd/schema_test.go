@@ -12,8 +12,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// TestSchema compares the databases of this release with the lines of other releases. The ledger is open during the
-// comparison, as while the agent runs.
+// TestSchema compares this release's databases with the lines of other releases. The ledger is open during the
+// comparison, as it is while the agent is running.
 func TestSchema(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "caelum.yaml")

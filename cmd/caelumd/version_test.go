@@ -8,8 +8,7 @@ import (
 	"caelum/internal/version"
 )
 
-// run runs caelumd with the given arguments in this process, and returns the standard output and the error of the
-// command.
+// run runs caelumd with the given arguments in this process, and returns the command's standard output and its error.
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer

@@ -23,7 +23,7 @@ type maker struct {
 	raw string
 }
 
-// newMaker seeds the generator with both arguments, so that every change of an argument leads to a different job. The
+// newMaker seeds the generator with both arguments, so that every change to an argument leads to a different job. The
 // fuzzing engine changes numbers only slightly.
 func newMaker(seed uint64, raw string) maker {
 	h := fnv.New64a()
@@ -423,7 +423,7 @@ func wanted(q fields, o outcome) []write {
 		}
 	}
 	var all []write
-	if prefix == "" { // slurmctld adds the prefix of its release to the field gres
+	if prefix == "" { // slurmctld adds its release's prefix to the gres field
 		all = append(all, write{"gres", strings.Join(o.added, ",")})
 		if len(o.kept) == 0 {
 			return all

@@ -88,8 +88,8 @@ func busyOf(known *predict.Line) string {
 	return strconv.Itoa(known.Busy)
 }
 
-// size returns the profile that a request gets if its GRES names no profile. sized is true if `--mig` names no profile
-// either. ok is false if the request is rejected.
+// size returns the profile that a request gets if its GRES does not name one. sized is true if `--mig` does not name
+// one either. ok is false if the request is rejected.
 func size(q fields, d decisions.Table, known *predict.Line) (profile string, sized bool, warning string, ok bool) {
 	mig, mem := option(q, "mig"), option(q, "mig_mem")
 	has := map[string]int{}

@@ -76,8 +76,8 @@ func readBoards(t *testing.T) []boardTable {
 	return all
 }
 
-// TestEveryBoard checks for every GPU model that the emulator reports the values of models.txt in all three versions of
-// the profile info. It also checks that the emulator allows each placement.
+// TestEveryBoard checks, for every GPU model, that the emulator reports the values in models.txt in all three versions
+// of the profile info. It also checks that the emulator allows each placement.
 func TestEveryBoard(t *testing.T) {
 	for _, b := range readBoards(t) {
 		t.Run(b.name, func(t *testing.T) {

@@ -128,8 +128,8 @@ func TestDriverOrder(t *testing.T) {
 	}
 }
 
-// TestMediaEnginesAndLimits checks that a lack of media engines or an instance limit can prevent an instance although
-// enough units are free.
+// TestMediaEnginesAndLimits checks that a lack of media engines, or an instance limit, can prevent the creation of an
+// instance although enough units are free.
 func TestMediaEnginesAndLimits(t *testing.T) {
 	t.Run("one +me on an A100", func(t *testing.T) {
 		m := newMachine(t, "--board", "A100-40GB")

@@ -24,8 +24,8 @@ const (
 	on  = nvml.DEVICE_MIG_ENABLE
 )
 
-// TestSetMigMode checks the return code and the activation status of a change of the MIG mode, and the mode after the
-// change. The test then runs a command, and checks the mode again.
+// TestSetMigMode checks the return code and the activation status of a MIG mode change, and the mode after it. The test
+// then runs a command, and rechecks the mode.
 func TestSetMigMode(t *testing.T) {
 	success, inUse, mustReset := nvml.SUCCESS, nvml.ERROR_IN_USE, nvml.ERROR_RESET_REQUIRED
 	for _, c := range []struct {
@@ -185,7 +185,7 @@ func TestGPULostAtReset(t *testing.T) {
 	m.wantMode(d, on, off)
 }
 
-// TestKilledModeChange kills a process at each point of a change of the MIG mode. The state must be the state before or
+// TestKilledModeChange kills a process at each point of a change of the MIG mode. The state must be that before or
 // after the step, the log must agree with the state, and a second change must succeed.
 func TestKilledModeChange(t *testing.T) {
 	for _, c := range []struct {

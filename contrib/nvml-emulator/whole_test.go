@@ -87,7 +87,7 @@ func TestVisibleDevices(t *testing.T) {
 }
 
 // TestProcessOnWholeGPUs checks what NVML reports about a process on two GPUs without MIG, and that the process
-// prevents a reset and a change of the MIG mode.
+// prevents a reset and a MIG mode change.
 func TestProcessOnWholeGPUs(t *testing.T) {
 	for _, board := range []string{"A100-40GB", "H100-80GB"} {
 		t.Run(board, func(t *testing.T) {
@@ -205,7 +205,7 @@ func (m *machine) checkMemory(gpu int, mib uint64) {
 	}
 }
 
-// TestMIGCallsWithMIGOff checks the results of the MIG calls of a GPU with MIG mode off, according to nvml.h.
+// TestMIGCallsWithMIGOff checks the results of MIG calls for a GPU with MIG mode off, according to nvml.h.
 func TestMIGCallsWithMIGOff(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	d := m.device(0)

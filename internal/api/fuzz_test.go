@@ -20,7 +20,7 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// recorder is a handler that returns all kinds of answers of an agent. recorder records the number of calls, and any
+// recorder is a handler that returns all kinds of answers that an agent gives. It records the number of calls, and any
 // call that the server should have rejected.
 type recorder struct {
 	mu            sync.Mutex
@@ -135,8 +135,8 @@ var seeds = []struct {
 	{false, "GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\nPOST", "/v1/jobs/1/lease", "Content-Length: 1\r\n", "{}", 0},
 }
 
-// serveAnyone starts a server on a socket to which every user can connect. serveAnyone returns the handler, the error
-// log and the path of the socket.
+// serveAnyone starts a server on a socket to which every user can connect. It returns the handler, the error log and
+// the path of the socket.
 func serveAnyone(t testing.TB) (*recorder, *lines, string) {
 	dir, err := os.MkdirTemp("", "api") // other users have no access to a directory of t.TempDir
 	if err != nil {
@@ -158,7 +158,7 @@ func serveAnyone(t testing.TB) (*recorder, *lines, string) {
 	return h, errs, filepath.Join(dir, SocketName)
 }
 
-// FuzzServer sends arbitrary requests. No handler may panic, and only valid requests of root may reach Lease and
+// FuzzServer sends arbitrary requests. No handler may panic, and only valid requests from root may reach Lease and
 // Release. Every answer must be HTTP, and its body must be the JSON for its status.
 func FuzzServer(f *testing.F) {
 	if os.Getuid() != 0 {

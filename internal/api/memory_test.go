@@ -26,8 +26,8 @@ func (r *reporting) ReportMemory(ctx context.Context, job uint32, pid int, m Mem
 	return r.err
 }
 
-// TestMemoryReport checks that a report reaches the handler with the process that connected, and that an error of the
-// handler reaches the caller.
+// TestMemoryReport checks that a report reaches the handler with the process that connected, and that the handler's
+// error reaches the caller.
 func TestMemoryReport(t *testing.T) {
 	h := &reporting{}
 	dir := t.TempDir()
@@ -73,7 +73,7 @@ func TestMemoryReportWithoutReporter(t *testing.T) {
 	}
 }
 
-// TestBadMemoryReports checks that the server rejects invalid reports of ordinary users without calling the handler.
+// TestBadMemoryReports checks that the server rejects ordinary users' invalid reports without calling the handler.
 func TestBadMemoryReports(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to connect as another user")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestMetricsKeys loads valid and invalid values of the keys for metrics. An empty error text means that the value is
+// TestMetricsKeys loads valid and invalid values of the metrics keys. An empty error text means that the value is
 // valid.
 func TestMetricsKeys(t *testing.T) {
 	for line, want := range map[string]string{

@@ -21,7 +21,7 @@ func TestHealthy(t *testing.T) {
 			t.Errorf("%+v", g)
 		}
 	}
-	if sound != len(checks())-1 { // the check limits has no OK finding
+	if sound != len(checks())-1 { // the limits check has no OK finding
 		t.Errorf("%d checks passed, want %d", sound, len(checks())-1)
 	}
 }

@@ -61,8 +61,8 @@ func nodeHost(t *testing.T, change func(*api.Status)) Host {
 	}}
 }
 
-// TestNodeFaults tests that NodeFaults finds no fault of a healthy node although slurmctld is down, and exactly one
-// fault of each other node.
+// TestNodeFaults tests that NodeFaults finds no fault on a healthy node although slurmctld is down, and exactly one
+// fault on each other node.
 func TestNodeFaults(t *testing.T) {
 	only := func(host Host, want string) {
 		t.Helper()

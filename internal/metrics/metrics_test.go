@@ -29,7 +29,7 @@ func instance(profile string, start, size int, state string) api.Instance {
 	return api.Instance{Placement: api.Placement{Profile: profile, Start: start, Size: size}, State: state}
 }
 
-// busyGPU has a slice in each state. A starting job gets the place of an idle slice.
+// busyGPU has a slice in each state. A starting job takes the place of an idle slice.
 var busyGPU = api.GPU{
 	Grid: 8,
 	Instances: []api.Instance{
@@ -208,7 +208,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// TestOtherUsersJobs checks that the page contains no data of a job, and no labels but the documented ones.
+// TestOtherUsersJobs checks that the page contains no data about jobs, and no labels other than the documented ones.
 func TestOtherUsersJobs(t *testing.T) {
 	g := busyGPU
 	g.UUID = "GPU-secret1"

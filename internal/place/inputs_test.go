@@ -6,7 +6,7 @@ import (
 	"caelum/internal/place"
 )
 
-// TestInputs checks that a policy uses only the inputs that InputsOf returns.
+// TestInputs checks that each policy uses only the inputs that InputsOf returns.
 func TestInputs(t *testing.T) {
 	s := loaded(t, 16, 0.95)
 	s.Weights = place.NewWeights(map[string]float64{"1g.5gb": 1, "3g.20gb": 4})

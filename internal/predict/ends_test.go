@@ -102,7 +102,7 @@ func TestEndsForget(t *testing.T) {
 		e.Finished(100, 10)
 	}
 	before := e.Version()
-	for range endsKept + endsQuantiles { // Ends computes the quantiles again after every 64 jobs
+	for range endsKept + endsQuantiles { // Ends recomputes the quantiles after every 64 jobs
 		e.Finished(100, 90)
 	}
 	if total, _ := e.Expect(100, 0); math.Abs(total-90) > 1e-9 || e.Version() == before {

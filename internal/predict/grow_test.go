@@ -9,7 +9,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// TestLarger checks the larger profile on GPU models with their real sizes of memory.
+// TestLarger checks the larger profile on GPU models with their real memory sizes.
 func TestLarger(t *testing.T) {
 	for _, c := range []struct {
 		model, profile string
@@ -18,7 +18,7 @@ func TestLarger(t *testing.T) {
 	}{
 		{"A100-40GB", "1g.5gb", 0, "1g.10gb"}, // with as many compute slices
 		{"A100-40GB", "1g.5gb", 9000, "1g.10gb"},
-		{"A100-40GB", "2g.10gb", 0, "3g.20gb"}, // 1g.10gb has not more memory
+		{"A100-40GB", "2g.10gb", 0, "3g.20gb"}, // 1g.10gb does not have more memory
 		{"A100-40GB", "3g.20gb", 0, "7g.40gb"}, // 4g.20gb neither
 		{"A100-40GB", "1g.5gb", 12000, "3g.20gb"},
 		{"A100-40GB", "1g.5gb", 99000, ""},
@@ -114,7 +114,7 @@ func TestRanOut(t *testing.T) {
 	}
 }
 
-// TestForesaw checks which forecasts let a job grow: the earlier runs of the job count more than a forecast.
+// TestForesaw checks which forecasts let a job grow: the job's earlier runs count more than a forecast.
 func TestForesaw(t *testing.T) {
 	run := func(profile, state string, peak float64) Run {
 		return Run{Board: "a100", Profile: profile, Slices: 1, Samples: 9, PeakMiB: peak, MedianMiB: peak, State: state,

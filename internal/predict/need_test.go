@@ -15,7 +15,7 @@ import (
 )
 
 // TestNeed runs the files in testdata/need. Each test case contains a history with one run per line. The output is the
-// resulting need and the matching profile of several GPU models.
+// resulting need, and the matching profile for each of several GPU models.
 func TestNeed(t *testing.T) {
 	datadriven.Walk(t, "testdata/need", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {

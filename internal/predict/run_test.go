@@ -156,8 +156,8 @@ func FuzzSummaries(f *testing.F) {
 	})
 }
 
-// TestSummaryEnd checks the summary of a run that the agent ended for lack of memory, also in lower case, as stored by
-// sacctmgr 22.05.8.
+// TestSummaryEnd checks the summary of a run that the agent ended because it ran out of memory, also in lower case, as
+// stored by sacctmgr 22.05.8.
 func TestSummaryEnd(t *testing.T) {
 	r := Run{
 		Node: "n1", Profile: "1g.5gb", Board: "a100", Slices: 1, Start: 1795339216, Seconds: 600, Samples: 599,
@@ -173,8 +173,9 @@ func TestSummaryEnd(t *testing.T) {
 	}
 }
 
-// TestEndedForMemory checks that a run that the agent ended for lack of memory leads to a larger profile, whatever
-// Slurm's state of the run and its peak, and that a complete run on the same profile refutes the reason.
+// TestEndedForMemory checks that a run that the agent ended because its memory was insufficient leads to a larger
+// profile, regardless of the run's state in Slurm and its peak, and that a complete run on the same profile refutes
+// this.
 func TestEndedForMemory(t *testing.T) {
 	model, all := plain(t, "A100-40GB")
 	for _, state := range []string{"", "REQUEUED", "FAILED", "CANCELLED by 0", "COMPLETED"} {

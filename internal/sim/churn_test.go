@@ -130,7 +130,7 @@ func meanWait(r *Result) float64 { return r.Waits.Mean() }
 func TestChurnFIFO(t *testing.T) {
 	c := readChurn()
 	for know := range endEstimates[:min(len(endEstimates), 2*c.seeds-1)] {
-		// At low load, lifetime is better than qla in some mixes.
+		// At low load, lifetime is better than qla with some mixes.
 		check := order{[]string{"best-fit", "lifetime", "qla"}, func(r map[string]float64) bool {
 			return (r["qla"] < r["lifetime"] || c.load < 0.8) && r["lifetime"] < r["best-fit"]
 		}}

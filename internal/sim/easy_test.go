@@ -23,8 +23,8 @@ type watched struct {
 	room
 	s          *simulation
 	reserved   map[*job]float64 // the earliest start that was ever reserved for the job
-	turn       map[*job]float64 // the time at which the job got its slices, whose creation may take longer
-	order      []*job           // the jobs in the order in which the jobs got slices
+	turn       map[*job]float64 // the time at which the job got its slices, which may be created later
+	order      []*job           // the jobs in the order in which they got slices
 	backfilled int
 	after      func() // called after every attempt to place a job
 }
@@ -153,8 +153,8 @@ func TestReservationUnblocksUnits(t *testing.T) {
 	})
 }
 
-// drawConfig returns a configuration with a random discipline and random GPUs. The configuration contains any policy,
-// fixed layouts, or the reference that moves jobs. The Batches discipline occurs only with a policy.
+// drawConfig returns a configuration with a random discipline and random GPUs. It contains any policy, fixed layouts,
+// or the reference that moves jobs. The Batches discipline occurs only with a policy.
 func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	c := Config{
 		GPUs:       models,
@@ -233,8 +233,7 @@ func TestNoJobIsLost(t *testing.T) {
 	})
 }
 
-// TestTheSameAgain checks that a second run with the same Config has the same result. BestStatic requires equal
-// results.
+// TestTheSameAgain checks that a second run with the same Config has the same result, as BestStatic requires.
 func TestTheSameAgain(t *testing.T) {
 	for _, know := range endEstimates {
 		t.Run(know.name, func(t *testing.T) {

@@ -39,7 +39,7 @@ func startsOf(t *testing.T, c Config, jobs []trace.Job) (map[string]float64, *Re
 	return from, r
 }
 
-// TestSwitch checks the times of switches of the MIG mode. A full GPU stays full until a slice needs it.
+// TestSwitch checks when the MIG mode is switched. A full GPU stays full until a slice needs it.
 func TestSwitch(t *testing.T) {
 	c := Config{GPUs: fullGPUs(t, 1), Policy: place.Lifetime{}, Create: 1, Destroy: 2, Switch: 5}
 	from, r := startsOf(t, c, []trace.Job{
@@ -85,8 +85,8 @@ func (naive) Choose(s *place.Situation, r place.Request) place.Choice {
 }
 
 // TestFewSwitches checks the number of switches for jobs that alternately need a full GPU and a slice. If the jobs do
-// not overlap, the policies switch one GPU once, and the naive policy switches a GPU for each job. If the jobs overlap
-// at random, some switches are necessary.
+// not overlap, the policies switch one GPU once, whereas the naive policy switches a GPU for each job. If the jobs
+// overlap at random, some switches are necessary.
 func TestFewSwitches(t *testing.T) {
 	const jobs = 400
 	alternating := func(every float64, rng *rand.Rand) (all []trace.Job) {
@@ -115,7 +115,7 @@ func TestFewSwitches(t *testing.T) {
 	}
 	most := run(naive{}, random)
 	for _, name := range place.Names() {
-		if name == "grmu" { // the baskets of GRMU come before the acquisition
+		if name == "grmu" { // GRMU's baskets take precedence over the acquisition
 			continue
 		}
 		if n := run(policy(t, name), apart); n != 1 {
@@ -130,7 +130,7 @@ func TestFewSwitches(t *testing.T) {
 }
 
 // TestFixedFullGPUs checks a fixed layout with a full GPU. Only the full GPU is sufficient for a job that needs the
-// profile full, and slices use the full GPU last.
+// full profile, and slices use the full GPU last.
 func TestFixedFullGPUs(t *testing.T) {
 	c := Config{GPUs: fullGPUs(t, 3)}
 	whole, _ := Whole(c.GPUs[0])

@@ -14,7 +14,7 @@ type scripted struct {
 	runs map[string][]scriptedRun
 }
 
-// scriptedRun is a run on a profile, with its run time in seconds and the end of the run.
+// scriptedRun is a run on a profile, with its run time in seconds and how it ends.
 type scriptedRun struct {
 	profile string
 	seconds float64
@@ -36,8 +36,8 @@ func (g *scripted) Ended(j trace.Job, _ float64) Next {
 	return next
 }
 
-// TestGrowth checks a case by hand: job a is requeued with a larger profile and keeps its place in the queue, and the
-// user of job b submits b again, behind job c.
+// TestGrowth checks a case by hand: job a is requeued with a larger profile and keeps its place in the queue, and job
+// b's user resubmits it, behind job c.
 func TestGrowth(t *testing.T) {
 	var seen spans
 	g := &scripted{t, map[string][]scriptedRun{
@@ -55,7 +55,7 @@ func TestGrowth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Span{ // a could start again at 221 s, and b is in the queue again at 280 s
+	want := []Span{ // a could restart at 221 s, and b is back in the queue at 280 s
 		{Job: "a", Profile: "3g.20gb", From: 0, To: 100}, {Job: "b", Profile: "7g.40gb", From: 100, To: 250},
 		{Job: "a", Profile: "7g.40gb", From: 250, To: 450}, {Job: "c", Profile: "7g.40gb", From: 450, To: 500},
 		{Job: "b", Profile: "7g.40gb", From: 500, To: 510},

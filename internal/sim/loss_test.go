@@ -10,7 +10,7 @@ import (
 )
 
 // TestLossNeverHolds checks that, without a queue, no policy rejects a job that fits. The last job is long, so qla
-// would hold the job until the jobs around the free slot have ended.
+// would hold it until the jobs around the free slot have ended.
 func TestLossNeverHolds(t *testing.T) {
 	b, err := mig.ModelByName("A100-40GB")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// drawOffers returns a random cluster of several nodes with offers, and random jobs for the cluster.
+// drawOffers returns a random cluster of several nodes with offers, and random jobs for it.
 func drawOffers(t *rapid.T) (c Config, jobs []trace.Job) {
 	c, models := drawNodes(t)
 	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
@@ -116,8 +116,8 @@ func TestOffersKeepReservations(t *testing.T) {
 	}
 }
 
-// TestFoundOnOffer checks that a job starts on the first node that offers its profile, even if the plan contains the
-// offer for no job or for another job.
+// TestFoundOnOffer checks that a job starts on the first node that offers its profile, even if the plan does not
+// contain the offer for any job, or contains it for another job.
 func TestFoundOnOffer(t *testing.T) {
 	c := Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: EASY, Offers: true}
 	jobs := []trace.Job{

@@ -16,8 +16,7 @@ import (
 )
 
 // playEnv is an environment variable that makes the test binary act as scontrol and squeue. The value is a directory.
-// The n-th call prints the n-th scene in this directory, and writes its arguments and its environment to a file in this
-// directory.
+// The n-th call prints the n-th scene in this directory, and writes its arguments and environment to a file there.
 const playEnv = "CAELUM_TEST_PLAY"
 
 func TestMain(m *testing.M) {
@@ -161,8 +160,8 @@ func TestJobReadsAllocation(t *testing.T) {
 	}
 }
 
-// TestJobRequeuedMeanwhile requeues the job between the two requests, or starts the job again. In both cases, Job must
-// not use the details from scontrol, because the details may be a user's text.
+// TestJobRequeuedMeanwhile requeues or restarts the job between the two requests. In both cases, Job must not use the
+// details from scontrol, because they may be a user's text.
 func TestJobRequeuedMeanwhile(t *testing.T) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -299,7 +298,7 @@ func TestInvalidArgumentsAreNotRun(t *testing.T) {
 	}
 }
 
-// TestErrors checks the errors for messages of Slurm's commands (22.05.8, and two messages of later releases).
+// TestErrors checks the errors for the messages of Slurm's commands (22.05.8, and two messages from later releases).
 func TestErrors(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
@@ -345,7 +344,7 @@ func TestErrors(t *testing.T) {
 	if _, err := c.Queue(ctx); !errors.Is(err, ErrCommand) || errors.Is(err, ErrUnreachable) {
 		t.Errorf("a missing command: error %v", err)
 	}
-	// EAGAIN must count as a temporary error, because users can cause EAGAIN by starting as many processes as possible.
+	// EAGAIN must count as a temporary error, because users can cause it by starting as many processes as possible.
 	c = New(Options{Run: func(context.Context, []string, string, ...string) (string, string, error) {
 		return "", "", &fs.PathError{Op: "fork/exec", Path: "/usr/bin/squeue", Err: syscall.EAGAIN}
 	}})

@@ -150,8 +150,8 @@ func checkAccess(t *testing.T, path string, jobs int) {
 // device returns the device that checkAccess assigns to a job.
 func device(job int) string { return []string{"1:9", "1:8"}[job%2] }
 
-// TestScopeLocked checks that the plugin does not wait for the lock of the scope. Before the first task starts, every
-// user can lock the scope. Afterwards, this must not be possible.
+// TestScopeLocked checks that the plugin does not wait for the scope's lock. Before the first task starts, every user
+// can lock the scope; afterwards, this must not be possible.
 func TestScopeLocked(t *testing.T) {
 	path := bpfScope(t, 2)
 	dir, err := os.Open(path)
@@ -174,8 +174,8 @@ func TestScopeLocked(t *testing.T) {
 	}
 }
 
-// TestFirstTasks checks tasks that start at the same time on a node without a program. All tasks must use one program,
-// and each job must be able to open its device.
+// TestFirstTasks checks tasks that start at the same time on a node without a program. All tasks must use the same
+// program, and each job must be able to open its device.
 func TestFirstTasks(t *testing.T) {
 	const jobs = 12
 	bpfScope(t, 1) // skips the test if the machine does not allow BPF programs
@@ -195,8 +195,8 @@ func TestFirstTasks(t *testing.T) {
 	}
 }
 
-// TestStrayProgram checks that the next task removes the program of a task that was killed after it had attached a
-// second program, which denies the devices of every job.
+// TestStrayProgram checks the case in which a task was killed after it had attached a second program, which denies
+// every job its devices: the next task must remove this program.
 func TestStrayProgram(t *testing.T) {
 	path := bpfScope(t, 2)
 	for range 3 {

@@ -40,7 +40,7 @@ func (a *agent) note(format string, args ...any) string {
 	return a.mode
 }
 
-// calls returns the requests that were logged since it was last called.
+// calls returns the requests logged since it was last called.
 func (a *agent) calls() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -112,7 +112,7 @@ func (n *node) setAgent(mode string) {
 
 func (n *node) leasePath() string { return filepath.Join(n.dir, "jobs", "12") }
 
-// put writes a file of the agent. If text is empty, it removes the file.
+// put writes one of the agent's files. If text is empty, it removes the file.
 func (n *node) put(path, text string) {
 	os.Remove(path)
 	if text == "" {
@@ -128,8 +128,8 @@ func (n *node) expand(s string) string {
 }
 
 // runScript runs a script in a process with an empty environment, because a prolog has neither PATH nor HOME. The
-// process runs in the given v2 cgroup or, if cgroup is nil, in the cgroup of the test. runScript returns the actions of
-// the plugin and the requests to the agent.
+// process runs in the given v2 cgroup or, if cgroup is nil, in the cgroup of the test. It returns the plugin's actions
+// and the requests to the agent.
 func (n *node) runScript(script string, words []string, cgroup *os.File) string {
 	path := filepath.Join(n.t.TempDir(), "script")
 	if err := os.WriteFile(path, []byte(n.expand(script)+"\n"), 0o600); err != nil {

@@ -82,8 +82,8 @@ func TestSliceWatch(t *testing.T) {
 	}
 }
 
-// TestSuspicionMustLast checks that sliceWatch does not report a short suspicion as a finding, because it may only be
-// due to the order of the reads.
+// TestSuspicionMustLast checks that sliceWatch does not report a short suspicion as a finding, because it may be due
+// only to the order of the reads.
 func TestSuspicionMustLast(t *testing.T) {
 	w := newSliceWatch(func(format string, args ...any) { t.Errorf(format, args...) })
 	n := node()
@@ -426,7 +426,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestLost checks that lost returns true for a job without a process only after a fault of one of Slurm's daemons.
+// TestLost checks that lost returns true for a job without a process only after a fault in one of Slurm's daemons.
 func TestLost(t *testing.T) {
 	at := time.Now().Add(-time.Minute)
 	j := queued{raw: "1", state: "RUNNING", on: []string{"n1"}, started: at}

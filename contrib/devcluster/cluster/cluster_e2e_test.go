@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// within waits until the condition is true. The time limit is generous, because only a failing test reaches the limit.
+// within waits until the condition is true. The time limit is generous, because only a failing test reaches it.
 func within(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(100 * time.Millisecond) {

@@ -110,8 +110,8 @@ func leftAfterKilledUp(t *testing.T) {
 	checkGone(t, dir, namespace)
 }
 
-// emptyDir returns a new directory. The cluster's users cannot access the parent directory of t.TempDir(), so emptyDir
-// creates a directory with os.MkdirTemp.
+// emptyDir returns a new directory. The cluster's users cannot access the parent directory of t.TempDir(), so the
+// directory is created with os.MkdirTemp.
 func emptyDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "devcluster-test.")
@@ -148,8 +148,7 @@ func namespaceOf(t *testing.T, dir string) string {
 	return name
 }
 
-// inUse reports whether a process is in the PID namespace or creates its children in the PID namespace. A zombie is in
-// no namespace.
+// inUse reports whether a process is in the PID namespace or creates its children there. Zombies are in no namespace.
 func inUse(t *testing.T, namespace string) bool {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/ns/pid*")

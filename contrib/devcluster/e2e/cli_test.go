@@ -36,7 +36,7 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 	in := strings.TrimSpace(s.read(t, "cli.out"))
-	// The text after the UUID of a slice contains the usage, which changes.
+	// The text after a slice's UUID contains its usage, which changes.
 	before := func(text string) string { return strings.Split(text, " MIG-")[0] }
 	if before(in) != before(out) {
 		t.Errorf("caelum job prints\n%s\nin the job, and\n%s\noutside the job", in, out)

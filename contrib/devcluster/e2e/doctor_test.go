@@ -86,8 +86,8 @@ func (s *site) doctorController(t *testing.T) {
 	}
 }
 
-// doctorOpenSlice makes the slice of the job accessible to all users, and checks that caelum doctor reports the access
-// as an error.
+// doctorOpenSlice makes the job's slice accessible to all users, and checks that caelum doctor reports this as an
+// error.
 func (s *site) doctorOpenSlice(t *testing.T, id string) {
 	cap := strings.TrimSpace(s.must(t, "n1", "root", "find", "/dev/nvidia-caps", "-user", user, "-print", "-quit"))
 	s.must(t, "n1", "root", "chmod", "444", cap)
@@ -124,7 +124,7 @@ func (s *site) doctorNoAgent(t *testing.T) {
 }
 
 // doctorForeign creates and destroys a foreign instance while the agent is stopped. A starting agent detects the change
-// immediately. A running agent may need up to a minute.
+// immediately, whereas a running agent may need up to a minute.
 func (s *site) doctorForeign(t *testing.T) {
 	restart := func(meanwhile ...string) {
 		if err := s.StopUnit("agent-n1"); err != nil {

@@ -97,7 +97,7 @@ func TestHostileNames(t *testing.T) {
 			counts(t, s.held(t, folder, "1g.5gb"), "1")
 		})
 	}
-	// A name that looks like the section of scontrol's output with the allocated GRES makes that output ambiguous. The
+	// A name that looks like the section with the allocated GRES in scontrol's output makes that output ambiguous. The
 	// agent therefore rejects the job and asks the user to change the name.
 	t.Run("an imitation", func(t *testing.T) {
 		t.Parallel()
@@ -151,8 +151,8 @@ func TestReservation(t *testing.T) {
 	s.tagged(t, id, "caelum:released")
 }
 
-// TestCancelledInProlog cancels a job after slurmctld has started the job and before the job has a lease. The cluster
-// delays the prolog's request to the agent.
+// TestCancelledInProlog cancels a job after slurmctld has started it and before it has a lease. The cluster delays the
+// prolog's request to the agent.
 func TestCancelledInProlog(t *testing.T) {
 	s := quietly(t, start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second}))
 	id := s.submit(t, "./task cancelled 1 600", "--gres=gpu:1")

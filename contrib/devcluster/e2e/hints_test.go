@@ -69,8 +69,8 @@ func TestMemoryWish(t *testing.T) {
 	}
 }
 
-// TestLearned checks the slices of a script for which the decision table has a line for the user and a line for all
-// users.
+// TestLearned checks which slices a script gets if the decision table has one line for it that applies to the user and
+// another that applies to all users.
 func TestLearned(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(t, learnt, "-J", "whatever", "--gres=gpu:1")

@@ -42,7 +42,7 @@ func (s *site) holds(t *testing.T) held {
 	return h
 }
 
-// check checks that the jobs are still held after all other tests have run, and cancels the jobs.
+// check checks that the jobs are still held after all other tests have run, and cancels them.
 func (h held) check(t *testing.T) {
 	t.Helper()
 	s := h.s

@@ -97,7 +97,7 @@ func TestKindsOfJob(t *testing.T) {
 }
 
 // TestHetAlone checks that a het job starts on an idle cluster. slurmctld runs each component on a different node,
-// although one node has room for all components.
+// although one node would have room for all of them.
 func TestHetAlone(t *testing.T) {
 	s := quietly(t, shared)
 	for k, c := range []struct {
@@ -117,7 +117,7 @@ func TestHetAlone(t *testing.T) {
 		s.completed(t, parts("het", id)...)
 		apart(t, s.held(t, name, strings.Fields(c.profiles)...))
 	}
-	// A component without slices also uses a node: the first node on which it can run.
+	// A component without slices also uses a node: the first one on which it can run.
 	for _, options := range []string{"-n1 : --gres=gpu:1", "--gres=gpu:1 : -n1"} {
 		id := s.submit(t, "true", strings.Fields(options)...)
 		id, _, _ = strings.Cut(id, ";")
@@ -138,7 +138,7 @@ func parts(kind, id string) []string {
 	return []string{id}
 }
 
-// accounted checks that sacct shows the expected allocated GRES of a job.
+// accounted checks that sacct shows the expected allocated GRES for a job.
 func (s *site) accounted(t *testing.T, id, want string) {
 	t.Helper()
 	var got string

@@ -38,8 +38,8 @@ func TestBillingFollowsTheSizes(t *testing.T) {
 	}
 }
 
-// TestExclusive checks that an --exclusive job gets only the slices that it requested, although Slurm allocates every
-// GRES of the node to the job.
+// TestExclusive checks that an --exclusive job gets only the slices that it requested, although Slurm allocates all of
+// the node's GRES to it.
 func TestExclusive(t *testing.T) {
 	s := quietly(t, shared)
 	t.Run("without a GPU", func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 )
 
 // sharedLeases replays an agent's log. It returns the number of leases, and a line for each leased slice that
-// overlapped a slice of another job.
+// overlapped another job's slice.
 func sharedLeases(log string) (leases int, problems []string) {
 	type unit struct {
 		gpu float64

@@ -27,12 +27,12 @@ const parallel = "16"
 // conf contains additional lines for slurm.conf.
 var conf = []string{
 	"AccountingStorageEnforce=limits",
-	// With and without Caelum, a pending het job blocks all later jobs until the next backfill cycle. The default
-	// interval of backfill is 30 s.
+	// With and without Caelum, a pending het job blocks all later jobs until the next backfill cycle. Backfill's
+	// default interval is 30 s.
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 	// slurmctld starts a requeued job one second after cred_expire (default: 120 s) at the earliest. The tests must not
-	// shorten the wait with `scontrol update StartTime=now`. Before the credential of the first run expires, slurmd
-	// runs no prolog for the next run (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8). A job without a prolog has no
+	// shorten this wait with `scontrol update StartTime=now`: before the first run's credential expires, slurmd runs no
+	// prolog for the next run (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and without a prolog, a job has no
 	// lease.
 	"AuthInfo=cred_expire=" + credExpire,
 	// salloc's shell runs on the job's node.

@@ -43,9 +43,9 @@ type form struct {
 	name   string
 	two    bool     // the job has two tasks, each with a GPU
 	extra  []string // options of the job
-	script string   // TASK is replaced with the task, STEP with the step option of the spelling
+	script string   // TASK is replaced with the task, and STEP with the spelling's step option
 	// direct is the script that a direct srun runs. If direct is "", srun runs the task itself. The steps that the
-	// script starts need --overlap, because they run at the same time as the step of the script.
+	// script starts need --overlap, because they run at the same time as the script's own step.
 	direct string
 	// bind is an option that assigns a different GPU to each of the two tasks of a direct srun.
 	bind string
@@ -78,7 +78,7 @@ type cell struct {
 	form     form
 }
 
-// name returns a name for the cell. The name is also a valid name of a directory.
+// name returns a name for the cell, which is also a valid directory name.
 func (c cell) name() string {
 	return strings.NewReplacer(" ", "_", "=", "_", ":", "_").Replace(c.mode + "_" + c.spelling.name + "_" + c.form.name)
 }
@@ -107,7 +107,7 @@ type outcome struct {
 
 // TestScriptMatrix submits every cell to stock Slurm and to Slurm with Caelum. Every job that stock Slurm runs must
 // also run with Caelum, and each task must have a different device. If stock Slurm rejects a job, Slurm with Caelum may
-// reject it with the same message. SLURM_GPUS_ON_NODE must have the same value on stock Slurm and with Caelum.
+// reject it with the same message. SLURM_GPUS_ON_NODE must have the same value with stock Slurm and with Caelum.
 func TestScriptMatrix(t *testing.T) {
 	s := quietly(t, shared)
 	stock := start(t, cluster.Options{Nodes: 2, GPUs: 2, NoAgent: true, Conf: conf})
@@ -188,7 +188,7 @@ func said(stderr string) string {
 		}
 		lines = append(lines, taskEnds.ReplaceAllString(numbers.ReplaceAllString(line, "$1 N"), "n1: task"))
 	}
-	// srun's message about the end of a task can precede or follow the messages of the task.
+	// srun's message about the end of a task can precede or follow the task's own messages.
 	slices.SortStableFunc(lines, func(a, b string) int {
 		return strings.Count(a, "n1: task") - strings.Count(b, "n1: task")
 	})

@@ -8,8 +8,8 @@ import (
 )
 
 // TestUnmanagedPartition submits jobs to a partition that Caelum does not manage. job_submit.lua does not change jobs
-// in an unmanaged partition, so the jobs request GPUs or slots but no profile. The jobs must not drain a node, and must
-// not get a slice that slurmctld has not counted. In this test, the agents' default profile is the largest profile.
+// in an unmanaged partition, so they request GPUs or slots but no profile. The jobs must not drain a node, and must not
+// get a slice that slurmctld has not counted. In this test, the agents' default profile is the largest profile.
 func TestUnmanagedPartition(t *testing.T) {
 	s := quietly(t, shared)
 
@@ -27,9 +27,9 @@ func TestUnmanagedPartition(t *testing.T) {
 		s.completed(t, id)
 	})
 
-	// slurmctld has counted no slice for jobs that request only GPUs, so the agent creates no slice. A job that cannot
-	// be requeued fails. The agent requeues a batch job and sets the profile of the job. The job starts two minutes
-	// later.
+	// slurmctld has not counted any slices for jobs that request only GPUs, so the agent does not create any. A job
+	// that cannot be requeued fails. A batch job is requeued by the agent, which sets its profile, and starts two
+	// minutes later.
 	t.Run("with GPUs", func(t *testing.T) {
 		told := s.call(t, "", user, "", "srun", "-p", "plain", "--gres=gpu:1", "-w", "n1", "./task", "plain-told")
 		if told.status == 0 || !strings.Contains(told.stderr, "no slice; request slices (--gres=gpu:1,mig:7g.40gb:1)") {

@@ -15,8 +15,8 @@ import (
 	"caelum/internal/api"
 )
 
-// quietly returns the site. At the end of the test, a cleanup waits until the cluster contains no remains of its jobs,
-// and checks the logs.
+// quietly returns the site. At the end of the test, a cleanup waits until no remains of the test's jobs exist in the
+// cluster, and checks the logs.
 func quietly(t *testing.T, s *site) *site {
 	t.Helper()
 	t.Cleanup(func() {

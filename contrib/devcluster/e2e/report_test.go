@@ -84,7 +84,7 @@ The columns have the following meanings:
   script starts the program with srun without options.
 `
 
-// note records the result of a cell.
+// note records a cell's result.
 func (r *report) note(c cell, want, got outcome, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

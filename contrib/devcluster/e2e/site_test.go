@@ -89,7 +89,7 @@ func (s *site) close() error {
 }
 
 // prepare writes a decision table for the shared cluster. The table assigns a small profile to every job, so that many
-// jobs can run at the same time. max_nodes is 1, so that a job with -N 2 exceeds max_nodes.
+// jobs can run at the same time. max_nodes is 1, so that a job with -N 2 exceeds it.
 func (s *site) prepare() error {
 	return s.writeTable("partition billed\nmax_nodes 1\ndefault 1g.5gb\n" + learnedLines())
 }
@@ -158,7 +158,7 @@ func (s *site) watch() {
 	}()
 }
 
-// row returns a job's line in the output of a squeue that started after the call to row.
+// row returns a job's line in the output of a run of squeue that started after the call to row.
 func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 	t.Helper()
 	s.mu.Lock()
@@ -168,7 +168,7 @@ func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		r, ok = s.queue[id]
-		return s.reads > first+1 // the next run of squeue may have begun before the call of row
+		return s.reads > first+1 // the next run of squeue may have begun before the call to row
 	})
 	return r, ok
 }
@@ -197,7 +197,7 @@ func (s *site) until(t *testing.T, id, what string, holds func(row) bool) row {
 	}
 }
 
-// ended waits for the end of a job and returns its state.
+// ended waits for a job to end and returns its state.
 func (s *site) ended(t *testing.T, id string) string {
 	t.Helper()
 	return s.until(t, id, "the job has ended", func(r row) bool {
@@ -209,7 +209,7 @@ func (s *site) ended(t *testing.T, id string) string {
 	}).state
 }
 
-// completed waits for the end of jobs, and fails the test if the state of a job is not COMPLETED.
+// completed waits for jobs to end, and fails the test if any job's state is not COMPLETED.
 func (s *site) completed(t *testing.T, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -230,7 +230,7 @@ func within(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// answer contains the output and the error of a command.
+// answer contains a command's output and error.
 type answer struct {
 	stdout, stderr string
 	status         int

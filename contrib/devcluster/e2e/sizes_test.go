@@ -33,7 +33,7 @@ func adaptive(t *testing.T, scripts ...string) *site {
 }
 
 // TestLargerSlice checks a job whose line in the decision table contains 1g.5gb. The job gets the whole idle GPU. Slurm
-// shows 1g.5gb, and the summary of the run shows 7g.40gb. After a requeue, the second run also gets the whole GPU.
+// shows 1g.5gb, and the run's summary shows 7g.40gb. After a requeue, the second run also gets the whole GPU.
 func TestLargerSlice(t *testing.T) {
 	const first, again = "./task larger", "./task again 1 $((SLURM_RESTART_COUNT ? 0 : 600))"
 	s := adaptive(t, first, again)
@@ -73,7 +73,7 @@ func TestNamedProfileStays(t *testing.T) {
 }
 
 // TestLargerSlicesOfAnArray checks that each task of an array gets a larger slice than the requested profile, and that
-// Slurm shows the requested profile for each task. The second task may have to wait for the end of the first task.
+// Slurm shows the requested profile for each task. The second task may have to wait for the first one to end.
 func TestLargerSlicesOfAnArray(t *testing.T) {
 	const script = "./task array"
 	s := adaptive(t, script)

@@ -23,7 +23,7 @@ const (
 )
 
 // TestConstraints submits jobs that request resources that only catalogue nodes have. slurmctld accepts the jobs, but
-// never starts them. The agents must not reserve slices for them while another user's job waits.
+// never starts them. The agents must not reserve slices for these jobs while another user's job waits.
 func TestConstraints(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{huge, hugePartition}})
 	for node, features := range map[string]string{"n1": "fast", "n2": "big", "mig-catalog[1-2]": "fast,big"} {

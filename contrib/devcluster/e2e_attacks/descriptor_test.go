@@ -25,8 +25,8 @@ import (
 const asHolder = "ATTACK_HOLD"
 
 // These constants select how the attacker's program keeps descriptors open. A process has the descriptors in its own
-// table, or in flight in a socket that the process has open. The job can also send the descriptors to a process outside
-// the job, or two processes can constantly send the descriptors to each other.
+// table, or in flight in a socket that it has open. The job can also send them to a process outside the job, or two
+// processes can constantly send them to each other.
 const (
 	inTable  = "table"
 	inFlight = "flight"
@@ -99,7 +99,7 @@ func receive(socket int) (fds []int) {
 	return fds
 }
 
-// received listens on a socket at path, waits for a process that sends descriptors, and returns the descriptors.
+// received listens on a socket at path, waits for a process that sends descriptors, and returns these.
 func received(path string) []int {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil || unix.Bind(fd, &unix.SockaddrUnix{Name: path}) != nil || unix.Listen(fd, 1) != nil {
@@ -113,10 +113,10 @@ func received(path string) []int {
 }
 
 // swapSocket is an environment variable. Its value is the descriptor number of a socket. The second process of a swap
-// receives the descriptors of the capability files through the socket.
+// receives the descriptors of the capability files through this socket.
 const swapSocket = "ATTACK_SWAP"
 
-// swap starts a second process. The two processes send the descriptors to each other until one process is killed.
+// swap starts a second process. The two processes send the descriptors to each other until one of them is killed.
 func swap(held []int) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -142,8 +142,8 @@ func pass(socket int) {
 }
 
 // openable starts a cluster in which processes can open the capability files. The emulator's own device numbers have no
-// driver. The capability files therefore get the device numbers of the kernel's virtual terminals. The minors of the
-// virtual terminals (up to 63) include the minors of the test's instances (30, 31 and so on).
+// driver, so the capability files get the device numbers of the kernel's virtual terminals. The terminals' minor
+// numbers (up to 63) include those of the test's instances (30, 31 and so on).
 func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	t.Helper()
 	o.Nodes, o.GPUs, o.KeepDeviceFiles = 1, 1, true
@@ -184,7 +184,7 @@ func holder(t *testing.T, s *clustertest.Site) (pid string) {
 	return pid
 }
 
-// instance returns the instance of a job's slice.
+// instance returns the instance that is a job's slice.
 func instance(t *testing.T, s *clustertest.Site, job string) (found api.Instance) {
 	t.Helper()
 	slice := s.Slice("n1", job)
@@ -201,7 +201,7 @@ func instance(t *testing.T, s *clustertest.Site, job string) (found api.Instance
 	return found
 }
 
-// victimJob submits a job of the victim that occupies a slice for some time.
+// victimJob submits a job as the victim that occupies a slice for some time.
 func victimJob(s *clustertest.Site) (id string) {
 	out := s.Must("", victim, "sbatch", "--parsable", "--gres=mig:2g.10gb:1", "--wrap", "sleep 600")
 	return strings.TrimSpace(out)
@@ -229,9 +229,9 @@ func note(s *clustertest.Site, gi int) (state, text string) {
 	return "", ""
 }
 
-// TestDescriptorOutlivesLease checks a job that opens the capability files of its slice, and leaves a process that
-// keeps the descriptors open. As long as the process runs, jobs of other users must get instances with other device
-// numbers.
+// TestDescriptorOutlivesLease checks a job that opens its slice's capability files, and leaves behind a process that
+// keeps the descriptors open. As long as this process is running, other users' jobs must get instances with other
+// device numbers.
 func TestDescriptorOutlivesLease(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	s.Write(
@@ -270,9 +270,9 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestHolderOutsideJob checks a job that sends its slice's descriptors to processes outside the job. They keep the
-// descriptors open after the end of the job. With ConstrainDevices=yes, the agent must end every process that has a
-// descriptor of the slice open, so that all slices are available to other users.
+// TestHolderOutsideJob checks a job that sends its slice's descriptors to processes outside the job. These processes
+// keep the descriptors open after the job has ended. With ConstrainDevices=yes, the agent must end every process that
+// has a descriptor of the slice open, so that all slices are available to other users.
 func TestHolderOutsideJob(t *testing.T) {
 	for _, way := range []string{outside, swapped} {
 		t.Run(way, func(t *testing.T) {
@@ -309,7 +309,7 @@ func TestHolderOutsideJob(t *testing.T) {
 }
 
 // TestDescriptorsInFlight checks that a process with descriptors in flight cannot block a slice for other users. The
-// agent cannot see the files of descriptors in flight, and every process can have descriptors in flight.
+// agent cannot see the files of descriptors in flight, which every process can have.
 func TestDescriptorsInFlight(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	s.Write(
@@ -327,8 +327,8 @@ func TestDescriptorsInFlight(t *testing.T) {
 }
 
 // TestDescriptorOfNewInstance checks the capability files of a new instance with NVreg_ModifyDeviceFiles=1, which the
-// driver creates with access for all users. A user opens the files before the agent restricts the access. The next job
-// of another user must not get the instance, and the first user must not be able to use the instance.
+// driver creates with access for all users. A user opens the files before the agent restricts access to them. Another
+// user's next job must not get the instance, and the first user must not be able to use it.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	first := victimJob(s)
@@ -393,13 +393,13 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 	s.Running(job)
 	mine := instance(t, s, job)
 	// The command gives all users access to the capability files while the stranger's process starts. The stranger thus
-	// has descriptors as if from another source.
+	// has descriptors as if they came from another source.
 	s.Must("n1", "root", "sh", "-c", "chmod 444 $(find /dev/nvidia-caps -user "+attacker+")")
 	ended := make(chan error, 1)
 	stranger := s.Command(t.Context(), "n1", victim, "env", "CUDA_VISIBLE_DEVICES="+mine.UUID,
 		"cuda-process", "--seconds", "3600")
 	go func() { ended <- stranger.Run() }()
-	// The slice has a process of the job and a process of the stranger.
+	// The slice has one of the job's processes and one of the stranger's.
 	s.Within("the agent shows two processes", func() bool {
 		slice := api.Lease{}
 		json.Unmarshal([]byte(s.Try("n1", "caelum", "job", job, "--json")), &slice)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestEndsPrivate checks a site where slurmctld hides other users' jobs. A node's record must not show the end times of
-// hidden jobs. The agents must still know the end times, and reserve a GPU from the end of the jobs.
+// hidden jobs. The agents must still know these times, and reserve a GPU from the time at which the jobs end.
 func TestEndsPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s, "--time=10")

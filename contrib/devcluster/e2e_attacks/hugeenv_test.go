@@ -11,8 +11,8 @@ import (
 )
 
 // TestFloodOfOptions checks a submission with 100,000 variables of SPANK plugins. job_submit.lua runs while slurmctld
-// holds its locks, and needs seconds to parse a million variables. It must therefore reject the job because of their
-// number. (On a slow machine, slurmctld does not receive a million variables in time, and closes the connection.)
+// holds its locks, and needs seconds to parse a million variables. It must therefore reject the job on the basis of
+// their number. (On a slow machine, slurmctld does not receive a million variables in time, and closes the connection.)
 func TestFloodOfOptions(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	client := buildClient(t, s)

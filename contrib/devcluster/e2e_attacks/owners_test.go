@@ -12,8 +12,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// library is the source of an NVML library that runs a command of the attacker in the process that
-// loads it.
+// library is the source of an NVML library that runs one of the attacker's commands in the process that loads it.
 const library = `#include <stdio.h>
 #include <unistd.h>
 __attribute__((constructor)) static void own(void)
@@ -25,7 +24,7 @@ __attribute__((constructor)) static void own(void)
 
 // TestConfigurationOfAnother checks that the agent, which runs as root, does not load a library that another owner of
 // /etc/caelum has set in caelum.yaml. SlurmUser owns /etc/caelum at sites where the watcher wrote the decision table to
-// /etc/caelum.
+// it.
 func TestConfigurationOfAnother(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	home := s.Home()

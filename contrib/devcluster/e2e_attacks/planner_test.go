@@ -13,15 +13,15 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// wholeGPU contains the options of a job for a whole GPU. An agent offers a whole GPU only if the plan contains a job
-// for it.
+// wholeGPU contains the options for a job that needs a whole GPU. An agent offers a whole GPU only if the plan contains
+// a job for it.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
-// another contains the options of a job with a profile that the attackers do not request. slurmctld may allocate the
+// another contains the options for a job with a profile that the attackers do not request. slurmctld may allocate the
 // slices that are offered for the attackers' jobs to any job with the same profile.
 var another = []string{"-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "10"}
 
-// wholeNode contains the options of a job that requests all GPUs of a node.
+// wholeNode contains the options for a job that requests all GPUs of a node.
 var wholeNode = []string{"-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "-t", "10"}
 
 // TestPlanner checks that another user's jobs get the idle GPUs while a user has pending jobs that
@@ -49,7 +49,7 @@ func TestPlanner(t *testing.T) {
 	}
 }
 
-// served submits a job as the victim and waits until the job runs.
+// served submits a job as the victim, and waits until it is running.
 func served(t *testing.T, s *clustertest.Site, options ...string) {
 	t.Helper()
 	id := s.Must(
@@ -103,7 +103,7 @@ func unmetDependency(t *testing.T, s *clustertest.Site) {
 }
 
 // lacksMemory submits a job without GPUs that uses most of the nodes' memory. The user's other jobs request all GPUs
-// and as much memory as the first one.
+// and as much memory as this job.
 func lacksMemory(t *testing.T, s *clustertest.Site) {
 	s.Running(s.Submit("sleep 600", "-p", "plain", "-w", "n1,n2", "-N2", "-n2", "--mem=200000"))
 	for _, nodes := range [][]string{{"-N2"}, {"-N1", "-N1"}} {

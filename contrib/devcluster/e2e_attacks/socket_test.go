@@ -11,7 +11,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// occupy submits a job of the victim that has a slice and a name, and waits until the job runs.
+// occupy submits a job as the victim that has a slice and a name, and waits until it is running.
 func occupy(s *clustertest.Site, options ...string) string {
 	args := append([]string{"sbatch", "--parsable", "--job-name=thesis", "--gres=gpu:1,mig:2g.10gb:1"}, options...)
 	job := s.Must("", victim, append(args, "--wrap", "cuda-process --exclusive --memory 1234 --seconds 3600")...)
@@ -22,8 +22,8 @@ func occupy(s *clustertest.Site, options ...string) string {
 	return job
 }
 
-// TestSocketPrivate checks that the agent hides other users' jobs if slurmctld hides them, and that
-// the owner of a job and root see all data of the job.
+// TestSocketPrivate checks that the agent hides other users' jobs if slurmctld hides them, and that a job's owner and
+// root see all data about it.
 func TestSocketPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s)

@@ -55,7 +55,7 @@ func TestSlicesWithoutGPU(t *testing.T) {
 	s.Completed(whole)
 }
 
-// TestUnreadableRequest checks that job_submit.lua rejects malformed GRES entries with the count 0, in submissions and
+// TestUnreadableRequest checks that job_submit.lua rejects malformed GRES entries with a count of 0, in submissions and
 // in updates. slurmctld stores the text of a malformed entry and starts the job. The agents cannot parse it, and cannot
 // count the job's slices before the job has a lease.
 func TestUnreadableRequest(t *testing.T) {

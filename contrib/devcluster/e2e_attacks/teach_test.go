@@ -24,8 +24,8 @@ import (
 
 const script = "#!/bin/bash\ncuda-process --memory 15000 --seconds 1\n"
 
-// school is a cluster. The test fills the repository of earlier runs with `caelum repo import`, which has the effect of
-// a synchronization from slurmdbd.
+// school is a cluster. The test fills the repository of earlier runs with `caelum repo import`, which has the same
+// effect as a sync from slurmdbd.
 type school struct {
 	*clustertest.Site
 	t    *testing.T
@@ -112,7 +112,7 @@ func many(n int, uid uint32, key, work string, peak float64, start int64) (runs 
 const needed, crafted = ",gres/mig:3g.20gb:1", ",gres/mig:1g.5gb:1"
 
 // TestCollidingKey checks an attacker who knows the victim's script and crafts another one with the same job key. The
-// attacker runs the crafted script earlier and more often than the victim runs her own. The victim must get the profile
+// attacker runs the crafted script earlier and more often than the victim runs hers. The victim must get the profile
 // that her own runs need.
 func TestCollidingKey(t *testing.T) {
 	s := open(t)
@@ -137,8 +137,8 @@ func TestCollidingKey(t *testing.T) {
 	}
 }
 
-// TestSharedByOne checks a site that shares profiles between users. Any number of runs of a single user must not
-// determine the profile of other users' jobs with the same script.
+// TestSharedByOne checks a site that shares profiles between users. However often a single user runs a script, this
+// must not determine the profile of other users' jobs with the same script.
 func TestSharedByOne(t *testing.T) {
 	s := open(t)
 	_, work, before := s.ask(victim, "train.sh", script)
@@ -325,8 +325,8 @@ func blocks(random *rand.Rand, weight []part) []part {
 	return all
 }
 
-// join adds each part of one list to each part of the other list and returns at most half a million of the sums. The
-// number of each returned sum differs from 0 modulo prime by at most reach.
+// join adds each part of one list to each part of the other, and returns at most half a million of the sums: those
+// whose number differs from 0 modulo prime by at most reach.
 func join(a, b []part, reach uint64, number func(part) uint64) (sums []part) {
 	slices.SortFunc(b, func(x, y part) int { return cmp.Compare(number(x), number(y)) })
 	for _, p := range a {

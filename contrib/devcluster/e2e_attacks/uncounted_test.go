@@ -14,7 +14,7 @@ import (
 
 // TestUncountedSlice checks jobs that request GPUs but no slices. A user moves the job into the managed partition, or
 // submits it to a partition that job_submit.lua does not manage. In both cases, the job must not get a slice that
-// slurmctld has not counted. Otherwise, limits and billing do not include the slice.
+// slurmctld has not counted, because limits and billing would not include it.
 func TestUncountedSlice(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, attack := range []struct {

@@ -14,8 +14,8 @@ import (
 
 // TestUntypedSlice checks jobs that request a slice without a profile, at submission or by an update, in a partition
 // that Caelum does not manage. slurmctld checks the limits before it chooses a profile, so a limit on the chosen
-// profile does not apply. The limits in this test allow the user no slice of any profile. The user must not get a
-// slice, even if job_submit.lua did not check the job.
+// profile does not apply. The limits in this test do not allow the user any slices. The user must not get a slice, even
+// if job_submit.lua did not check the job.
 func TestUntypedSlice(t *testing.T) {
 	for _, c := range []struct {
 		name string

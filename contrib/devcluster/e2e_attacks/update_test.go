@@ -14,7 +14,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// limited starts a cluster whose slurmctld enforces limits. The limits allow the attacker no whole-GPU slice.
+// limited starts a cluster whose slurmctld enforces limits, which do not allow the attacker any whole-GPU slices.
 func limited(t *testing.T) *clustertest.Site {
 	t.Helper()
 	conf := append([]string{"AccountingStorageEnforce=limits"}, unmanaged...)
@@ -24,8 +24,8 @@ func limited(t *testing.T) *clustertest.Site {
 }
 
 // TestUpdatedJobKeepsItsSlices checks jobs that a user holds, updates and releases. The updates remove a job's slices
-// or move the job between partitions. If the job runs, slurmctld must count its slices, and the limit on whole-GPU
-// slices must apply.
+// or move it between partitions. If the job runs, slurmctld must count its slices, and the limit on whole-GPU slices
+// must apply.
 func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s := limited(t)
 	client := buildClient(t, s)
@@ -91,8 +91,8 @@ func buildClient(t *testing.T, s *clustertest.Site) string {
 	return path
 }
 
-// settle waits until a released job has started or waits because of the limit. If the job runs, slurmctld must count
-// the job's slice. A job without a GPU may already have failed, because its script finds no device.
+// settle waits until a released job has started or waits because of the limit. If the job is running, slurmctld must
+// count its slice. A job without a GPU may already have failed, because its script finds no device.
 func settle(t *testing.T, s *clustertest.Site, name, id string) {
 	t.Helper()
 	end := time.Now().Add(clustertest.Limit)

@@ -14,10 +14,9 @@ import (
 	"caelum/internal/api"
 )
 
-// TestBadInput checks the effects of bad input while a job runs. Users submit invalid requests. The test damages the
-// configuration, the decision table, the ledger and the lease file, as an administrator can do by mistake. The test
-// also fills the disks. Every error must name a remedy, the remedy must work, and the job must keep its slice until it
-// ends.
+// TestBadInput checks the effects of bad input while a job is running. Users submit invalid requests. The test damages
+// the configuration, the decision table, the ledger and the lease file, as an administrator can do by mistake. It also
+// fills the disks. Every error must name a remedy, the remedy must work, and the job must keep its slice until it ends.
 func TestBadInput(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Board: "A100-40GB,A30-24GB"})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1", "--job-name=keep")
@@ -64,7 +63,7 @@ func badRequests(s *site, _ string) {
 		{"--gres=gpu:1 --mig=$(id)", "--mig: couldn't read '$(id)': specify a profile such as 1g.5gb, auto, or off"},
 		{"--gres=gpu:1 --mig-mem=$(id)", "--mig-mem: couldn't read '$(id)': specify the memory of a slice, as in 8G"},
 		{"--gres=gpu:1 --mig=" + strings.Repeat("x", 5000), "--mig: couldn't read"},
-		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // Caelum does not manage the partition plain
+		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // Caelum does not manage the plain partition
 	} {
 		_, stderr, err := s.Exec(
 			s.t.Context(),
@@ -74,8 +73,8 @@ func badRequests(s *site, _ string) {
 			s.t.Errorf("sbatch %.80s: %v, %s", c.options, err, stderr)
 		}
 	}
-	// Only the GPU model of the second node has the profile 2g.12gb. A job for it must run on the second node, and is
-	// held if it names the first.
+	// Only the second node's GPU model has the 2g.12gb profile. A job that requests it must run on the second node, and
+	// is held if it names the first.
 	a30 := s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:2g.12gb:1")
 	never := s.Submit("true", "--gres=mig:2g.12gb:1", "-w", "n1")
 	s.Completed(a30)
@@ -142,8 +141,8 @@ func badTable(s *site, _ string) {
 	if n := strings.Count(log, "the last valid table remains in use"); n != 7 {
 		s.t.Errorf("slurmctld logged %d of 7 errors in the table", n)
 	}
-	// If the table is damaged when slurmctld starts, job_submit.lua has no table. Without a table, job_submit.lua
-	// rejects only jobs with GPUs. The repaired table may have the generation of the damaged table.
+	// If the table is damaged when slurmctld starts, job_submit.lua has no table. Without a table, it rejects only jobs
+	// with GPUs. The repaired table may have the same generation as the damaged one.
 	s.table(generation(106, small)[:len(small)-9])
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		s.t.Fatal(err)
@@ -208,8 +207,8 @@ func badNames(s *site, _ string) {
 	}
 }
 
-// callers sends 300 requests to end another user's lease. The script also opens 3000 connections, and sends half a
-// header on each connection.
+// callers sends 300 requests to end another user's lease. It also opens 3000 connections, and sends half a header on
+// each of them.
 const callers = `ulimit -n 4096; exec perl -MIO::Socket::UNIX -e '
 	$SIG{PIPE} = "IGNORE"; $| = 1;
 	sub call { IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock") }
@@ -257,7 +256,7 @@ func badCallers(s *site, keep string) {
 }
 
 // badLeaseFile damages the lease file of a running job. The job's next step must get an error. If root removes the
-// damaged file and restarts the agent, the agent must write the lease file again.
+// damaged file and restarts the agent, the agent must rewrite the lease file.
 func badLeaseFile(s *site, keep string) {
 	path := "/run/caelum/jobs/" + keep
 	step := func() string {
@@ -386,8 +385,8 @@ func badConfiguration(s *site, _ string) {
 	s.Within("n1 offers something", s.offered)
 }
 
-// badLedger checks that the agent does not start with a damaged ledger. After the ledger is moved
-// away, the agent must restore the lease of the running job from its lease file.
+// badLedger checks that the agent does not start with a damaged ledger. After the ledger has been moved away, the agent
+// must restore the running job's lease from its lease file.
 func badLedger(s *site, _ string) {
 	const path = "/var/lib/caelum/ledger.db"
 	if err := s.StopUnit("agent-n1"); err != nil {

@@ -9,7 +9,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestRestartsInCgroups checks that a restarted slurmd in a cluster with cgroups runs and confines GPU jobs.
+// TestRestartsInCgroups checks that, in a cluster with cgroups, a restarted slurmd runs and confines GPU jobs.
 func TestRestartsInCgroups(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestOtherJobOfTheUser checks that a job cannot open the slices of other jobs of its user if Slurm confines devices.
-// The user owns the capability files of all slices of the user's jobs. A job with a slice and a job without a slice try
-// to open the capability files while other jobs start and end.
+// TestOtherJobOfTheUser checks that a job cannot open the slices of its user's other jobs if Slurm confines devices.
+// The user owns the capability files of all slices that these jobs hold. A job with a slice and a job without a slice
+// try to open the capability files while other jobs start and end.
 func TestOtherJobOfTheUser(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {

@@ -82,8 +82,8 @@ func (s *site) driftReported() {
 	}
 }
 
-// oldName checks a job that requested the old name. If the job starts on the node, the job must get an equivalent
-// profile. The agent does not offer the old name, so only an administrator can start it.
+// oldName checks a job that requested the old name. If it starts on the node, it must get an equivalent profile. The
+// agent does not offer the old name, so only an administrator can start it.
 func (s *site) oldName() {
 	s.t.Helper()
 	var old string
@@ -101,7 +101,7 @@ func (s *site) oldName() {
 	s.Completed(old)
 }
 
-// driftRemedied applies the remedy that caelum doctor prints, and checks that the remedy works.
+// driftRemedied applies the remedy that caelum doctor prints, and checks that it works.
 func (s *site) driftRemedied() {
 	s.t.Helper()
 	lines := s.Must("n1", "root", "caelum", "slurm-config", "--nodes", "n1", "--catalogue", "1", "--section", "nodes")

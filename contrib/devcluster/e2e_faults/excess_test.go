@@ -13,12 +13,12 @@ import (
 	"caelum/internal/slurm"
 )
 
-// waitFor is a job script that starts no process on its slice and ends when the file end.NAME exists.
+// waitFor is a job script that starts no process on its slice, and ends when the end.NAME file exists.
 const waitFor = "until [ -e $HOME/end.%s ]; do sleep 0.2; done"
 
 // TestExcess makes slurmctld count the slices of a job on two nodes twice on each node. The wrong counts are caused by
-// a reconfiguration or a restart of slurmctld while the job runs. A job for an empty GPU must still start, both while
-// the two-node job runs and after it has ended.
+// a reconfiguration or a restart of slurmctld while the job is running. A job for an empty GPU must still start, both
+// while the two-node job runs and after it has ended.
 func TestExcess(t *testing.T) {
 	t.Run("reconfigure", func(t *testing.T) {
 		s, pair := jobOnTwoNodes(t)
@@ -41,7 +41,7 @@ func TestExcess(t *testing.T) {
 }
 
 // jobOnTwoNodes starts a cluster of two nodes with three GPUs each, and a job that occupies two GPUs on each node until
-// the file end.pair exists.
+// the end.pair file exists.
 func jobOnTwoNodes(t *testing.T) (s *site, pair string) {
 	s = start(t, cluster.Options{Nodes: 2, GPUs: 3, KeepDeviceFiles: true})
 	pair = s.Submit(fmt.Sprintf(waitFor, "pair"), "-N2", "--gres=mig:7g.40gb:2")
@@ -66,7 +66,7 @@ func onceOrTwice(s *site, pair string) {
 	s.NothingLeft()
 }
 
-// excess checks the cluster while slurmctld counts the slices of the job "pair" twice on each node, and clears the
+// excess checks the cluster while slurmctld counts the "pair" job's slices twice on each node, and then clears the
 // excess.
 func excess(t *testing.T, s *site, pair string) {
 	third := s.Submit("./hold third", "-w", "n1", "--gres=mig:7g.40gb:1")

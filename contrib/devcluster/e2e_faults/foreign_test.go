@@ -13,7 +13,7 @@ import (
 	"caelum/internal/api"
 )
 
-// TestByHand bypasses the agent to create an instance, and to remove the instance of a running job.
+// TestByHand bypasses the agent to create an instance, and to remove a running job's instance.
 func TestByHand(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
 	// The job uses no device, because the driver does not remove an instance in use.
@@ -60,7 +60,7 @@ func TestByHand(t *testing.T) {
 	s.NoneDrained()
 
 	s.Must("n1", "root", "nvml-emulator", "destroy", strconv.Itoa(other), strconv.Itoa(foreign.GI))
-	if err := s.RestartUnit("agent-n1"); err != nil { // an agent reads the GPUs at its start and once a minute
+	if err := s.RestartUnit("agent-n1"); err != nil { // an agent reads the GPUs when it starts, and then once a minute
 		t.Fatal(err)
 	}
 	s.NothingLeft()
@@ -84,7 +84,7 @@ func (s *site) foreignOn(gpu int) (foreign api.Instance) {
 	return foreign
 }
 
-// avoids checks that no offer and no lease of the agent overlaps a foreign instance on a GPU.
+// avoids checks that none of the agent's offers and leases overlaps a foreign instance on a GPU.
 func (s *site) avoids(gpu int, foreign api.Instance) {
 	s.t.Helper()
 	status, err := s.Status("n1")

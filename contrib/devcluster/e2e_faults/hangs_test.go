@@ -52,7 +52,7 @@ func (s *site) started(id, node string) {
 	})
 }
 
-// explained waits until `caelum explain` prints the given verdict. The user runs `caelum explain` on the login node.
+// explained waits until `caelum explain`, run by the user on the login node, prints the given verdict.
 func (s *site) explained(id, verdict string) {
 	s.t.Helper()
 	var e plan.Explanation
@@ -163,8 +163,8 @@ func (s *site) signalAgent(name string) {
 	}
 }
 
-// TestNodeLost makes a node fail permanently. Its daemons do not answer, and its offers are not closed. The jobs that
-// ran on it or were planned for it must run on another node.
+// TestNodeLost makes a node fail permanently: its daemons do not answer, and its offers are not closed. The jobs that
+// were running on it or planned for it must run on another node.
 func TestNodeLost(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{"SlurmdTimeout=5"}})
 	first := s.Submit("./hold first", "--gres=mig:7g.40gb:1", "--requeue")

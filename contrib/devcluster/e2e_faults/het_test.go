@@ -47,8 +47,8 @@ func (s *site) bothRun(leader, other string) {
 }
 
 // TestIncompleteHetJob checks a het job with one component that is held or has ended. The other component must not
-// block an idle GPU that another user needs, and `caelum explain` must show why the other component does not start. If
-// the held component is released, the het job must start.
+// block an idle GPU that another user needs, and `caelum explain` must show why this component does not start. If the
+// held component is released, the het job must start.
 func TestIncompleteHetJob(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	t.Run("one component is held", func(t *testing.T) {

@@ -11,8 +11,7 @@ import (
 )
 
 // TestAgentKilled kills the agent repeatedly between two of its persistent effects. Each agent that the keeper starts
-// is killed at the same failpoint. Meanwhile, one job runs, and others, each of which waits in its prolog, start, run
-// and end.
+// is killed at the same failpoint. Meanwhile, one job keeps running, and others wait in their prologs, run and end.
 func TestAgentKilled(t *testing.T) {
 	// A failpoint with a count lets each agent make some progress before it is killed.
 	for _, point := range []string{

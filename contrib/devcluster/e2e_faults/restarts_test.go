@@ -15,7 +15,7 @@ import (
 )
 
 // TestRestarts stops Slurm's daemons while a job runs on each node, shortly after the submission of another job for n1.
-// The test measures times on n2, where no job starts. The offers of n2 are correct from the time at which n2
+// The test measures times on n2, where no job starts. The offers of n2 count as correct from the time at which n2
 // permanently has offers and the constant total. At the end of the test, slurmctld and the agent must agree on the
 // offers.
 func TestRestarts(t *testing.T) {
@@ -115,8 +115,8 @@ func (s *site) restarts() []fault {
 	}
 }
 
-// offersAfter causes a fault, and waits until n2 has offers and the given total. after is the time between the end of
-// the fault and the end of the wait. seen reports whether a snapshot showed wrong offers.
+// offersAfter causes a fault, and waits until n2 has offers and the given total. after is the time from the end of the
+// fault to the end of the wait. seen reports whether a snapshot showed wrong offers.
 func (s *site) offersAfter(w *watch, fault fault, total int) (after time.Duration, seen bool) {
 	s.t.Helper()
 	began := time.Now()

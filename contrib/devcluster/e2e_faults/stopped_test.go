@@ -12,7 +12,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestAgentStopped stops the agent permanently while one job runs and another job is in its prolog. With wait=6, a
+// TestAgentStopped stops the agent permanently while one job is running and another is in its prolog. With wait=6, a
 // prolog waits for 6 s instead of 60 s.
 func TestAgentStopped(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second})
@@ -39,7 +39,7 @@ func TestAgentStopped(t *testing.T) {
 	s.closed(w, began, stopped)
 
 	s.Within("the prolog has given up and drained the node", s.drained)
-	// Slurm also drains the node, for a reason of its own. Slurm's reason must not replace the plugin's reason.
+	// Slurm also drains the node, with a reason of its own, which must not replace the plugin's reason.
 	s.Within("the job is in the queue again", func() bool { return s.State(starting) == "PENDING" })
 	reason := s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E")
 	t.Logf("the node's reason: %s", reason)

@@ -31,7 +31,7 @@ type attempts struct {
 	ByCgroup int      // failed opens that the devices cgroup denied
 	Gone     int      // the file was removed between the listing and the open
 	Opened   []string // permitted opens: success, or ENXIO because the file has no driver
-	Own      []string // opened files that belong to the job's own slice
+	Own      []string // opened files of the job's own slice
 	Changes  []int    // HTTP status codes of the requests for changes that were sent to the socket
 	Other    []string
 }
@@ -42,8 +42,7 @@ const opens = 1500
 // it.
 const monitor = "/dev/nvidia-caps/nvidia-cap2"
 
-// beStranger repeatedly opens every capability file of the node, and requests changes of other users' leases from the
-// agent.
+// beStranger repeatedly opens every capability file on the node, and asks the agent to change other users' leases.
 func beStranger() int {
 	var wanted int
 	fmt.Sscan(os.Getenv(asStranger), &wanted)
@@ -85,8 +84,8 @@ func beStranger() int {
 	return 0
 }
 
-// ownFiles returns the capability files of the slice of the job in which the program runs. A job without a slice has no
-// files.
+// ownFiles returns the capability files of the slice that belongs to the job in which the program runs. A job without a
+// slice has none.
 func ownFiles(agent *api.Client) (files []string) {
 	status, err := agent.Status(context.Background())
 	if err != nil {
@@ -171,8 +170,8 @@ func (s *site) be(who string, opens int) (got attempts) {
 	return got
 }
 
-// TestStranger starts and ends jobs of one user, and checks that another user on the node of the jobs can neither open
-// their slices nor change their leases.
+// TestStranger starts and ends jobs of one user, and checks that another user on the jobs' node can neither open their
+// slices nor change their leases.
 func TestStranger(t *testing.T) {
 	// The documentation recommends KeepDeviceFiles (NVreg_ModifyDeviceFiles=0), with which no user can access a
 	// capability file before it belongs to a job.

@@ -13,8 +13,8 @@ import (
 )
 
 // TestSlurmdAndAgentRestarted restarts the agent immediately after slurmd's registration. The registration has reset
-// closed to the count in slurm.conf although slices are offered. After the agent's end and after its start, the sum of
-// gres/mig must be the sum in slurm.conf.
+// closed to the count in slurm.conf although slices are offered. After the agent has ended and after it has restarted,
+// the sum of gres/mig must equal the sum in slurm.conf.
 func TestSlurmdAndAgentRestarted(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")

@@ -15,8 +15,8 @@ const prompt = 25 * time.Second
 
 // TestWatcher uses agents that poll the queue only once an hour. The watcher notifies the agents of each submission, so
 // jobs whose slices are not offered must start promptly. The test submits jobs on one node, a job that is held until
-// its slice can be created, and a job on two nodes. The test also submits a job after a kill of the watcher, and a job
-// after a restart of slurmctld.
+// its slice can be created, and a job on two nodes. It also submits one job after killing the watcher, and another
+// after restarting slurmctld.
 func TestWatcher(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2, AgentConfig: "testdata/watched.yaml"})
 	starts := func(what string, options ...string) {

@@ -17,8 +17,8 @@ import (
 	"caelum/internal/failpoint"
 )
 
-// The memory of the script step steps above the memory of a 1g.5gb slice, which the script has nearly filled before.
-// The script three needs three growths from 1g.5gb. The script broken fails for another reason.
+// The step script's memory steps above that of a 1g.5gb slice, which it has nearly filled before. The three script
+// needs three growths from 1g.5gb. The broken script fails for another reason.
 const (
 	step   = "cuda-process --curve 0:4200,2:4600,2.1:8000,4:8000"
 	three  = "cuda-process --curve 0:4200,1.5:4700,1.6:9000,3:9300,3.1:17000,5:19500,5.1:30000"
@@ -40,7 +40,7 @@ type site struct {
 func start(t *testing.T, o cluster.Options) site {
 	t.Helper()
 	o.AgentConfig = "testdata/caelum.yaml"
-	// A requeued job may start again after 6 s. slurmctld looks at the queue every 2 s, even if nothing has changed.
+	// A requeued job may restart after 6 s. slurmctld looks at the queue every 2 s, even if nothing has changed.
 	o.Conf = append(o.Conf, "AuthInfo=cred_expire=5",
 		"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1,sched_interval=2")
 	s := site{clustertest.Start(t, o), t}
@@ -63,7 +63,7 @@ func (s site) comment(id string) string {
 // patience is the time limit for conditions that include several runs of a job.
 const patience = 3 * time.Minute
 
-// wait is like Within, but with the time limit patience.
+// wait is like Within, but with patience as the time limit.
 func (s site) wait(what string, holds func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(200 * time.Millisecond) {
@@ -95,8 +95,8 @@ func (s site) grew(id, cause string) {
 	}
 }
 
-// TestGrowAfterFailure runs jobs whose memory does not suffice. Each of the jobs must complete on the next larger
-// profile, including a task of an array, and a job on two nodes. The jobs that depend on a job must wait for the second
+// TestGrowAfterFailure runs jobs whose memory does not suffice. Each of them must complete on the next larger profile,
+// including a task of an array and a job on two nodes. Jobs that depend on one of these jobs must wait for its second
 // run.
 func TestGrowAfterFailure(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2})
@@ -145,9 +145,9 @@ func (s site) recorded(id string) {
 	}
 }
 
-// The memory of the first run of ramp increases by 30 MiB per second, and would exceed the memory of a 1g.5gb slice
-// after 79 s. At SIGTERM, the script writes a checkpoint. The first run is longer than those of the other scripts,
-// because an agent requeues no job in the first minute of a run.
+// In the first run of ramp, the memory increases by 30 MiB per second, and would exceed that of a 1g.5gb slice after 79
+// s. At SIGTERM, the script writes a checkpoint. The first run is longer than those of the other scripts, because an
+// agent requeues no job in the first minute of a run.
 const ramp = `#!/bin/bash
 #SBATCH --gres=gpu:1 --open-mode=append
 if [[ -n $SLURM_RESTART_COUNT ]]; then
@@ -218,7 +218,7 @@ func TestStaysFailed(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestAgentKilled kills the agent after a growth, before the job is held. Another agent must start the job on the
+// TestAgentKilled kills the agent after a growth and before the job is held. Another agent must start the job on the
 // larger profile.
 func TestAgentKilled(t *testing.T) {
 	s := start(t, cluster.Options{

@@ -56,10 +56,9 @@ func (s site) learned(id, config string) {
 }
 
 // TestUnchangedScript checks that an unknown script gets the site's default profile in its first run, and afterwards
-// the smallest slice that is sufficient for the script. The runs must not produce a prediction for another script or
-// for another user's script. If the site shares the learned profiles between users, other users' jobs with the same
-// script must get a prediction. After one sync, every host must have the same data, including a host that has lost its
-// repository.
+// the smallest sufficient slice. The runs must not produce a prediction for another script or for another user's
+// script. If the site shares the learned profiles between users, other users' jobs with the same script must get a
+// prediction. After one sync, every host must have the same data, including a host that has lost its repository.
 func TestUnchangedScript(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil {
@@ -114,8 +113,8 @@ func TestUnchangedScript(t *testing.T) {
 
 var sourceRuns = regexp.MustCompile(`"source_runs": [0-9]+,`)
 
-// predictAlike checks that every host makes the same prediction for a job with the decision table of the given
-// configuration. A host that has lost its repository must make the same prediction.
+// predictAlike checks that every host, including one that has lost its repository, makes the same prediction for a job
+// with the given configuration's decision table.
 func (s site) predictAlike(job, config string) {
 	s.Helper()
 	predicted := func(node string) string {

@@ -23,8 +23,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestMain records runs in place of the nodes' agents if the first argument is "inside". The arguments "inside
-// DIRECTORY ID..." start the test binary inside the cluster, because Slurm's commands work only inside the cluster.
+// TestMain records runs in place of the nodes' agents if the first argument is "inside". With the arguments "inside
+// DIRECTORY ID...", the test binary runs inside the cluster, because Slurm's commands work only there.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "inside" {
 		if err := record(os.Args[2], os.Args[3:]); err != nil {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 const names = "tr\nain'\"; |x"
 
 // record writes the measurements of the jobs' runs to the jobs' records, as agents do, and to a separate repository,
-// the file nodes.db in folder.
+// nodes.db in folder.
 func record(folder string, ids []string) error {
 	r, err := repo.Open(filepath.Join(folder, "nodes.db"), func(text string) { fmt.Fprintln(os.Stderr, text) })
 	if err != nil {
@@ -155,7 +155,7 @@ func (s site) until(want string, args ...string) {
 	}
 }
 
-// start starts a cluster whose agents have the given configuration, and stops the cluster at the end of the test.
+// start starts a cluster whose agents have the given configuration, and stops it at the end of the test.
 func start(t *testing.T, config string, o cluster.Options) site {
 	t.Helper()
 	o.AgentConfig = filepath.Join(t.TempDir(), "caelum.yaml")
@@ -172,7 +172,7 @@ func start(t *testing.T, config string, o cluster.Options) site {
 	return site{t, c}
 }
 
-// write creates an executable file in a user's home directory, and returns the path of the file.
+// write creates an executable file in a user's home directory, and returns its path.
 func (s site) write(user, name, text string) string {
 	s.Helper()
 	path := filepath.Join(s.Dir, "home", user, name)
@@ -183,7 +183,7 @@ func (s site) write(user, name, text string) string {
 }
 
 // TestLearned checks that a host that reads the runs from slurmdbd makes the same predictions as hosts that record the
-// runs themselves. The test also checks that a user's predictions use only the user's own runs.
+// runs themselves. It also checks that a user's predictions use only the user's own runs.
 func TestLearned(t *testing.T) {
 	s := start(t, "accounting_field: none\npoll_interval: 1s\n",
 		cluster.Options{Conf: []string{"AuthInfo=cred_expire=5"}})

@@ -10,8 +10,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestRestartOfSlurmctld restarts slurmctld after the summary of a run was recorded. slurmctld then overwrites the text
-// of the record, and the agent must write the summary again. The agent looks for a restart a minute after slurmctld has
+// TestRestartOfSlurmctld restarts slurmctld after the summary of a run has been recorded. slurmctld then overwrites the
+// record's text, and the agent must rewrite the summary. The agent looks for a restart a minute after slurmctld has
 // removed the job from its list, so the test sets a short MinJobAge.
 func TestRestartOfSlurmctld(t *testing.T) {
 	s := start(t, "poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\n",

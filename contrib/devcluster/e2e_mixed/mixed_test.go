@@ -111,7 +111,7 @@ func (s *site) accounted(id, tres string) {
 	})
 }
 
-// stepDevices runs a step in a running job with the srun of the given node, and returns the step's devices.
+// stepDevices runs a step in a running job with the given node's srun, and returns the step's devices.
 func (s *site) stepDevices(node, id string) string {
 	s.t.Helper()
 	return s.Must(node, user, "srun", "--jobid", id, "--overlap", "printenv", "CUDA_VISIBLE_DEVICES")
@@ -164,8 +164,8 @@ func (s *site) pluginRefused(node string) {
 	}
 }
 
-// TestOlderNodes runs jobs and restarts daemons while only the nodes have the older release. The srun of a node starts
-// each step. An srun that is newer than slurmd can fail, with or without Caelum.
+// TestOlderNodes runs jobs and restarts daemons while only the nodes have the older release. Each step is started by a
+// node's srun. An srun that is newer than slurmd can fail, with or without Caelum.
 func TestOlderNodes(t *testing.T) {
 	onEach(t, func(s *site) {
 		s.replace("dbd", "slurmdbd", func() {})

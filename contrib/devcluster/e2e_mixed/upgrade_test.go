@@ -13,7 +13,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// upgrade is an upgrade of a whole cluster while jobs run and wait.
+// upgrade is an upgrade of a whole cluster while jobs are running and waiting.
 type upgrade struct {
 	*site
 	running []running
@@ -158,7 +158,7 @@ func (u *upgrade) nextOfRelay(options ...string) {
 }
 
 // passOn ends the oldest job of the relay. The waiting job must then start. passOn also submits the next waiting job.
-// Every second job names the node of the job for which it waits.
+// Every second job names the node of the job that it waits for.
 func (u *upgrade) passOn() {
 	u.t.Helper()
 	first, last := u.relay[0], u.relay[len(u.relay)-1]
@@ -269,7 +269,7 @@ func (u *upgrade) withoutDaemon(host, unit string) {
 	u.completed(id, "1g.5gb")
 }
 
-// node upgrades a node. One job ends while no slurmd runs, and the new slurmd must release its slice.
+// node upgrades a node. One job ends while no slurmd is running, and the new slurmd must release its slice.
 func (u *upgrade) node(node string) {
 	u.t.Helper()
 	ends := u.Submit("./hold ends-"+node, "-w", node, "--gres=mig:1g.5gb:1")
@@ -285,7 +285,7 @@ func (u *upgrade) node(node string) {
 	u.do(u.RestartUnit("agent-" + node))
 }
 
-// end ends every job, and lets the jobs start that waited during the whole upgrade.
+// end ends every job, and lets the jobs that waited during the whole upgrade start.
 func (u *upgrade) end(waiting []string) {
 	u.Must("", user, "scontrol", "release", waiting[0])
 	u.Must("", user, "scontrol", "update", "job="+waiting[1], "StartTime=now")

@@ -19,15 +19,15 @@ var (
 	profilesH100 = []string{"1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"}
 )
 
-// requeueSeconds is the time for which a requeued job is held, and credSeconds is the lifetime of a credential. slurmd
-// 22.05.8 purges expired credentials at most every two seconds, and may skip the prolog of a job that starts again in
-// the first second after the credential of its first run expired. On a busy node, 4 of 6 requeued jobs started without
-// a prolog, and failed without a lease file. requeueSeconds is longer than a 4 s prolog plus credSeconds, so no job
-// starts in that second.
+// requeueSeconds is how long a requeued job is held, and credSeconds is the lifetime of a credential. slurmd 22.05.8
+// purges expired credentials at most every two seconds, and may skip the prolog of a job that starts again in the first
+// second after the credential of its first run expired. On a busy node, 4 of 6 requeued jobs started without a prolog,
+// and failed without a lease file. requeueSeconds is longer than a 4 s prolog plus credSeconds, so no job starts in
+// that second.
 const requeueSeconds, credSeconds = 24, 15
 
-// worker is the script that runs on every node of every job. It prints the rights on the GPUs' device files and starts
-// a CUDA process on each of the job's slices.
+// worker is the script that runs on every node of every job. It prints the permissions on the GPUs' device files, and
+// starts a CUDA process on each of the job's slices.
 const worker = `#!/bin/bash
 # worker SECONDS
 status=0
@@ -59,8 +59,7 @@ type load struct {
 
 // kinds selects the kinds of jobs.
 type kinds struct {
-	// unlike is true if some profiles do not exist on all nodes. In a load with unlike, fewer jobs request a particular
-	// profile.
+	// unlike is true if some profiles do not exist on all nodes. In that case, fewer jobs request a particular profile.
 	unlike bool
 	// batch is true if the load must not use srun, salloc or requeues. A restarted slurmctld 22.05.8 may not detect
 	// that an allocation ended while slurmctld was stopped. slurmctld may also permanently reject changes to a requeued
@@ -98,8 +97,7 @@ func mix(seed uint64, n int, seconds float64, k kinds) *load {
 	return l
 }
 
-// known returns a script that has a line with the profile in the decision table. The script's only option is
-// --gres=gpu:1.
+// known returns a script that has a line with the profile in the decision table, and whose only option is --gres=gpu:1.
 func known(profile string) string {
 	return fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\n# uses a %s\n./worker 1\n", profile)
 }

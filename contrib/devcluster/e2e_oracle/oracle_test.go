@@ -20,8 +20,8 @@ import (
 const pause = 100 * time.Millisecond
 
 // TestOffersCanBeCarved checks the central guarantee of Caelum: an agent can create all slices that it offers. The 4 s
-// prolog extends the time between a job's start in slurmctld and its lease. The pause makes the data of every read
-// outdated when the agent uses the data.
+// prolog extends the time between a job's start in slurmctld and its lease. Because of the pause, the data from every
+// read is outdated by the time the agent uses it.
 func TestOffersCanBeCarved(t *testing.T) {
 	for _, v := range []struct {
 		name    string
@@ -99,7 +99,7 @@ func TestOffersCanBeCarved(t *testing.T) {
 	}
 }
 
-// logDelays logs the delays of slurmctld in a run.
+// logDelays logs slurmctld's delays in a run.
 func logDelays(t *testing.T, run oracle.Run) {
 	starts, longest := oracle.Delays(run)
 	if len(starts) == 0 {
@@ -142,7 +142,7 @@ func away(t *testing.T) time.Duration {
 	return d
 }
 
-// run collects and reads the record of the run. The records of jobs may reach slurmdbd a few seconds late.
+// run collects and reads the record of the run. Job records may reach slurmdbd a few seconds late.
 func (s *site) run(name, snapshots string) oracle.Run {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -180,7 +180,7 @@ func (s *site) run(name, snapshots string) oracle.Run {
 func (s *site) endedWell(run oracle.Run) {
 	s.t.Helper()
 	for _, state := range strings.Fields(s.must("", "root", "sinfo", "-h", "-N", "-p", "plain", "-o", "%T")) {
-		// The state PLANNED can remain after the start of a job that backfill has planned.
+		// The PLANNED state can persist after the start of a job that backfill has planned.
 		if state != "idle" && state != "planned" {
 			s.t.Errorf("the state of a node is %s at the end", state)
 		}

@@ -18,7 +18,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// nodes is the number of nodes of a cluster, gpus is the number of GPUs per node, and atLeast is the minimum number of
+// nodes is the number of nodes in a cluster, gpus is the number of GPUs per node, and atLeast is the minimum number of
 // jobs. ORACLE_CLUSTER=4x4x300 sets all three numbers.
 var nodes, gpus, atLeast = size()
 
@@ -212,8 +212,8 @@ func (s *site) collect(dir, snapshots string) {
 	)
 }
 
-// logs copies the logs of the agents and slurmctld to a directory. The agents must have ended before the call. A
-// running agent can write to slurmctld between the copies, so that the logs disagree.
+// logs copies the logs of the agents and slurmctld to a directory. The agents must have ended before the call, because
+// a running agent could write to slurmctld between the copies, so that the logs would disagree.
 func (s *site) logs(dir string) {
 	s.t.Helper()
 	names := map[string]string{"slurmctld": "slurmctld"}
@@ -229,7 +229,7 @@ func (s *site) logs(dir string) {
 	}
 }
 
-// final lists the instances in the status of the node's agent.
+// final lists the instances in the status that the node's agent reports.
 func (s *site) final(node string) string {
 	s.t.Helper()
 	var status struct {

@@ -31,8 +31,8 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// TestUnits runs jobs while systemd runs the agent and the watcher with the shipped units. The test uses everything
-// that the units' restrictions could prevent.
+// TestUnits runs jobs while systemd runs the agent and the watcher with the shipped units. It uses everything that the
+// units' restrictions could prevent.
 func TestUnits(t *testing.T) {
 	m := machine.Boot(t, machine.Options{})
 	order(t, m)

@@ -16,7 +16,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// stranger is another user without privileges than clustertest.User, who submits the jobs of Submit.
+// stranger is an unprivileged user other than clustertest.User, as whom Submit submits jobs.
 const stranger = clustertest.Stranger
 
 func TestMain(m *testing.M) {
@@ -49,7 +49,7 @@ func start(t *testing.T, o cluster.Options) *site {
 	return s
 }
 
-// output returns the visible devices and the opened device files of a run of the script devices.
+// output returns the visible devices and the opened device files of a run of the devices script.
 func (s *site) output(name string) (visible, opened []string) {
 	s.t.Helper()
 	var lines []string
@@ -92,7 +92,7 @@ func (s *site) files(id string) (files, uuids []string) {
 	return files, uuids
 }
 
-// counted waits until sacct shows the text in AllocTRES of a job. slurmctld sends the records to slurmdbd with a delay.
+// counted waits until sacct shows the text in a job's AllocTRES. slurmctld sends the records to slurmdbd with a delay.
 func (s *site) counted(id, tres string) {
 	s.t.Helper()
 	s.Within("sacct shows "+tres+" for job "+id, func() bool {
@@ -100,9 +100,9 @@ func (s *site) counted(id, tres string) {
 	})
 }
 
-// TestFullGPUs runs an unchanged script with three GPUs beside a slice of another user. Each job sees exactly its own
+// TestFullGPUs runs an unchanged script with three GPUs alongside another user's slice. Each job sees exactly its own
 // devices. With a devices cgroup, each job can open exactly the device files of its own GPUs. Without a devices cgroup,
-// no job can open the full GPUs of another user.
+// no job can open another user's full GPUs.
 func TestFullGPUs(t *testing.T) {
 	for _, version := range []string{"", "v1", "v2"} {
 		t.Run(cmp.Or(version, "none"), func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestFullSpellings(t *testing.T) {
 	}
 	// A CUDA program uses all GPUs, and checks that it can open no others.
 	s.Completed(s.Submit("cuda-process --exclusive --expect-gpus 2 --seconds 0.5", "--gres=gpu:2"))
-	// A task of a step sees only its own GPU.
+	// A step's task sees only its own GPU.
 	s.Completed(s.Submit(`srun bash -c './devices >task.$SLURM_PROCID'`, "--gpus-per-task=1", "-n2", "-N1"))
 	a, _ := s.output("task.0")
 	b, _ := s.output("task.1")

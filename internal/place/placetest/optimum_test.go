@@ -53,7 +53,7 @@ func plainOptimum(gpus []PlainGPU, jobs []Job, fifo bool, now float64, sum, best
 	return plainOptimum(gpus, jobs, fifo, now+1, sum, best) // starts no more jobs now
 }
 
-// drawCase returns a few random GPUs and jobs. The GPUs are empty and have one model. Every job fits on the GPUs.
+// drawCase returns a few random GPUs and jobs. The GPUs are empty and of the same model. Every job fits on them.
 func drawCase(t *rapid.T, mostJobs int) ([]place.GPU, []Job) {
 	b := EveryModel()[rapid.IntRange(0, len(EveryModel())-1).Draw(t, "board")]
 	gpus := make([]place.GPU, rapid.IntRange(1, 2).Draw(t, "gpus"))

@@ -83,7 +83,7 @@ func arg(t *testing.T, d *datadriven.TestData, key string) (value string) {
 	return value
 }
 
-// command runs a command that changes the state of the Fake.
+// command runs a command that changes the Fake's state.
 func command(t *testing.T, f *Fake, d *datadriven.TestData) error {
 	ctx, node := context.Background(), arg(t, d, "node")
 	var id uint32
