@@ -236,7 +236,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.multiGPU, "multi-gpu", false, "--alibaba: include the pods with several GPUs; requires --whole-gpus")
 	f.StringVar(&o.moves, "moves", "", "move or stop running jobs: fragaware, grmu or dynap[=SECONDS]")
 	f.StringVar(&o.moveCost, "move-cost", wholeRun,
-		"--moves: the run time that a moved or stopped job loses at most, or run for the whole run")
+		"--moves: the maximum run time that a moved or stopped job loses, or run for its whole run")
 	f.StringVar(&o.report, "report", "", "also write a self-contained HTML page with drawings to this file")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
 }

@@ -24,7 +24,7 @@ const (
 	// samplesBetween samples.
 	forecastEvery, forecastShare, samplesBetween = 5, 0.02, 4
 	// rareShare replaces forecastShare while less than a share nearlyFull of the slice's memory is in use, because the
-	// simulation would otherwise take hours. Without a known run time, forecasts never exceed such a slice.
+	// simulation would otherwise take hours. Without a known run time, forecasts never exceed this slice.
 	rareShare, nearlyFull = 0.1, 0.8
 	// constant is a multiple of the time until the peak. The simulation makes no later forecasts, because the memory is
 	// then constant.

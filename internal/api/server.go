@@ -17,7 +17,7 @@ import (
 // prolog waits for the job's slices.
 const (
 	headTimeout  = 5 * time.Second  // the time to receive the header of a call
-	callTimeout  = 10 * time.Second // the time to receive the whole call, and the time between two calls
+	callTimeout  = 10 * time.Second // the time to receive the whole call, and the time between calls
 	writeTimeout = 10 * time.Second // the time until the caller has read the answer
 )
 

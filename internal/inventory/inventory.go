@@ -47,7 +47,7 @@ type Offered struct {
 	Whole string `json:"whole"`
 }
 
-// Model is a GPU model of a node.
+// Model is one of a node's GPU models.
 type Model struct {
 	Type     string   `json:"type"`     // the type in gres.conf
 	Profiles []string `json:"profiles"` // from small to large
@@ -137,7 +137,7 @@ func mostOf(b *mig.Model, set mig.Layout) int {
 	return most
 }
 
-// GPU is a GPU of the node, with the placements and slots that the site offers.
+// GPU is one of the node's GPUs, with the placements and slots that the site offers.
 type GPU struct {
 	gpu.GPU
 	// Offerable contains the placements of all profiles that the site offers.

@@ -45,7 +45,7 @@ func Open(path string) (*Ledger, error) {
 		return nil, fmt.Errorf("couldn't create the ledger's directory: %w", err)
 	}
 	// A crash of the machine can lose the ledger's last transactions (see package sqlite). The loss is harmless,
-	// because GPU instances do not survive such a crash either.
+	// because GPU instances do not survive the crash either.
 	db, err := sqlite.Open(path, kind)
 	if err != nil {
 		return nil, err

@@ -19,9 +19,9 @@ import (
 	"caelum/internal/version"
 )
 
-// Commands writes the manual pages of root and of all its commands into dir. section is the section of the manual, such
-// as "1". Commands modifies the commands' help texts. The date in the pages is given by the environment variable
-// SOURCE_DATE_EPOCH, and is the current date if it is not set.
+// Commands writes the manual pages for root and all its commands to dir. section is the manual section, such as "1".
+// The commands' help texts are modified. The date in the pages is given by the SOURCE_DATE_EPOCH environment variable,
+// and is the current date if this is not set.
 func Commands(root *cobra.Command, dir, section string) error {
 	prepare(root)
 	header := doc.GenManHeader{Section: section, Source: "Caelum " + version.Version, Manual: "Caelum"}

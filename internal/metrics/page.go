@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// pageInterval is the minimum time between two readings of the agent's state. It limits the work that a user on the
-// host can cause by sending requests to the HTTP port.
+// pageInterval is the minimum time between readings of the agent's state. It limits the work that a user on the host
+// can cause by sending requests to the HTTP port.
 const pageInterval = time.Second
 
 // format is Prometheus's text format, which node_exporter also reads.

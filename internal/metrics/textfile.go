@@ -12,7 +12,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// fileInterval is the time between two writes of the text file. Prometheus usually scrapes a target every 15 to 60 s.
+// fileInterval is the time between writes of the text file. Prometheus usually scrapes a target every 15 to 60 s.
 const fileInterval = 15 * time.Second
 
 // fileMode is the mode of the text file: node_exporter does not run as root.

@@ -7,9 +7,9 @@
 // receiver accepts a datagram only once, and only if all of the following conditions are met:
 //
 //   - The MAC is correct, and the datagram contains the name of this receiver.
-//   - The time in the datagram differs from the receiver's clock by at most 30 seconds. It is later than the
-//     start of the receiver, and later than the time in the sender's previous datagram.
-//   - The datagram comes from an address of the sender.
+//   - The time in the datagram differs from the receiver's clock by at most 30 seconds. It is later than the receiver's
+//     start, and later than the time in the sender's previous datagram.
+//   - The datagram comes from one of the sender's addresses.
 //
 // A captured datagram therefore has no effect after its first arrival, and a forged datagram costs the receiver only
 // the computation of one MAC. If the clocks differ by more than 30 seconds, receivers reject all datagrams, and agents

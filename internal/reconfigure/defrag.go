@@ -16,13 +16,13 @@ type Movable func(at place.Spot) (job int, ok bool)
 // occur when fractions are summed.
 const lessFrag = 1e-9
 
-// AfterDeparture returns the plan of FragAware after a job has left GPU k (arXiv 2512.16099). A GPU is busy if its load
-// is at least the threshold (0.4 in the policy). If GPU k is busy, the plan moves instances within GPU k. Otherwise,
-// the plan moves instances from busy GPUs to GPU k. To distribute the load, GPU k's load must remain below the previous
-// load of the source GPU. As long as a move reduces fragmentation, AfterDeparture adds the move after which it is
-// lowest. The fragmentation of both GPUs counts, so a move does not improve one GPU at the expense of the other. The
-// plan moves an instance at most once. Among equally good moves, AfterDeparture prefers a placement with an idle
-// instance, and then the lowest GPU and start.
+// AfterDeparture returns FragAware's plan after a job has left GPU k (arXiv 2512.16099). A GPU is busy if its load is
+// at least the threshold (0.4 in the policy). If GPU k is busy, the plan moves instances within it; otherwise, it moves
+// instances from busy GPUs to GPU k. To distribute the load, GPU k's load must remain below the previous load of the
+// source GPU. As long as any move reduces fragmentation, the one after which it is lowest is added. The fragmentation
+// of both GPUs counts, so a move does not improve one GPU at the expense of the other. The plan moves an instance at
+// most once. Among equally good moves, AfterDeparture prefers a placement with an idle instance, and then the lowest
+// GPU and start.
 func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable) Plan {
 	if pool.GPU(k).Model == nil {
 		return nil
@@ -50,12 +50,12 @@ func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable)
 	}
 }
 
-// AfterRejection returns the plan of GRMU after a request was rejected (arXiv 2502.01909, Algorithm 4). It selects the
-// most fragmented GPU of the light basket and, among equally fragmented ones, the lowest. It then computes the layout
-// that would result if the driver placed the instances of this GPU on an empty GPU, in the order of their starts. The
-// plan moves the instances whose placement changes. It differs from the paper in three ways: fragmentation is defined
-// as in [mig.Node], instances that cannot be moved keep their placements, and the plan is nil if the moves would not
-// reduce fragmentation.
+// AfterRejection returns GRMU's plan after a request was rejected (arXiv 2502.01909, Algorithm 4). It selects the most
+// fragmented GPU of the light basket and, among equally fragmented ones, the lowest. It then computes the layout that
+// would result if the driver placed the instances of this GPU on an empty GPU, in the order of their starts. The plan
+// moves the instances whose placement changes. It differs from the paper in three ways: fragmentation is defined as in
+// [mig.Node], instances that cannot be moved keep their placements, and the plan is nil if the moves would not reduce
+// fragmentation.
 func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	most, frag := -1, 0.0
 	for k := range pool.Len() {
@@ -73,7 +73,7 @@ func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	return d.plan
 }
 
-// Consolidate returns the plan of GRMU's consolidation (arXiv 2502.01909). It considers GPUs with exactly one busy
+// Consolidate returns the plan for GRMU's consolidation (arXiv 2502.01909). It considers GPUs with exactly one busy
 // instance that has half of the units (a 3g or a 4g on an A100). The plan turns two half-full GPUs into one full and
 // one empty GPU. Consolidate first pairs the GPUs with the fewest possible partners: a 4g.20gb, which has only one
 // start, never fits alongside another one. If possible, the plan moves the instance on the GPU with the higher index,

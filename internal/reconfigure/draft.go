@@ -113,7 +113,7 @@ func (d *draft) step(s Step) {
 	d.plan = append(d.plan, s)
 }
 
-// repack returns the layout of GPU k after all movable instances have been placed anew. The second result is false if
+// repack returns the layout of GPU k after all movable instances have been placed again. The second result is false if
 // they do not all fit.
 func (d *draft) repack(k int) (mig.Layout, bool) {
 	g := d.gpus[k]
@@ -146,8 +146,8 @@ func (d *draft) repack(k int) (mig.Layout, bool) {
 }
 
 // shift adds to the plan the moves after which GPU k has the layout mock. Instances of the same profile are
-// interchangeable, so shift moves instances only where the sets of placements differ. The plan destroys all moved
-// instances before it re-creates the first of them.
+// interchangeable, so they are moved only where the sets of placements differ. The plan destroys all moved instances
+// before it re-creates the first of them.
 func (d *draft) shift(k int, mock mig.Layout) {
 	g := d.gpus[k]
 	type shifted struct{ from, to, job int }

@@ -17,8 +17,8 @@ const NoJob = -1
 // it to a copy of a pool.
 //
 // A job that is moved occurs in two steps: the first destroys its instance at the source, and the second creates or
-// takes an instance at the target. Both contain the job, as an index into the caller's list. Every state between two
-// steps is legal.
+// takes an instance at the target. Both contain the job, as an index into the caller's list. Every state between steps
+// is legal.
 type Plan []Step
 
 // Step is a single change to one GPU.

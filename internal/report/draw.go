@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// The drawings are SVG images. Their coordinates refer to a page that is pageWidth units wide, which browsers scale to
-// the width of the window.
+// The drawings are SVG images. Their coordinates refer to a page pageWidth units wide, which browsers scale to the
+// width of the window.
 const (
 	pageWidth = 960
 	left      = 150 // the left margin, which contains the labels

@@ -74,7 +74,7 @@ func (t throughput) with(m *member) throughput {
 	return throughput{t.units + m.takes.units, t.speed + m.speed}
 }
 
-// lessThroughput is the smallest relative difference between two throughputs that counts. Smaller differences may be
+// lessThroughput is the smallest relative difference between throughputs that counts. Smaller differences may be
 // rounding errors in the sums of speeds.
 const lessThroughput = 1e-9
 

@@ -71,8 +71,8 @@ type Config struct {
 	// Growth determines which profiles jobs request, when their runs end, and whether a job is rerun. If Growth is nil,
 	// each job runs once for its duration, or as Memory determines.
 	Growth Growth
-	// Moves determines when running jobs are moved or stopped. If Moves is nil, each job runs on its slices until its
-	// end.
+	// Moves determines when running jobs are moved or stopped. If Moves is nil, each job runs on its slices until it
+	// ends.
 	Moves *Moves
 }
 

@@ -38,7 +38,7 @@ const (
 const (
 	// lazyLoad is the load below which FragAware does not count a GPU as busy.
 	lazyLoad = 0.4
-	// consolidateEvery is the time between two consolidations, in seconds. GRMU's paper (arXiv 2502.01909) consolidates
+	// consolidateEvery is the time between consolidations, in seconds. GRMU's paper (arXiv 2502.01909) consolidates
 	// periodically.
 	consolidateEvery = 3600
 )
@@ -71,7 +71,7 @@ func (m *mover) hold(j *job) {
 	}
 }
 
-// release records that a job has left its slices.
+// release records that a job has given up its slices.
 func (m *mover) release(j *job) {
 	if m == nil {
 		return
@@ -196,8 +196,8 @@ func (m *mover) stopForHead() bool {
 	return plan != nil
 }
 
-// stop stops a job and returns it to the queue. The job's next run takes the rest of its run time and the time that the
-// job loses.
+// stop stops a job and returns it to the queue. The job's next run takes the rest of its run time plus the time that it
+// loses.
 func (m *mover) stop(j *job) {
 	s := m.c.s
 	lost := m.lose(j)

@@ -6,12 +6,12 @@
 //	DB     runs transactions and queries
 //
 // The package never changes a file that is damaged, belongs to another program or was written by a newer release,
-// because an administrator may want to examine it. The caller handles the rejected file: the agent leaves a rejected
-// ledger to the administrator, and package repo sets a rejected repository aside.
+// because an administrator may want to examine it. Handling the rejected file is left to the caller: the agent leaves a
+// rejected ledger to the administrator, and package repo sets a rejected repository aside.
 //
 // Files:
 //
 //	db.go       Kind; Open, its checks and the migration of the schema; transactions and queries (checkpointPages)
-//	schema.go   reads a database's version without changing the database, for the check before a downgrade
+//	schema.go   reads a database's version without changing it, for the check before a downgrade
 //	explain.go  errors and their remedies; damaged, foreign and newer files (ErrDamaged, ErrForeign, ErrNewer)
 package sqlite

@@ -8,11 +8,11 @@ import (
 	"os"
 )
 
-// Supports returns the version of the schema that this release creates in databases of kind k.
+// Supports returns the schema version that this release creates in databases of kind k.
 func (k Kind) Supports() int { return len(k.Schema) }
 
-// VersionAt returns the version of the schema of the database at path, or 0 if the file does not exist. It does not
-// change the file, and another process may have the database open. The version may be newer than this release supports.
+// VersionAt returns the schema version of the database at path, or 0 if the file does not exist. It does not change the
+// file, and another process may have the database open. The version may be newer than this release supports.
 func (k Kind) VersionAt(path string) (version int, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -23,7 +23,7 @@ func (k Kind) VersionAt(path string) (version int, err error) {
 		// behind.
 		options = "?immutable=1"
 	}
-	// The file's header may contain an old version: in WAL mode, the new one may be in the -wal file only.
+	// The file's header may contain an old version: in WAL mode, the new one may be only in the -wal file.
 	db, err := sql.Open("sqlite3", "file:"+(&url.URL{Path: path}).EscapedPath()+options)
 	if err != nil {
 		return 0, k.ExplainFile(path, err)

@@ -51,9 +51,9 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 
 // Alibaba parses a pod list in Alibaba's gpu-v2023 trace. Each pod becomes a job that is submitted when the pod was
 // created, and runs until the pod was deleted. A pod with one GPU needs its share of the GPU's compute and memory. If
-// multiGPU is true, a pod with several GPUs needs as many GPUs with the mig.Full profile on one node; otherwise,
-// Alibaba leaves it out. It also leaves out pods without a GPU, pods that were deleted before they were created, and
-// pods whose creation time is an outlier, because a few services were created long before all other pods.
+// multiGPU is true, a pod with several GPUs needs as many GPUs with the mig.Full profile on one node; otherwise, the
+// pod is left out. Also left out are pods without a GPU, pods that were deleted before they were created, and pods
+// whose creation time is an outlier, because a few services were created long before all other pods.
 func Alibaba(file string, r io.Reader, multiGPU bool) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {

@@ -37,11 +37,11 @@ type Churn struct {
 	Load         float64 // the share of all units that is requested on average
 	MeanDuration float64 // seconds; 0 means one hour
 	MultiGPU     float64 // the share of jobs that need 2, 4 or 8 GPUs (churnGPUs) with the mig.Full profile on one node
-	PerNode      int     // the number of GPUs of a node, which limits the number of GPUs of a job; 0 means 8
+	PerNode      int     // the number of GPUs on a node, which limits the number of GPUs that a job needs; 0 means 8
 	Seed         uint64
 }
 
-// churnGPUs contains the numbers of GPUs that multi-GPU jobs need. All are equally frequent.
+// churnGPUs contains the numbers of GPUs that multi-GPU jobs need, all of which are equally frequent.
 var churnGPUs = [3]int{2, 4, 8}
 
 // All returns the generated jobs. Equal seeds yield equal jobs.

@@ -23,7 +23,7 @@ var SacctColumns = []string{
 // Sacct parses a site's own jobs from the output of sacct -P. If a job's allocation contains a profile
 // (gres/mig:2g.10gb, or gres/gpu:a100_2g.10gb with Slurm's own MIG support), the job needs its allocation. Otherwise,
 // it needs the smallest profile that is sufficient for the highest memory usage and utilisation of its steps. If the
-// record contains no usage, Sacct assumes that the job needs a whole GPU.
+// record contains no usage, the job is assumed to need a whole GPU.
 //
 // The submission time is the time at which the job became eligible, so that the waiting time includes only the time for
 // which Slurm is responsible. For a job that began before its eligible time, it is 0. The duration is the measured run

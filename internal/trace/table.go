@@ -175,7 +175,7 @@ func (t *table) numbers(columns ...string) ([]float64, error) {
 }
 
 // number parses a number from 0 to 1e12 (in seconds, about 30,000 years). Because of this limit, the sum over all rows
-// of a file is finite.
+// in a file is finite.
 func number(s string) (float64, error) {
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(x >= 0 && x <= 1e12) {
