@@ -21,6 +21,7 @@ import (
 // snapshot. The sub-benchmarks are named after the numbers of nodes, GPUs per node and waiting jobs. Of the placements,
 // 90% are busy. The metrics p50-ms and p99-ms are quantiles over the events, and full-p50-ms is the median of the new
 // plans, in CPU time of the process. The benchmark collects the garbage of the snapshot before each measurement.
+// state-MB is the memory of the Planner with its last view and snapshot.
 func BenchmarkPlanAfterEvent(b *testing.B) {
 	settings, err := ParseSettings(place.DefaultPolicy, SizingAdaptive, 0)
 	if err != nil {
@@ -48,6 +49,10 @@ func BenchmarkPlanAfterEvent(b *testing.B) {
 				p = v.Plan()
 				after = append(after, processTime()-from)
 			}
+			held := heap()
+			runtime.KeepAlive(planner)
+			planner, v, p = nil, nil, offer.Plan{}
+			b.ReportMetric(held-heap(), "state-MB")
 			slices.Sort(after)
 			slices.Sort(full)
 			b.ReportMetric(after[len(after)/2], "p50-ms")
@@ -55,6 +60,14 @@ func BenchmarkPlanAfterEvent(b *testing.B) {
 			b.ReportMetric(full[len(full)/2], "full-p50-ms")
 		})
 	}
+}
+
+// heap returns the size of the live objects in MB.
+func heap() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / 1e6
 }
 
 // processTime returns the CPU time of the process in ms.

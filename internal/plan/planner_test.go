@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"caelum/internal/offer"
+	"caelum/internal/place"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // TestPlannerAfterEvents compares the views and plans of a Planner with the views that New returns for the same
@@ -106,4 +109,57 @@ func firstSpots(v *View, p offer.Plan) (all [][]int) {
 		all = append(all, []int{m, spots[0].GPU - v.Nodes[m][0], spots[0].Placement})
 	}
 	return all
+}
+
+// TestPlannerAfterOtherRecords changes records on which the state of a node depends although the node's own record does
+// not change, and records on which the jobs depend although their own records do not change.
+func TestPlannerAfterOtherRecords(t *testing.T) {
+	settings, err := ParseSettings("lifetime", SizingAdaptive, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private := node(t, "n1")
+	gpus := []place.GPU{a100(t, "3g.20gb@0")}
+	private.Extra = WithState("", Text(State{GPUs: gpus, Since: time.Unix(1e9-60, 0), Private: true}))
+	small := a100(t)
+	small.Offerable = small.Model.OfProfile(0)
+	sized := waits(9, "1g.5gb", 1, 1)
+	sized.AdminComment = tags.Size + "1g.5gb"
+	ended, unsized := snapshotOf([]slurm.Node{private}), snapshotOf([]slurm.Node{node(t, "n1", small)}, sized)
+	busy, large := ended, unsized
+	busy.Queue.All = []slurm.Job{runs(1, "n1", "3g.20gb", 900)}
+	large.Nodes = []slurm.Node{node(t, "n1", a100(t))}
+	full := node(t, "n1", a100(t))
+	full.CPUs, full.CPUsFree = 64, 0
+	one, two := waits(1, "1g.5gb", 1, 1), waits(2, "1g.5gb", 1, 1)
+	one.CPUs, one.UID, one.Reason, two.CPUs, two.UID, two.Reason = 1, 1, "Priority", 1, 2, "Priority"
+	resumed := snapshotOf([]slurm.Node{full}, one, two)
+	resumed.Queue.All = []slurm.Job{runs(3, "n1", "1g.5gb", 60)}
+	resumed.Queue.All[0].CPUs = 64
+	paused := resumed
+	paused.paused = map[uint32]bool{2: true}
+	one.AdminComment = tags.RunTime + "60"
+	learned := snapshotOf([]slurm.Node{full}, one, two)
+	learned.Queue.All = resumed.Queue.All
+	for _, c := range []struct {
+		what        string
+		first, then Snapshot
+	}{
+		{"the job on a node with private ends has ended", busy, ended},
+		{"a job runs on a node with private ends", ended, busy},
+		{"a node no longer offers large profiles", large, unsized},
+		{"a node offers larger profiles", unsized, large},
+		{"reservations for one of two equal requests are suspended", resumed, paused},
+		{"the run time of a job has been learned", resumed, learned},
+	} {
+		planner := NewPlanner(settings)
+		before := viewText(planner.View(c.first, nil))
+		got, want := firstDifference(viewText(planner.View(c.then, nil)), viewText(New(c.then, settings, nil)))
+		if got != want {
+			t.Errorf("%s:\n got %s\nwant %s", c.what, got, want)
+		}
+		if before == viewText(New(c.then, settings, nil)) {
+			t.Errorf("%s: the views do not differ", c.what)
+		}
+	}
 }
