@@ -1,0 +1,45 @@
+package part
+
+import (
+	"fmt"
+	"time"
+)
+
+// A planner writes a heartbeat after each round in which it has read slurmctld, made the plan and written all parts
+// that differ from it. The heartbeat consists of the planner's id and a number that changes with each heartbeat, for
+// example "caelum-beat=9f1c22d07a4be610@17". Receivers compare only whether the heartbeat has changed, so that the
+// clocks of the hosts do not matter.
+
+const (
+	// Every is the time between two heartbeats.
+	Every = 5 * time.Second
+	// Expiry is the age of a heartbeat at which agents no longer follow their parts, and at which another planner may
+	// plan. It allows two late or failed rounds.
+	Expiry = 3 * Every
+)
+
+// BeatIn returns the heartbeat in a node's Comment, or an empty string.
+func BeatIn(comment string) string { return entry(comment, beatPrefix) }
+
+// WithBeat returns a node's Comment with the n-th heartbeat of the planner with this id.
+func WithBeat(comment, id string, n int) string {
+	return withEntry(comment, beatPrefix, fmt.Sprintf("%s@%d", id, n))
+}
+
+// Watch measures the age of a heartbeat, from the time at which the heartbeat was first read.
+type Watch struct {
+	text  string
+	since time.Time
+}
+
+// Read records the heartbeat that was read at the time at.
+func (w *Watch) Read(text string, at time.Time) {
+	if text != w.text {
+		*w = Watch{text, at}
+	}
+}
+
+// Fresh reports whether there was a heartbeat that was younger than limit at the time at.
+func (w *Watch) Fresh(at time.Time, limit time.Duration) bool {
+	return w.text != "" && at.Sub(w.since) < limit
+}

@@ -1,0 +1,26 @@
+// Package part describes one node's part of a plan as text in the node's Comment in slurmctld. The watcher makes the
+// plan for the whole cluster once and writes the parts. Each agent reads only its own node's part
+// (docs/internals.md, "A plan from the watcher").
+//
+//	Of          the part of one node in a plan
+//	Text, Parse the format of a part
+//	Beat        the heartbeat of the planner, in the Comment of one node
+//
+// A part is advice: the agent offers only those of its placements that fit beside the node's leases, whatever the part
+// contains.
+//
+// Files:
+//
+//	part.go  Part; Of; the entries in a node's Comment
+//	text.go  the format of a part: Text and Parse
+//	beat.go  the heartbeat: its format, its period (Every) and the age at which a part expires (Expiry)
+//
+// # The model
+//
+// The tests contain two models of the protocol and visit all their states:
+//
+//	explore_test.go        visits the states of a model and prints the steps that lead to a violated rule
+//	model_pass_test.go     one node: whatever the parts contain, each job that slurmctld starts gets its slices
+//	model_steps_test.go    the steps of the first model
+//	model_planner_test.go  two nodes and up to two planners: one poll interval after a failure, the offers are right
+package part
