@@ -163,6 +163,7 @@ func watchQueue(path string) error {
 		Key:         key,
 		Interval:    cfg.PollInterval,
 		Settings:    settings,
+		Planner:     cfg.Planner,
 	}, slurm.New(slurm.Options{}), log)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

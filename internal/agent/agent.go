@@ -178,6 +178,7 @@ func (a *Agent) newPublisher() *publisher {
 		unresponsive: plan.Unresponsive{Patience: plan.Patience(a.cfg.PollInterval)},
 		allocations:  map[uint32]allocation{},
 		offersSince:  time.Now(),
+		clock:        time.Now,
 	}
 }
 

@@ -51,6 +51,8 @@
 //	publisher.go   the publisher; when a pass runs: poll, pauses (retryInterval, settling, slowdown)
 //	pass.go        one pass: plan, lower, check, raise (maxReplans)
 //	nodeplan.go    computes this node's part of the cluster's plan and applies it
+//	follow.go      reads this node and its part of the watcher's plan, if the heartbeat is fresh (relist)
+//	frompart.go    converts the node's part of the watcher's plan to the plan of a pass
 //	started.go     the jobs that slurmctld has started on this node and that have no lease yet
 //	gres.go        writes counts and Extra ("published"); the GRES type closed; the age of node data (fresh)
 //	total.go       N, the constant total of gres/mig (learnTotal); CloseOffers

@@ -55,7 +55,7 @@ func (p *publisher) write(
 	}
 	p.changes.Add(1)
 	entry.WithField("done", time.Now().UnixNano()).Info("published")
-	if phase == "raise" {
+	if phase == "raise" && p.concernsWatcher(d) {
 		p.raised()
 	}
 	return true, nil

@@ -3,7 +3,6 @@ package agent
 import (
 	"caelum/internal/eligible"
 	"caelum/internal/failpoint"
-	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
 	"context"
@@ -60,8 +59,8 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 // Without the hold, slurmctld would reserve nodes for the component (plan.Stray). The component gets the tag Held, so
 // that releaseHeld releases the component like any other held job. Only the agent of the first node in the plan calls
 // holdStray.
-func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
-	for _, w := range plan.Stray(snapshot) {
+func (p *publisher) holdStray(ctx context.Context, stray []slurm.Waiting) {
+	for _, w := range stray {
 		log := p.log.WithField("job", w.ID)
 		// The agent holds the job before it sets the tag, because releaseHeld treats a job with the tag and a nonzero
 		// priority as released.

@@ -151,6 +151,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	}
 	defer a.dropPending(id)
 	if granted, err := a.carveAndGrant(ctx, t, wants, search); granted != nil {
+		a.noteLeased(job, err)
 		return *granted, err
 	} else if err != nil {
 		return *lease, err

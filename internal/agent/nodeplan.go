@@ -32,11 +32,11 @@ type nodePlan struct {
 	held     map[string]int            // the result of slicesHeld when the plan was made
 }
 
-// plan makes a plan for all nodes from the current state, and returns this node's part of the plan. If slurmd has not
-// registered, or if slurmctld starts no jobs on the node, the part contains the slices that jobs hold, but no offers.
-// Prologs can change the state while plan runs. apply therefore checks that the state has not changed since the plan
-// was made.
-func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
+// plan returns this node's part of the plan for all nodes. If the agent does not follow the watcher's plan (follow.go),
+// plan makes the plan from the current state. If slurmd has not registered, or if slurmctld starts no jobs on the node,
+// the part contains the slices that jobs hold, but no offers. Prologs can change the state while plan runs. apply
+// therefore checks that the state has not changed since the plan was made.
+func (p *publisher) plan(in input, node slurm.Node) nodePlan {
 	p.mu.Lock()
 	d := nodePlan{version: p.version, withheld: node.Unregistered, gpus: p.view()}
 	d.pending = p.placePending(d.gpus)
@@ -46,6 +46,30 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	d.text = p.text(d.gpus)
 	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
 	d.mine = nothing
+	if in.part != nil {
+		p.planFromPart(&d, node, *in.part)
+	} else {
+		p.planAll(&d, in.Snapshot, node)
+	}
+	if undercounted {
+		d.next = next{}
+	}
+	if err := d.mine.Check(d.gpus); err != nil {
+		// An unsound plan means that the planner has a defect. The agent offers no slices, so that no two jobs get the
+		// same slice.
+		p.log.WithError(err).Error("the plan is unsound; offering no slices; report this defect")
+		d.mine, d.served, d.next = nothing, nil, next{}
+	}
+	d.offers = d.mine.Counts(d.gpus)
+	if !maps.Equal(d.offers, p.offered) {
+		p.offered, p.offersSince = d.offers, p.now()
+		d.text = p.text(d.gpus)
+	}
+	return d
+}
+
+// planAll makes the plan for all nodes, and sets the fields of d that contain this node's part.
+func (p *publisher) planAll(d *nodePlan, snapshot plan.Snapshot, node slurm.Node) {
 	snapshot.Nodes = slices.Clone(snapshot.Nodes)
 	for k := range snapshot.Nodes {
 		if snapshot.Nodes[k].Name == node.Name {
@@ -64,28 +88,13 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	if me := v.Member(node.Name); me >= 0 {
 		d.first = me == 0
 		d.mine = p.carry(d.gpus, v, all, me)
-		d.served, d.reserved = p.servedAndReserved(v, all, me, d)
-		d.planned = plannedHere(v, all, me, d)
+		d.served, d.reserved = p.servedAndReserved(v, all, me, *d)
+		d.planned = plannedHere(v, all, me, *d)
 		d.next = nextOn(v, all, me)
 	} else if eligible.Schedulable(node) && !node.Unregistered {
 		p.log.WithField("extra", d.text).
 			Error("couldn't parse the state that this node publishes; offering no slices; report this defect")
 	}
-	if undercounted {
-		d.next = next{}
-	}
-	if err := d.mine.Check(d.gpus); err != nil {
-		// An unsound plan means that the planner has a defect. The agent offers no slices, so that no two jobs get the
-		// same slice.
-		p.log.WithError(err).Error("the plan is unsound; offering no slices; report this defect")
-		d.mine, d.served, d.next = nothing, nil, next{}
-	}
-	d.offers = d.mine.Counts(d.gpus)
-	if !maps.Equal(d.offers, p.offered) {
-		p.offered, p.offersSince = d.offers, p.now()
-		d.text = p.text(d.gpus)
-	}
-	return d
 }
 
 // text returns the node's state as the text that the agent publishes in Extra. Every user can read Extra. All agents,

@@ -16,7 +16,7 @@ import (
 )
 
 // freePort returns a UDP port of the loopback interface that no program uses.
-func freePort(t *testing.T) int {
+func freePort(t testing.TB) int {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

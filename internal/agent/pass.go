@@ -33,16 +33,17 @@ func (p *publisher) pass(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	snapshot, node, err := p.read(ctx)
+	in, err := p.readInput(ctx)
 	if err != nil {
 		return err
 	}
+	node := in.node
 	p.noteStale(node)
 	p.noteClosed(node)
-	p.noteWaiting(snapshot.Queue.Waiting)
-	p.assignProfile(ctx, snapshot.Queue.Waiting, config)
+	p.noteWaiting(in)
+	p.assignProfile(ctx, in.Queue.Waiting, config)
 	for range maxReplans {
-		d := p.plan(snapshot, node)
+		d := p.plan(in, node)
 		if err := p.recordAdvertised(d.offers); err != nil {
 			return err
 		}
@@ -51,11 +52,12 @@ func (p *publisher) pass(ctx context.Context) (err error) {
 			return err
 		}
 		if done {
-			return p.finish(ctx, d, snapshot)
+			return p.finish(ctx, d, in)
 		}
-		if snapshot, node, err = p.read(ctx); err != nil {
+		if in, err = p.readInput(ctx); err != nil {
 			return err
 		}
+		node = in.node
 	}
 	return errBusy
 }
@@ -124,13 +126,16 @@ func (p *publisher) raise(
 }
 
 // finish runs after the publication of a plan, and releases the held jobs whose slices are offered.
-func (p *publisher) finish(ctx context.Context, d nodePlan, snapshot plan.Snapshot) error {
+func (p *publisher) finish(ctx context.Context, d nodePlan, in input) error {
 	if d.withheld {
 		return errUnregistered
 	}
-	p.releaseHeld(ctx, snapshot.Queue.Waiting, d.served)
-	if d.first {
-		p.holdStray(ctx, snapshot)
+	p.releaseHeld(ctx, in.Queue.Waiting, d.served)
+	switch {
+	case in.part != nil:
+		p.holdStray(ctx, in.stray())
+	case d.first:
+		p.holdStray(ctx, plan.Stray(in.Snapshot))
 	}
 	return nil
 }
@@ -145,10 +150,15 @@ func (p *publisher) noteClosed(node slurm.Node) {
 	p.set(func(s *publishStatus) { s.closed = closed })
 }
 
-// noteWaiting records the number of waiting jobs that request slices, for the metrics.
-func (p *publisher) noteWaiting(queue []slurm.Waiting) {
+// noteWaiting records the number of waiting jobs that request slices, for the metrics. If the agent follows the
+// watcher's plan, it does not know the number.
+func (p *publisher) noteWaiting(in input) {
+	if in.part != nil {
+		p.set(func(s *publishStatus) { s.read, s.waiting = false, 0 })
+		return
+	}
 	n := 0
-	for _, w := range queue {
+	for _, w := range in.Queue.Waiting {
 		if len(w.SlicesPerNode()) > 0 {
 			n += max(w.Elements, 1)
 		}
@@ -171,6 +181,7 @@ func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 	if err := p.learnTotal(node); err != nil {
 		return snapshot, node, err
 	}
+	p.listed = p.clock()
 	if err := p.account(ctx, snapshot.Queue.On(p.cfg.Node)); err != nil {
 		return snapshot, node, err
 	}
@@ -182,9 +193,13 @@ func (p *publisher) recount(ctx context.Context) (node slurm.Node, err error) {
 	if node, err = p.ctl.Node(ctx, p.cfg.Node); err != nil {
 		return node, err
 	}
+	if p.following.Load() && p.explained(node) {
+		return node, nil
+	}
 	jobs, err := p.ctl.Jobs(ctx)
 	if err != nil {
 		return node, err
 	}
+	p.listed = p.clock()
 	return node, p.account(ctx, slurm.On(jobs, p.cfg.Node))
 }

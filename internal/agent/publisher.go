@@ -2,6 +2,7 @@ package agent
 
 import (
 	"caelum/internal/ledger"
+	"caelum/internal/part"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"context"
@@ -40,6 +41,12 @@ type publisher struct {
 	allocations  map[uint32]allocation // slurmctld's allocations to jobs on the node
 	offered      map[string]int        // the offers of the last plan
 	offersSince  time.Time             // the time at which the offers last changed
+	following    atomic.Bool           // whether the agent follows the watcher's plan (follow.go)
+	heartbeat    part.Watch            // the heartbeat of the watcher
+	heard        time.Time             // the time at which the heartbeat was last read
+	listed       time.Time             // the time at which all jobs were last listed
+	clock        func() time.Time      // the clock for the age of the heartbeat
+	notified     string                // the state of the GPUs in the last notification of the watcher
 
 	statusMu sync.Mutex // protects status, which only the publisher's goroutine changes
 	status   publishStatus

@@ -114,7 +114,7 @@ func TestReleasedSliceCountsOnce(t *testing.T) {
 	if err := w.fake.Finish(first); err != nil {
 		t.Fatal(err)
 	}
-	d := p.plan(snapshot, node)
+	d := p.plan(input{Snapshot: snapshot}, node)
 	if !p.apply(d) {
 		t.Fatal("the plan is outdated")
 	}

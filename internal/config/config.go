@@ -47,6 +47,7 @@ type Config struct {
 	Table           string        `mapstructure:"table"`
 	AccountingField string        `mapstructure:"accounting_field"`
 	Learn           bool          `mapstructure:"learn"`
+	Planner         bool          `mapstructure:"planner"`
 	Margin          float64       `mapstructure:"margin"`
 	PeakQuantile    float64       `mapstructure:"peak_quantile"`
 	Share           bool          `mapstructure:"share"`
@@ -104,6 +105,7 @@ func defaults() map[string]any {
 		"table":            "/etc/caelum/decisions",
 		"accounting_field": string(slurm.AdminComment),
 		"learn":            false,
+		"planner":          false,
 		"margin":           predict.DefaultSite.Margin,
 		"peak_quantile":    predict.DefaultSite.PeakQuantile,
 		"share":            predict.DefaultSite.Share,

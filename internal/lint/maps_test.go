@@ -11,7 +11,8 @@ import (
 
 // mapped contains the packages whose doc.go comment must contain a line for each of their files.
 var mapped = []string{
-	"internal/agent", "internal/predict", "internal/repo", "internal/plan", "internal/part", "internal/offer", "internal/slurm",
+	"internal/agent", "internal/predict", "internal/repo", "internal/plan", "internal/part", "internal/offer",
+	"internal/slurm",
 	"internal/place", "internal/place/placetest", "internal/reconfigure", "internal/mig", "internal/sim",
 	"internal/gpu", "internal/doctor", "internal/api",
 	"internal/learn", "internal/trace", "internal/report", "internal/watch", "internal/notify", "internal/sqlite",

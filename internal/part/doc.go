@@ -19,8 +19,9 @@
 //
 // The tests contain two models of the protocol and visit all their states:
 //
-//	explore_test.go        visits the states of a model and prints the steps that lead to a violated rule
-//	model_pass_test.go     one node: whatever the parts contain, each job that slurmctld starts gets its slices
-//	model_steps_test.go    the steps of the first model
-//	model_planner_test.go  two nodes and up to two planners: one poll interval after a failure, the offers are right
+//   - explore_test.go visits the states of a model and prints the steps that lead to a violated rule.
+//   - model_pass_test.go and model_steps_test.go: on one node, each job that slurmctld starts gets its slices, whatever
+//     the parts contain.
+//   - model_planner_test.go: with two nodes and up to two planners, the offers are right one poll interval after a
+//     failure.
 package part

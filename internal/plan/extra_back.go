@@ -43,6 +43,17 @@ func (u *Unstarted) Back(node string, at time.Time) string {
 // text removes the entry.
 func WithBack(extra, text string) string { return withEntry(extra, backPrefix, text) }
 
+// BackIn returns the text of the `caelum-back` entry, or an empty string. The watcher writes the entry into a node's
+// Comment, and the agent copies it to Extra.
+func BackIn(text string) string {
+	for w := range strings.FieldsSeq(text) {
+		if list, ok := strings.CutPrefix(w, backPrefix); ok {
+			return list
+		}
+	}
+	return ""
+}
+
 // backOf parses the `caelum-back` entries of all nodes. The result maps each job (see entry) to the time until which it
 // is planned after all other jobs. Items that cannot be parsed are ignored.
 func backOf(nodes []slurm.Node) map[string]time.Time {

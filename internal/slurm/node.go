@@ -55,6 +55,8 @@ type Node struct {
 	Weight int
 	// Extra is free text that an administrator or a program has set. Since 22.05, it cannot contain newlines.
 	Extra string
+	// Comment is free text like Extra.
+	Comment string
 	// Version is the release of the node's slurmd, such as 22.05.8. It is empty if slurmd has never registered.
 	Version string
 }
@@ -198,6 +200,8 @@ func (n *Node) set(key, value string) (err error) {
 		n.Reason = value
 	case "Extra":
 		n.Extra = value
+	case "Comment":
+		n.Comment = value
 	}
 	return err
 }

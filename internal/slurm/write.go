@@ -36,6 +36,20 @@ func (c *Client) UpdateNode(ctx context.Context, node string, gres GRESList, ext
 	return err
 }
 
+// SetNodeComment replaces a node's Comment. slurmctld accepts the request only from root and SlurmUser
+// (_slurm_rpc_update_node in proc_req.c, 22.05.8 and 24.11.5). If slurmctld does not accept connections, SetNodeComment
+// returns ErrUnreachable after about a second. Errors: ErrNoNode, ErrUnreachable.
+func (c *Client) SetNodeComment(ctx context.Context, node, text string) error {
+	if err := checkNode(node); err != nil {
+		return err
+	}
+	if strings.ContainsAny(text, "\n\r\x00") {
+		return fmt.Errorf("node %s: Comment cannot have several lines", node)
+	}
+	_, err := c.runWith(ctx, c.once, nil, c.scontrol, "update", "nodename="+node, "comment="+text)
+	return err
+}
+
 func checkGRES(list GRESList) error {
 	if len(list) == 0 {
 		return errors.New("an empty GRES list would remove every GRES")

@@ -3,11 +3,13 @@
 // /run/caelum-watch/poke). The watcher then reads the queue and the nodes once for the whole cluster, and sends
 // datagrams to notify the nodes in the notification set (package notify). A notified agent makes a pass, as it would at
 // its next poll. Without a watcher, agents detect submissions only when they poll. The watcher opens no socket except
-// its UDP port for notifications from agents, and never writes to slurmctld.
+// its UDP port for notifications from agents. It writes to slurmctld only with `planner: true`: it then writes each
+// node's part of the plan into the node's Comment (docs/internals.md, "A plan from the watcher").
 //
 // Files:
 //
 //	watch.go          Config; trigger file; reads slurmctld; sends notifications; pauses (retry, slowdown, maxPause)
+//	planner.go        with `planner: true`: writes the parts of the plan and the heartbeat into the nodes' Comments
 //	notifications.go  the notification set: the nodes to notify, and when to notify a node again
 //
 // # The notification set

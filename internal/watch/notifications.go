@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"caelum/internal/eligible"
+	"caelum/internal/offer"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
@@ -18,9 +19,14 @@ type notifications struct {
 	notified     map[string]string
 }
 
-// next returns the nodes to notify (see the package comment). A node that has already been notified is included only if
-// its GRES, its Extra or the reason has changed.
-func (c *notifications) next(snapshot plan.Snapshot) (due []slurm.Node) {
+// next makes the plan and returns the nodes to notify.
+func (c *notifications) next(snapshot plan.Snapshot) []slurm.Node {
+	v, p := c.plan(snapshot)
+	return c.due(snapshot, v, p)
+}
+
+// plan makes the plan for a snapshot, as an agent does.
+func (c *notifications) plan(snapshot plan.Snapshot) (*plan.View, offer.Plan) {
 	v := plan.New(
 		c.unstarted.Reorder(snapshot),
 		c.settings,
@@ -29,6 +35,12 @@ func (c *notifications) next(snapshot plan.Snapshot) (due []slurm.Node) {
 	p := v.Plan()
 	c.unresponsive.Record(v, p, "", snapshot.At)
 	c.unstarted.Record(v, p, snapshot.At)
+	return v, p
+}
+
+// due returns the nodes to notify (see the package comment). A node that has already been notified is included only if
+// its GRES, its Extra or the reason has changed.
+func (c *notifications) due(snapshot plan.Snapshot, v *plan.View, p offer.Plan) (due []slurm.Node) {
 	release := map[string]string{} // for each node, the held jobs to release; their slices may already be offered
 	for k, spots := range p.Spots {
 		if spots != nil && eligible.Releasable(v.Waiting[k], snapshot.At) {

@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"caelum/internal/notify"
+	"caelum/internal/part"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
@@ -28,6 +29,15 @@ type Config struct {
 	Key         notify.Key    // the key; if nil, the watcher sends and accepts no datagrams
 	Interval    time.Duration // the time between readings if there is no notification or submission
 	Settings    plan.Settings // the settings of the agents
+	Planner     bool          // whether the watcher writes each node's part of the plan into the node's Comment
+	// Now, if set, replaces the clock that measures the age of heartbeats; only tests set it.
+	Now func() time.Time
+}
+
+// Controller contains the calls to slurmctld that the watcher needs. *slurm.Client implements Controller.
+type Controller interface {
+	plan.Controller
+	SetNodeComment(ctx context.Context, node, text string) error
 }
 
 const (
@@ -42,17 +52,18 @@ const (
 // Watcher reads slurmctld and notifies agents as described in the package comment.
 type Watcher struct {
 	cfg           Config
-	ctl           plan.Controller
+	ctl           Controller
 	log           *logrus.Entry
 	notifications notifications
+	planner       *planner // nil unless the watcher writes parts
 	sender        notify.Sender
 	sent          atomic.Int64                      // number of datagrams sent
 	hosts         atomic.Pointer[map[string]string] // each node's address according to slurmctld
 }
 
 // New returns a watcher. slurmctld and the trigger file need not be available yet.
-func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
-	return &Watcher{
+func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
+	w := &Watcher{
 		cfg:    cfg,
 		ctl:    ctl,
 		log:    log,
@@ -62,6 +73,11 @@ func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
 			unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.Interval)},
 		},
 	}
+	if cfg.Planner {
+		w.cfg.Interval = min(cfg.Interval, part.Every)
+		w.planner = newPlanner(ctl, log, cfg.Now)
+	}
+	return w
 }
 
 // Run watches the trigger file until ctx ends. The error explains why Run cannot start or continue.
@@ -105,10 +121,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-next.C:
 		}
 		began := time.Now()
-		if err := w.check(ctx); err != nil {
+		if err := w.Round(ctx); err != nil {
 			if ctx.Err() == nil {
 				w.log.WithError(err).Warn(
-					"couldn't read the queue; the agents only poll until the watcher can read it again")
+					"couldn't read the queue or write the plan; the agents plan for themselves until the watcher can")
 			}
 			next.Reset(retry)
 			continue
@@ -154,13 +170,14 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 	}
 }
 
-// check reads slurmctld and notifies the nodes in the notification set.
-func (w *Watcher) check(ctx context.Context) error {
+// Round reads slurmctld, writes the parts of the plan if the watcher is a planner, and notifies the nodes in the
+// notification set.
+func (w *Watcher) Round(ctx context.Context) error {
 	if err := w.makeFile(); err != nil {
 		w.log.WithError(err).
 			Error("couldn't create the trigger file for job_submit.lua; the watcher will notice submissions late")
 	}
-	if w.cfg.Key == nil {
+	if w.cfg.Key == nil && w.planner == nil {
 		return nil
 	}
 	snapshot, err := plan.Read(ctx, w.ctl, time.Now)
@@ -172,10 +189,16 @@ func (w *Watcher) check(ctx context.Context) error {
 		hosts[n.Name] = n.Addr
 	}
 	w.hosts.Store(&hosts)
-	for _, n := range w.notifications.next(snapshot) {
-		w.notify(n)
+	v, made := w.notifications.plan(snapshot)
+	if w.planner != nil {
+		err = w.planner.write(ctx, snapshot, v, made, w.notifications.unstarted)
 	}
-	return nil
+	if w.cfg.Key != nil {
+		for _, n := range w.notifications.due(snapshot, v, made) {
+			w.notify(n)
+		}
+	}
+	return err
 }
 
 func (w *Watcher) notify(n slurm.Node) {

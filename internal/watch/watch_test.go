@@ -47,6 +47,11 @@ func (q *queue) Queue(context.Context) (slurm.Queue, error) {
 	return slurm.Queue{Waiting: q.waiting}, nil
 }
 
+func (q *queue) SetNodeComment(_ context.Context, _, text string) error {
+	q.set(func() { q.node.Comment = text })
+	return nil
+}
+
 func (q *queue) set(f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -40,8 +40,10 @@ func (f *Fake) show(n *node) slurm.Node {
 	used := f.used(n)
 	out := slurm.Node{
 		Name:            n.Name,
+		Addr:            n.Addr,
 		Asked:           time.Now(),
 		Extra:           n.extra,
+		Comment:         n.comment,
 		Reason:          n.reason,
 		Partitions:      slices.Clone(n.Partitions),
 		Features:        slices.Clone(n.Features),
@@ -102,6 +104,17 @@ func (f *Fake) UpdateNode(_ context.Context, name string, gres slurm.GRESList, e
 		}
 		n.gres, n.total, n.extra = list, total(list), extra
 		return nil
+	})
+}
+
+// SetNodeComment simulates the effect of slurm.Client.SetNodeComment.
+func (f *Fake) SetNodeComment(_ context.Context, name, text string) error {
+	return f.call(Call{Op: "SetNodeComment", Node: name, Text: text}, func() error {
+		n, err := f.node(name)
+		if err == nil {
+			n.comment = text
+		}
+		return err
 	})
 }
 

@@ -52,6 +52,8 @@ type Node struct {
 	// Catalogue is true for a node in the FUTURE state, whose GRES make slurmctld accept jobs that it would otherwise
 	// reject.
 	Catalogue bool
+	// Addr is the NodeAddr of the node.
+	Addr string
 }
 
 // Call is one call to one of the client's methods.
@@ -108,6 +110,7 @@ type node struct {
 	Node
 	gres         slurm.GRESList
 	extra        string
+	comment      string
 	total        int // the sum of the gres/mig counts after the last update or registration
 	excess       map[kind]int
 	drain        []string // flags in addition to the base state

@@ -1,0 +1,211 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/api"
+	"caelum/internal/config"
+	"caelum/internal/gpu"
+	"caelum/internal/gpu/gputest"
+	"caelum/internal/place"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
+	"caelum/internal/slurm/slurmtest"
+	"caelum/internal/watch"
+)
+
+// fleet consists of several nodes with emulated A100s, a slurmctld in memory, and an agent on each node.
+type fleet struct {
+	t       testing.TB
+	fake    *slurmtest.Fake
+	hw      *gputest.Node // a process can use only one emulated node, so that each agent uses one of its GPUs
+	agents  map[string]*Agent
+	names   []string
+	log     *logrus.Logger
+	prologs sync.WaitGroup
+	mu      sync.Mutex
+	leases  map[uint32]api.Lease
+	ahead   time.Duration // how far the clock of heartbeats is ahead
+}
+
+func fleetNode(k int) string { return fmt.Sprintf("n%02d", k) }
+
+// newFleet returns nodes with one GPU each. Their agents run passes only on request, unless options changes the
+// configuration.
+func newFleet(t testing.TB, nodes int, options ...func(k int, c *config.Config)) *fleet {
+	f := &fleet{t: t, agents: map[string]*Agent{}, leases: map[uint32]api.Lease{}, log: logrus.New()}
+	f.hw = gputest.New(t, "A100-40GB", nodes)
+	f.log.SetOutput(io.Discard)
+	var all []slurmtest.Node
+	for k := range nodes {
+		f.names = append(f.names, fleetNode(k))
+		all = append(all, slurmtest.Node{
+			Name: fleetNode(k), Partitions: []string{"gpu"}, Gres: gres(t, fmt.Sprintf(closedA100, 7, 28)),
+			Addr: fmt.Sprintf("127.0.1.%d", k+1),
+		})
+	}
+	f.fake = slurmtest.New(append(all, slurmtest.Node{
+		Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, fullA100)})...)
+	f.fake.SetConfig("SlurmctldHost[0]", "ctl(127.0.0.1)")
+	f.fake.Prolog(func(j slurm.Job, node string) { f.prologs.Go(func() { f.prolog(j, node) }) })
+	f.fake.Epilog(func(j slurm.Job, node string) {
+		if err := f.agents[node].Release(context.Background(), j.ID, j.Restarts); err != nil {
+			t.Errorf("epilog of job %d: %v", j.ID, err)
+		}
+	})
+	for k := range nodes {
+		f.start(k, options...)
+	}
+	return f
+}
+
+func (f *fleet) start(k int, options ...func(int, *config.Config)) {
+	dir := f.t.TempDir()
+	cfg := config.Config{
+		Node: fleetNode(k), RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"),
+		DeviceDir: f.hw.Dev, PollInterval: time.Hour, Sizing: plan.SizingTightest, LogLevel: "error", LogFormat: "text",
+	}
+	for _, set := range options {
+		set(k, &cfg)
+	}
+	a, err := newAgent(cfg, oneGPU{f.hw.NVML, k}, f.fake, f.log.WithField("node", cfg.Node), f.hw.Proc,
+		&gpu.Processes{Proc: f.t.TempDir()})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	a.now, a.publisher.clock = f.fake.Now, f.clock
+	f.agents[cfg.Node] = a
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { a.publisher.run(ctx) })
+	f.t.Cleanup(func() {
+		f.prologs.Wait()
+		cancel()
+		done.Wait()
+		a.ledger.Close()
+	})
+}
+
+// oneGPU is the hardware of a node whose only GPU is GPU k of an emulated node.
+type oneGPU struct {
+	*gpu.NVML
+	k int
+}
+
+func (o oneGPU) GPUs() ([]gpu.GPU, error) {
+	all, err := o.NVML.GPUs()
+	if err != nil {
+		return nil, err
+	}
+	own := all[o.k]
+	own.Index = 0
+	return []gpu.GPU{own}, nil
+}
+
+func (o oneGPU) Discover(int) gpu.GPU {
+	own := o.NVML.Discover(o.k)
+	own.Index = 0
+	return own
+}
+
+func (o oneGPU) Instances(int) ([]gpu.Instance, error)           { return o.NVML.Instances(o.k) }
+func (o oneGPU) Exists(_ int, in gpu.Instance) (bool, error)     { return o.NVML.Exists(o.k, in) }
+func (o oneGPU) Destroy(_, gi int) error                         { return o.NVML.Destroy(o.k, gi) }
+func (o oneGPU) Processes(_, gi int) ([]int, error)              { return o.NVML.Processes(o.k, gi) }
+func (o oneGPU) Meter(_ int, in gpu.Instance) (gpu.Meter, error) { return o.NVML.Meter(o.k, in) }
+func (o oneGPU) Create(_ int, profile string, start int) (gpu.Instance, error) {
+	return o.NVML.Create(o.k, profile, start)
+}
+
+func (f *fleet) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Now().Add(f.ahead)
+}
+
+// advance moves the clock of heartbeats forward.
+func (f *fleet) advance(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ahead += d
+}
+
+func (f *fleet) prolog(j slurm.Job, node string) {
+	req := api.LeaseRequest{Restart: j.Restarts, UID: 20001, GID: 20001}
+	for i := range j.Allocated[node].Total("gpu") {
+		req.Slots = append(req.Slots, i)
+	}
+	l, err := f.agents[node].Lease(context.Background(), j.ID, req)
+	if err != nil {
+		f.t.Errorf("prolog of job %d: %v", j.ID, err)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leases[j.ID] = *l
+}
+
+// planner returns a watcher that makes plans. It makes a round only on request.
+func (f *fleet) planner(ctl watch.Controller, policy place.Policy) *watch.Watcher {
+	return watch.New(watch.Config{
+		TriggerFile: filepath.Join(f.t.TempDir(), "trigger"),
+		Settings:    plan.Settings{Policy: policy, Tightest: true},
+		Interval:    time.Hour,
+		Planner:     true,
+		Now:         f.clock,
+	}, ctl, f.log.WithField("", ""))
+}
+
+func (f *fleet) round(w *watch.Watcher) {
+	f.t.Helper()
+	if err := w.Round(context.Background()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// publish makes each agent run a pass.
+func (f *fleet) publish() {
+	f.t.Helper()
+	for _, name := range f.names {
+		if err := f.agents[name].Publish(context.Background()); err != nil {
+			f.t.Fatalf("%s: %v", name, err)
+		}
+	}
+}
+
+func (f *fleet) submit(slices string) uint32 {
+	f.t.Helper()
+	id, err := f.fake.Submit(job(1, slices))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return id
+}
+
+// runs makes slurmctld start the jobs that fit, waits for the prologs, and reports whether a job has its slices.
+func (f *fleet) runs(id uint32) bool {
+	f.t.Helper()
+	f.fake.Tick()
+	f.prologs.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.leases[id].Slices) > 0
+}
+
+// following returns the number of agents that follow a planner.
+func (f *fleet) following() (n int) {
+	for _, a := range f.agents {
+		if a.publisher.following.Load() {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"caelum/internal/part"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+)
+
+// If the watcher makes plans (`planner: true`), it writes each node's part into the node's Comment, and a heartbeat
+// into the Comment of one node (package part). While the heartbeat is fresh, the agent follows its part: a pass reads
+// only the agent's own node, and lists the jobs only if the node's used counts differ from the agent's leases.
+// Otherwise, the agent makes the plan itself.
+
+// input contains the data that a pass reads. If the agent follows the watcher's plan, part is the node's part, and the
+// queue contains only the waiting jobs that the part names.
+type input struct {
+	plan.Snapshot
+	node slurm.Node
+	part *part.Part
+}
+
+// stray returns the components of het jobs that the agent must hold according to the part.
+func (in input) stray() (all []slurm.Waiting) {
+	for _, id := range in.part.Stray {
+		all = append(all, slurm.Waiting{Job: slurm.Job{ID: id}})
+	}
+	return all
+}
+
+const (
+	// relist is the time after which a pass lists all jobs although the leases explain the used counts. A listing
+	// updates the expected ends of the jobs, for example after a change of a time limit.
+	relist = 10 * time.Minute
+	// patienceFactor adapts the expiry of the heartbeat to a slow slurmctld, which also delays the watcher. A heartbeat
+	// expires only after patienceFactor times the duration of the request that read it.
+	patienceFactor = 8
+)
+
+// readInput reads the data for a pass from slurmctld: this node, if the agent follows the watcher's plan, and otherwise
+// all nodes and jobs.
+func (p *publisher) readInput(ctx context.Context) (in input, err error) {
+	if p.following.Load() {
+		if in, err = p.readOwn(ctx); err != nil || in.part != nil {
+			return in, err
+		}
+		p.log.Warn("the watcher's plan has expired; this node makes its own plan")
+		p.following.Store(false)
+	}
+	if in.Snapshot, in.node, err = p.read(ctx); err != nil {
+		return in, err
+	}
+	if p.following.Load() || !p.sees(in) {
+		return in, nil
+	}
+	p.log.Info("following the watcher's plan")
+	p.following.Store(true)
+	return p.readOwn(ctx)
+}
+
+// sees reports whether the snapshot contains a part for this node and a fresh heartbeat. A heartbeat that the agent
+// reads for the first time counts as fresh, so that an agent that has just started can follow a plan for Expiry after
+// the planner has ended.
+func (p *publisher) sees(in input) bool {
+	own, err := part.Parse(part.In(in.node.Comment))
+	if err != nil {
+		return false
+	}
+	k := slices.IndexFunc(in.Nodes, func(n slurm.Node) bool { return n.Name == own.Beat })
+	if k < 0 {
+		return false
+	}
+	p.heard = p.clock()
+	p.heartbeat.Read(part.BeatIn(in.Nodes[k].Comment), p.heard)
+	return p.heartbeat.Fresh(p.heard, part.Expiry)
+}
+
+// readOwn reads this node and its part. If the node has no part, or if the heartbeat has expired, in.part is nil.
+func (p *publisher) readOwn(ctx context.Context) (in input, err error) {
+	if in.node, err = p.ctl.Node(ctx, p.cfg.Node); err != nil {
+		return in, err
+	}
+	own, err := part.Parse(part.In(in.node.Comment))
+	if err != nil {
+		return in, nil
+	}
+	if fresh, err := p.hear(ctx, in.node, own.Beat); err != nil || !fresh {
+		return in, err
+	}
+	if err := p.learnTotal(in.node); err != nil {
+		return in, err
+	}
+	if !p.explained(in.node) {
+		jobs, err := p.ctl.Jobs(ctx)
+		if err != nil {
+			return in, err
+		}
+		p.listed = p.clock()
+		if err := p.account(ctx, slurm.On(jobs, p.cfg.Node)); err != nil {
+			return in, err
+		}
+		if err := p.findExcess(ctx, in.node); err != nil {
+			return in, err
+		}
+	}
+	in.part, in.At = &own, p.now()
+	in.Queue.Waiting, err = p.readHeld(ctx, own.Held)
+	return in, err
+}
+
+// hear reports whether the heartbeat is fresh. It reads the heartbeat again if the last reading is older than the time
+// between two heartbeats.
+func (p *publisher) hear(ctx context.Context, node slurm.Node, beat string) (bool, error) {
+	limit := part.Expiry
+	if now := p.clock(); now.Sub(p.heard) >= part.Every || beat == node.Name {
+		if beat != node.Name {
+			var err error
+			if node, err = p.ctl.Node(ctx, beat); errors.Is(err, slurm.ErrNoNode) {
+				return false, nil
+			} else if err != nil {
+				return false, err
+			}
+		}
+		limit = max(limit, patienceFactor*p.clock().Sub(now))
+		p.heard = p.clock()
+		p.heartbeat.Read(part.BeatIn(node.Comment), p.heard)
+	}
+	return p.heartbeat.Fresh(p.clock(), limit), nil
+}
+
+// explained reports whether the leases and pending leases explain the used counts of the node. In this case, no job has
+// started without the agent's knowledge: slurmctld starts no jobs on a node with a COMPLETING job, whose lease may
+// still exist (_pick_best_nodes in node_scheduler.c, 22.05.8 and 24.11.5).
+func (p *publisher) explained(node slurm.Node) bool {
+	if p.clock().Sub(p.listed) >= relist || len(p.status.excess) > 0 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := p.slicesHeld()
+	used := node.GresUsed.Profiles()
+	for _, counts := range []map[string]int{held, used} {
+		maps.DeleteFunc(counts, func(profile string, n int) bool { return n == 0 || profile == slurm.ClosedType })
+	}
+	return maps.Equal(held, used)
+}
+
+// readHeld reads the records of the waiting jobs that the part names.
+func (p *publisher) readHeld(ctx context.Context, ids []uint32) (waiting []slurm.Waiting, err error) {
+	for _, id := range ids {
+		job, err := p.ctl.Job(ctx, id)
+		switch {
+		case err == nil && job.State == "PENDING":
+			waiting = append(waiting, slurm.Waiting{Job: job, Elements: 1})
+		case err != nil && classOf(err) != unclear && !errors.Is(err, slurm.ErrNoJob):
+			return nil, err
+		}
+	}
+	return waiting, nil
+}
+
+// noteLeased records a job that has got a lease among the jobs on the node, because the passes of an agent that follows
+// the watcher's plan list no jobs.
+func (a *Agent) noteLeased(job slurm.Job, err error) {
+	if err != nil || !a.publisher.following.Load() {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	here := maps.Clone(a.here) // a copy, because releaseGone reads the original
+	here[job.ID] = job
+	a.here = here
+}
+
+// concernsWatcher reports whether the watcher must learn of a publication. If the agent follows the watcher's plan, the
+// watcher knows the offers, and only a change of the GPUs' state can change the plan.
+func (p *publisher) concernsWatcher(d nodePlan) bool {
+	state := plan.Text(plan.State{GPUs: d.gpus, Private: p.hidesJobs()})
+	changed := state != p.notified
+	p.notified = state
+	return changed || !p.following.Load()
+}

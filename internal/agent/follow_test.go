@@ -1,0 +1,244 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"caelum/internal/part"
+	"caelum/internal/place"
+	"caelum/internal/slurm/slurmtest"
+	"caelum/internal/watch"
+)
+
+// newPlanned returns a fleet whose agents follow a planner.
+func newPlanned(t testing.TB, nodes int) (*fleet, *watch.Watcher) {
+	f := newFleet(t, nodes)
+	w := f.planner(f.fake, place.Reach)
+	f.publish() // the state of the GPUs
+	f.round(w)
+	f.publish()
+	if n := f.following(); n != nodes {
+		t.Fatalf("%d of %d agents follow the planner", n, nodes)
+	}
+	return f, w
+}
+
+// TestFollow checks that agents publish their parts, and list neither the nodes nor the jobs.
+func TestFollow(t *testing.T) {
+	f, w := newPlanned(t, 3)
+	id := f.submit("7g.40gb:1")
+	f.round(w)
+	before := len(f.fake.Calls())
+	f.publish()
+	if !f.runs(id) {
+		t.Error("the job did not start")
+	}
+	f.publish()
+	for _, c := range f.fake.Calls()[before:] {
+		if slices.Contains([]string{"Nodes", "Queue", "Jobs"}, c.Op) {
+			t.Errorf("an agent called %v", c)
+		}
+	}
+	f.round(w)
+	f.publish()
+	if err := f.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	again := []uint32{f.submit("7g.40gb:1"), f.submit("7g.40gb:1"), f.submit("7g.40gb:1"), f.submit("7g.40gb:1")}
+	for range 2 {
+		f.round(w)
+		f.publish()
+		f.runs(id)
+	}
+	for k, id := range again {
+		if f.runs(id) != (k < 3) {
+			t.Errorf("job %d of %d: started %v", k, len(again), k >= 3)
+		}
+	}
+}
+
+// TestPlannerEnds checks that agents plan for themselves after the planner has ended or can no longer write, and that
+// they follow the next planner.
+func TestPlannerEnds(t *testing.T) {
+	f, w := newPlanned(t, 2)
+	fails := errors.New("permission denied")
+	for name, stop := range map[string]func(){
+		"killed": func() {},
+		"cannot write": func() {
+			f.fake.Before(func(c slurmtest.Call) error {
+				if c.Op == "SetNodeComment" {
+					return fails
+				}
+				return nil
+			})
+			for range 10 {
+				f.advance(part.Every)
+				if err := w.Round(context.Background()); !errors.Is(err, fails) {
+					t.Errorf("the planner returned %v", err)
+				}
+			}
+		},
+	} {
+		stop()
+		f.advance(part.Expiry)
+		id := f.submit("7g.40gb:1")
+		f.publish()
+		if f.following() != 0 || !f.runs(id) {
+			t.Errorf("%s: %d agents follow the planner, and the job has started: %v", name, f.following(), f.runs(id))
+		}
+		if err := f.fake.Finish(id); err != nil {
+			t.Fatal(err)
+		}
+		f.fake.Before(nil)
+		w = f.planner(f.fake, place.Reach)
+		f.round(w) // it waits: the last heartbeat may belong to an active planner
+		f.advance(part.Expiry)
+		f.round(w)
+		f.publish()
+		if f.following() != 2 {
+			t.Errorf("%s: %d agents follow the next planner", name, f.following())
+		}
+	}
+}
+
+// TestTwoPlanners checks that a planner yields to another one, and takes its place after its end.
+func TestTwoPlanners(t *testing.T) {
+	f, first := newPlanned(t, 2)
+	second := f.planner(f.fake, place.Lifetime{})
+	for range 10 {
+		f.advance(part.Every)
+		f.round(first)
+		before := len(f.fake.Writes())
+		f.round(second)
+		if n := len(f.fake.Writes()) - before; n != 0 {
+			t.Fatalf("the second planner wrote %d times", n)
+		}
+	}
+	f.advance(part.Expiry)
+	f.round(second)
+	id := f.submit("7g.40gb:1")
+	f.round(second)
+	before := len(f.fake.Writes())
+	f.round(first) // it has hung and continues
+	if n := len(f.fake.Writes()) - before; n != 0 {
+		t.Errorf("the first planner wrote %d times after the second planner had taken its place", n)
+	}
+	f.publish()
+	if f.following() != 2 || !f.runs(id) {
+		t.Errorf("%d agents follow the second planner, and the job has started: %v", f.following(), f.runs(id))
+	}
+}
+
+// TestUnknownJob checks that a pass finds a job that has started on a slice that the next part no longer offers.
+func TestUnknownJob(t *testing.T) {
+	w := newWorld(t, 1, tightest)
+	w.fake.Prolog(nil)
+	w.publish()
+	beat := func(n int, p part.Part) {
+		p.Beat = "n1"
+		w.fake.SetNodeComment(t.Context(), "n1", part.WithBeat(part.With("", p.Text()), "a", n))
+	}
+	small := part.Part{Offers: []part.Offer{{Spot: part.Spot{Profile: "3g.20gb", Start: 0}}}}
+	beat(1, small)
+	w.publish()
+	if !w.agent.publisher.following.Load() || w.offers()["3g.20gb"] != 1 {
+		t.Fatalf("offers %v", w.offers())
+	}
+	id := w.submit(job(1, "3g.20gb:1"))
+	w.fake.Tick()
+	beat(2, part.Part{Offers: []part.Offer{{Spot: part.Spot{Profile: "7g.40gb", Start: 0}}}})
+	w.publish()
+	if n := w.offers()["7g.40gb"]; n != 0 || w.state(id) != "RUNNING" {
+		t.Errorf("%d of 7g.40gb are on offer beside job %d, which is %s", n, id, w.state(id))
+	}
+}
+
+// TestSmallSliceUnderLargeName checks that a part cannot make the agent offer a slice that is smaller than the profile
+// that slurmctld counts.
+func TestSmallSliceUnderLargeName(t *testing.T) {
+	w := newWorld(t, 1, tightest)
+	w.publish()
+	for k, c := range []struct {
+		profile, as string
+		offers      int
+	}{
+		{"1g.5gb", "3g.20gb", 0}, {"3g.20gb", "4g.20gb", 0}, {"3g.20gb", "1g.5gb", 1}, {"2g.10gb", "1g.6gb", 1},
+		{"1g.5gb", "2g.12gb", 0}, {"1g.5gb", "closed", 0},
+	} {
+		p := part.Part{Beat: "n1", Offers: []part.Offer{{Spot: part.Spot{Profile: c.profile}, As: c.as}}}
+		w.fake.SetNodeComment(t.Context(), "n1", part.WithBeat(part.With("", p.Text()), "a", k))
+		w.publish()
+		if n := w.offers()[c.as]; n != c.offers || len(w.offers()) != c.offers {
+			t.Errorf("%s as %s: offers %v", c.profile, c.as, w.offers())
+		}
+	}
+}
+
+// TestAnyPart changes the parts arbitrarily while jobs start and end. Each started job must get a slice that is at
+// least as large as its profile, and no prolog may fail or requeue its job.
+func TestAnyPart(t *testing.T) {
+	f, _ := newPlanned(t, 2)
+	profiles := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
+	var live []uint32
+	beats := 100
+	rapid.Check(t, func(t *rapid.T) {
+		beats++
+		for _, name := range f.names {
+			p := part.Part{Beat: f.names[0]}
+			for range rapid.IntRange(0, 9).Draw(t, "offers") {
+				s := part.Spot{Profile: rapid.SampledFrom(profiles).Draw(t, "profile")}
+				s.Start = rapid.IntRange(0, 7).Draw(t, "start")
+				p.Offers = append(p.Offers, part.Offer{Spot: s})
+			}
+			comment := part.With("", p.Text())
+			if name == p.Beat {
+				comment = part.WithBeat(comment, "a", beats)
+			}
+			f.fake.SetNodeComment(context.Background(), name, comment)
+		}
+		if rapid.Bool().Draw(t, "submit") {
+			live = append(live, f.submit(rapid.SampledFrom(profiles).Draw(t, "job")+":1"))
+		}
+		f.publish()
+		f.fake.Tick()
+		if rapid.Bool().Draw(t, "publish during the prologs") {
+			f.publish()
+		}
+		f.prologs.Wait()
+		live = slices.DeleteFunc(live, func(id uint32) bool {
+			j, err := f.fake.Job(context.Background(), id)
+			if err != nil || j.State == "RUNNING" && len(f.leases[id].Slices) != 1 || j.Restarts > 0 {
+				t.Fatalf("job %d: %s, %d restarts, lease %+v, %v", id, j.State, j.Restarts, f.leases[id], err)
+			}
+			ends := j.State == "RUNNING" && rapid.Bool().Draw(t, "end")
+			if ends {
+				if err := f.fake.Finish(id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return ends
+		})
+	})
+}
+
+// TestHeldJobOfAPart checks that an agent that follows a planner releases a held job.
+func TestHeldJobOfAPart(t *testing.T) {
+	f, w := newPlanned(t, 2)
+	j := job(1, "7g.40gb:1")
+	j.AdminComment = "caelum:held"
+	id := f.fake.SubmitHeld(j)
+	for range 3 {
+		f.fake.Advance(time.Minute)
+		f.round(w)
+		f.publish()
+	}
+	if !f.runs(id) {
+		held, err := f.fake.Job(context.Background(), id)
+		t.Errorf("the held job did not start: %s %s %v", held.State, held.Reason, err)
+	}
+}

@@ -1,0 +1,153 @@
+package watch
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/eligible"
+	"caelum/internal/offer"
+	"caelum/internal/part"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+// maxHeld limits the number of waiting jobs that one agent must read because of its part.
+const maxHeld = 16
+
+// planner writes the parts of a plan and the heartbeat into slurmctld's node records. It compares each part with the
+// node's record, not with the part that it wrote last, because another planner may have written a part since then.
+type planner struct {
+	ctl   Controller
+	log   *logrus.Entry
+	id    string     // identifies this run of the watcher in the heartbeat
+	count int        // the number of heartbeats
+	other part.Watch // the heartbeat of another planner
+	beat  time.Time  // the time of the last heartbeat
+	now   func() time.Time
+	yield bool // whether another planner was active in the last round
+}
+
+func newPlanner(ctl Controller, log *logrus.Entry, now func() time.Time) *planner {
+	if now == nil {
+		now = time.Now
+	}
+	var id [8]byte
+	rand.Read(id[:]) // rand.Read never returns an error
+	return &planner{ctl: ctl, log: log, id: hex.EncodeToString(id[:]), now: now}
+}
+
+// beatNode returns the node whose Comment contains the heartbeat: the first node with gres/mig by name.
+func beatNode(nodes []slurm.Node) (first slurm.Node, ok bool) {
+	for _, n := range nodes {
+		if len(n.Gres.Named("mig")) > 0 && (!ok || n.Name < first.Name) {
+			first, ok = n, true
+		}
+	}
+	return first, ok
+}
+
+// mayPlan reports whether no other planner is active. If the heartbeat belongs to another planner, this planner waits
+// until the heartbeat has not changed for Expiry.
+func (p *planner) mayPlan(heartbeat string, at time.Time) bool {
+	if heartbeat == p.own() {
+		return true
+	}
+	p.other.Read(heartbeat, at)
+	active := p.other.Fresh(at, part.Expiry)
+	if active != p.yield {
+		p.log.WithField("active", !active).Info("another watcher makes plans, or no longer does")
+	}
+	p.yield = active
+	return !active
+}
+
+// own returns the last heartbeat of this planner.
+func (p *planner) own() string {
+	if p.count == 0 {
+		return ""
+	}
+	return part.BeatIn(part.WithBeat("", p.id, p.count))
+}
+
+// write writes the parts that differ from the plan, and then the heartbeat. If it cannot write a part, it writes no
+// heartbeat. If this lasts for Expiry, all agents plan for themselves.
+func (p *planner) write(
+	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan, unstarted plan.Unstarted,
+) error {
+	beat, ok := beatNode(snapshot.Nodes)
+	if !ok || !p.mayPlan(part.BeatIn(beat.Comment), p.now()) {
+		return nil
+	}
+	var failed error
+	due := p.now().Sub(p.beat) >= part.Every-time.Second
+	for _, n := range snapshot.Nodes {
+		comment := n.Comment
+		if member := v.Member(n.Name); member >= 0 {
+			comment = part.With(comment, p.partOf(snapshot, v, made, member, beat.Name).Text())
+			comment = plan.WithBack(comment, unstarted.Back(n.Name, snapshot.At))
+		}
+		if n.Name == beat.Name && due {
+			beat.Comment = comment // written with the heartbeat
+			continue
+		}
+		if comment == n.Comment {
+			continue
+		}
+		err := p.ctl.SetNodeComment(ctx, n.Name, comment)
+		if err != nil && failed == nil && !errors.Is(err, slurm.ErrNoNode) {
+			failed = err
+		}
+	}
+	if failed != nil || !due {
+		return failed
+	}
+	if err := p.ctl.SetNodeComment(ctx, beat.Name, part.WithBeat(beat.Comment, p.id, p.count+1)); err != nil {
+		return err
+	}
+	p.count++
+	p.beat = p.now()
+	return nil
+}
+
+// partOf returns the part of a member. The first member also looks after the jobs that need a tag, a profile or a hold,
+// whatever node they run on.
+func (p *planner) partOf(
+	snapshot plan.Snapshot, v *plan.View, made offer.Plan, member int, beat string,
+) part.Part {
+	own := part.Of(v, made, member)
+	own.Beat = beat
+	here := v.Members[member].Name
+	for k, spots := range made.Spots {
+		w := v.Waiting[k]
+		on := v.On(spots)
+		ready := func(name string) bool { return name == here || eligible.HasFree(v.Members[v.Member(name)], w) }
+		if eligible.Releasable(w, snapshot.At) && slices.Contains(on, here) &&
+			!slices.ContainsFunc(on, func(name string) bool { return !ready(name) }) {
+			own.Held = append(own.Held, w.ID)
+		}
+	}
+	if member == 0 {
+		for _, w := range snapshot.Queue.Waiting {
+			released := w.Priority > 0 && tags.Has(w.AdminComment, tags.Held)
+			bare := eligible.Releasable(w, snapshot.At) && len(w.PerNode.Named("mig")) == 0
+			if released || bare || tags.Needed(w.Job) != "" {
+				own.Held = append(own.Held, w.ID)
+			}
+		}
+		for _, w := range plan.Stray(snapshot) {
+			own.Stray = append(own.Stray, w.ID)
+		}
+		own.Stray = own.Stray[:min(len(own.Stray), maxHeld)]
+	}
+	slices.Sort(own.Held)
+	own.Held = slices.Compact(own.Held)
+	own.Held = own.Held[:min(len(own.Held), maxHeld)]
+	return own
+}
