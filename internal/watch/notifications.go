@@ -14,6 +14,7 @@ import (
 // and Extra at the time of the notification, and the reason for it.
 type notifications struct {
 	settings     plan.Settings
+	planner      *plan.Planner // keeps what is unchanged between two snapshots
 	unresponsive plan.Unresponsive
 	unstarted    plan.Unstarted
 	notified     map[string]string
@@ -27,9 +28,11 @@ func (c *notifications) next(snapshot plan.Snapshot) []slurm.Node {
 
 // plan makes the plan for a snapshot, as an agent does.
 func (c *notifications) plan(snapshot plan.Snapshot) (*plan.View, offer.Plan) {
-	v := plan.New(
+	if c.planner == nil {
+		c.planner = plan.NewPlanner(c.settings)
+	}
+	v := c.planner.View(
 		c.unstarted.Reorder(snapshot),
-		c.settings,
 		func(n slurm.Node) bool { return c.unresponsive.LeftOut(n, snapshot.At) },
 	)
 	p := v.Plan()
