@@ -304,7 +304,8 @@ func (m plannerModel) settle(s *plannerState) {
 func TestPlanners(t *testing.T) {
 	for planners := range 3 {
 		holds(t, plannerModel{planners: planners, wants: [2]int8{big, small}, failures: int8(2 - planners)})
-		holds(t, plannerModel{planners: planners, wants: [2]int8{big, none}, failures: int8(3 - planners), oneJob: true})
+		one := plannerModel{planners: planners, wants: [2]int8{big, none}, failures: int8(3 - planners), oneJob: true}
+		holds(t, one)
 	}
 }
 
