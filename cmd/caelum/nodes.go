@@ -82,7 +82,8 @@ func readNode(ctx context.Context, ctl *slurm.Client, name string) (n nodeDetail
 	}
 	nodes := overview.Nodes([]slurm.Node{record})
 	if len(nodes) == 0 {
-		return n, fmt.Errorf("Caelum does not manage node %s: it has no gres/mig; see `caelum status --all`", name)
+		return n, fmt.Errorf(
+			"node %s is not managed by Caelum, because it has no gres/mig; see `caelum status --all`", name)
 	}
 	jobs, err := ctl.JobsOn(ctx, name)
 	return nodeDetail{nodes[0], newNodeJobs(jobs)}, err

@@ -159,13 +159,14 @@ func gpu(index int, g place.GPU) GPU {
 // initial returns the first character of a profile's name. An administrator can write any name into Extra, so initial
 // returns RowBusy unless the character is a digit or a letter.
 func initial(profile string) rune {
-	for _, c := range profile {
-		if c < unicode.MaxASCII && (unicode.IsDigit(c) || unicode.IsLetter(c)) {
-			return c
-		}
-		break
+	if profile == "" {
+		return RowBusy
 	}
-	return RowBusy
+	c := rune(profile[0])
+	if c > unicode.MaxASCII || !unicode.IsDigit(c) && !unicode.IsLetter(c) {
+		return RowBusy
+	}
+	return c
 }
 
 // instance returns the busy or idle instance at placement i.
