@@ -95,7 +95,7 @@ func (p *Planner) View(snapshot Snapshot, without func(slurm.Node) bool) *View {
 
 // setCluster sets the cluster to the GPUs of the members.
 func (p *Planner) setCluster(members []*known, snapshot Snapshot, now float64) {
-	if p.cluster == nil || !slices.Equal(members, p.members) {
+	if p.cluster == nil || !slices.Equal(members, p.members) || p.resized() {
 		var gpus [][]place.GPU
 		for k, n := range members {
 			n.member, n.loaded = k, n.parsed
@@ -119,6 +119,13 @@ func (p *Planner) setCluster(members []*known, snapshot Snapshot, now float64) {
 		p.rooms = &rooms{}
 		p.setModels()
 	}
+}
+
+// resized reports whether the number of GPUs of a member has changed.
+func (p *Planner) resized() bool {
+	return slices.ContainsFunc(p.members, func(n *known) bool {
+		return len(n.parsed.GPUs) != len(p.cluster.Nodes[n.member])
+	})
 }
 
 // setModels sets the lists of the GPU models and of their combinations with the placements that may be offered.

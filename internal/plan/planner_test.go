@@ -141,6 +141,8 @@ func TestPlannerAfterOtherRecords(t *testing.T) {
 	one.AdminComment = tags.RunTime + "60"
 	learned := snapshotOf([]slurm.Node{full}, one, two)
 	learned.Queue.All = resumed.Queue.All
+	pair := snapshotOf([]slurm.Node{node(t, "n1", a100(t), a100(t))}, two)
+	single := snapshotOf([]slurm.Node{node(t, "n1", a100(t))}, two)
 	for _, c := range []struct {
 		what        string
 		first, then Snapshot
@@ -151,6 +153,8 @@ func TestPlannerAfterOtherRecords(t *testing.T) {
 		{"a node offers larger profiles", unsized, large},
 		{"reservations for one of two equal requests are suspended", resumed, paused},
 		{"the run time of a job has been learned", resumed, learned},
+		{"a node has lost a GPU", pair, single},
+		{"a node has got a GPU", single, pair},
 	} {
 		planner := NewPlanner(settings)
 		before := viewText(planner.View(c.first, nil))
