@@ -265,10 +265,14 @@ func hookPath(path string) (string, error) {
 	return resolved, err
 }
 
-// head is a writer that keeps the first hookOutput bytes.
-type head struct{ bytes.Buffer }
+// head is a writer that keeps the first hookOutput bytes. It does not embed the buffer, because io.Copy would then call
+// the buffer's ReadFrom method, which keeps all bytes.
+type head struct{ kept bytes.Buffer }
 
 func (h *head) Write(p []byte) (int, error) {
-	h.Buffer.Write(p[:min(len(p), hookOutput-h.Len())])
+	h.kept.Write(p[:min(len(p), hookOutput-h.kept.Len())])
 	return len(p), nil
 }
+
+// Bytes returns the kept bytes.
+func (h *head) Bytes() []byte { return h.kept.Bytes() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -380,6 +381,16 @@ func TestRefusalWithoutHolder(t *testing.T) {
 }
 
 // TestHookArguments checks the arguments for a full GPU.
+// TestHookOutput checks that the agent keeps only the beginning of a hook's output. os/exec copies the output with
+// io.Copy, which prefers a ReadFrom method.
+func TestHookOutput(t *testing.T) {
+	var output head
+	n, err := io.Copy(&output, strings.NewReader(strings.Repeat("x", 10*hookOutput)))
+	if n != 10*hookOutput || err != nil || len(output.Bytes()) != hookOutput {
+		t.Errorf("copied %d bytes (%v) and kept %d", n, err, len(output.Bytes()))
+	}
+}
+
 func TestHookArguments(t *testing.T) {
 	if got := strings.Join(hookTarget{3, gpu.FullGI, "GPU-1"}.args(), " "); got != "3 full GPU-1" {
 		t.Error(got)

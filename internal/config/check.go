@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -61,6 +62,11 @@ func (c Config) checkPaths() error {
 		if path.value != "" && !strings.HasPrefix(path.value, "/") {
 			return fmt.Errorf(`%s: %q is neither an absolute path nor "" (%s)`, path.key, path.value, path.off)
 		}
+	}
+	switch dir := filepath.Clean(c.JobMapDir); dir {
+	case filepath.Clean(c.RunDir), filepath.Join(c.RunDir, "jobs"), filepath.Clean(c.StateDir):
+		return fmt.Errorf("job_map_dir: %s contains the agent's own files, which the agent would delete; "+
+			"specify another directory, for example %s", dir, filepath.Join(c.RunDir, "jobmap"))
 	}
 	return nil
 }

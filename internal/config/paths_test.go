@@ -11,8 +11,10 @@ import (
 // value is valid.
 func TestOptionalPaths(t *testing.T) {
 	for line, want := range map[string]string{
-		`job_map_dir: ""`:                   "",
-		`job_map_dir: /run/gpustat`:         "",
+		`job_map_dir: ""`:           "",
+		`job_map_dir: /run/gpustat`: "",
+		`job_map_dir: /run/caelum/jobs`: "job_map_dir: /run/caelum/jobs contains the agent's own files, which " +
+			"the agent would delete; specify another directory, for example /run/caelum/jobmap",
 		`job_map_dir: gpustat`:              `job_map_dir: "gpustat" is neither an absolute path nor "" (no job map)`,
 		`destroy_hook: ""`:                  "",
 		`destroy_hook: /etc/caelum/pause`:   "",
