@@ -18,7 +18,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// maxHeld limits the number of waiting jobs that one agent must read because of its part.
+// maxHeld limits the numbers of waiting jobs that one agent must read because of its part: held jobs to release on its
+// node, and on the first node, other jobs.
 const maxHeld = 16
 
 // planner writes the parts of a plan and the heartbeat into slurmctld's node records. It compares each part with the
@@ -86,6 +87,7 @@ func (p *planner) write(
 		return nil
 	}
 	var failed error
+	began := p.now()
 	due := p.now().Sub(p.beat) >= part.Every-time.Second
 	for _, n := range snapshot.Nodes {
 		comment := n.Comment
@@ -100,7 +102,13 @@ func (p *planner) write(
 		if comment == n.Comment {
 			continue
 		}
+		if p.now().Sub(began) > part.Expiry {
+			return errors.New("writing the plan takes too long; the rest of it is outdated")
+		}
 		err := p.ctl.SetNodeComment(ctx, n.Name, comment)
+		if errors.Is(err, slurm.ErrUnreachable) {
+			return err
+		}
 		if err != nil && failed == nil && !errors.Is(err, slurm.ErrNoNode) {
 			failed = err
 		}
@@ -121,6 +129,7 @@ func (p *planner) write(
 func (p *planner) partOf(
 	snapshot plan.Snapshot, v *plan.View, made offer.Plan, member int, beat string,
 ) part.Part {
+	var other []uint32 // jobs that the first member looks after
 	own := part.Of(v, made, member)
 	own.Beat = beat
 	here := v.Members[member].Name
@@ -138,7 +147,7 @@ func (p *planner) partOf(
 			released := w.Priority > 0 && tags.Has(w.AdminComment, tags.Held)
 			bare := eligible.Releasable(w, snapshot.At) && len(w.PerNode.Named("mig")) == 0
 			if released || bare || tags.Needed(w.Job) != "" {
-				own.Held = append(own.Held, w.ID)
+				other = append(other, w.ID)
 			}
 		}
 		for _, w := range plan.Stray(snapshot) {
@@ -146,8 +155,12 @@ func (p *planner) partOf(
 		}
 		own.Stray = own.Stray[:min(len(own.Stray), maxHeld)]
 	}
+	own.Held = own.Held[:min(len(own.Held), maxHeld)]
+	if n := len(other); n > 0 { // in turn, so that jobs that remain in this list do not exclude other jobs
+		first := p.count * maxHeld % n
+		own.Held = append(own.Held, slices.Concat(other[first:], other[:first])[:min(n, maxHeld)]...)
+	}
 	slices.Sort(own.Held)
 	own.Held = slices.Compact(own.Held)
-	own.Held = own.Held[:min(len(own.Held), maxHeld)]
 	return own
 }

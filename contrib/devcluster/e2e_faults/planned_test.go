@@ -1,0 +1,73 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// The agents log these texts when they begin and stop to follow the watcher's plan.
+const (
+	follows = "following the watcher's plan"
+	expired = "the watcher's plan has expired"
+)
+
+// TestPlanned uses a watcher that makes the plan for all nodes. Jobs of all kinds must start while the agents follow
+// this plan, after the watcher was killed, while it is stopped, and after slurmctld was restarted. Until the watcher is
+// stopped, no agent may make its own plan, because this would hide faults of the watcher's plan.
+func TestPlanned(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 2, GPUs: 2, AgentConfig: "testdata/planned.yaml"})
+	count := func(text string) (all int) {
+		for _, unit := range []string{"agent-n1", "agent-n2"} {
+			log, err := s.Log(unit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += min(strings.Count(log, text), 100)
+		}
+		return all
+	}
+	runs := func(what string, options ...string) {
+		t.Helper()
+		began := time.Now()
+		id := s.Submit("sleep 1", options...)
+		s.Completed(id)
+		t.Logf("%s: %.1f s", what, time.Since(began).Seconds())
+	}
+	s.Within("both agents follow", func() bool { return count(follows) == 2 })
+	for range 3 {
+		runs("two whole GPUs, of which idle nodes offer parts", "--gres=mig:7g.40gb:2")
+		runs("halves instead", "--gres=mig:3g.20gb:4")
+	}
+	runs("on a node that the job names", "-w", "n2", "--gres=mig:7g.40gb:2")
+	runs("on two nodes", "-N", "2", "--gres=mig:7g.40gb:2")
+	array := s.Submit("sleep 1", "--array=0-3", "--gres=mig:2g.10gb:1")
+	s.Completed(array+"_0", array+"_1", array+"_2", array+"_3")
+	if err := s.KillUnit("watcher", "KILL"); err != nil {
+		t.Fatal(err)
+	}
+	runs("after the watcher was killed", "--gres=mig:7g.40gb:2")
+	if n := count(expired); n > 0 {
+		t.Errorf("agents have made their own plans %d times", n)
+	}
+	if err := s.StopUnit("watcher"); err != nil {
+		t.Fatal(err)
+	}
+	runs("without the watcher", "--gres=mig:3g.20gb:4")
+	s.Within("an agent makes its own plan", func() bool { return count(expired) > 0 })
+	runs("again without the watcher", "-N", "2", "--gres=mig:7g.40gb:2")
+	if err := s.StartUnit("watcher"); err != nil {
+		t.Fatal(err)
+	}
+	s.Within("both agents follow again", func() bool { return count(follows) == 4 })
+	if err := s.RestartUnit("slurmctld"); err != nil {
+		t.Fatal(err)
+	}
+	runs("after slurmctld was restarted", "--gres=mig:7g.40gb:2")
+	s.NoneDrained()
+	s.NothingLeft()
+}
