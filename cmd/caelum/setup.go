@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"github.com/spf13/cobra"
 
@@ -162,7 +163,30 @@ func loadInventory(path string) (inv inventory.Inventory, err error) {
 		return inv, fmt.Errorf("couldn't read %s: it is not an inventory (%v); write it with `caelum slurm-config "+
 			"--json` on a GPU node", path, err)
 	}
-	return inv, nil
+	return inv, checkTypes(inv)
+}
+
+// gresPattern is the form of the names that an inventory may contain. They become parts of lines in Slurm's files.
+var gresPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
+
+// checkTypes returns an error if a name in an inventory could add lines or options to Slurm's files.
+func checkTypes(inv inventory.Inventory) error {
+	var names []string
+	for _, s := range inv.Slots {
+		names = append(names, s.Type)
+	}
+	for _, o := range inv.Most {
+		names = append(names, o.Type, o.Whole)
+	}
+	for _, m := range inv.Models {
+		names = append(append(names, m.Type), m.Profiles...)
+	}
+	for _, name := range names {
+		if name != "" && !gresPattern.MatchString(name) {
+			return fmt.Errorf("the inventory contains %q, which is not the name of a GRES type or profile", name)
+		}
+	}
+	return nil
 }
 
 // readResolved returns the content of a file and its path without symbolic links.

@@ -42,6 +42,10 @@ func TestRole(t *testing.T) {
 	dir := t.TempDir()
 	root := filepath.Join(dir, "root")
 	run := prepare(t, dir, root)
+	run("-e", "caelum_apply=false") // Ansible passes false as a string, which is true in a condition
+	if text := tree(t, root)["/etc/slurm/slurm.conf"]; text != conf {
+		t.Errorf("with caelum_apply=false, the role changed slurm.conf:\n%s", text)
+	}
 	if changed := run(); changed == "0" {
 		t.Error("the first run changed nothing")
 	}
@@ -89,7 +93,7 @@ func revert(t *testing.T, root string) {
 
 // prepare writes the site's files and the playbook, and builds the program. run runs the playbook and returns the
 // number of changes.
-func prepare(t *testing.T, dir, root string) (run func() string) {
+func prepare(t *testing.T, dir, root string) (run func(options ...string) string) {
 	t.Helper()
 	node := gputest.New(t, "A100-40GB", 2)
 	for path, text := range map[string]string{
@@ -112,10 +116,11 @@ func prepare(t *testing.T, dir, root string) (run func() string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func() string {
+	return func(options ...string) string {
 		t.Helper()
 		cmd := exec.Command("ansible-playbook", "-i", "localhost,", filepath.Join(dir, "play.yml"),
 			"-e", "caelum_files="+filepath.Join(dir, "files"), "-e", "caelum_root="+root)
+		cmd.Args = append(cmd.Args, options...)
 		cmd.Env = append(os.Environ(), "ANSIBLE_ROLES_PATH="+roles, "ANSIBLE_LOCALHOST_WARNING=False", "HOME="+dir,
 			"NVML_EMULATOR_STATE="+node.State, "LD_LIBRARY_PATH="+node.Build(), "LANG=C.UTF-8")
 		out, err := cmd.CombinedOutput()
