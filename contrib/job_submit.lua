@@ -964,8 +964,9 @@ local function modify(job, record, parts)
     if not why and not before and not unknown and not moves then return slurm.SUCCESS end
     return refuse(why or NO_CHANGE)
   end
-  if t.bypass and (moves or not (before or unknown)) then
-    return refuse("no new job gets MIG slices at present: submit the job to partition " .. t.bypass)
+  local more = before and (r.node.mig.all > before.node.mig.all or r.node.gpu.all > before.node.gpu.all)
+  if t.bypass and (moves or more or not (before or unknown)) then
+    return refuse("no job gets new MIG slices at present: submit the job to partition " .. t.bypass)
   end
   -- A job record shows neither the number of tasks nor the number of sockets, so the script can add types only to
   -- counts per node.

@@ -856,7 +856,8 @@ for _, case in ipairs({
   {"moves in with slices", {partition = "gpu"}, {partition = "cpu", tres_per_node = TYPED}, false},
   {"gets its first GPU", {tres_per_node = "gres:gpu:1"}, {partition = "gpu"}, false},
   {"gets its first GPU and moves in", {partition = "gpu", tres_per_node = "gres:gpu:1"}, {partition = "cpu"}, false},
-  {"waits and gets another GPU", {tres_per_node = "gres:gpu:2"}, {partition = "gpu", tres_per_node = TYPED}, true},
+  {"waits and gets another GPU", {tres_per_node = "gres:gpu:2"}, {partition = "gpu", tres_per_node = TYPED}, false},
+  {"waits and gets another slice", {tres_per_node = TYPED .. ",gres:mig:1g.5gb:1"}, {partition = "gpu", tres_per_node = TYPED}, false},
   {"waits and gets another limit", {time_limit = 5}, {partition = "gpu", tres_per_node = TYPED}, true},
   {"moves out", {partition = "cpu"}, {partition = "gpu", tres_per_node = TYPED}, true},
 }) do
