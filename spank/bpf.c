@@ -154,7 +154,7 @@ static int find_map(int scope)
 /*
  * Writes the instructions of the program, which decides whether the current process may open a device. Its context is
  * struct bpf_cgroup_dev_ctx: the type in the lower half of the first word, then the major and minor numbers. Root may
- * open every device. Other users may open a device that needs no lease, and one that the map contains for one of the
+ * open every device. Other users may open devices that need no lease, and devices that the map lists for one of the
  * process's cgroups. Returns the number of instructions.
  */
 static unsigned assemble(struct bpf_insn *insn, int map)

@@ -26,7 +26,7 @@ func newDoctor(g *globals) *cobra.Command {
 	var o doctorOptions
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check this node for problems, and print how to solve them",
+		Short: "Check this node for problems and explain how to fix them",
 		Long: `doctor checks the agent and its GPUs, the configuration that slurmctld has loaded,
 slurmctld's records of this node and of the catalogue nodes, the files of the SPANK plugin, and the
 owners and modes of the slices' device files. It makes no changes.

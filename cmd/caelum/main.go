@@ -32,7 +32,7 @@ const exitStatusHelp = `
 EXIT STATUS
   0  success
   1  the command failed; the reason is on standard error
-  2  wrong usage
+  2  usage error
   3  this node's agent does not answer
   4  the job does not exist or holds no slice on this node, or the repository has no matching run`
 

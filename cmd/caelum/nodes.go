@@ -17,8 +17,8 @@ import (
 // nodesTimeout limits each request for nodes or jobs.
 const nodesTimeout = 20 * time.Second
 
-// newController returns a client for the requests of status and top. Users may have Slurm's commands in a directory
-// of their PATH.
+// newController returns a client for the requests of status and top. It finds Slurm's commands through PATH, because
+// users may have them in any directory.
 func newController() *slurm.Client {
 	return slurm.New(slurm.Options{Scontrol: "scontrol", Squeue: "squeue", Timeout: nodesTimeout})
 }

@@ -29,8 +29,8 @@ func newStatus(g *globals) *cobra.Command {
 instances, the jobs that hold them, the usage of the slices, and the free slices that slurmctld may
 allocate to jobs.
 
-Above the GPUs, status lists the slices that are reserved for the first waiting job. Other jobs can
-use them if they end before the reservation begins.
+Above the GPUs, status lists the slices that are reserved for the first waiting job. Another
+job can use these slices if it ends before the reservation begins.
 
 status shows a job's usage only to its user, root and SlurmUser. If jobs are private
 (PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), status shows other users the

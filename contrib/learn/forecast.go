@@ -171,8 +171,8 @@ func ruleTable(w io.Writer, curves map[string][]*curve) error {
 			growing = append(growing, curves[s.name]...)
 		}
 	}
-	head := "rule, error of the peak after 10%, growing shapes, false alarms, late alarms, growing shapes, " +
-		"growing shapes after 20%"
+	head := "rule, peak error after 10%, peak error (growing shapes), false alarms, late alarms, " +
+		"late alarms (growing shapes), late alarms after 20% (growing shapes)"
 	return table(w, head, func(row func(string, ...any)) {
 		for _, f := range forecasters {
 			all, some := alarms(every, f, knowledges[0]), alarms(growing, f, knowledges[0])

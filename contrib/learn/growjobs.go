@@ -66,7 +66,7 @@ func (c memoryCurve) at(share float64) float64 {
 	return c.level(math.Floor(risen/c.jump + rounding))
 }
 
-// before returns the highest memory before a share of the run has passed.
+// before returns the peak memory use before the given share of the run has elapsed.
 func (c memoryCurve) before(share float64) float64 {
 	if share > c.rise {
 		return 1

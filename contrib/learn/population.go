@@ -112,7 +112,7 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 	if err := compare(w, n, head, seeds, rules, func(_ rule, of []score) { byRun = of }); err != nil {
 		return err
 	}
-	head = "run of the key, runs in the tightest profile, runs out of memory"
+	head = "run number for the key, runs in the tightest profile, runs that ran out of memory"
 	if err := table(w, head, func(row func(string, ...any)) {
 		for _, nth := range []int{1, 2, 3, 4, 5, 9, 19, 39} {
 			s := byRun[nth]

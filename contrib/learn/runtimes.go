@@ -190,7 +190,7 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 	return placements(w, seeds)
 }
 
-// follow appends the error of each guess for each completed task to off, as a logarithm. It returns the number of run
+// follow appends the logarithmic error of each guess to off, for each completed task. It returns the number of run
 // times between Low and High, and the total number of run times with a prediction.
 func follow(seed uint64, off map[string][]float64) (inside, of int) {
 	p := past{byKey: map[int][]predict.Run{}, byUser: map[int][]float64{}, ratios: map[int][]float64{}}

@@ -112,7 +112,7 @@ func (h *host) status() (s api.Status) {
 	return s
 }
 
-// leases returns the lease of each job as a text with the restart count, the start time and the slices of the lease.
+// leases returns each job's lease as a string: its restart count, start time and slices.
 func (h *host) leases() map[string]string {
 	h.t.Helper()
 	all := map[string]string{}

@@ -279,7 +279,7 @@ func TestHoldersOfMixedIDs(t *testing.T) {
 	}
 }
 
-// BenchmarkScan scans 2,000 processes of a user with 50 descriptors each: 30 files and 20 sockets.
+// BenchmarkScan scans 2,000 processes of one user, each with 50 descriptors: 30 files and 20 sockets.
 func BenchmarkScan(b *testing.B) {
 	path := node(b, full)
 	const processes = 2000

@@ -71,7 +71,7 @@ func (n *NVML) discover(i int, d *device) GPU {
 		g.Problem = unreadable + "read the MIG mode: " + nvml.ErrorString(ret)
 	case current != pending:
 		g.Problem = fmt.Sprintf(
-			"a change of the MIG mode is pending; reset the GPU with `nvidia-smi --gpu-reset -i %d` or reboot the node",
+			"a MIG mode change is pending; reset the GPU with `nvidia-smi --gpu-reset -i %d` or reboot the node",
 			i,
 		)
 	}

@@ -46,8 +46,8 @@ func (o *options) flags() {
 	flag.BoolVar(&o.onlyWaits, "only-waits", false, "run only the measurement of -waits")
 	flag.IntVar(&o.rpcs, "rpcs", 0, "measure only the requests that this number of nodes send to slurmctld; 0: omit")
 	flag.IntVar(&o.top, "top", 0, "measure only a refresh of caelum top with this number of nodes; 0: omit")
-	flag.IntVar(&o.submissions, "submissions", 0, "measure only what this number of submissions cost slurmctld: "+
-		"without job_submit.lua, with job_submit.lua, and with a large decision table")
+	flag.IntVar(&o.submissions, "submissions", 0, "measure only the load that this number of submissions puts on "+
+		"slurmctld: without job_submit.lua, with job_submit.lua, and with a large decision table")
 	flag.StringVar(&o.against, "against", "",
 		"measure only the difference from the build in this directory (build/ of another checkout)")
 	s := &o.scenarios

@@ -13,7 +13,7 @@ import (
 // fault is a kind of fault.
 type fault struct {
 	name, does string
-	// part contains the parts that the fault affects, separated by spaces. The cluster's parts are slurmctld, slurmdbd,
+	// part lists the parts that the fault affects, separated by spaces. The cluster's parts are slurmctld, slurmdbd,
 	// munged and watcher, and each node's are agent, slurmd, node, gpu, ledger and leases. Each part has at most one
 	// fault at a time.
 	part string

@@ -252,8 +252,8 @@ func (j *check) excesses() {
 	}
 }
 
-// ending reports whether the rejection of a request was correct because the run had ended before its prolog requested a
-// lease.
+// ending reports whether the reason shows that the request was rightly rejected: the run had ended before its prolog
+// requested a lease.
 func ending(reason string) bool {
 	return strings.HasPrefix(reason, "the job is ending") ||
 		strings.HasPrefix(reason, "slurmctld does not know this job any more")

@@ -11,7 +11,7 @@ import (
 
 type kind struct{ name, typ string }
 
-// used returns the node's GRES that slurmctld counts as used.
+// used returns how many of each GRES on the node slurmctld counts as used.
 func (f *Fake) used(n *node) map[kind]int {
 	used := maps.Clone(n.excess)
 	if used == nil {
