@@ -95,6 +95,13 @@ func (a *Agent) hooking() bool {
 	return in != nil
 }
 
+// hooksEnded returns how often the agent has tried to destroy an instance with the help of the hook.
+func (a *Agent) hooksEnded() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.hookRuns
+}
+
 // runHooks calls the hook for the instances that need it, one after another, until ctx ends. It first resumes a
 // monitoring program that an earlier agent has paused.
 func (a *Agent) runHooks(ctx context.Context) {
@@ -137,6 +144,7 @@ func (a *Agent) destroyPaused(ctx context.Context, g int, in *instance, resumed 
 	}
 	a.mu.Lock()
 	in.hook = false // waiting prologs may now use other slices or requeue their jobs
+	a.hookRuns++
 	a.version++
 	a.mu.Unlock()
 	log := a.log.WithField("gpu", g).WithField("uuid", in.UUID)

@@ -15,6 +15,7 @@ import (
 	"caelum/internal/config"
 	"caelum/internal/failpoint"
 	"caelum/internal/gpu"
+	"caelum/internal/slurm/slurmtest"
 )
 
 // monitored is a node on which a monitoring program of root holds the capability of an idle 1g.5gb instance. Without
@@ -118,6 +119,20 @@ func TestDestroyHook(t *testing.T) {
 	}
 	if !strings.Contains(m.logged(), "held open by pid 9999999, uid 0") {
 		t.Errorf("the log does not name the monitoring program: %s", m.logged())
+	}
+}
+
+// TestDestroyHookDuringPublication checks a hook that ends after the agent has made the plan without room for the job,
+// and before the prolog gets its answer. The prolog must repeat its call, and must not requeue the job.
+func TestDestroyHookDuringPublication(t *testing.T) {
+	m := newMonitored(t, pauseAndResume)
+	m.fake.After(func(c slurmtest.Call) {
+		if g, in := m.agent.hookWanted(); in != nil && c.Op == "UpdateNode" {
+			m.agent.destroyPaused(context.Background(), g, in, true)
+		}
+	})
+	if l := m.whole(); len(l.Slices) != 1 {
+		t.Errorf("%+v", l)
 	}
 }
 

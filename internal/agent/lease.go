@@ -150,16 +150,18 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 		return a.grant(*lease, nil)
 	}
 	defer a.dropPending(id)
+	hooks, leftovers := a.hooksEnded(), a.hasLeftovers()
 	if granted, err := a.carveAndGrant(ctx, t, wants, search); granted != nil {
 		a.noteLeased(job, err)
 		return *granted, err
 	} else if err != nil {
 		return *lease, err
 	}
-	if a.hooking() {
+	// The hook, or the last process of an ended job, may also have ended since the plan was made that had no room.
+	if a.hooking() || a.hooksEnded() != hooks {
 		return *lease, api.NotNow("no room on " + a.cfg.Node + " while the destroy hook frees a slice")
 	}
-	if a.hasLeftovers() && !(job.Batch && job.Requeue) {
+	if (leftovers || a.hasLeftovers()) && !(job.Batch && job.Requeue) {
 		return *lease, api.NotNow("no room on " + a.cfg.Node + " while processes of ended jobs use slices")
 	}
 	return a.requeueOrRefuse(ctx, job, *lease, "no room on "+a.cfg.Node+" for "+list(wants), list(wants))
