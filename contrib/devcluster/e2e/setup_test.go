@@ -72,11 +72,15 @@ func siteRefuses(t *testing.T, s *clustertest.Site) {
 }
 
 // drained changes the configuration while n1 is drained, because a node whose slurmd reports fewer GPUs than slurm.conf
-// would drain.
+// would drain. It resumes n1 after slurmd has registered, because slurmctld refuses to resume a node in the state
+// UNKNOWN+DRAIN.
 func drained(t *testing.T, s *clustertest.Site, change func()) {
 	t.Helper()
 	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=drain", "reason=caelum")
 	change()
+	s.Within("slurmd has registered", func() bool {
+		return strings.Contains(s.Must("", "root", "scontrol", "show", "node", "n1"), "State=IDLE+DRAIN")
+	})
 	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
 }
 
