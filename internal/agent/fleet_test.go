@@ -33,6 +33,7 @@ type fleet struct {
 	prologs sync.WaitGroup
 	mu      sync.Mutex
 	leases  map[uint32]api.Lease
+	hosts   int           // the number of hosts with planners
 	ahead   time.Duration // how far the clock of heartbeats is ahead
 }
 
@@ -153,9 +154,15 @@ func (f *fleet) prolog(j slurm.Job, node string) {
 	f.leases[j.ID] = *l
 }
 
-// planner returns a watcher that makes plans. It makes a round only on request.
+// planner returns a watcher on a further host that makes plans. It makes a round only on request.
 func (f *fleet) planner(ctl watch.Controller, policy place.Policy) *watch.Watcher {
+	f.hosts++
+	return f.plannerOn(fmt.Sprint("ctl", f.hosts), ctl, policy)
+}
+
+func (f *fleet) plannerOn(host string, ctl watch.Controller, policy place.Policy) *watch.Watcher {
 	return watch.New(watch.Config{
+		Name:        host,
 		TriggerFile: filepath.Join(f.t.TempDir(), "trigger"),
 		Settings:    plan.Settings{Policy: policy, Tightest: true},
 		Interval:    time.Hour,

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -103,6 +104,29 @@ func TestPlannerEnds(t *testing.T) {
 		if f.following() != 2 {
 			t.Errorf("%s: %d agents follow the next planner", name, f.following())
 		}
+	}
+}
+
+// TestPlannerRestarts checks that a watcher takes the place of the earlier watcher of its host at once, and that the
+// earlier watcher yields if it still runs.
+func TestPlannerRestarts(t *testing.T) {
+	f, first := newPlanned(t, 2)
+	second := f.plannerOn(fmt.Sprint("ctl", f.hosts), f.fake, place.Reach)
+	id := f.submit("7g.40gb:1")
+	f.round(second)
+	f.publish()
+	if f.following() != 2 || !f.runs(id) {
+		t.Errorf("%d agents follow the second watcher, and the job has started: %v", f.following(), f.runs(id))
+	}
+	before := len(f.fake.Writes())
+	f.submit("7g.40gb:1")
+	f.round(first)
+	if n := len(f.fake.Writes()) - before; n != 0 {
+		t.Errorf("the first watcher wrote %d times after the second watcher had started", n)
+	}
+	f.round(second)
+	if n := len(f.fake.Writes()) - before; n == 0 {
+		t.Error("the second watcher wrote nothing")
 	}
 }
 

@@ -3,9 +3,11 @@ package watch
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -27,22 +29,31 @@ const maxHeld = 16
 type planner struct {
 	ctl   Controller
 	log   *logrus.Entry
-	id    string     // identifies this run of the watcher in the heartbeat
+	id    string     // identifies the watcher's host and this run of the watcher in the heartbeat
 	count int        // the number of heartbeats
 	other part.Watch // the heartbeat of another planner
 	beat  time.Time  // the time of the last heartbeat
 	now   func() time.Time
 	yield bool // whether another planner was active in the last round
+
+	started  bool   // whether the planner has read a heartbeat
+	replaces string // the last heartbeat of the earlier watcher of this host, or empty
 }
 
-func newPlanner(ctl Controller, log *logrus.Entry, now func() time.Time) *planner {
+// newPlanner returns the planner of a watcher on the host with this name. now is the clock, or nil for time.Now.
+func newPlanner(ctl Controller, log *logrus.Entry, host string, now func() time.Time) *planner {
 	if now == nil {
 		now = time.Now
 	}
-	var id [8]byte
-	rand.Read(id[:]) // rand.Read never returns an error
-	return &planner{ctl: ctl, log: log, id: hex.EncodeToString(id[:]), now: now}
+	var run [4]byte
+	rand.Read(run[:]) // rand.Read never returns an error
+	name := sha256.Sum256([]byte(host))
+	id := slices.Concat(name[:hostBytes], run[:])
+	return &planner{ctl: ctl, log: log, id: hex.EncodeToString(id), now: now}
 }
+
+// hostBytes is the length of the part of the id that is the same for all watchers on one host.
+const hostBytes = 4
 
 // beatNode returns the node whose Comment contains the heartbeat: the first node with gres/mig by name.
 func beatNode(nodes []slurm.Node) (first slurm.Node, ok bool) {
@@ -55,9 +66,15 @@ func beatNode(nodes []slurm.Node) (first slurm.Node, ok bool) {
 }
 
 // mayPlan reports whether no other planner is active. If the heartbeat belongs to another planner, this planner waits
-// until the heartbeat has not changed for Expiry.
+// until the heartbeat has not changed for Expiry. A watcher that has just started does not wait for the earlier watcher
+// of its host, whose place it takes. Should that watcher still run, it yields, because the heartbeat is no longer its
+// own.
 func (p *planner) mayPlan(heartbeat string, at time.Time) bool {
-	if heartbeat == p.own() {
+	if !p.started && strings.HasPrefix(heartbeat, p.id[:2*hostBytes]) {
+		p.replaces = heartbeat
+	}
+	p.started = true
+	if heartbeat == p.own() || heartbeat == p.replaces {
 		return true
 	}
 	p.other.Read(heartbeat, at)

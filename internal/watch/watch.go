@@ -75,7 +75,7 @@ func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
 	}
 	if cfg.Planner {
 		w.cfg.Interval = min(cfg.Interval, part.Every)
-		w.planner = newPlanner(ctl, log, cfg.Now)
+		w.planner = newPlanner(ctl, log, cfg.Name, cfg.Now)
 	}
 	return w
 }

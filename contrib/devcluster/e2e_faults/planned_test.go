@@ -19,8 +19,8 @@ const (
 
 // TestPlanned uses a watcher that makes the plan for all nodes. Jobs of all kinds must start while the agents follow
 // this plan, after the watcher was killed, while it is stopped, and after slurmctld was restarted. Until the watcher is
-// killed, no agent may make its own plan, because this would hide faults of the watcher's plan. A watcher that replaces
-// a killed one waits until the old heartbeat has expired, so the agents also make their own plans for a short time.
+// killed, no agent may make its own plan, because this would hide faults of the watcher's plan. The new watcher takes
+// the place of the killed one at once, but on a slow machine, the agents may make their own plans in between.
 func TestPlanned(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2, AgentConfig: "testdata/planned.yaml"})
 	count := func(text string) (all int) {
