@@ -28,8 +28,8 @@ type clusterStatus struct {
 	Nodes []overview.Node `json:"nodes"`
 }
 
-// statusElsewhere prints all nodes. If this host is one of them, it returns noAgent, the error of the call to the
-// agent, because the user probably wants the status of this node.
+// statusElsewhere prints all nodes. If this host is one of them, under its NodeName or its NodeHostName, it returns
+// noAgent, the error of the call to the agent, because the user probably wants the status of this node.
 func statusElsewhere(ctx context.Context, w io.Writer, g *globals, noAgent error) error {
 	records, err := newController().NodeRecords(ctx)
 	if err != nil {
@@ -40,11 +40,20 @@ func statusElsewhere(ctx context.Context, w io.Writer, g *globals, noAgent error
 	if err != nil {
 		return err
 	}
-	host, _, _ = strings.Cut(host, ".")
-	if slices.ContainsFunc(nodes, func(n overview.Node) bool { return strings.EqualFold(n.Name, host) }) {
-		return noAgent
+	isHost := func(name string) bool { return strings.EqualFold(shortName(name), shortName(host)) }
+	for _, r := range records {
+		managed := slices.ContainsFunc(nodes, func(n overview.Node) bool { return n.Name == r.Name })
+		if managed && (isHost(r.Name) || isHost(r.HostName)) {
+			return noAgent
+		}
 	}
 	return printAll(w, g, nodes)
+}
+
+// shortName returns a host name without its domain.
+func shortName(host string) string {
+	short, _, _ := strings.Cut(host, ".")
+	return short
 }
 
 func printAll(w io.Writer, g *globals, nodes []overview.Node) error {

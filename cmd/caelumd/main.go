@@ -12,8 +12,10 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -33,9 +35,20 @@ import (
 
 func main() {
 	if err := command().Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "caelumd:", err)
+		fmt.Fprintln(os.Stderr, "caelumd:", printable(err))
 		os.Exit(1)
 	}
+}
+
+// printable returns the text of an error without characters that could control a terminal. Errors can contain output of
+// Slurm's commands, in which users choose some words.
+func printable(err error) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || r == '\n' {
+			return r
+		}
+		return '?'
+	}, err.Error())
 }
 
 func command() *cobra.Command {

@@ -106,7 +106,7 @@ func (t trial) run(ctx context.Context, cfg config.Config) error {
 		case err != nil && t.options.once:
 			return err
 		case err != nil:
-			fmt.Fprintf(t.errout, "caelumd: couldn't plan the node: %v; trying again\n", err)
+			fmt.Fprintf(t.errout, "caelumd: couldn't plan the node: %s; trying again\n", printable(err))
 		case pass.Text() != last:
 			if err := t.print(pass); err != nil {
 				return err

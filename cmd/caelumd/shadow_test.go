@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"caelum/internal/config"
 	"caelum/internal/gpu"
@@ -120,5 +123,32 @@ func TestShadowFails(t *testing.T) {
 		if err := trial.run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// TestShadowErrorIsPrintable checks that an error of a pass cannot control the terminal, and that the trial continues.
+func TestShadowErrorIsPrintable(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 1)
+	fake := slurmtest.New(slurmtest.Node{Name: "n1", Partitions: []string{"gpu"},
+		Gres: slurm.GRESList{{Name: "gpu", Type: "a100", Count: 1}}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	fails := 0
+	fake.Before(func(slurmtest.Call) error {
+		if fails++; fails == 2 {
+			cancel()
+		}
+		return errors.New("job evil\x1b[2J\r")
+	})
+	cfg := config.Defaults()
+	cfg.Node, cfg.PollInterval = "n1", time.Millisecond
+	var out, errout bytes.Buffer
+	trial := trial{hw: node.NVML, ctl: fake, now: fake.Now, out: &out, errout: &errout,
+		options: shadowOptions{profile: "2g.10gb"}}
+	if err := trial.run(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	if got := errout.String(); !strings.Contains(got, "job evil?[2J?; trying again\n") || strings.Contains(got, "\x1b") {
+		t.Errorf("the trial printed %q", got)
 	}
 }

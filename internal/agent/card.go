@@ -67,6 +67,8 @@ type instance struct {
 	used    bool   // processes that belong to no job use the instance, or processes have its capability files open
 	note    string // a text about the processes that have its capability files open
 	blocked string // the reason why the driver did not destroy the instance at the last attempt
+	// searched is the time when findBlockers last ran. It is zero if another reason prevented the last destruction.
+	searched time.Time
 	// hook is true while the destroy hook must run for the instance. hooked is the time when it last ran.
 	hook   bool
 	hooked time.Time

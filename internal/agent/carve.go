@@ -147,12 +147,12 @@ func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error
 // refused records an instance that the driver did not destroy as stuck. If the instance is in use, refused names the
 // processes that use it in the log and in `caelum status`.
 func (a *Agent) refused(g int, in *instance, cause error) error {
-	reason := "the driver did not destroy the instance"
+	reason, searched := "the driver did not destroy the instance", time.Time{}
 	if errors.Is(cause, gpu.ErrInUse) {
-		reason = a.findBlockers(g, in)
+		reason, searched = a.blockers(g, in)
 	}
 	a.mu.Lock()
-	in.Stuck, in.blocked = true, reason
+	in.Stuck, in.blocked, in.searched = true, reason, searched
 	a.version++
 	a.mu.Unlock()
 	a.metrics.Failed(metrics.Destroy)

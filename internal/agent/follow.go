@@ -58,7 +58,10 @@ func (p *publisher) readInput(ctx context.Context) (in input, err error) {
 		return in, nil
 	}
 	p.log.Info("following the watcher's plan")
+	p.mu.Lock()
 	p.following.Store(true)
+	p.here = p.withNoted(p.here)
+	p.mu.Unlock()
 	return p.readOwn(ctx)
 }
 
@@ -95,12 +98,7 @@ func (p *publisher) readOwn(ctx context.Context) (in input, err error) {
 		return in, err
 	}
 	if !p.explained(in.node) {
-		jobs, err := p.ctl.Jobs(ctx)
-		if err != nil {
-			return in, err
-		}
-		p.listed = p.clock()
-		if err := p.account(ctx, slurm.On(jobs, p.cfg.Node)); err != nil {
+		if err := p.list(ctx); err != nil {
 			return in, err
 		}
 		if err := p.findExcess(ctx, in.node); err != nil {
@@ -163,17 +161,48 @@ func (p *publisher) readHeld(ctx context.Context, ids []uint32) (waiting []slurm
 	return waiting, nil
 }
 
+// list lists all jobs and compares the pending leases with those on this node.
+func (p *publisher) list(ctx context.Context) error {
+	p.startListing()
+	jobs, err := p.ctl.Jobs(ctx)
+	if err != nil {
+		return err
+	}
+	p.listed = p.clock()
+	return p.account(ctx, slurm.On(jobs, p.cfg.Node))
+}
+
+// startListing clears the noted jobs before slurmctld lists the jobs, because the list will contain them.
+func (p *publisher) startListing() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.noted)
+}
+
 // noteLeased records a job that has got a lease among the jobs on the node, because the passes of an agent that follows
-// the watcher's plan list no jobs.
+// the watcher's plan list no jobs. It also notes the job for a listing that began before the job started.
 func (a *Agent) noteLeased(job slurm.Job, err error) {
-	if err != nil || !a.publisher.following.Load() {
+	if err != nil {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	here := maps.Clone(a.here) // a copy, because releaseGone reads the original
-	here[job.ID] = job
-	a.here = here
+	a.noted[job.ID] = job
+	if a.publisher.following.Load() {
+		a.here = a.withNoted(a.here)
+	}
+}
+
+// withNoted returns a copy of here with the noted jobs that still have a lease. It returns a copy, because releaseGone
+// reads the original. The caller holds n.mu.
+func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
+	here = maps.Clone(here)
+	for id, job := range n.noted {
+		if _, listed := here[id]; !listed && n.leases[id] != nil {
+			here[id] = job
+		}
+	}
+	return here
 }
 
 // concernsWatcher reports whether the watcher must learn of a publication. If the agent follows the watcher's plan, the

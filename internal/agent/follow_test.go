@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"caelum/internal/part"
 	"caelum/internal/place"
+	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
 	"caelum/internal/watch"
 )
@@ -179,6 +181,53 @@ func TestUnknownJob(t *testing.T) {
 	w.publish()
 	if n := w.offers()["7g.40gb"]; n != 0 || w.state(id) != "RUNNING" {
 		t.Errorf("%d of 7g.40gb are on offer beside job %d, which is %s", n, id, w.state(id))
+	}
+}
+
+// TestLeaseDuringListing checks the jobs on the node after two jobs got their leases while the agent was waiting for a
+// list of the jobs. One of these jobs has already ended when the agent gets the list.
+func TestLeaseDuringListing(t *testing.T) {
+	w := newWorld(t, 1, tightest)
+	w.publish()
+	p := part.Part{Beat: "n1", Offers: []part.Offer{{Spot: part.Spot{Profile: "3g.20gb", Start: 0}},
+		{Spot: part.Spot{Profile: "1g.5gb", Start: 5}}, {Spot: part.Spot{Profile: "1g.5gb", Start: 6}}}}
+	w.fake.SetNodeComment(t.Context(), "n1", part.WithBeat(part.With("", p.Text()), "a", 1))
+	w.publish()
+	if !w.agent.publisher.following.Load() || w.offers()["1g.5gb"] != 2 {
+		t.Fatalf("offers %v", w.offers())
+	}
+	w.fake.Prolog(nil)
+	w.submit(job(1, "3g.20gb:1")) // its prolog has not run, so the next pass lists the jobs
+	w.fake.Tick()
+	w.fake.Prolog(func(j slurm.Job, _ string) { w.prolog(j) })
+	var late []uint32
+	var ended sync.WaitGroup
+	w.fake.After(func(c slurmtest.Call) {
+		if c.Op != "Jobs" || late != nil {
+			return
+		}
+		late = []uint32{w.submit(job(1, "1g.5gb:1")), w.submit(job(1, "1g.5gb:1"))}
+		w.fake.Tick()
+		w.fake.End(late[1])
+		ended.Go(w.fake.RunEpilogs) // the epilog waits for the next pass
+		for has := true; has; time.Sleep(time.Millisecond) {
+			w.agent.mu.Lock()
+			has = w.agent.leases[late[1]] != nil
+			w.agent.mu.Unlock()
+		}
+	})
+	w.publish()
+	ended.Wait()
+	if len(late) != 2 || len(w.lease(late[0]).Slices) != 1 {
+		t.Fatalf("jobs %v, lease %+v", late, w.leases)
+	}
+	w.agent.mu.Lock()
+	defer w.agent.mu.Unlock()
+	if _, known := w.agent.here[late[0]]; !known {
+		t.Errorf("the agent does not know the running job %d", late[0])
+	}
+	if _, known := w.agent.here[late[1]]; known {
+		t.Errorf("the agent takes job %d, which has ended, for a job on the node", late[1])
 	}
 }
 

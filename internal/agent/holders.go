@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"caelum/internal/config"
 	"caelum/internal/gpu"
@@ -246,6 +247,23 @@ func heldNote(holders []gpu.Process, err error) string {
 		return ""
 	}
 	return "held open by " + describe(holders)
+}
+
+// searchPause is the time after which findBlockers searches again for an instance that the driver does not destroy,
+// unless the result decides about the destroy hook. A search reads every process of the node while the agent holds the
+// lock of the card, on which prologs wait.
+const searchPause = time.Minute
+
+// blockers returns the text of findBlockers for an instance, and the time of the search.
+func (a *Agent) blockers(g int, in *instance) (string, time.Time) {
+	now := a.now()
+	a.mu.Lock()
+	text, searched := in.blocked, in.searched
+	a.mu.Unlock()
+	if a.cfg.DestroyHook == "" && !searched.IsZero() && now.Sub(searched) < searchPause {
+		return text, searched
+	}
+	return a.findBlockers(g, in), now
 }
 
 // findBlockers returns a text about the processes because of which the driver does not destroy an instance, and

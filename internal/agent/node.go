@@ -45,6 +45,7 @@ type node struct {
 	planned  map[uint32][][]offer.Spot
 	as       map[offer.Spot]string // the offers that are published under a profile name of another GPU model
 	here     map[uint32]slurm.Job  // the jobs on the node when slurmctld was last read
+	noted    map[uint32]slurm.Job  // the jobs that have got a lease since the last listing of jobs began (follow.go)
 	reserved *api.Reservation      // the slices on this node that are reserved for a waiting job
 	next     next                  // the next waiting jobs in the current plan
 	// version is the number of changes of the state that plans use as input. The publisher applies a plan only if the
@@ -84,6 +85,7 @@ func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
 		leases:   map[uint32]*api.Lease{},
 		pending:  map[uint32]*pendingLease{},
 		unserved: map[uint32]int{},
+		noted:    map[uint32]slurm.Job{},
 		former:   map[minorsOf]uint32{},
 		nvlinks:  map[pair]bool{},
 		offers:   make([]mig.Layout, len(gpus)),

@@ -169,6 +169,7 @@ func (p *publisher) noteWaiting(in input) {
 // read reads the nodes and the jobs from slurmctld, and records a pending lease for every job on this node that has no
 // lease yet.
 func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slurm.Node, err error) {
+	p.startListing()
 	if snapshot, err = plan.Read(ctx, p.ctl, p.now); err != nil {
 		return snapshot, node, err
 	}
@@ -196,10 +197,5 @@ func (p *publisher) recount(ctx context.Context) (node slurm.Node, err error) {
 	if p.following.Load() && p.explained(node) {
 		return node, nil
 	}
-	jobs, err := p.ctl.Jobs(ctx)
-	if err != nil {
-		return node, err
-	}
-	p.listed = p.clock()
-	return node, p.account(ctx, slurm.On(jobs, p.cfg.Node))
+	return node, p.list(ctx)
 }

@@ -25,6 +25,9 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.here = here
+	if p.following.Load() { // other passes list the jobs again
+		p.here = p.withNoted(here)
+	}
 	for job, pr := range p.pending {
 		if _, present := here[job]; !present && !pr.leasing {
 			delete(p.pending, job)

@@ -33,6 +33,7 @@
 //	known.go         what a Planner knows of a node: the state of its GPUs, and the jobs on it
 //	queue.go         what a Planner knows of a waiting job; the waiting jobs that could start if they had their slices
 //	request.go       what a Planner knows of jobs with equal requests: the nodes on which they can run
+//	verdicts.go      the nodes that accept a request, in little memory for many different requests
 //	recent.go        the jobs that were submitted last: weights of profiles, mean duration, expected arrivals
 //	view.go          View: the nodes and jobs of a snapshot for package offer; Plan, Counts
 //	nodes.go         finds the nodes on which a job can run, and equivalent profiles

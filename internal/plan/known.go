@@ -15,7 +15,7 @@ import (
 type known struct {
 	record slurm.Node
 	round  uint64 // the last round in which a snapshot contained the node
-	slot   int    // the index in request.verdicts
+	slot   int    // the index in verdicts
 	stamp  uint64 // changes with the record; no other node or record has had the same stamp
 	usable bool   // slurmctld starts jobs on the node, and its state is valid
 

@@ -10,29 +10,30 @@ import (
 	"caelum/internal/tags"
 )
 
-// findNodes sets the members on which a job can run. verdicts contains the verdicts of earlier calls for an equal
-// request, by known.slot. temporary is true if the result depends on more than the job's request and the records of the
+// findNodes sets the members on which a job can run. d contains the verdicts of the last call for an equal request.
+// temporary is true if the result depends on more than the job's request and the records of the
 // nodes.
-func (v *View) findNodes(job *offer.Job, w *slurm.Waiting, verdicts []verdict) (temporary bool) {
+func (v *View) findNodes(job *offer.Job, w *slurm.Waiting, d *verdicts) (temporary bool) {
 	sized := tags.Sized(w.Job)
 	if sized {
 		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Needed())
 	}
 	for k, n := range v.known {
-		d := &verdicts[n.slot]
-		if d.stamp != n.stamp {
-			*d = verdict{stamp: n.stamp, accepts: eligible.Accepts(n.record, *w)}
-			d.deferred = d.accepts && eligible.DeferReason(n.record, *w, n.parsed.Since) != ""
+		if !d.knows(n) {
+			accepts := eligible.Accepts(n.record, *w)
+			d.accepts.set(n.slot, accepts)
+			d.deferred.set(n.slot, accepts && eligible.DeferReason(n.record, *w, n.parsed.Since) != "")
 		}
-		if !d.accepts || sized && v.forgotten(k, job.Wants[0].Profile) {
+		if !d.accepts.has(n.slot) || sized && v.forgotten(k, job.Wants[0].Profile) {
 			continue
 		}
 		job.EligibleNodes = append(job.EligibleNodes, k)
-		if d.deferred {
+		if d.deferred.has(n.slot) {
 			job.DeferredNodes = append(job.DeferredNodes, k)
 			v.setLacking(job, w, k)
 		}
 	}
+	d.stamp, d.members = v.planner.stamps, v.planner.inView
 	temporary = sized || len(job.DeferredNodes) > 0
 	if w.NumNodes > 1 {
 		v.oneAlternative(job, w.Features)

@@ -44,7 +44,7 @@ func TestEqualRequestsShareNodes(t *testing.T) {
 		before := len(v.planner.requests)
 		j := v.planner.entry(&w)
 		v.setNodes(j)
-		v.findNodes(alone, &w, make([]verdict, v.planner.slots))
+		v.findNodes(alone, &w, &verdicts{})
 		if !reflect.DeepEqual(j.job, alone) {
 			t.Fatalf("%+v:\n got %+v\nwant %+v", w, j.job, alone)
 		}

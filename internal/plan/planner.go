@@ -20,16 +20,19 @@ import (
 //	a waiting job         the job for package offer, and the kind of its request (waitingJob.update)
 //	the list of nodes     the cluster (Planner.setCluster)
 //
-// The memory of a Planner is proportional to the numbers of nodes and of jobs in the last snapshot.
+// The memory of a Planner is proportional to the numbers of nodes and of jobs in the last snapshot, apart from two bits
+// for each node and each different request, and the different sets of nodes that requests have (verdicts.go).
 type Planner struct {
 	settings Settings
 	round    uint64 // the number of snapshots so far
 	stamps   uint64 // the number of changes of nodes so far
 
 	nodes    map[string]*known
-	slots    int // the number of indices that nodes have in request.verdicts
+	slots    int // the number of indices that nodes have in verdicts
 	jobs     map[entryKey]*waitingJob
 	requests map[requestKey]*request
+	inView   bits // the members of the view, by known.slot
+	sets     sharedSets
 
 	cluster *offer.Cluster
 	members []*known // the nodes of cluster
@@ -53,6 +56,7 @@ func NewPlanner(settings Settings) *Planner {
 		nodes:    map[string]*known{},
 		jobs:     map[entryKey]*waitingJob{},
 		requests: map[requestKey]*request{},
+		sets:     sharedSets{},
 	}
 }
 
@@ -81,6 +85,10 @@ func (p *Planner) View(snapshot Snapshot, without func(slurm.Node) bool) *View {
 		}
 	}
 	v.Members = p.on
+	p.inView = nil
+	for _, n := range v.known {
+		p.inView.set(n.slot, true)
+	}
 	p.setCluster(v.known, snapshot, now)
 	v.Cluster = p.cluster
 	v.Now, v.Making, v.WholeShare = now, making, p.settings.WholeShare
@@ -151,6 +159,7 @@ func (p *Planner) setModels() {
 // forget removes the nodes, jobs and requests that the last snapshot does not contain, and the list of running jobs.
 func (p *Planner) forget() {
 	clear(p.submitted)
+	clear(p.sets)
 	for name, n := range p.nodes {
 		clear(n.jobs)
 		n.jobs = n.jobs[:0]

@@ -11,8 +11,8 @@ import (
 
 // request is what a Planner knows of all waiting jobs with equal requests.
 type request struct {
-	round    uint64    // the last round in which a job had the request
-	verdicts []verdict // by known.slot
+	round    uint64 // the last round in which a job had the request
+	verdicts verdicts
 	nodes    nodeSets
 	built    uint64 // the round of nodes and feasible, or 0
 	// temporary is true if nodes depends on more than the request and the nodes' records.
@@ -24,12 +24,6 @@ type request struct {
 type requestKey struct {
 	text   string
 	paused bool
-}
-
-// verdict is the result of package eligible for a request on one node.
-type verdict struct {
-	stamp             uint64 // known.stamp of the node's record
-	accepts, deferred bool
 }
 
 // nodeSets contains the fields of an offer.Job that findNodes sets.
@@ -55,14 +49,11 @@ func (r *request) find(v *View, job *offer.Job, w *slurm.Waiting) {
 	r.round = p.round
 	current := r.built == p.round || !r.temporary && r.built >= p.changed && r.built > 0
 	if !current {
-		for len(r.verdicts) < p.slots {
-			r.verdicts = append(r.verdicts, verdict{})
-		}
 		job.Wants[0].Alternatives, job.EligibleNodes, job.DeferredNodes, job.NoOfferNodes = nil, nil, nil, nil
 		job.Wants[0].Sizes, job.ReadyAt, job.FreedAt = nil, nil, nil
-		r.temporary = v.findNodes(job, w, r.verdicts)
-		r.nodes = nodeSets{job.Wants[0].Alternatives, job.EligibleNodes, job.DeferredNodes, job.NoOfferNodes,
-			job.ReadyAt, job.FreedAt}
+		r.temporary = v.findNodes(job, w, &r.verdicts)
+		r.nodes = nodeSets{job.Wants[0].Alternatives, p.sets.of(job.EligibleNodes), p.sets.of(job.DeferredNodes),
+			p.sets.of(job.NoOfferNodes), job.ReadyAt, job.FreedAt}
 		r.built, r.feasible = p.round, v.feasible([]*offer.Job{job})
 	}
 	job.Wants[0].Alternatives = r.nodes.alternatives

@@ -41,6 +41,9 @@ type Node struct {
 	Features []string
 	// Addr is NodeAddr, which is a name or an address.
 	Addr string
+	// HostName is NodeHostName. It differs from Name if slurm.conf sets it, or if slurmd runs under another NodeName
+	// than the name of its host.
+	HostName string
 	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is how many of them are unallocated. Both
 	// are 0 if unknown.
 	CPUs, CPUsFree int
@@ -157,6 +160,9 @@ func (n *Node) set(key, value string) (err error) {
 		for w := range strings.FieldsSeq(rest) {
 			if v, ok := strings.CutPrefix(w, "Version="); ok {
 				n.Version = v
+			}
+			if v, ok := strings.CutPrefix(w, "NodeHostName="); ok {
+				n.HostName = v
 			}
 		}
 	case "State":
