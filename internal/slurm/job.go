@@ -33,8 +33,10 @@ type Job struct {
 	// Batch is true if the job was submitted with sbatch. Requeue is true if Slurm may requeue it. Exclusive is true if
 	// it requests whole nodes.
 	Batch, Requeue, Exclusive bool
-	// TimeLimit is 0 if the job has no time limit.
-	TimeLimit                    time.Duration
+	// TimeLimit is 0 if the job has no time limit. TimeMin is the value of --time-min, or 0.
+	TimeLimit, TimeMin time.Duration
+	// Deadline is the value of --deadline, or zero. See LatestStart.
+	Deadline                     time.Time
 	Submit, Eligible, Start, End time.Time
 
 	// Nodes contains the job's nodes. While the job is COMPLETING, these are only the nodes that are still completing.

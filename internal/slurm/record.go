@@ -38,6 +38,8 @@ var jobFields = []field{
 	{"oversubscribe", func(j *Job, s string) error { j.Exclusive = s == "NO"; return nil }},
 	{"exclusive", func(j *Job, s string) error { return j.exclusive(s) }}, // must follow oversubscribe
 	{"timelimit", func(j *Job, s string) (err error) { j.TimeLimit, err = ParseLimit(s); return err }},
+	{"mintime", func(j *Job, s string) error { j.TimeMin = timeMin(s); return nil }},
+	{"deadline", func(j *Job, s string) error { j.Deadline = deadline(s); return nil }},
 	{"submittime", func(j *Job, s string) (err error) { j.Submit, err = parseTime(s); return err }},
 	{"eligibletime", func(j *Job, s string) (err error) { j.Eligible, err = parseTime(s); return err }},
 	{"starttime", func(j *Job, s string) (err error) { j.Start, err = parseTime(s); return err }},

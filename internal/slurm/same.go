@@ -45,7 +45,8 @@ func (j *Job) sameRequest(o *Job) bool {
 		j.CoresPerSocket == o.CoresPerSocket && j.ThreadsPerCore == o.ThreadsPerCore &&
 		slices.Equal(j.PerNode, o.PerNode) && slices.Equal(j.PerJob, o.PerJob) &&
 		slices.Equal(j.PerTask, o.PerTask) && slices.Equal(j.PerSocket, o.PerSocket) && j.Tasks == o.Tasks &&
-		j.CPUs == o.CPUs && j.Memory == o.Memory && j.Licenses == o.Licenses
+		j.CPUs == o.CPUs && j.Memory == o.Memory && j.Licenses == o.Licenses && j.TimeMin == o.TimeMin &&
+		j.Deadline.Equal(o.Deadline)
 }
 
 func (c *Constraint) same(o *Constraint) bool {
