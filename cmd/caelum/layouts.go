@@ -114,7 +114,7 @@ func (f found) print(w io.Writer, o layoutsOptions) {
 	if o.containing == "" {
 		fmt.Fprintf(w, "%s, %d of them maximal\n\n", plural(len(f.layouts), "layout"), len(f.maximal))
 	} else {
-		fmt.Fprintf(w, "%s\n%d of %d layouts contain this layout, as do %d of the %d maximal layouts\n\n",
+		fmt.Fprintf(w, "%s\n%d of %d layouts contain this layout; %d of %d maximal layouts do\n\n",
 			drawNode(f.from).Drawing, len(f.layouts), len(f.from.Table().Nodes()), len(f.maximal),
 			f.from.Table().Node(0).Reach)
 	}

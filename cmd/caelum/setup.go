@@ -81,7 +81,7 @@ func runSetup(w, stderr io.Writer, g *globals, o setupOptions) error {
 	case !o.diff:
 		return usageError{errors.New("setup only prints a patch; add --diff")}
 	case o.nodes == "":
-		return usageError{errors.New("--nodes is missing; add it, for example --nodes 'gpu[01-16]'")}
+		return usageError{errors.New("no nodes are specified; add --nodes, for example --nodes 'gpu[01-16]'")}
 	}
 	r, err := o.request()
 	if err != nil {

@@ -60,7 +60,7 @@ type outcome struct {
 	hold          bool
 }
 
-// stamp contains the values that identify the earlier runs of a job.
+// stamp holds the values that identify the earlier runs of a job.
 type stamp struct {
 	uid              uint32
 	key, fingerprint string // fingerprint is empty without a script

@@ -68,7 +68,7 @@ func entriesOf(list string) (out []entry) {
 	return out
 }
 
-// sum contains the counts of one GRES in a request, by type and in the order of the request. The
+// sum holds the counts of one GRES in a request, by type and in the order of the request. The
 // type is "" for entries without a type.
 type sum struct {
 	types []string
@@ -114,7 +114,7 @@ func (s sum) times(factor, divisor int) (sum, bool) {
 	return out, true
 }
 
-// options contains the GRES requests of a job by "node", "job", "socket" and "task", as slurmctld stores them.
+// options lists the GRES requests of a job by "node", "job", "socket" and "task", as slurmctld stores them.
 type options map[string][]entry
 
 var pers = []string{"node", "job", "socket", "task"}

@@ -24,7 +24,7 @@ type forecasting interface {
 	alarm(end predict.End) bool
 }
 
-// own contains Caelum's forecast, once based only on NVML's samples and once also on the program's reports.
+// own lists Caelum's forecast, once based only on NVML's samples and once also on the program's reports.
 var own = []forecaster{
 	{"Caelum (NVML)", func(c *curve) forecasting { return &series{c: c} }},
 	{"Caelum (reports)", func(c *curve) forecasting { return &series{c: c, reports: c.allocated != nil} }},

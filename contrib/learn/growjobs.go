@@ -93,7 +93,7 @@ type growing struct {
 	load        float64 // the requested share of all units if each job had the tightest profile
 }
 
-// growings contains the populations for the grow command. Each of them has about 4000 submissions.
+// growings lists the populations for the grow command. Each of them has about 4000 submissions.
 var growings = []growing{
 	{"recurring jobs, load 0.4", 100, 20, 60, 0.4},
 	{"new jobs, load 0.6", 1600, 1, 4, 0.6},

@@ -31,14 +31,14 @@ const (
 	constant = 4
 )
 
-// site contains the site's settings: the mode in which jobs grow, and the profile of unknown jobs.
+// site holds the site's settings: the mode in which jobs grow, and the profile of unknown jobs.
 type site struct {
 	grow    string // off, oom or forecast
 	profile string // the profile of jobs without a complete run
 	reports bool   // whether jobs report that they ran out of memory
 }
 
-// growTally contains the results of a simulation.
+// growTally holds the results of a simulation.
 type growTally struct {
 	jobs       int
 	turnaround float64 // seconds, from the first submission to the end of the last run

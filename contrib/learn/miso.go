@@ -13,7 +13,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// point contains the measurements of a machine-learning model with one batch size: how long a step takes, in seconds,
+// point holds the measurements of a machine-learning model with one batch size: how long a step takes, in seconds,
 // on each profile that has enough memory for the model.
 type point struct {
 	model string

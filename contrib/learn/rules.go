@@ -18,7 +18,7 @@ type rule struct {
 // that they are given. A killed run's PeakMiB is 1 MiB more than its slice's memory.
 const killed = "KILLED"
 
-// node contains the profiles from which a rule chooses.
+// node holds the profiles from which a rule chooses.
 type node struct {
 	model *mig.Model
 	all   mig.Layout

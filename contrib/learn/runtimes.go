@@ -51,7 +51,7 @@ func tasks(seed uint64) (all []task) {
 	return all
 }
 
-// past contains the data that a prediction can use when a task is submitted. All times are logarithms of seconds.
+// past holds the data that a prediction can use when a task is submitted. All times are logarithms of seconds.
 type past struct {
 	ends    predict.Ends
 	byKey   map[int][]predict.Run

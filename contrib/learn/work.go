@@ -42,7 +42,7 @@ type work struct {
 	runs                   int
 }
 
-// population contains the values in which populations differ.
+// population holds the values in which populations differ.
 type population struct {
 	name    string
 	failing float64 // the share of the runs that fail for reasons other than memory

@@ -7,7 +7,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// gpm contains two samples of an instance's counters.
+// gpm holds two samples of an instance's counters.
 type gpm struct {
 	*machine
 	one, two nvml.GpmSample

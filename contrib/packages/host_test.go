@@ -25,14 +25,14 @@ done
 kill $device
 `
 
-// short contains the sbatch arguments for a job that ends soon.
+// short holds the sbatch arguments for a job that ends soon.
 const short = "--wrap 'cuda-process --memory 1000 --seconds 0.1 --print'"
 
 // submitInterval is the interval between short jobs during a replacement of the packages. The short jobs run one after
 // another.
 const submitInterval = 300 * time.Millisecond
 
-// units contains the names of the units that the packages install.
+// units lists the names of the units that the packages install.
 var units = []string{"caelumd", "caelum-watch"}
 
 // host is a booted machine on which dpkg has installed the packages.

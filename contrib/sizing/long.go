@@ -16,7 +16,7 @@ var (
 	limitNames = []string{"1.5", "2", "3", "none"}
 )
 
-// longRow contains the results for one submission rate. tightest and adaptive contain one result for each of limits.
+// longRow holds the results for one submission rate. tightest and adaptive contain one result for each of limits.
 type longRow struct {
 	minutes            float64
 	whole              tail

@@ -16,7 +16,7 @@ func main() {
 	}
 }
 
-// options contains a command's arguments.
+// options holds a command's arguments.
 type options struct {
 	seeds []uint64
 	path  string // the folder that contains MISO's files

@@ -60,13 +60,13 @@ func (c cluster) config(model *mig.Model, nodes int, seed uint64) sim.Config {
 	return s
 }
 
-// outcome contains the waits of one or more simulations, in seconds.
+// outcome holds the waits of one or more simulations, in seconds.
 type outcome struct {
 	multi, slices waits
 	switched      int
 }
 
-// waits contains the waits of jobs of one class.
+// waits holds the waits of jobs of one class.
 type waits struct {
 	jobs         int
 	sum, longest float64

@@ -30,7 +30,7 @@ type Options struct {
 	NewRoot string
 	// AgentConfig is the path of the nodes' caelum.yaml, by default etc/caelum.yaml in the repository.
 	AgentConfig string
-	// AgentEnv contains additional variables ("NAME=value") for the agents' environment.
+	// AgentEnv lists additional variables ("NAME=value") for the agents' environment.
 	AgentEnv []string
 	// JobSubmit is the path of slurmctld's job_submit.lua, by default contrib/job_submit.lua in the repository.
 	JobSubmit string
@@ -46,10 +46,10 @@ type Options struct {
 	Cgroup string
 	// KeepDeviceFiles emulates the driver's module option NVreg_ModifyDeviceFiles=0.
 	KeepDeviceFiles bool
-	// NVLink contains the groups of GPUs that NVLinks connect, for example "0,1;2,3". If it is not empty, MIG mode is
+	// NVLink holds the groups of GPUs that NVLinks connect, for example "0,1;2,3". If it is not empty, MIG mode is
 	// off when the cluster starts, as after a boot.
 	NVLink string
-	// Conf contains additional lines for slurm.conf. If a key occurs several times, the last value applies.
+	// Conf lists additional lines for slurm.conf. If a key occurs several times, the last value applies.
 	Conf []string
 }
 

@@ -162,7 +162,7 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
 }
 
-// job contains a job's data from sacct and from its output file.
+// job holds a job's data from sacct and from its output file.
 type job struct {
 	id, name, state, node string
 	waited                time.Duration

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// growth contains the variables for JAX and TensorFlow that the plugin adds to a job's environment.
+// growth holds the variables for JAX and TensorFlow that the plugin adds to a job's environment.
 const growth = "TF_FORCE_GPU_ALLOW_GROWTH=true XLA_PYTHON_CLIENT_PREALLOCATE=false"
 
 // TestMemoryGrowth checks the variables that prevent JAX and TensorFlow from reserving GPU memory. Each job records the

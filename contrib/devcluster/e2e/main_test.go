@@ -24,7 +24,7 @@ var shared *site
 // for the CPU.
 const parallel = "16"
 
-// conf contains additional lines for slurm.conf.
+// conf lists additional lines for slurm.conf.
 var conf = []string{
 	"AccountingStorageEnforce=limits",
 	// With and without Caelum, a pending het job blocks all later jobs until the next backfill cycle. Backfill's
@@ -43,7 +43,7 @@ var conf = []string{
 
 const credExpire = "5"
 
-// billingWeights contains weights that make a partition bill slices by size.
+// billingWeights holds weights that make a partition bill slices by size.
 const billingWeights = "GRES/mig:1g.5gb=5,GRES/mig:2g.10gb=20"
 
 func TestMain(m *testing.M) {

@@ -39,7 +39,7 @@ type site struct {
 	reads int // the number of times that squeue was run
 }
 
-// row contains the fields of a job's line in the output of squeue.
+// row holds the fields of a job's line in the output of squeue.
 type row struct{ state, reason, nodes, priority string }
 
 // newSite starts a cluster. By default, each job gets the profile that it requests.
@@ -230,7 +230,7 @@ func within(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// answer contains a command's output and error.
+// answer holds a command's output and error.
 type answer struct {
 	stdout, stderr string
 	status         int

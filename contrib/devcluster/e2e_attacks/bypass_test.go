@@ -10,7 +10,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// unmanaged contains the lines of slurm.conf for a node without Caelum. The attacker may use only the partition whole.
+// unmanaged lists the lines of slurm.conf for a node without Caelum. The attacker may use only the partition whole.
 var unmanaged = []string{
 	"NodeName=whole1 NodeAddr=127.0.1.100 Port=7100 CPUs=64 RealMemory=256000 Gres=gpu:whole:1",
 	"PartitionName=whole Nodes=whole1 MaxTime=INFINITE State=UP",

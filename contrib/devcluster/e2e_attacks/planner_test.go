@@ -13,15 +13,15 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// wholeGPU contains the options for a job that needs a whole GPU. An agent offers a whole GPU only if the plan contains
+// wholeGPU lists the options for a job that needs a whole GPU. An agent offers a whole GPU only if the plan contains
 // a job for it.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
-// another contains the options for a job with a profile that the attackers do not request. slurmctld may allocate the
+// another lists the options for a job with a profile that the attackers do not request. slurmctld may allocate the
 // slices that are offered for the attackers' jobs to any job with the same profile.
 var another = []string{"-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "10"}
 
-// wholeNode contains the options for a job that requests all GPUs of a node.
+// wholeNode lists the options for a job that requests all GPUs of a node.
 var wholeNode = []string{"-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "-t", "10"}
 
 // TestPlanner checks that another user's jobs get the idle GPUs while a user has pending jobs that

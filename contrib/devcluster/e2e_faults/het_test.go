@@ -13,7 +13,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// wholeGPU contains the options of a job that requests a whole GPU.
+// wholeGPU lists the options of a job that requests a whole GPU.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
 // het submits a het job with two components, which request a whole GPU each, and returns the ids of the components.

@@ -25,7 +25,7 @@ import (
 // other users' slices. Its value is the number of attempts to open files.
 const asStranger = "FAULTS_OPENS"
 
-// attempts contains the results of the attacks.
+// attempts holds the results of the attacks.
 type attempts struct {
 	Refused  int      // failed opens: EACCES (owner and mode of the file) and EPERM (devices cgroup)
 	ByCgroup int      // failed opens that the devices cgroup denied

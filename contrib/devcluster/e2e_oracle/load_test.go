@@ -51,7 +51,7 @@ type load struct {
 	rng    *rand.Rand
 	// jobs is the number of submitted jobs. Some jobs may never start, because the load cancels pending jobs.
 	jobs int
-	// keys contains the lines of the decision table.
+	// keys lists the lines of the decision table.
 	keys     []string
 	profiles []string
 	kinds
@@ -102,7 +102,7 @@ func known(profile string) string {
 	return fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\n# uses a %s\n./worker 1\n", profile)
 }
 
-// fullRequests contains requests for one to three full GPUs.
+// fullRequests lists requests for one to three full GPUs.
 var fullRequests = []string{
 	"--gres=gpu:1 --mig=off", "--gres=gpu:2", "--gpus-per-task=1 -n2 -N1", "--gres=gpu:3", "--gres=gpu:h100:2",
 }

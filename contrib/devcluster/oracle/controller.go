@@ -35,7 +35,7 @@ type Allocation struct {
 	At    int64
 }
 
-// Controller contains the events in slurmctld's log.
+// Controller holds the events in slurmctld's log.
 type Controller struct {
 	Starts  []Allocation
 	Sets    []Set
@@ -120,7 +120,7 @@ func hosts(list string) []string {
 	return all
 }
 
-// SacctFields contains the fields that ReadAccounting expects in the output of `sacct -a -D -X -n -P -o`, with
+// SacctFields holds the fields that ReadAccounting expects in the output of `sacct -a -D -X -n -P -o`, with
 // SLURM_TIME_FORMAT=%s.
 const SacctFields = "JobIDRaw,State,Start,End,NNodes,AllocTRES,AdminComment"
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Hardware contains the events in the emulated GPUs' log (contrib/nvml-emulator/README.md).
+// Hardware holds the events in the emulated GPUs' log (contrib/nvml-emulator/README.md).
 type Hardware struct {
 	Instances []Instance
 	Processes []Process

@@ -17,7 +17,7 @@ import (
 // Never is the end time of an interval that has not ended.
 const Never = math.MaxInt64
 
-// Journal contains the events in an agent's log (log_format: json).
+// Journal holds the events in an agent's log (log_format: json).
 type Journal struct {
 	Writes   []Write
 	Leases   []Lease

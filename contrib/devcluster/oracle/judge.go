@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// check contains the state of the checks on one node.
+// check holds the state of the checks on one node.
 type check struct {
 	*Report
 	run  *Run
