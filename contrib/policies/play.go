@@ -11,7 +11,7 @@ import (
 // reference is the policy against which the others are compared.
 const reference = "best-fit"
 
-// row holds the scenarios of a row of the table, by load and mix.
+// row holds the scenarios of one row of the table, by load and mix.
 type row struct {
 	name  []string
 	cells [][]scenario

@@ -68,7 +68,7 @@ func rates(w io.Writer, o options) error {
 	return nil
 }
 
-// where returns a text that identifies a cell.
+// where returns a string that identifies a cell.
 func (r row) where(k int) string {
 	return fmt.Sprintf("%s order, %s, %v min", r.order, r.queue, misoMinutes[k])
 }
