@@ -40,7 +40,7 @@ type entry struct {
 	count            int // -1: the count cannot be parsed
 }
 
-// maxTRES is the number of bytes of a list that the script reads. slurmctld refuses a longer tres_per_node.
+// maxTRES is how many bytes of a list the script reads. slurmctld refuses a longer tres_per_node.
 const maxTRES = 1024
 
 func entriesOf(list string) (out []entry) {
@@ -170,7 +170,7 @@ func requestOf(q fields) request {
 	return r
 }
 
-// unreadable reports whether the request contains an entry that the agents cannot parse.
+// unreadable reports whether the request has an entry that the agents cannot parse.
 func (r request) unreadable() bool {
 	for _, list := range r.options {
 		if slices.ContainsFunc(list, func(e entry) bool { return !e.readable() }) {

@@ -20,8 +20,8 @@ var (
 // shared is the cluster for all tests that need no special slurm.conf.
 var shared *site
 
-// parallel is the number of subtests that run at the same time. The number is high because subtests wait for Slurm, not
-// for the CPU.
+// parallel is the number of subtests that run at the same time. It is high because they wait for Slurm rather than for
+// the CPU.
 const parallel = "16"
 
 // conf lists additional lines for slurm.conf.
