@@ -11,14 +11,15 @@
 B       := $(CURDIR)/build
 GO      ?= go
 PREFIX  ?= /usr
-# The go-nvml bindings call functions that NVIDIA has deprecated. The C flag disables the warnings about them.
+# The go-nvml bindings call functions that NVIDIA has deprecated. This flag disables the C compiler's warnings about
+# them.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
-# VERSION consists of the last tag, such as v1.2.3 or v1.2.3-rc1, and the number of commits since that tag. Without a
-# tag, it consists of 0.0.0 and the total number of commits.
+# VERSION consists of the last tag, such as v1.2.3 or v1.2.3-rc1, and the number of commits since then. Without a tag,
+# it consists of 0.0.0 and the total number of commits.
 VERSION ?= $(shell (git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || \
 	echo v0.0.0-$$(git rev-list --count HEAD)-g$$(git describe --always --dirty --match none)) | sed 's/^v//')
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-# SOURCE_DATE_EPOCH sets the date for all files whose contents depend on one.
+# SOURCE_DATE_EPOCH sets the date that goes into generated files.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 LDFLAGS := -X caelum/internal/version.Version=$(VERSION) -X caelum/internal/version.Commit=$(COMMIT)
 
@@ -28,7 +29,8 @@ ifdef SLURM
 all demo test check bench chaos unit e2e units release-test:
 	contrib/devcluster/release $(SLURM) make $@ $(MAKEOVERRIDES) SLURM=
 
-# Builds the plugin's package for the release SLURM, in the same directory as the packages for this machine's release.
+# Builds the plugin's package for the Slurm release SLURM, in the same directory as the packages for this machine's
+# release.
 .PHONY: packages
 packages:
 	mkdir -p $(B)/packages
@@ -63,8 +65,8 @@ manual: $(B)/caelumd $(B)/caelum
 	for program in caelum caelumd; do for shell in bash zsh fish; do \
 		$(B)/$$program completion $$shell >$(B)/completions/$$program.$$shell || exit 1; done; done
 
-# RELEASES contains Slurm releases. The test-matrix target tests Caelum on each of them. The test-packages and release
-# targets build a plugin for each of them, in addition to the plugin for this machine's release.
+# RELEASES lists Slurm releases. The test-matrix target tests Caelum on each of them, and the test-packages and release
+# targets build a plugin for each, in addition to the one for this machine's release.
 ifeq ($(origin RELEASES),undefined)
 MATRIX   := 22.05 24.11 26.05
 RELEASES := 24.11
@@ -101,15 +103,15 @@ demo: prerequisites
 	$(MAKE) all
 	$(GO) run ./contrib/devcluster/demo
 
-# When it is killed, slurmctld 22.05.8 forgets runs, with or without Caelum. make test therefore excludes the
-# slurmctld-kill fault.
+# When slurmctld 22.05.8 is killed, it forgets runs, with or without Caelum, so make test leaves out the slurmctld-kill
+# fault.
 test: prerequisites
 	$(MAKE) all
 	$(MAKE) check e2e CAELUM_KILLS=2 HOLD_SEEDS=10
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
-# Tests everything that depends on the Slurm release, on each release in MATRIX. Each release needs a root directory
-# with a Debian suite. The first run of test-matrix creates these directories.
+# Tests everything that depends on the Slurm release, on each release in MATRIX. Each one needs a root directory with a
+# Debian suite, which the first run of test-matrix creates.
 test-matrix:
 	for release in $(MATRIX); do $(MAKE) release-test SLURM=$$release || exit 1; done
 
@@ -141,14 +143,14 @@ chaos: prerequisites
 	$(GO) build -trimpath -buildvcs=false -o $(B)/devcluster-chaos ./contrib/devcluster/chaos
 	$(B)/devcluster-chaos -seed $(SEED) -seconds $(SECONDS) $(CHAOS)
 
-# Measures the cost of Caelum on a devcluster. docs/results.md contains the figures.
+# Measures what Caelum costs on a devcluster. The figures are in docs/results.md.
 bench: prerequisites
 	$(MAKE) all
 	$(GO) build -trimpath -buildvcs=false -o $(B)/devcluster-bench ./contrib/devcluster/bench
 	$(B)/devcluster-bench
 
-# Compares predictions from earlier runs with simple rules, in a simulation. docs/results.md contains the figures. MISO
-# is the path of a file with the step times from the MISO paper.
+# Compares predictions from earlier runs with simple rules, in a simulation. The figures are in docs/results.md. MISO is
+# the path of a file with the MISO paper's step times.
 MISO ?=
 learn:
 	$(GO) run ./contrib/learn population
@@ -159,7 +161,7 @@ learn:
 	if test -n "$(MISO)"; then $(GO) run ./contrib/learn miso "$(MISO)"; fi
 
 # Fuzzes the readers of untrusted input and the planner (docs/results.md, "Fuzzing"). Each fuzz target runs for FUZZTIME
-# seconds. The unit tests also run the inputs with which fuzzing has found faults.
+# seconds. The unit tests also run the inputs for which fuzzing has found faults.
 FUZZTIME ?= 3600
 fuzz: prerequisites
 	@command -v clang >/dev/null || { echo "couldn't find clang; run apt-get install clang"; exit 1; }
@@ -172,9 +174,9 @@ fuzz: prerequisites
 check: lint unit
 
 # Runs the tests with the race detector, except in the packages in PURE, which start no goroutines (internal/lint checks
-# the list). In these packages, the race detector finds nothing and makes the tests up to ten times slower. With
-# -vet=off, the tests do not repeat the vet run of the lint target. Because some tests mostly wait, make unit tests
-# twice as many packages in parallel as the machine has cores.
+# the list). In these packages, the race detector would find nothing and make the tests up to ten times slower. -vet=off
+# avoids repeating the lint target's vet run. Because some tests mostly wait, make unit tests twice as many packages in
+# parallel as the machine has cores.
 #
 # CAELUM_KILLS is the number of kills at each failpoint (internal/agent, TestKill). HOLD_SEEDS is the number of
 # simulated sites with offers (internal/sim, TestHoldsPay). `make test` uses larger values.
@@ -191,7 +193,7 @@ unit:
 	$(GOTEST) $(PURE:%=./%)
 
 # Tests Caelum on a real Slurm cluster, with Debian's slurmctld, slurmd, slurmdbd, MariaDB and munge. Only the GPUs are
-# emulated. E2E contains the packages of the tests.
+# emulated. E2E lists the test packages.
 E2E ?= ./contrib/devcluster/...
 e2e:
 	$(GO) test -count=1 -tags e2e -timeout 40m $(E2E)

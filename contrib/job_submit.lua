@@ -2,11 +2,11 @@
 --
 -- It keeps the job's own request, and adds one gres/mig slice for each GPU slot. All of a job's slices have the same
 -- profile, which comes from --mig, from --mig-mem, or from the decision table (docs/internals.md, "The decision
--- table"). contrib/job_submit/README.md contains measurements and the reasons for the rules, and
--- contrib/job_submit/KEY.md specifies the job key.
+-- table"). For measurements and the reasons for the rules, see contrib/job_submit/README.md; for the job key, see
+-- contrib/job_submit/KEY.md.
 --
--- slurmctld holds its locks while it runs the script. The script therefore reads only one small file per GPU job,
--- starts no processes and never waits. It runs on Lua 5.1 to 5.4, and needs only the standard libraries.
+-- Because slurmctld holds its locks while it runs the script, the script reads only one small file per GPU job, starts
+-- no processes and never waits. It runs on Lua 5.1 to 5.4, and needs only the standard libraries.
 
 -- TRIGGER is the trigger file of the watcher (caelumd watch), which creates this file and reads the queue after each
 -- write to it.
@@ -24,10 +24,10 @@ local MAX_COUNT = 65533
 
 local MAX_TRES = 1024     -- bytes in tres_per_node; slurmctld refuses a longer string after job_submit.lua
 
--- MAX_ENV limits the number of entries in spank_job_env, which contains one entry for each of the job's SPANK options,
--- and the variables that SPANK plugins set for the job.
+-- MAX_ENV limits the number of entries in spank_job_env, which has one entry for each of the job's SPANK options and
+-- for each variable that SPANK plugins set for the job.
 local MAX_ENV = 256
-local MAX_OPTION = 512    -- the number of bytes that the script reads from an entry in spank_job_env
+local MAX_OPTION = 512    -- how many bytes the script reads from an entry in spank_job_env
 local MAX_NAMES = 16384   -- bytes in a list of partitions; a list of all of a site's partitions is shorter
 
 ---------------------------------------------------------------- the decision table
@@ -38,17 +38,17 @@ local last_read     -- the last generation and size, or the last error, so that 
 -- counted returns a number with its noun: "1 GPU", "2 GPUs".
 local function counted(n, noun) return n .. " " .. noun .. (n == 1 and "" or "s") end
 
--- number parses a decimal count of MiB or seconds. For any other text, it returns nil.
+-- number parses a decimal count of MiB or seconds. For anything else, it returns nil.
 local function number(text)
   return #text <= 9 and text:find("^[1-9]%d*$") and tonumber(text) or nil
 end
 
--- percent parses a decimal whole number from 0 to 100. For any other text, it returns nil.
+-- percent parses a decimal whole number from 0 to 100. For anything else, it returns nil.
 local function percent(text)
   return (text == "0" or text == "100" or text:find("^[1-9]%d?$")) and tonumber(text) or nil
 end
 
--- range parses "<seconds>" or "<seconds>-<high>": an expected run time and its 90% quantile. For any other text, it
+-- range parses "<seconds>" or "<seconds>-<high>": an expected run time and its 90% quantile. For anything else, it
 -- returns nil.
 local function range(text)
   local low, high = text:match("^(%d+)%-(%d+)$")
@@ -71,9 +71,9 @@ local function split(line)
   if fifth or not tail:find("%S") then return word, value, third, fourth, fifth end
 end
 
--- LEARNED contains the patterns of learned lines. A learned line assigns a profile to a user's job key, to a user's
--- script fingerprint, or to a script fingerprint alone. Because the hash is not cryptographic, a key applies only to
--- its own user. The script ignores key lines without a user id, which earlier releases wrote.
+-- LEARNED holds the patterns of learned lines. Such a line assigns a profile to a user's job key, to a user's script
+-- fingerprint, or to a script fingerprint alone. Because the hash is not cryptographic, a key applies only to its own
+-- user. The script ignores key lines without a user id, which earlier releases wrote.
 local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
 
 local function learn(t, word, value, profile, fourth, fifth)
@@ -101,15 +101,15 @@ local function list(t, profile, third, fourth)
   local mib = third and number(third)
   if fourth or third and not mib or not profile:find("^%w[%w.+-]*$") or profile == "closed" then return false end
   if not t.profiles[profile] then t.known[#t.known + 1] = profile end
-  -- Two GPU models may use the same profile name for different sizes. The script uses the smaller size, because the job
-  -- may run on either model.
+  -- Two GPU models may use the same profile name for different sizes. The smaller size counts, because the job may run
+  -- on either model.
   local before = t.profiles[profile] or 0
   t.profiles[profile] = mib and (before == 0 or mib < before) and mib or before
   return true
 end
 
--- GROW contains the modes in which jobs can grow. A mode with a larger number includes the requeues of modes with
--- smaller numbers.
+-- GROW lists the modes in which jobs can grow. A mode with a larger number includes the requeues of those with smaller
+-- numbers.
 local GROW = {off = 0, oom = 1, forecast = 2}
 
 -- manage reads the rest of a partition line, which has the form "[profile] [grow=mode]". It returns whether the line is
@@ -123,8 +123,8 @@ local function manage(t, partition, third, fourth)
   return true, full
 end
 
--- read_line reads line n of a table into t, and returns false if the line is invalid. It does not check that the line's
--- profile has a profile line, because that line may come later in the table.
+-- read_line reads line n of a table into t, and returns false if the line is invalid. It does not check that there is a
+-- profile line for the line's profile, because that may come later in the table.
 local function read_line(t, n, line)
   local word, value, third, fourth, fifth = split(line)
   local named
@@ -190,8 +190,8 @@ local function parse(text)
 end
 
 -- refresh reads the first line and the size of the decision table, and rereads the whole table if either has changed.
--- The size is compared because refresh may have read an incomplete table while another program was writing it. The
--- complete table then has a different size, and is read as well.
+-- It compares the size because it may have read the table while another program was writing it. The complete table then
+-- has a different size, and is read as well.
 local function refresh()
   local file, why = io.open(TABLE, "r")
   local head = file and file:read(64)
@@ -248,8 +248,8 @@ local function entries(list)
   return out
 end
 
--- readable reports whether the agents can parse an entry. slurmctld ignores some entries that they cannot parse, for
--- example `mig:x(:0`. A single invalid entry makes the whole request unreadable for the agents.
+-- readable reports whether the agents can parse an entry. slurmctld ignores some entries that they cannot, for example
+-- `mig:x(:0`, but a single invalid entry makes the whole request unreadable for the agents.
 local function readable(text)
   if text:find("[^%w._+:=/-]") then return false end
   local rest = text:match("^gres[:/](.*)$")
@@ -281,7 +281,7 @@ local function total(list, name)
   return sum
 end
 
--- PER lists the scopes in which options can count GPUs.
+-- PER lists the scopes by which options can count GPUs.
 local PER = {"node", "job", "socket", "task"}
 
 -- request reads the GPUs per node, job, socket and task, and the slices per node, from a job_desc. It returns nil if
@@ -308,7 +308,8 @@ local function request(job)
   return found and r or nil
 end
 
--- unreadable returns the reason to reject a request if it has an entry that the agents cannot parse, and nil otherwise.
+-- unreadable returns the reason to reject a request with an entry that the agents cannot parse, or nil if there is
+-- none.
 local function unreadable(r)
   for _, per in ipairs(PER) do
     for _, entry in ipairs(r[per].list) do
@@ -332,8 +333,8 @@ local function scaled(gpu, factor, divisor)
 end
 
 -- slots returns the number of GPU slots on each of the job's nodes. slurmctld would distribute --gpus=4 over two nodes
--- that have two free slots each (22.05), but it counts gres/mig per node and does not distribute slices over nodes. The
--- script therefore adds a count of GPUs per node to requests that have none.
+-- that have two free slots each (22.05), but it counts gres/mig per node and does not distribute slices over nodes. For
+-- this reason, requests without a count of GPUs per node get one.
 local function slots(r, job)
   local even, what
   if r.node.gpu.all > 0 then return r.node.gpu end
@@ -377,7 +378,7 @@ local function power(base, n)
   return out
 end
 
--- extend adds the bytes of a text to a hash.
+-- extend adds the bytes of a string to a hash.
 local function extend(a, b, text)
   local byte = string.byte
   for i = 1, #text do
@@ -388,9 +389,9 @@ local function extend(a, b, text)
   return a, b
 end
 
--- digest computes a text's contribution to a hash, which does not depend on the preceding text. The job key and the
--- script fingerprint share the script's digest, because Lua 5.1 needs a quarter of a millisecond for each pass over a
--- script of 4 kB.
+-- digest computes what a string contributes to a hash, which does not depend on the preceding input. The job key and
+-- the script fingerprint share the script's digest, because Lua 5.1 needs a quarter of a millisecond for each pass over
+-- a 4 kB script.
 local function digest(text)
   local a, b = extend(0, 0, text)
   return {a = a, b = b, shift_a = power(BASE_A, #text), shift_b = power(BASE_B, #text)}
@@ -413,7 +414,7 @@ local function decimal(value) return field(string.format("%d", value or 0), 20) 
 
 local function user_id(job) return type(job.user_id) == "number" and math.floor(job.user_id) or 0 end
 
--- key_and_fingerprint returns the job key and the script fingerprint, which is nil for a job without a script.
+-- key_and_fingerprint returns the job key and, unless the job has no script, the script fingerprint.
 local function key_and_fingerprint(job, r, gpus)
   local text = job.script   -- a local copy, because slurmctld copies the whole script at each access to job.script
   local has_script = type(text) == "string" and text ~= ""
@@ -427,14 +428,14 @@ end
 
 ---------------------------------------------------------------- the decision
 
--- OPTION contains the prefixes that the names of SPANK options have in spank_job_env. sbatch, srun and salloc use the
--- same names (22.05). A job inherits the arguments of the job that submitted it.
+-- OPTION lists the prefixes that the names of SPANK options have in spank_job_env. sbatch, srun and salloc use the same
+-- names (22.05). A job inherits the arguments of the job that submitted it.
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
 -- options returns the arguments of --mig, --mig-mem and --mig-grow in the mig, mig_mem and mig_grow fields. --mig and
 -- --mig-mem choose the profile for a GPU request, and have no effect without one. If spank_job_env has more than
--- MAX_ENV entries, options returns nil and the reason: a user can send a million entries, and slurmctld copies all of
--- them on each access to job.spank_job_env.
+-- MAX_ENV entries, options returns nil and the reason, because a user can send a million entries, all of which
+-- slurmctld copies on each access to job.spank_job_env.
 local function options(job)
   local found, n = {}, 0
   local why = "the job has more than " .. MAX_ENV ..
@@ -463,7 +464,7 @@ local function mebibytes(size)
   if digits and #digits <= 9 and tonumber(digits) > 0 then return math.ceil(tonumber(digits) * UNITS[unit:lower()]) end
 end
 
--- learned returns the content of the first matching line as profile, seconds, high and busy. It looks for the key line
+-- learned returns the contents of the first matching line as profile, seconds, high and busy. It looks for the key line
 -- of the user's job key, then for the user line of the user's script fingerprint, and then for the site line of the
 -- script fingerprint. If there is none, the result is empty.
 local function learned(t, uid, key, fingerprint)
@@ -504,10 +505,10 @@ local function with_memory(t, mib, memory)
     table.concat(all, ", ")
 end
 
--- size returns the profile of the slices if the request names none. The profile comes from the first of these sources
--- that has one: --mig, --mig-mem, the profile for several GPUs, earlier runs, or the default line. size also returns
--- whether Caelum chose the profile, and a warning for the user. If no profile satisfies the options, it returns nil and
--- the reason. full is the result of full_of.
+-- size returns the profile of the slices for a request that names none. It takes the profile from the first of these
+-- sources that has one: --mig, --mig-mem, the profile for several GPUs, earlier runs, and the default line. It also
+-- returns whether Caelum chose the profile, and a warning for the user. If no profile satisfies the options, it returns
+-- nil and the reason. full is the result of full_of.
 local function size(t, job, predicted, full, gpus)
   local given, too_many = options(job)
   if not given then return nil, too_many end
@@ -539,9 +540,8 @@ local function size(t, job, predicted, full, gpus)
 end
 
 -- on_model converts a profile that Caelum chose to one of the GPU model that the request names. If that model has the
--- same profile, on_model returns it unchanged. Otherwise, it returns the first of the model's listed profiles whose
--- name states at least as many compute slices and at least as much memory, or the last one if none of them is large
--- enough.
+-- profile, it is returned unchanged. Otherwise, on_model returns the first of the model's listed profiles whose name
+-- states at least as many compute slices and at least as much memory, or the last one if none of them is large enough.
 local function on_model(t, kinds, profile)
   local of = #kinds == 1 and t.models[kinds[1]]
   if not of then return profile end
@@ -557,7 +557,7 @@ local function on_model(t, kinds, profile)
   return enough or of[#of]
 end
 
--- partitions returns the names in a list of partitions, or the default partition if the list is empty.
+-- partitions returns the names in a list of partitions, or the default partition if it is empty.
 local function partitions(names, parts)
   local all = {}
   if type(names) ~= "string" or names == "" then
@@ -569,9 +569,9 @@ local function partitions(names, parts)
   return all
 end
 
--- full_of returns the profile for several GPUs from the partition lines of a job's managed partitions. The result is
--- nil if one of these partitions has none, because the job may start in any of them, or if the request names a GPU
--- model that lacks the profile.
+-- full_of returns the profile for several GPUs from the partition lines of a job's managed partitions. It returns nil
+-- if one of them has no such profile, because the job may start in any of them, or if the request names a GPU model
+-- that lacks the profile.
 local function full_of(t, kinds, names, parts)
   if type(names) == "string" and #names > MAX_NAMES then return nil end
   local full
@@ -588,9 +588,8 @@ local function full_of(t, kinds, names, parts)
 end
 
 -- grow_mode returns the mode in which a job grows, from --mig-grow or from the table. If the job names several managed
--- partitions, the smallest of their modes applies, because the job may start in any of them. A job without a script
--- does not grow, because Slurm requeues only batch jobs. If --mig-grow is invalid, grow_mode returns nil and the
--- reason.
+-- partitions, the smallest of their modes applies, because it may start in any of them. A job without a script does not
+-- grow, because Slurm requeues only batch jobs. If --mig-grow is invalid, grow_mode returns nil and the reason.
 local function grow_mode(t, job, fingerprint, parts)
   local given, too_many = options(job)
   if not given then return nil, too_many end
@@ -610,8 +609,8 @@ local function grow_mode(t, job, fingerprint, parts)
 end
 
 -- time_limit returns a job's time limit in seconds, or nil if it has none. minutes is the limit that the job names. If
--- the job names none, slurmctld uses the partition's default limit or, if there is none, its maximum limit. For a list
--- of partitions, time_limit returns the shortest limit of the managed ones, because the job may start in any of them.
+-- it names none, slurmctld uses the partition's default limit or, if there is none, its maximum limit. For a list of
+-- partitions, time_limit returns the shortest limit of the managed ones, because the job may start in any of them.
 local function time_limit(t, minutes, names, parts)
   local function limits(value) return type(value) == "number" and value >= 1 and value < slurm.NO_VAL end
   if type(minutes) == "number" and minutes ~= slurm.NO_VAL then return limits(minutes) and 60 * minutes or nil end
@@ -635,7 +634,7 @@ end
 
 -- alternatives returns the profiles that a job may request instead of a given one. If the request names a GPU model,
 -- these are the model's profiles. Otherwise, they are the profiles of all GPU models that have the given profile, or
--- all profiles if no model line contains it.
+-- all profiles if no model line names it.
 local function alternatives(t, kinds, profile)
   if #kinds == 1 and t.models[kinds[1]] then return t.models[kinds[1]] end
   local all = {}
@@ -653,8 +652,8 @@ local UNKNOWN_BUSY = 80
 -- in_time returns the profile with which a job ends within its time limit in seconds. floor is the profile that the job
 -- would request without a limit, and run is the job's line in the decision table. If the returned profile is larger
 -- than floor, in_time also returns the job's expected run time on it and the 90% quantile. InTime in
--- internal/predict/limit.go makes the same choice, and its comment contains the rules. All products are whole numbers
--- below 2^53, and are therefore exact.
+-- internal/predict/limit.go makes the same choice, and its comment gives the rules. All products are whole numbers
+-- below 2^53, and therefore exact.
 local function in_time(t, kinds, floor, run, limit)
   local compute, gb = claims(floor)
   local own = run.profile and claims(run.profile)
@@ -683,9 +682,9 @@ end
 
 -- resolve returns the entries of tres_per_node to keep and the entries to add (without prefix). If Caelum chose the
 -- profile, it also returns the choice: the profile and the warning for the user and, if the time limit requires a
--- larger profile, the smaller one (instead_of) and the run time in seconds. job contains the --mig and --mig-mem
--- options. Both are ignored for typed slices, because the job may have inherited them from another job. full is the
--- result of full_of.
+-- larger profile, the smaller one (instead_of) and the run time in seconds. job holds the --mig and --mig-mem options.
+-- Both are ignored for typed slices, because the job may have inherited them from another job. full is the result of
+-- full_of.
 local function resolve(r, gpus, t, job, run, limit, full)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
@@ -726,9 +725,9 @@ local function resolve(r, gpus, t, job, run, limit, full)
   return kept, added, choice
 end
 
--- write sets tres_per_node to the entries of kept and added. The added entries get the prefix that the tres_per_*
--- strings of `from` have, because slurmctld wrote these strings with the prefix of its release. If none of them has a
--- prefix, write sets the "gres" field, and slurmctld then sets tres_per_node with the prefix of its release.
+-- write sets tres_per_node to the entries of kept and added. The added entries get the prefix of the tres_per_* strings
+-- in `from`, which slurmctld wrote with its release's prefix. If none of them has a prefix, write sets the "gres" field
+-- instead, upon which slurmctld sets tres_per_node with the right prefix.
 local function write(job, from, kept, added)
   if #added == 0 then return end
   local prefix
@@ -745,8 +744,7 @@ local function write(job, from, kept, added)
   job.tres_per_node = table.concat(kept, ",")
 end
 
--- managed reports whether at least one partition in a list is managed. It returns true if the list is longer than
--- MAX_NAMES.
+-- managed reports whether at least one partition in a list is managed. Lists longer than MAX_NAMES count as managed.
 local function managed(names, parts, t)
   if type(names) == "string" and #names > MAX_NAMES then return true end
   for _, name in ipairs(partitions(names, parts)) do
@@ -764,12 +762,12 @@ local function must_hold(job, r, t)
 end
 
 -- inform shows a line to the user. In 22.05, sbatch, srun and salloc show it even if the script accepts the job, but
--- scontrol does not show it for an accepted change. The text is passed as an argument to the format "%s", because it
+-- scontrol does not show it for an accepted change. The line is passed as an argument to the format "%s", because it
 -- may contain user input.
 local function inform(text) slurm.log_user("%s", "caelum: " .. (text:gsub("[^\32-\126]", "?"))) end
 
--- refuse rejects a submission or a change, and shows the reason to the user. On 22.05, the reason for rejecting a
--- change appears only in slurmctld's log.
+-- refuse rejects a submission or a change, and shows the user the reason. On 22.05, the reason for rejecting a change
+-- appears only in slurmctld's log.
 local function refuse(why)
   inform(why)
   return slurm.ERROR
@@ -794,8 +792,8 @@ local function typed(r)
 end
 
 -- lacks_slots returns the reason to reject a request in an unmanaged partition, or nil if the request is acceptable.
--- slurmctld would even allocate slices to a job that has different numbers of GPU slots and slices. The job would get
--- no device, and other jobs could not use the slices. r and why are the results of request() for the job.
+-- slurmctld would allocate slices even to a job with different numbers of GPU slots and slices. The job would get no
+-- device, and other jobs could not use the slices. r and why are the results of request() for the job.
 local function lacks_slots(job, r, why)
   if r and (r.node.mig.all == 0 or typed(r)) then return nil end
   if r then
@@ -809,8 +807,8 @@ local function lacks_slots(job, r, why)
 end
 
 -- send_past sends a new job with GPUs to the partition in the bypass line. r is the job's request. slurmctld checks the
--- new partition as if the user had named it. The table does not contain the site's partitions, and part_list only those
--- that the user may use, so slurmctld also refuses an unknown partition.
+-- new partition as if the user had named it. It also has to refuse an unknown partition, because the table does not
+-- list the site's partitions, and part_list only those that the user may use.
 local function send_past(job, r, to)
   if r.node.mig.all > 0 then
     return refuse("no new job gets MIG slices at present, because the administrator sends new GPU jobs to partition " ..
@@ -874,16 +872,16 @@ local function submit(job, parts)
   return slurm.SUCCESS
 end
 
--- The script checks the job that would result from an update. In a managed partition, this job must have one typed
--- slice per GPU slot. If it does not, the script completes or rejects the update. contrib/job_submit/README.md lists
--- the cases under "Changes to a waiting job".
+-- The script checks the job that would result from an update. In a managed partition, it must have one typed slice per
+-- GPU slot; otherwise, the update is completed or rejected. contrib/job_submit/README.md lists the cases under "Changes
+-- to a waiting job".
 
 local NO_CHANGE = "this change to the GPUs of a pending job is not possible: cancel the job and submit it again"
 
--- drops reports whether an update would remove a type of GPU or slice from an option's string while slurmctld keeps the
--- type. Releases up to 23.02, which write "gres:", add the types in an update to the job's types, although the string
--- then contains only those in the update (22.05). Later releases, which write "gres/", replace the types. On every
--- release, an empty list clears the option, and slurmctld ignores counts of 0.
+-- drops reports whether an update would remove a type of GPU or slice from an option's string although slurmctld keeps
+-- it. Releases up to 23.02, which write "gres:", add the types in an update to the job's types, but the string then
+-- contains only those in the update (22.05). Later releases, which write "gres/", replace the types. On every release,
+-- an empty list clears the option, and slurmctld ignores counts of 0.
 local function drops(before, now)
   if type(before) ~= "string" or not before:find("gres:", 1, true) or #now == 0 then return false end
   local stays = {}
@@ -924,16 +922,16 @@ local function reshapes(job)
 end
 
 local function modify(job, record, parts)
-  -- While a job has the caelum:held tag, only an agent may hold or release it, because Caelum could not distinguish the
-  -- user's hold from the script's. If the user released the job before its slice is offered, the job's reason would
-  -- become BadConstraints. slurm_job_modify cannot remove the tag from admin_comment.
+  -- While a job has the caelum:held tag, only an agent may hold or release it, because Caelum could not tell the user's
+  -- hold from the script's. If the user released the job before its slice is offered, its reason would become
+  -- BadConstraints. slurm_job_modify cannot remove the tag from admin_comment.
   local holds = job.priority == 0 or job.priority == slurm.INFINITE
   if holds and tostring(record.admin_comment):find("caelum:held", 1, true) then
     return refuse("the job is held until its slice can be carved, and is then released automatically; " ..
       "cancel it with scancel")
   end
-  -- ntasks_per_tres and cpus_per_tres add GPUs that do not appear in any of the job's strings (source of 22.05).
-  -- scontrol cannot set ntasks_per_tres, but another client can.
+  -- ntasks_per_tres and cpus_per_tres add GPUs that appear in none of the job's strings (source of 22.05). scontrol
+  -- cannot set ntasks_per_tres, but other clients can.
   if count(job.ntasks_per_tres) then return refuse(NO_CHANGE) end
 
   local after, set = updated(job, record)
@@ -949,7 +947,7 @@ local function modify(job, record, parts)
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
   if not managed(job.partition or record.partition, parts, t) then
-    -- If the partition changes later, the script needs a string that contains all of the job's GPUs and slices.
+    -- If the partition changes later, the script needs a string that lists all of the job's GPUs and slices.
     for _, per in ipairs(PER) do
       local new = job["tres_per_" .. per]
       if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], entries(new)) then
@@ -999,8 +997,8 @@ local function modify(job, record, parts)
 end
 
 -- guarded runs f and returns its result. If f raises an error, guarded returns `otherwise`, because an error in
--- job_submit.lua must not block all submissions. In this case, a submission is accepted unchanged, and an agent later
--- requeues the job with a profile. A change is rejected, so that the job remains in a valid state.
+-- job_submit.lua must not block all submissions. A submission is then accepted unchanged, and an agent later requeues
+-- the job with a profile. A change is rejected, so that the job remains in a valid state.
 local function guarded(what, otherwise, f, ...)
   local ok, rc = pcall(f, ...)
   if ok then return rc end
@@ -1015,8 +1013,8 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
-  -- The script accepts all changes by root, because the agents run as root. It cannot distinguish operators and
-  -- coordinators from ordinary users, so the rules for users also apply to them.
+  -- The script accepts all changes by root, because the agents run as root. It cannot tell operators and coordinators
+  -- from ordinary users, so the same rules apply to them.
   if modify_uid == 0 then return slurm.SUCCESS end
   return guarded("a change was refused", slurm.ERROR, modify, job_desc, job_rec, part_list)
 end

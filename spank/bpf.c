@@ -10,16 +10,16 @@
  *   above all jobs     with BPF_F_ALLOW_MULTI, the kernel runs the plugin's program in addition to Slurm's programs
  *
  * The plugin therefore attaches one program to slurmstepd.scope, which is the cgroup of all slurmstepd processes and is
- * called *the scope* in this file. The first task after a boot loads the program, and creates a map that contains each
- * job's devices. The program and the map exist as long as the scope exists. Jobs without a lease need no entry: the
- * program denies all slice devices by default. Root's processes are exempt.
+ * called *the scope* in this file. The first task after a boot loads the program, and creates the map that holds each
+ * job's devices. Both exist as long as the scope does. Jobs without a lease need no entry, because the program denies all
+ * slice devices by default. Root's processes are exempt.
  *
  * The plugin takes no lock, because a user could then block it: every user can open, and therefore lock, the scope's
  * directory, and can stop their own task at any instruction (scancel --signal=STOP). Instead, the plugin uses the
- * kernel's list of programs. This list is in order of attachment, and a program is complete before it is attached. The
- * first program with the plugin's name is therefore valid, and always remains the first. If there is none, a task
- * attaches a program and re-reads the list. It then uses the map of the first program with the plugin's name, and
- * detaches all later ones, including those that other tasks attached.
+ * kernel's list of programs. This list is in order of attachment, and a program is complete before it is attached, so
+ * the first program with the plugin's name is valid and always remains the first. If there is none, a task attaches one
+ * and rereads the list. It then uses the map of the first program with the plugin's name, and detaches all later ones,
+ * including those that other tasks attached.
  */
 #include "cgroup.h"
 
@@ -37,8 +37,8 @@
 #define LEVELS 10         /* the number of cgroup levels that the program checks; with systemd, a job has level 3 */
 
 /*
- * The cgroup id in the keys that apply to all cgroups. No cgroup has the id ANY. An id of 0 would be ambiguous, because
- * the kernel returns 0 for a level that does not exist.
+ * The cgroup id in keys that apply to all cgroups. No cgroup has this id. An id of 0 would be ambiguous, because the
+ * kernel returns 0 for a level that does not exist.
  */
 #define ANY UINT64_MAX
 
@@ -152,10 +152,10 @@ static int find_map(int scope)
 }
 
 /*
- * Writes the instructions of the program, which decides whether the current process may open a device. Its context is
- * struct bpf_cgroup_dev_ctx: the type in the lower half of the first word, then the major and minor numbers. Root may
- * open every device. Other users may open devices that need no lease, and devices that the map lists for one of the
- * process's cgroups. Returns the number of instructions.
+ * Writes the instructions of the program, which decides whether the current process may open a device. The program's
+ * context is struct bpf_cgroup_dev_ctx: the type in the lower half of the first word, then the major and minor numbers.
+ * Root may open every device. Other users may open devices that need no lease, and devices that the map lists for one
+ * of the process's cgroups. Returns the number of instructions.
  */
 static unsigned assemble(struct bpf_insn *insn, int map)
 {
@@ -214,10 +214,9 @@ static int load(const struct bpf_insn *insn, unsigned n)
 }
 
 /*
- * Reports whether the kernel is too old for the program. The program needs bpf_get_current_ancestor_cgroup_id, which
- * old kernels do not provide to cgroup device programs (6.18 does). An old kernel rejects the program, but accepts a
- * cgroup device program that does not call this function. If the kernel rejects both, it is not too old, and the error
- * has another cause.
+ * Reports whether the kernel is too old for the program, which needs bpf_get_current_ancestor_cgroup_id. Old kernels do
+ * not provide this function to cgroup device programs (6.18 does). They reject the program, but accept a cgroup device
+ * program that does not call it. If the kernel rejects both, it is not too old, and the error has another cause.
  */
 static bool lacks_helper(int error)
 {
@@ -356,8 +355,8 @@ static int allow(int map, int scope, uint64_t job, const struct lease *own, char
 
 /*
  * Makes the scope's directory unreadable for users, so that they cannot lock it. Slurm makes it readable for all users
- * and, when a step starts or ends, locks it without a time limit (22.05 cgroup_v2.c). A user who held the lock could
- * therefore prevent all steps from starting. The cgroups below the directory remain accessible.
+ * and, when a step starts or ends, locks it without a time limit (22.05 cgroup_v2.c), so a user who held the lock could
+ * prevent all steps from starting. The cgroups below the directory remain accessible.
  */
 static void restrict_scope(int scope)
 {

@@ -1,6 +1,6 @@
 /*
- * Finds the step's cgroup. Before it forks the tasks, slurmstepd moves itself into the step's cgroup or one below it
- * (22.05). No task ever leaves the step's cgroup. In v1, the path of a task's cgroup is <job>/<step> in the devices
+ * Finds the step's cgroup. Before slurmstepd forks the tasks, it moves itself into the step's cgroup or one below it
+ * (22.05), and no task ever leaves the step's cgroup. In v1, the path of a task's cgroup is <job>/<step> in the devices
  * hierarchy. In v2, the path is <job>/<step>/slurm, and later <job>/<step>/user/task_<i>.
  */
 #include "cgroup.h"
@@ -73,8 +73,7 @@ int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char
 }
 
 /*
- * Denies access to the devices in a v1 cgroup. Each device is written separately, because the kernel reads one rule
- * per write.
+ * Denies access to the devices in a v1 cgroup, one write per device, because the kernel reads one rule per write.
  */
 static int refuse_v1(const char *cgroup, const struct devices *devices, const struct lease *own, char *why, size_t size)
 {

@@ -7,7 +7,7 @@
 #define CGROUP_PATH_MAX 512
 
 /*
- * Finds the current step's cgroup in the text of /proc/self/cgroup, in v1's devices hierarchy or in v2. Writes its
+ * Finds the current step's cgroup in the contents of /proc/self/cgroup, in v1's devices hierarchy or in v2. Writes its
  * path and returns the cgroup version, or 0 if Slurm has created no cgroup for the step.
  */
 int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char *path, size_t size);
@@ -18,8 +18,8 @@ int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char
 
 /*
  * Denies all present and future tasks of the step access to the given devices, except those in own. own is the job's
- * lease, which may contain no devices. Returns 0, CGROUP_UNSUPPORTED, CGROUP_NONE, or -1 for an error. If the result
- * is not 0, why contains the reason.
+ * lease, which may contain no devices. Returns 0, CGROUP_UNSUPPORTED, CGROUP_NONE, or -1 for an error. Unless the
+ * result is 0, the reason is in why.
  */
 int cgroup_refuse(const struct devices *devices, const struct lease *own, char *why, size_t size);
 

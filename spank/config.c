@@ -86,7 +86,7 @@ int config_parse(struct config *config, int ac, char **av, char *why, size_t siz
 	*config = (struct config){ .run_dir = RUN_DIR_DEFAULT, .wait = WAIT_DEFAULT, .memory_growth = true };
 	for (int i = 0; i < ac; i++) {
 		/*
-		 * Only the first error is reported, but all arguments are parsed, because a later one may set run_dir.
+		 * Only the first error is reported, but parsing continues, because a later argument may set run_dir.
 		 */
 		if (parse_argument(config, av[i], rv ? ignored : why, rv ? sizeof(ignored) : size) < 0)
 			rv = -1;

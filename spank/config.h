@@ -14,7 +14,7 @@ struct config {
 
 /*
  * Fills config from av. Missing arguments get their default values. Returns 0 if all arguments are valid. Otherwise,
- * returns -1 with the reason in why, and config contains only the valid arguments.
+ * returns -1 with the reason in why, and sets only the valid arguments in config.
  */
 int config_parse(struct config *config, int ac, char **av, char *why, size_t size);
 

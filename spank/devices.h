@@ -1,7 +1,7 @@
 /*
  * The devices that need a lease: the capability devices of every slice that is possible on the node. With
- * ConstrainDevices=yes, the step's cgroup denies each job access to other jobs' devices. Otherwise, the owner and mode
- * of the device files separate different users, but not two jobs of the same user.
+ * ConstrainDevices=yes, the step's cgroup denies each job access to other jobs' devices. Otherwise, the device files'
+ * owners and modes keep different users apart, but not two jobs of the same user.
  */
 #ifndef CAELUM_DEVICES_H
 #define CAELUM_DEVICES_H

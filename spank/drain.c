@@ -1,8 +1,8 @@
 /*
  * Sets the reason for a node whose prolog fails. Slurm itself would drain the node with the reason "Prolog error", and
- * the message with the remedy would be only in slurmd's log. Slurm does not replace an existing reason (_drain_node()
- * in node_mgr.c of 22.05, 24.11 and 26.05; measured on 22.05.8). The plugin therefore drains the node shortly before
- * Slurm would.
+ * the message with the remedy would appear only in slurmd's log. But Slurm does not replace an existing reason
+ * (_drain_node() in node_mgr.c of 22.05, 24.11 and 26.05; measured on 22.05.8), so the plugin drains the node shortly
+ * before Slurm would.
  */
 #include "drain.h"
 
@@ -12,8 +12,8 @@
 #include <stdbool.h>
 
 /*
- * Every Slurm process that loads plugins contains Slurm's client library. The symbols are weak so that a process
- * without it can also load the plugin.
+ * Every Slurm process that loads plugins includes Slurm's client library. The symbols are weak so that a process
+ * without it can load the plugin, too.
  */
 #pragma weak slurm_init
 #pragma weak slurm_load_node_single

@@ -1,7 +1,7 @@
 /*
  * Prevents JAX and TensorFlow from reserving GPU memory that the program does not use. By default, JAX reserves 75% of
- * a slice's memory when it starts, and TensorFlow reserves nearly all of it. A job's measured peak memory would then
- * depend only on its slice, and Caelum could never predict a smaller one. Sources: "GPU memory allocation" in the JAX
+ * a slice's memory when it starts, and TensorFlow nearly all of it. A job's measured peak memory would then depend only
+ * on its slice, and Caelum could never predict a smaller one. Sources: "GPU memory allocation" in the JAX
  * documentation, and "Limiting GPU memory growth" in TensorFlow's guide "Use a GPU".
  */
 #include "growth.h"

@@ -6,9 +6,9 @@
 #include <slurm/spank.h>
 
 /*
- * Sets the variables that make JAX and TensorFlow allocate GPU memory on demand. If the task's environment already
- * configures a framework's memory, growth_set does not set that framework's variable. It never fails: if Slurm cannot
- * set a variable, it writes a message to the task's stderr.
+ * Sets the variables that make JAX and TensorFlow allocate GPU memory on demand. A framework whose memory is already
+ * configured in the task's environment is left alone. growth_set never fails: if Slurm cannot set a variable, it writes
+ * a message to the task's stderr.
  */
 void growth_set(spank_t sp, uint32_t job);
 

@@ -17,7 +17,7 @@ static bool parse_index(struct lease *lease, struct cursor *c)
 }
 
 /*
- * Reports whether text can be the UUID of a single MIG device or GPU in CUDA_VISIBLE_DEVICES. Text with a comma would
+ * Reports whether text can be the UUID of a single MIG device or GPU in CUDA_VISIBLE_DEVICES. With a comma, it would
  * name two devices.
  */
 static bool valid_uuid(const char *text, size_t length)

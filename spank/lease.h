@@ -32,8 +32,8 @@ struct lease {
 };
 
 /*
- * Parses the text of a lease file. The text need not end with NUL. Returns 0, or -1 with the reason in why if the text
- * does not have exactly the form described in docs/internals.md. Allocates no memory.
+ * Parses the contents of a lease file, which need not end with NUL. Returns 0, or -1 with the reason in why if they do
+ * not have exactly the form described in docs/internals.md. Allocates no memory.
  */
 int lease_parse(struct lease *lease, const char *text, size_t length, char *why, size_t size);
 
@@ -46,7 +46,7 @@ int lease_read(struct lease *lease, const char *path, char *why, size_t size);
 /* Returns the UUID of a slot's slice, "" for a slot without one, or NULL if the lease does not contain the slot. */
 const char *lease_uuid(const struct lease *lease, uint32_t slot);
 
-/* Reports whether the lease contains the device. */
+/* Reports whether the device is part of the lease. */
 bool lease_has(const struct lease *lease, const struct device *device);
 
 #endif

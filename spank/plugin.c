@@ -22,7 +22,7 @@ static void register_option(spank_t sp, struct spank_option *option)
 
 /*
  * Runs in every client and daemon, and never fails: a -1 would end sbatch, prevent slurmd from starting, and drain the
- * nodes of running jobs. An error in plugstack.conf is logged to slurmd's log. The prolog reports it again, and fails
+ * nodes of running jobs. An error in plugstack.conf is logged to slurmd's log; the prolog reports it again and fails
  * for GPU jobs.
  */
 int slurm_spank_init(spank_t sp, int ac, char **av)

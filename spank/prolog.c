@@ -1,7 +1,7 @@
 /*
- * Runs a job's prolog and epilog on the node. Only this file opens the Go object. Slurm forks and execs a separate
- * process for each prolog and epilog ("slurmstepd spank prolog"). The Go runtime's threads and signal handlers
- * therefore affect no other code, and end with the process.
+ * Runs a job's prolog and epilog on the node. Only this file opens the Go object. Because Slurm forks and execs a
+ * separate process for each prolog and epilog ("slurmstepd spank prolog"), the Go runtime's threads and signal handlers
+ * affect no other code, and end with the process.
  */
 #include "config.h"
 #include "drain.h"
@@ -76,19 +76,19 @@ static caelum_job_f *find_function(const struct config *config, const char *func
 		goto done;
 	}
 	/*
-	 * An object in the plugin's directory needs no check, because slurmd, which also runs as root, has loaded the
-	 * plugin from that directory.
+	 * An object in the plugin's directory needs no check, because slurmd, which also runs as root, has already loaded
+	 * the plugin from there.
 	 */
 	if (config->job_object && !(trusted = trusted_path(path, message, size)))
 		goto done;
 	if (!(object = dlopen(trusted ? trusted : path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE))) {
-		snprintf(message, size, "couldn't open %s: %s; install the file of the same Caelum release", path, dlerror());
+		snprintf(message, size, "couldn't open %s: %s; install the file from the same Caelum release", path, dlerror());
 		goto done;
 	}
 	abi = dlsym(object, "caelum_job_abi");
 	if (!abi || *abi != CAELUM_JOB_ABI) {
 		snprintf(message, size,
-			 "couldn't use %s: its interface version is %d and the plugin's is %d; "
+			 "couldn't use %s: its interface version is %d, but the plugin's is %d; "
 			 "install both files of one Caelum release",
 			 path, abi ? *abi : 0, CAELUM_JOB_ABI);
 		goto done;
@@ -129,8 +129,8 @@ static bool describe(spank_t sp, const struct config *config, struct caelum_job 
 }
 
 /*
- * Returns the value of an option, or "" if it is absent or invalid. A user can bypass the check at submission by
- * setting the environment. An invalid value is therefore logged and ignored, because it must not make the prolog fail.
+ * Returns the value of an option, or "" if it is absent or invalid. Because users can bypass the check at submission by
+ * setting the environment, an invalid value is only logged and ignored: it must not make the prolog fail.
  */
 static char *argument(spank_t sp, struct spank_option *option, bool (*valid)(const char *), uint32_t job)
 {

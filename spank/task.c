@@ -2,9 +2,9 @@
  * Sets a task's devices: converts the slots that Slurm bound to the task, or to its step, into the MIG UUIDs in the
  * job's lease.
  *
- * Both task callbacks run in a child that was forked from a multi-threaded process. They therefore allocate no memory,
- * start no threads and take no locks. The user's limits (ulimit) do not apply yet, because Slurm sets them immediately
- * before the exec.
+ * Both task callbacks run in a child that was forked from a multi-threaded process, so they allocate no memory, start
+ * no threads and take no locks. The user's limits (ulimit) do not apply yet, because Slurm sets them immediately before
+ * the exec.
  *
  * task_init_privileged reads the lease file, which only root can read, and denies the step access to other jobs'
  * slices. task_init then sets the environment. It is the last callback before the site's TaskProlog, and the only one
@@ -47,7 +47,7 @@ static void fail(const char *reason)
 }
 
 /*
- * Returns the name of the environment variable that contains the step's slots. Slurm sets SLURM_JOB_GPUS for the batch
+ * Returns the name of the environment variable that lists the step's slots. Slurm sets SLURM_JOB_GPUS for the batch
  * script and for salloc's shell, and SLURM_STEP_GPUS for all other steps. Both variables may be set, because a job
  * inherits the environment of the job or step that submitted it.
  */
@@ -81,8 +81,8 @@ static void check_lease(spank_t sp)
 	if (task.lease.job != task.job || spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || task.lease.uid != uid)
 		fail("the lease file belongs to another job; submit again, and tell the admin to run 'caelum status' on this node");
 	/*
-	 * Up to 26.05, the restart count from SPANK is always 0, because SPANK reads a field that slurmstepd never
-	 * sets. The plugin therefore does not compare a restart count of 0 with the lease.
+	 * Up to 26.05, the restart count from SPANK is always 0, because SPANK reads a field that slurmstepd never sets. A
+	 * restart count of 0 is therefore not compared with the lease.
 	 */
 	else if (spank_get_item(sp, S_SLURM_RESTART_COUNT, &restart) == ESPANK_SUCCESS && restart && restart != task.lease.restart)
 		fail("the lease file belongs to an earlier run of this job; submit again, and tell the admin to run 'caelum status' on this node");
@@ -176,9 +176,9 @@ done:
 }
 
 /*
- * Finds the step's slots to which the task's devices cgroup allows access. If the cgroup denies access to a device,
- * access() fails with EPERM. Slurm's list of the task's slots cannot be used here: with relative indices, it contains
- * the step's first slots for every bound task (gres_common.c, common_gres_set_env).
+ * Finds the step's slots that the task's devices cgroup allows it to access: access() fails with EPERM for the others.
+ * Slurm's list of the task's slots cannot be used here, because with relative indices, it consists of the step's first
+ * slots for every bound task (gres_common.c, common_gres_set_env).
  */
 static bool allowed_slots(struct slots *own)
 {
@@ -225,10 +225,10 @@ static bool own_slots(spank_t sp, struct slots *own)
 }
 
 /*
- * Unsets other vendors' device variables. If gres.conf does not contain Flags=nvidia_gpu_env, Slurm sets them to the
- * numbers in CUDA_VISIBLE_DEVICES. These numbers are slots, which no runtime can interpret. Some programs do not start
- * if both ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. A variable with a different value is kept, because the
- * user set it.
+ * Unsets other vendors' device variables. Without Flags=nvidia_gpu_env in gres.conf, Slurm sets them to the numbers in
+ * CUDA_VISIBLE_DEVICES, which are slots and mean nothing to any runtime. Besides, some programs do not start if both
+ * ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. A variable with a different value is kept, because the user
+ * must have set it.
  */
 static void unset_numbers(spank_t sp)
 {
@@ -244,7 +244,7 @@ static void unset_numbers(spank_t sp)
 }
 
 /*
- * Corrects SLURM_GPUS_ON_NODE if the step has slots without a slice. Slurm allocates every slot of the node to a job
+ * Corrects SLURM_GPUS_ON_NODE if the step has slots without a slice. Slurm allocates all of the node's slots to a job
  * with --exclusive, including those without a slice.
  */
 static void correct_count(spank_t sp, unsigned slices)

@@ -27,7 +27,7 @@ struct device {
  */
 bool text_line(struct cursor *c, const char **line, size_t *length);
 
-/* Returns the value in a "key value" line, or NULL if the line has another key or an empty value. */
+/* Returns the value in a "key value" line, or NULL if the key is different or the value is empty. */
 const char *text_value(const char *line, size_t length, const char *key, size_t *value_length);
 
 /*
@@ -44,7 +44,7 @@ bool text_device(const char *value, size_t length, struct device *device);
 
 /*
  * Reads a regular file that belongs to root, is not writable by group or others, and has at most TEXT_MAX bytes. Does
- * not follow a symbolic link. Returns the text without a terminating NUL, in a static buffer that the next call
+ * not follow a symbolic link. Returns the contents without a terminating NUL, in a static buffer that the next call
  * overwrites. On error, returns NULL with errno set and the reason in why.
  */
 const char *text_read(const char *path, size_t *length, char *why, size_t size);

@@ -12,21 +12,21 @@ import (
 	"caelum/internal/api"
 )
 
-// adoptTimeout limits the duration of a call to the agent's adopt method. It is longer than callTimeout, because the
-// agent also calls slurmctld and waits for the driver calls in progress to return.
+// adoptTimeout limits a call to the agent's adopt method. It is longer than callTimeout because the agent has to call
+// slurmctld and to wait for driver calls that are in progress.
 const adoptTimeout = time.Minute
 
 func newAdopt(g *globals) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "adopt (--all | UUID...)",
-		Short: "Convert foreign instances to idle instances, for example after the loss of the ledger",
-		Long: `adopt converts foreign instances on this node to idle instances, which the agent then leases to jobs
-or destroys to make room for other instances.
+		Short: "Convert foreign instances to idle instances, for example after the ledger was lost",
+		Long: `adopt converts foreign instances on this node to idle instances, which the agent can then lease to
+jobs or destroy to make room for others.
 
 An instance stays foreign while a process uses it or has its device files open, or if no compute
-instance spans the whole GPU instance. In these cases, adopt prints the reason. It converts no
-instances while a job with GPUs but no lease is running on the node. Only root may run adopt.`,
+instance spans the whole GPU instance; adopt then prints the reason. While a job with GPUs but no
+lease is running on the node, no instances are converted. Only root may run adopt.`,
 		Example: `  caelum status                                          # shows the foreign instances
   caelum adopt MIG-245f354f-cce2-5f35-9789-eedcaa3128c2
   caelum adopt --all`,

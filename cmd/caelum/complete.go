@@ -21,13 +21,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// completeTimeout limits each call made to complete a word. It is short because the user's shell waits for the result.
+// completeTimeout limits each call made to complete a word. It is short because the user is waiting at the prompt.
 const completeTimeout = 2 * time.Second
 
 // values returns the possible values of a word on the command line. A tab separates each value from its description.
 type values func(cmd *cobra.Command, args []string) []string
 
-// complete registers the shell completions for the values of flags and arguments. A flag has the same values in every
+// complete registers the shell completions for flag values and arguments. A flag takes the same values in every
 // command. For all other flags, and for the arguments of profile-job and repo import, the shell completes file names.
 func complete(root *cobra.Command, g *globals) {
 	flags := map[string]cobra.CompletionFunc{
@@ -76,7 +76,7 @@ func allBelow(cmd *cobra.Command) (all []*cobra.Command) {
 	return all
 }
 
-// single returns a completion that offers the values of f for a flag, or for each argument.
+// single returns a completion that offers f's values for a flag, or for each argument.
 func single(f values) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return f(cmd, args), cobra.ShellCompDirectiveNoFileComp
@@ -93,7 +93,7 @@ func first(f values) cobra.CompletionFunc {
 	}
 }
 
-// several returns a completion for the last value of a comma-separated list. It omits the values that are already in
+// several returns a completion for the last value in a comma-separated list. It leaves out values that are already in
 // the list.
 func several(f values) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
@@ -118,7 +118,7 @@ func modelNames(*cobra.Command, []string) []string {
 	return names
 }
 
-// modelsOfCluster returns the first part of BOARD:COUNT, including the colon, for each GPU model.
+// modelsOfCluster returns the "BOARD:" part of BOARD:COUNT for each GPU model.
 func modelsOfCluster(cmd *cobra.Command, args []string) []string {
 	names := modelNames(cmd, args)
 	for i := range names {
@@ -127,7 +127,7 @@ func modelsOfCluster(cmd *cobra.Command, args []string) []string {
 	return names
 }
 
-// profiles returns the profiles of the GPU models on the command line, or of all GPU models if it names none.
+// profiles returns the profiles of the GPU models named on the command line, or of all models if there are none.
 func profiles(cmd *cobra.Command, args []string) []string {
 	var models []*mig.Model
 	for _, name := range namedModels(cmd, args) {
@@ -205,8 +205,8 @@ var listJobs = func(ctx context.Context) ([]slurm.Job, error) {
 	return slurm.New(slurm.Options{Timeout: completeTimeout}).Jobs(ctx)
 }
 
-// queue returns the jobs in the given state as values, or all jobs if state is empty. If slurmctld does not answer,
-// there are no values.
+// queue returns the jobs in the given state as values, or all jobs if state is empty. It returns none if slurmctld does
+// not answer.
 func queue(state string) values {
 	return func(cmd *cobra.Command, _ []string) (ids []string) {
 		jobs, err := listJobs(cmd.Context())
@@ -222,8 +222,8 @@ func queue(state string) values {
 	}
 }
 
-// keys returns the job keys that have runs in the repository, or only the caller's own if the caller may not read the
-// repository. It returns nil if the repository cannot be opened.
+// keys returns the job keys that have runs in the repository, or just the caller's own if the caller may not read it.
+// If the repository cannot be opened, keys returns nil.
 func keys(cmd *cobra.Command, _ []string) (all []string) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 	defer cancel()
@@ -259,7 +259,7 @@ func (o repoOptions) unchanged(ctx context.Context, cfg config.Config) (*repo.Re
 	return repo.OpenAsItIs(path)
 }
 
-// described returns a value with a description that the shell shows next to it: the job's name and user.
+// described returns a value with the description that the shell shows next to it, namely the job's name and user.
 func described(value, name, user string) string {
 	return value + "\t" + printable(name+" of "+user)
 }

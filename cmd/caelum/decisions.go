@@ -21,8 +21,9 @@ func newDecisions(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "decisions",
 		Short: "Check or change the decision table that job_submit.lua reads",
-		Long: `decisions checks the decision table, or changes one line of it. job_submit.lua reads a changed table
-at the next submission of a job, so slurmctld needs no restart. Run the commands on slurmctld's host.`,
+		Long: `decisions checks the decision table or changes one line of it. job_submit.lua rereads a changed
+table at the next job submission, so slurmctld needs no restart. Run these commands on slurmctld's
+host.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -37,10 +38,10 @@ at the next submission of a job, so slurmctld needs no restart. Run the commands
 func newDecisionsCheck(g *globals, o *decisionsOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Print each line of a decision table that job_submit.lua would reject",
-		Long: `check reads FILE or, without FILE, the decision table of the site. It prints each fault with its line.
-The exit status is 1 if job_submit.lua would reject the table. Run it on a copy of the table before
-you move the copy over the table.`,
+		Short: "Print the lines of a decision table that job_submit.lua would reject",
+		Long: `check reads FILE or, without FILE, the site's decision table, and prints each fault with its line.
+If job_submit.lua would reject the table, the exit status is 1. To be safe, edit a copy of the
+table, check the copy, and then move it into place.`,
 		Example: `  caelum decisions check
   caelum decisions check decisions.new && mv decisions.new /etc/caelum/decisions`,
 		Args: cobra.MaximumNArgs(1),
@@ -61,12 +62,13 @@ func newDecisionsSet(g *globals, o *decisionsOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "set WORD VALUE...",
 		Short: "Write one line into the decision table",
-		Long: `set writes one line into the decision table and raises the table's generation. The line begins with
-partition, default, whole, grow, max_nodes, bypass, key, user or site. It replaces the lines with the
-same key: the first word and, after partition, key, user and site, also the second word. The file
-keeps its owner, its mode and its comments, and is replaced atomically. If job_submit.lua would
-reject the new table, set changes nothing. If the table is full (20,000 lines or 1 MiB), set omits
-the oldest learned lines. To change profile and model lines, whose order matters, edit the table.`,
+		Long: `set writes one line into the decision table and increments the table's generation. The line begins
+with partition, default, whole, grow, max_nodes, bypass, key, user or site, and replaces any lines
+with the same key, that is, with the same first word and, for partition, key, user and site, the
+same second word. The file is replaced atomically and keeps its owner, mode and comments. If
+job_submit.lua would reject the new table, set changes nothing. If the table is full (20,000 lines
+or 1 MiB), set drops the oldest learned lines. To change profile and model lines, whose order
+matters, edit the table by hand.`,
 		Example: `  caelum decisions set default 1g.5gb
   caelum decisions set partition gpu full grow=oom`,
 		Args: cobra.MinimumNArgs(2),
@@ -78,8 +80,8 @@ the oldest learned lines. To change profile and model lines, whose order matters
 	}
 }
 
-// change changes the decision table with the function edit, and prints the result. text describes the new state; ""
-// stands for a general text.
+// change applies edit to the decision table and prints the result. text describes the new state; if it is empty, a
+// general message is printed.
 func (o *decisionsOptions) change(w io.Writer, g *globals, text string, edit func(path string) (bool, error)) error {
 	path, err := o.path()
 	if err != nil {
@@ -103,7 +105,7 @@ func (o *decisionsOptions) change(w io.Writer, g *globals, text string, edit fun
 	return err
 }
 
-// path returns the path of the decision table.
+// path returns the decision table's path.
 func (o *decisionsOptions) path() (string, error) {
 	if o.table != "" {
 		return o.table, nil
@@ -127,7 +129,7 @@ func checkTable(w io.Writer, g *globals, path string) error {
 	if err != nil || len(faults) == 0 {
 		return err
 	}
-	return fmt.Errorf("%s has %s: job_submit.lua would keep its last valid table until slurmctld restarts, and "+
+	return fmt.Errorf("%s has %s: job_submit.lua would keep its last valid table until slurmctld restarts and "+
 		"would then refuse every GPU request", path, plural(len(faults), "fault"))
 }
 

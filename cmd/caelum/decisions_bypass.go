@@ -18,18 +18,19 @@ func newDecisionsBypass(g *globals, o *decisionsOptions) *cobra.Command {
 		Use:   "bypass PARTITION|off",
 		Short: "Send new GPU jobs to a partition that Caelum does not manage",
 		Long: `bypass PARTITION makes job_submit.lua send each new job that requests GPUs in a managed partition to
-PARTITION, whose nodes must have GPUs and no slices. The command writes the bypass line of the
-decision table, so it applies to the next submission, without a restart. slurmctld checks the jobs
-as if the users had named PARTITION, so its AllowAccounts and AllowGroups apply. Jobs that name a
-profile (--gres=mig:...) are refused. Jobs that already wait or run keep their slices. Until bypass
-off, users can neither move a job into a managed partition nor add the first GPU to a job there.
+PARTITION, whose nodes must have GPUs but no slices. Because the command only writes the bypass line
+of the decision table, it takes effect with the next submission, without a restart. slurmctld checks
+the jobs as if the users had named PARTITION, so its AllowAccounts and AllowGroups apply. Jobs that
+name a profile (--gres=mig:...) are refused. Jobs that are already waiting or running keep their
+slices. Until "bypass off" is run, users can neither move a job into a managed partition nor add the
+first GPU to a job there.
 
 If the site has no such partition, create one without a restart:
 
   scontrol create PartitionName=whole Nodes=NODES
 
-Run the command on slurmctld's host. If slurmctld does not answer, caelum decisions set bypass
-PARTITION writes the line without checking the partition.`,
+Run the command on slurmctld's host. If slurmctld does not answer, "caelum decisions set bypass
+PARTITION" writes the line without checking the partition.`,
 		Example: `  caelum decisions bypass whole
   caelum decisions bypass off`,
 		Args: cobra.ExactArgs(1),
@@ -52,14 +53,14 @@ PARTITION writes the line without checking the partition.`,
 	}
 }
 
-// partitions is the part of slurmctld that checkBypass needs. *slurm.Client implements it.
+// partitions is the part of a slurmctld client that checkBypass needs. *slurm.Client implements it.
 type partitions interface {
 	Partitions(ctx context.Context) ([]slurm.Partition, error)
 	AllNodes(ctx context.Context) ([]slurm.Node, error)
 }
 
-// checkBypass returns an error if jobs with GPUs cannot run in a partition without slices: slurmctld does not know the
-// partition, a node of the partition has slices, or no node has GPUs.
+// checkBypass returns an error if GPU jobs cannot run without slices in a partition: slurmctld does not know the
+// partition, one of its nodes has slices, or none has GPUs.
 func checkBypass(ctx context.Context, ctl partitions, name string) error {
 	all, err := ctl.Partitions(ctx)
 	if err != nil {
@@ -99,10 +100,10 @@ func newDecisionsRemove(g *globals, o *decisionsOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove WORD [VALUE]",
 		Short: "Remove one line from the decision table",
-		Long: `remove removes the administrator's lines that begin with WORD and, after partition, key, user and
-site, with WORD VALUE. Like set, it replaces the file atomically, and changes nothing if
-job_submit.lua would reject the new table. It does not remove learned lines, because the watcher
-would add them again: set overrides them.`,
+		Long: `remove deletes the administrator's lines that begin with WORD or, for partition, key, user and site,
+with WORD VALUE. Like set, it replaces the file atomically and changes nothing if job_submit.lua
+would reject the new table. It cannot remove learned lines, because the watcher would add them
+again; use set to override them.`,
 		Example: `  caelum decisions remove partition gpu
   caelum decisions remove key 1001:16e6c08ad68451a8`,
 		Args: cobra.RangeArgs(1, 2),

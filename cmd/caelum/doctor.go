@@ -32,12 +32,12 @@ slurmctld's records of this node and of the catalogue nodes, the files of the SP
 owners and modes of the slices' device files. It makes no changes.
 
 Run doctor as root on a GPU node. On slurmctld's host, which has the decision table, use
---controller. A check that doctor cannot carry out is reported as "not checked". The exit status is
-1 if doctor finds an error, and 0 otherwise, even if it finds warnings.
+--controller. Checks that cannot be carried out are reported as "not checked". The exit status is 1
+if doctor finds an error, and 0 otherwise, even if there are warnings.
 
 With --nhc, doctor serves as a check for node health checkers: it checks only this node, runs no
-Slurm commands, and prints one line: "OK: ..." (exit status 0) or "ERROR: ..." (exit status 1). It
-then waits at most 4 seconds for the agent and the driver.`,
+Slurm commands, waits at most 4 seconds for the agent and the driver, and prints a single line, "OK:
+..." (exit status 0) or "ERROR: ..." (exit status 1).`,
 		Example: `  caelum doctor
   caelum doctor --controller
   caelum doctor --nhc
@@ -62,7 +62,7 @@ then waits at most 4 seconds for the agent and the driver.`,
 	return cmd
 }
 
-// nhcTimeout limits the duration of --nhc. LBNL Node Health Check's check_cmd_status and check_cmd_output kill a
+// nhcTimeout limits how long --nhc may take. LBNL Node Health Check's check_cmd_status and check_cmd_output kill a
 // command after 5 seconds by default (scripts/lbnl_cmd.nhc).
 const nhcTimeout = 4 * time.Second
 

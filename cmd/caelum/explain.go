@@ -25,12 +25,12 @@ func newExplain(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain ID",
 		Short: "Explain why a job waits: no free slice, reserved slices, or another reason",
-		Long: `explain reads the nodes and the queue from slurmctld, computes the same plan as the agents, and
-prints the part of the plan that concerns the job. It runs on any host where squeue and scontrol
-work.
+		Long: `explain reads the nodes and the queue from slurmctld, computes the same plan as the agents do, and
+prints the part that concerns the job. It runs on any host where squeue and scontrol work.
 
-If slurm.conf hides the jobs of other users (PrivateData=jobs), run explain as a Slurm operator.
-Otherwise, slurmctld omits these jobs, and explain's plan may differ from the agents' plan.`,
+If slurm.conf hides other users' jobs (PrivateData=jobs), run explain as a Slurm operator.
+Otherwise, slurmctld omits these jobs, and the plan that explain computes may differ from the
+agents'.`,
 		Example: `  caelum explain 4711
   caelum explain 4711_3      # an array task
   caelum explain 4711+1      # a component of a het job
@@ -70,12 +70,12 @@ Otherwise, slurmctld omits these jobs, and explain's plan may differ from the ag
 		},
 	}
 	cmd.Flags().StringVar(&path, "config", config.DefaultPath,
-		"the agent's configuration file, from which explain reads policy and sizing; without the file, the defaults "+
+		"the agent's configuration file, for its policy and sizing keys; if there is no such file, the defaults "+
 			"apply")
 	return cmd
 }
 
-// slurmTimeout limits the total time of all calls that a command makes to slurmctld and slurmdbd. It is four times
+// slurmTimeout limits the total time that a command spends on calls to slurmctld and slurmdbd. It is four times
 // slurm.DefaultTimeout, the limit for a single call.
 const slurmTimeout = time.Minute
 
@@ -130,7 +130,7 @@ func printGrowths(w io.Writer, e plan.Explanation) error {
 		if k+1 < len(e.Grown) {
 			next = e.Grown[k+1].Profile
 		}
-		why := "the job failed on %s, probably because it ran out of GPU memory: its peak was %.0f MiB"
+		why := "the job failed on %s, probably because it ran out of GPU memory: it used up to %.0f MiB"
 		if g.Cause == predict.Foreseen {
 			why = "the job would have run out of GPU memory on %s: its forecast peak was %.0f MiB"
 		}
@@ -142,7 +142,7 @@ func printGrowths(w io.Writer, e plan.Explanation) error {
 	return nil
 }
 
-// limitText converts a time limit in seconds to Slurm's format. If the job has no time limit of its own, it returns
+// limitText converts a time limit in seconds to Slurm's format. For a job without a time limit of its own, it returns
 // "the partition".
 func limitText(seconds int) string {
 	if seconds == 0 {
@@ -152,7 +152,7 @@ func limitText(seconds int) string {
 }
 
 // find returns the id of the job that text names in squeue's format (see jobRef). If text names an array task that is
-// not in jobs, it returns the id of the array.
+// not in jobs, find returns the array's id.
 func find(jobs []slurm.Job, text string) uint32 {
 	id, task, _ := jobRef(text)
 	for _, j := range jobs {
@@ -163,9 +163,9 @@ func find(jobs []slurm.Job, text string) uint32 {
 	return id
 }
 
-// jobRef parses a job id from the command line. For an array task (12_3), it returns the id of the array and the number
-// of the task. For a component of a het job (12+1), it returns the id of the component (13 in this example), because
-// these components have consecutive ids.
+// jobRef parses a job id from the command line. For an array task (12_3), it returns the array's id and the task
+// number. For a component of a het job (12+1), it returns the component's own id (13 in this example), which follows
+// from the job's id because components have consecutive ids.
 func jobRef(text string) (id uint32, task string, err error) {
 	text, task, isTask := strings.Cut(text, "_")
 	text, component, isComponent := strings.Cut(text, "+")
@@ -181,7 +181,7 @@ func jobRef(text string) (id uint32, task string, err error) {
 	return id, task, err
 }
 
-// jobID parses a plain job id, without an array task or het component.
+// jobID parses a plain job id, which names neither an array task nor a het job's component.
 func jobID(text string) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || id == 0 {

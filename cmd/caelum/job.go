@@ -16,8 +16,9 @@ func newJob(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "job ID",
 		Short: "Show the slices that a job holds on this node",
-		Long: `job lists the slices that a job holds on this node: the gres/gpu slot, the GPU, the placement, the
-memory, the UUID of the MIG device, the usage, and the forecast peak memory at the end of the job.`,
+		Long: `job lists the slices that a job holds on this node. For each one, it shows the gres/gpu slot, the
+GPU, the placement, the memory, the MIG device's UUID, the usage, and the forecast of the job's peak
+memory.`,
 		Example: `  caelum job 4711
   srun --jobid 4711 --overlap caelum job 4711     # for the job's owner, from a login node`,
 		Args: cobra.ExactArgs(1),
@@ -58,7 +59,7 @@ func printLease(w io.Writer, l *api.Lease) error {
 	return table.Flush()
 }
 
-// forecast returns a slice's forecast peak memory as the end of a table cell, or an empty string if there is no
+// forecast formats a slice's forecast peak memory as the end of a table cell. It returns an empty string if there is no
 // forecast.
 func forecast(u *api.Use) string {
 	switch {

@@ -25,9 +25,9 @@ func newLayouts(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "layouts BOARD",
 		Short: "Count and draw the layouts of a GPU model",
-		Long: `layouts counts the layouts of a GPU and draws the maximal layouts. A layout is maximal if no
-instance can be added. In a drawing, each cell is a unit, and a dot marks a free unit. Layouts with
-the largest instances come first.
+		Long: `layouts counts the layouts that a GPU can have, and draws the maximal ones, to which no instance can
+be added. In a drawing, each cell is a unit, and a dot marks a free unit. Layouts with the largest
+instances come first.
 
 ` + measuresHelp + `
 A maximal layout has a REACH of 1 and a CC of 0.
@@ -48,8 +48,8 @@ A maximal layout has a REACH of 1 and a CC of 0.
 	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
 	f.StringVar(&o.containing, "containing", "",
 		"count and draw only layouts that contain the layout in this drawing: |name|.|#|... (# is a blocked unit)")
-	f.BoolVar(&o.all, "all-layouts", false, "draw all layouts, not only the maximal layouts")
-	f.BoolVar(&o.measures, "measures", false, "print REACH, CC and FRAG of each layout")
+	f.BoolVar(&o.all, "all-layouts", false, "draw all layouts, not only the maximal ones")
+	f.BoolVar(&o.measures, "measures", false, "print REACH, CC and FRAG for each layout")
 	return cmd
 }
 
@@ -77,7 +77,7 @@ func runLayouts(w io.Writer, g *globals, o layoutsOptions, name string) error {
 	return nil
 }
 
-// found contains all layouts of a GPU model that include the layout given in from.
+// found holds the layouts of a GPU model that include the layout in from.
 type found struct {
 	from    *mig.Node
 	layouts []*mig.Node // the layouts that include from, sorted by largestFirst
@@ -114,7 +114,7 @@ func (f found) print(w io.Writer, o layoutsOptions) {
 	if o.containing == "" {
 		fmt.Fprintf(w, "%s, %d of them maximal\n\n", plural(len(f.layouts), "layout"), len(f.maximal))
 	} else {
-		fmt.Fprintf(w, "%s\n%d of %d layouts contain this layout; %d of %d maximal layouts contain this layout\n\n",
+		fmt.Fprintf(w, "%s\n%d of %d layouts contain this layout; %d of %d maximal layouts do\n\n",
 			drawNode(f.from).Drawing, len(f.layouts), len(f.from.Table().Nodes()), len(f.maximal),
 			f.from.Table().Node(0).Reach)
 	}

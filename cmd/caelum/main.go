@@ -36,8 +36,7 @@ EXIT STATUS
   3  this node's agent does not answer
   4  the job does not exist or holds no slice on this node, or the repository has no matching run`
 
-// callTimeout limits the duration of a call to the agent. A working agent needs much less time, because it answers
-// these calls from memory.
+// callTimeout limits a call to the agent. A working agent answers much faster, because it has the answers in memory.
 const callTimeout = 10 * time.Second
 
 func main() {
@@ -73,7 +72,7 @@ func exitCode(_ *cobra.Command, err error) int {
 	return exitFailure
 }
 
-// globals contains the flags that all commands have.
+// globals holds the flags that all commands have.
 type globals struct {
 	runDir string
 	json   bool
@@ -85,7 +84,7 @@ func newRoot() *cobra.Command {
 		Use:   "caelum",
 		Short: "MIG slices for Slurm jobs, created on demand",
 		Long: `caelum shows the GPUs, slices and jobs of this node, explains why jobs wait, prints the
-configuration that Slurm needs, and calculates how a GPU can be partitioned. ` + exitStatusHelp,
+configuration that Slurm needs, and calculates how GPUs can be partitioned.` + exitStatusHelp,
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -126,8 +125,8 @@ configuration that Slurm needs, and calculates how a GPU can be partitioned. ` +
 	return cmd
 }
 
-// finish adds the exit statuses to the help text of every subcommand of cmd, at every depth. It also turns errors in
-// their arguments into usageErrors.
+// finish adds the exit statuses to the help text of every subcommand of cmd, at every depth, and turns errors in their
+// arguments into usageErrors.
 func finish(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		finish(sub)
@@ -168,8 +167,8 @@ func askWithin[T any](g *globals, limit time.Duration, call func(context.Context
 	return v, err
 }
 
-// printJSON writes v as indented JSON. It also escapes unprintable characters above 0x7e, because encoding/json does
-// not, and these characters can control a terminal.
+// printJSON writes v as indented JSON. It also escapes unprintable characters above 0x7e, which encoding/json does not,
+// because they can control a terminal.
 func printJSON(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"caelum/internal/mig"
 )
 
-// This file contains the functions shared by the profiles, layouts, place and simulate commands. They find GPU models
-// and profiles by name, read drawings, and print tables.
+// The functions in this file are shared by the profiles, layouts, place and simulate commands. They find GPU models and
+// profiles by name, read drawings, and print tables.
 
 // tablesHelp is the part of the help texts that explains GPU model names.
 const tablesHelp = `The command uses Caelum's tables of GPU models, so it needs neither an agent nor a GPU. "caelum
-profiles" lists the models. BOARD is the name of a GPU model, or the beginning of a name that
-matches only one model (A30, h200). To see the profiles that a node's driver reports, run "caelum
+profiles" lists the models. BOARD is the name of a model, or the beginning of a name that matches
+only one model (A30, h200). To see the profiles that a node's driver reports, run "caelum
 slurm-config" on that node.`
 
 // profilesHelp describes the --profiles flag.
@@ -49,9 +49,9 @@ func modelNamed(name string) (*mig.Model, error) {
 	return nil, usageError{fmt.Errorf("GPU model %q is ambiguous; specify %s", name, strings.Join(names, " or "))}
 }
 
-// selected returns b with only the profiles given by --profiles. Without --profiles, the result omits the variants.
-// With "all", it has every profile. Names that b does not have are ignored, because they may belong to another GPU
-// model in the cluster. checkProfiles detects names that no model has.
+// selected returns b reduced to the profiles given by --profiles. By default, it omits the variants; with "all", it
+// keeps every profile. Names that b does not have are ignored, because they may belong to another GPU model in the
+// cluster; checkProfiles detects names that no model has.
 func selected(b *mig.Model, names []string) *mig.Model {
 	return b.Select(func(p mig.Profile) bool {
 		switch {
@@ -79,7 +79,7 @@ func checkProfiles(names []string, models ...*mig.Model) error {
 	return nil
 }
 
-// everyProfile returns a text that lists the profiles of each distinct GPU model.
+// everyProfile lists the profiles of each distinct GPU model, for an error message.
 func everyProfile(models []*mig.Model) []string {
 	var all []string
 	for _, b := range models {
@@ -111,7 +111,7 @@ func readDrawing(flag string, b *mig.Model, drawing string) (mig.Layout, uint64,
 	return l, blocked, nil
 }
 
-// ruler returns a line with the unit numbers, to be printed above a drawing.
+// ruler returns the line of unit numbers that is printed above a drawing.
 func ruler(b *mig.Model) string {
 	width := (len(b.Draw(0)) - 1) / b.Grid
 	var s strings.Builder
@@ -121,7 +121,7 @@ func ruler(b *mig.Model) string {
 	return s.String() + " "
 }
 
-// measures returns the measures of a layout as columns that match measuresHead.
+// measures formats a layout's measures as columns that match measuresHead.
 func measures(n *mig.Node) string {
 	return fmt.Sprintf("%5d  %2d  %.2f", n.Reach, n.CC, n.Frag)
 }
@@ -130,8 +130,8 @@ const measuresHead = "REACH  CC  FRAG"
 
 // measuresHelp is the part of the help texts that explains the columns of measuresHead.
 const measuresHelp = `REACH is the number of maximal layouts that contain the drawn layout. A layout is maximal if no
-instance can be added. CC is the number of placements that are still possible. FRAG is the share of
-the free units that no instance can use because of their position, from 0 to 1, averaged over the
+instance can be added. CC is the number of placements that are still possible. FRAG, from 0 to 1, is
+the share of the free units that no instance can use because of their position, averaged over the
 profiles.`
 
 // drawn is the JSON form of a layout with its measures.
@@ -159,7 +159,7 @@ func placements(b *mig.Model, l mig.Layout) []api.Placement {
 	return all
 }
 
-// number formats a count from the tables of GPU models. For an unknown count, which is negative, it returns "-".
+// number formats a count from the tables of GPU models, where a negative count is unknown and becomes "-".
 func number(n int) string {
 	if n < 0 {
 		return "-"

@@ -17,8 +17,8 @@ import (
 // nodesTimeout limits each request for nodes or jobs.
 const nodesTimeout = 20 * time.Second
 
-// newController returns a client for the requests of status and top. It finds Slurm's commands through PATH, because
-// users may have them in any directory.
+// newController returns the client that status and top use. It looks up Slurm's commands in PATH, because users may
+// have them in any directory.
 func newController() *slurm.Client {
 	return slurm.New(slurm.Options{Scontrol: "scontrol", Squeue: "squeue", Timeout: nodesTimeout})
 }
@@ -28,8 +28,8 @@ type clusterStatus struct {
 	Nodes []overview.Node `json:"nodes"`
 }
 
-// statusElsewhere prints all nodes. If this host is one of them, under its NodeName or its NodeHostName, it returns
-// noAgent, the error of the call to the agent, because the user probably wants the status of this node.
+// statusElsewhere prints all nodes. If this host is one of them, by NodeName or NodeHostName, it instead returns
+// noAgent, the error from the call to the agent, because the user probably wanted the status of this node.
 func statusElsewhere(ctx context.Context, w io.Writer, g *globals, noAgent error) error {
 	records, err := newController().NodeRecords(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func readNode(ctx context.Context, ctl *slurm.Client, name string) (n nodeDetail
 	return nodeDetail{nodes[0], newNodeJobs(jobs)}, err
 }
 
-// nodesError adds the reason to the error of a request for nodes if slurmctld refuses it.
+// nodesError adds the reason to an error if slurmctld refused a request for nodes.
 func nodesError(err error) error {
 	var e *slurm.CommandError
 	if errors.As(err, &e) && strings.Contains(e.Stderr, "Access/permission denied") {

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// tone is the meaning of a part of the output. caelum top shows each tone in another colour, and caelum status shows
-// none of them.
+// tone is the meaning of a part of the output. caelum top gives each tone its own colour, while caelum status ignores
+// them.
 type tone int
 
 const (
@@ -25,7 +25,7 @@ const (
 	warning
 )
 
-// span is a text with a tone. The text contains only printable characters.
+// span is a string with a tone. It consists of printable characters only.
 type span struct {
 	text string
 	tone tone
@@ -34,7 +34,7 @@ type span struct {
 // spans is a line of the output.
 type spans []span
 
-// say returns a line with one span. It replaces the unprintable characters of the text.
+// say returns a line that consists of one span, with any unprintable characters replaced.
 func say(t tone, format string, args ...any) spans {
 	return spans{{printable(fmt.Sprintf(format, args...)), t}}
 }
@@ -242,7 +242,7 @@ func oneNode(n nodeDetail, now time.Time) []spans {
 	return append(append(lines, nil), inColumns(table)...)
 }
 
-// gpuLines returns the output for one GPU of a node: the drawing and the instances.
+// gpuLines returns the output for one of a node's GPUs: the drawing and the instances.
 func gpuLines(n nodeDetail, g overview.GPU) []spans {
 	if g.Units == 0 {
 		return []spans{say(plain, "GPU %d  not managed; run `caelum status` on the node to see the reason", g.Index)}

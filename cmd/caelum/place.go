@@ -50,28 +50,27 @@ func newPlace(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "place PROFILE[:TIME]...",
 		Short: "Show where a policy places slices on GPUs that you draw",
-		Long: `place places one slice of each PROFILE, one after the other, on GPUs that are drawn on the command
-line. It prints the placement of each slice, and one of these words:
+		Long: `place places one slice of each PROFILE, one after the other, on GPUs that you draw on the command
+line. It prints each slice's placement and one of these words:
   reuse    the slice is an existing idle instance with the profile
   carve    the units of the placement are free, so the slice can be carved
   reclaim  idle instances, which place lists, must be destroyed before the slice can be carved
 place uses the agents' default policy unless --policy specifies another one.
 
 A drawing has the form |cell|cell|...| and must be quoted in a shell. A cell is the name of a
-profile, a dot for a free unit, or # for a blocked unit. The width of a cell does not matter. An
-idle instance is one that no job holds. A --board that is not followed by a --gpu describes one
-empty GPU.
+profile, a dot for a free unit, or # for a blocked unit; its width does not matter. An idle instance
+is one that no job holds. A --board that is not followed by a --gpu describes one empty GPU.
 
 ` + measuresHelp + `
-For several GPUs, REACH is the product of the GPUs' values, CC is the sum, and FRAG is the mean.
+For several GPUs, REACH is the product of their values, CC is the sum, and FRAG is the mean.
 Idle instances count as free units.
 
-The lifetime, scarcity and qla policies also consider when running jobs end and how long the
-requesting jobs run. For each instance of the preceding --gpu, from left to right, --ends specifies
-the time until the job that holds it ends. In PROFILE:TIME, TIME is the run time of the job that
-requests the slice. A time has the form 90s, 30m or 2h. If a time is missing or given as ?, the
+The lifetime, scarcity and qla policies also consider when running jobs will end and how long the
+requesting jobs will run. For each instance of the preceding --gpu, from left to right, --ends
+specifies the time until the job that holds it ends. In PROFILE:TIME, TIME is the run time of the
+job that requests the slice. A time has the form 90s, 30m or 2h; if it is missing or given as ?, the
 policies assume that it is very long. The requests form a queue. qla may hold the first request even
-though a placement is free. The other requests then wait until the first one is placed.
+though a placement is free, and then the other requests wait until the first one is placed.
 
 If a request cannot be placed, the exit status is 1. With --compare, the exit status is 1 only if no
 policy can place all requests.
@@ -150,10 +149,10 @@ type step struct {
 	gone        mig.Layout // the idle instances that were destroyed to make room
 	left        place.GPU  // the GPU after the placement
 	room        bool       // true if the request was not placed, and the policy does not use a free placement
-	held        string     // the reason why the policy holds the request; empty if it does not
+	held        string     // why the policy holds the request; empty if it does not
 }
 
-// trial contains the results of one policy for all requests.
+// trial holds one policy's results for all requests.
 type trial struct {
 	policy string
 	before []place.GPU

@@ -30,7 +30,7 @@ func (t trial) print(w io.Writer) {
 	}
 }
 
-// why returns the reason that the policy did not place the slice.
+// why says why the policy did not place the slice.
 func (s step) why(policy string) string {
 	switch {
 	case s.held != "":
@@ -41,7 +41,7 @@ func (s step) why(policy string) string {
 	return "no room"
 }
 
-// how returns the acquisition of the slice: reuse, carve or reclaim. For reclaim, how also lists the instances that are
+// how says how the slice is acquired: reuse, carve or reclaim. For reclaim, it also lists the instances that are
 // destroyed.
 func (s step) how() string {
 	if s.acquisition == place.Reclaim {
@@ -53,7 +53,7 @@ func (s step) how() string {
 // start returns the first unit of the placement.
 func (s step) start() int { return s.left.Model.Placements[s.index].Start }
 
-// printGPUs draws each GPU. It prints the name of the GPU model before the first GPU, and wherever the model changes.
+// printGPUs draws each GPU. It prints the model's name before the first GPU and wherever the model changes.
 func printGPUs(w io.Writer, gpus []place.GPU) {
 	var model *mig.Model
 	for k, g := range gpus {
@@ -133,8 +133,8 @@ func printTrials(w io.Writer, trials []trial) {
 	rows(w, right, table)
 }
 
-// left returns the measures REACH, CC and FRAG of all GPUs together. REACH is the product of the GPUs' values, because
-// each maximal layout of one GPU can be combined with any maximal layout of every other GPU.
+// left returns REACH, CC and FRAG for all GPUs together. REACH is the product of the GPUs' values, because each maximal
+// layout of one GPU can be combined with any maximal layouts of the others.
 func left(gpus []place.GPU) []string {
 	reach, cc, frag := 1.0, 0, 0.0
 	for _, g := range gpus {
@@ -167,7 +167,7 @@ type stepEntry struct {
 	Acquisition string          `json:"means,omitempty"`
 	Reclaimed   []api.Placement `json:"reclaimed,omitempty"`
 	Left        *gpuEntry       `json:"left,omitempty"` // the GPU after the placement
-	Why         string          `json:"why,omitempty"`  // the reason why the request was not placed
+	Why         string          `json:"why,omitempty"`  // why the request was not placed
 }
 
 // gpuEntry is the JSON form of a place.GPU.

@@ -98,8 +98,8 @@ func addIdle(g *place.GPU, drawing string) error {
 	return nil
 }
 
-// addEnds sets the end times of the instances of g, in seconds from now. list contains one time for
-// each instance, in the order of the drawing from left to right.
+// addEnds sets the end times of g's instances, in seconds from now. list gives one time for each instance, from left to
+// right in the drawing.
 func addEnds(g *place.GPU, list string) error {
 	times := strings.Split(list, ",")
 	switch {
@@ -129,7 +129,7 @@ func addEnds(g *place.GPU, list string) error {
 	return nil
 }
 
-// seconds parses a duration such as 90s and returns it in seconds. For "?", it returns +Inf.
+// seconds converts a duration such as 90s to seconds, and "?" to +Inf.
 func seconds(text string) (float64, error) {
 	if text == "?" {
 		return math.Inf(1), nil

@@ -21,8 +21,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// predictOptions contains the flags of caelum predict. Most of them describe the job of --script, as sbatch's options
-// would.
+// predictOptions holds the flags of caelum predict. Most of them describe the job that --script would submit, as
+// sbatch's options do.
 type predictOptions struct {
 	repoOptions
 	key, script, user, account, jobName string
@@ -35,13 +35,13 @@ func newPredict(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict (ID | --key KEY | --script FILE)",
 		Short: "Predict the profile of a job from earlier runs",
-		Long: `predict calculates the memory, the run time and the profile of a job from the earlier runs in this
-host's repository. It prints the profile that the job would request, and the runs on which the
-prediction is based. If GPUs are idle, the job may get a larger slice.
+		Long: `predict calculates a job's memory, run time and profile from the earlier runs in this host's
+repository. It prints the profile that the job would request, and the runs on which the prediction
+is based. If GPUs are idle, the job may get a larger slice.
 
-If the job could reach its time limit on this profile, it requests a larger one, and predict prints
-both. If the user named a profile for the job, Caelum does not change it, and the prediction applies
-only to jobs for which no profile is named.
+A job that could reach its time limit on the predicted profile requests a larger one; predict then
+prints both. If the user named a profile for the job, Caelum does not change it, and the prediction
+only applies to jobs that name none.
 
 Specify the job by its id (if slurmctld or slurmdbd has a record of it), by its key, or by a batch
 script. With --script, also specify the submission options, including those on #SBATCH lines: the
@@ -56,7 +56,7 @@ job's key depends on them, and predict does not read these lines.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file, for the keys repo, table, margin, peak_quantile, share, share_users and "+
+		"the configuration file, for the repo, table, margin, peak_quantile, share, share_users and "+
 			"max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by repo in the configuration file")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
@@ -65,7 +65,7 @@ job's key depends on them, and predict does not read these lines.`,
 	f.StringVar(&o.script, "script", "", "the batch script")
 	f.StringVar(&o.user, "user", "",
 		"name or id of the job's user; default: the only user with runs of the key, or else the calling user")
-	f.StringVar(&o.account, "account", "", "the job's account, which is required even if it is the user's default "+
+	f.StringVar(&o.account, "account", "", "the job's account; required even if it is the user's default "+
 		"account")
 	f.StringVar(&o.jobName, "job-name", "", "the job's name; default: the name of the script, as in sbatch")
 	f.StringVar(&o.limit, "time", "", "the job's time limit: minutes or [D-]HH:MM:SS; default: no limit")
@@ -80,16 +80,16 @@ job's key depends on them, and predict does not read these lines.`,
 type predicted struct {
 	Key         string        `json:"key,omitempty"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint
-	Level       predict.Level `json:"level"`          // the origin of the runs: key, user or site; empty without runs
+	Level       predict.Level `json:"level"`          // where the runs come from: key, user or site; empty without runs
 	// Profile is the predicted profile, or the default profile if no profile has enough memory. It is empty if no GPU
 	// model is known.
 	Profile string `json:"profile,omitempty"`
 	Default string `json:"default,omitempty"` // the decision table's default profile
-	// Source is the source of the runs: the repository or slurmdbd. SourceRuns is the total number of runs there.
+	// Source is where the runs were read: the repository or slurmdbd. SourceRuns is the total number of runs there.
 	Source     string `json:"source"`
 	SourceRuns int    `json:"source_runs"`
-	// TimeLimit is the job's time limit in seconds, or 0 if it is unknown or the job has none. Requests is set if a job
-	// with this time limit requests a larger profile than Profile.
+	// TimeLimit is the job's time limit in seconds, or 0 if it is unknown or the job has none. Requests is set if,
+	// because of this limit, the job requests a larger profile than Profile.
 	TimeLimit int    `json:"time_limit,omitempty"`
 	Requests  string `json:"requests,omitempty"`
 	// Named is the profile that the user named for the job. The prediction then does not apply to this job.
@@ -102,7 +102,7 @@ type predicted struct {
 	NeededMiB  float64 `json:"needed_mib,omitempty"`
 	HighestMiB float64 `json:"highest_mib,omitempty"`
 	Seconds    float64 `json:"seconds,omitempty"`
-	// On contains the expected run time on each of Board's profiles that has enough memory, from smallest to largest.
+	// On lists the expected run time on each of Board's profiles that has enough memory, from smallest to largest.
 	On []profileTime `json:"on,omitempty"`
 	// Busy is the job's busy share in percent. BusyKnown is false if no run shows it.
 	Busy      int         `json:"busy,omitempty"`
@@ -215,7 +215,7 @@ func (p *predicted) setRequest(job namedJob, given learn.Prediction, t learn.Tab
 	}
 }
 
-// setSource sets the fields that describe the runs in the repository.
+// setSource sets the fields that describe where the runs were read.
 func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) (err error) {
 	if p.SourceRuns, err = r.Runs(); err != nil {
 		return err
@@ -232,7 +232,7 @@ func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) (e
 	return nil
 }
 
-// levelNames maps the level of a prediction to a description of the runs it uses.
+// levelNames describes, for each level of a prediction, the runs on which it is based.
 var levelNames = map[predict.Level]string{
 	predict.ByKey:  "of this key",
 	predict.ByUser: "of the same script by the same user",
@@ -242,11 +242,11 @@ var levelNames = map[predict.Level]string{
 func printPrediction(w io.Writer, p predicted) error {
 	printJob(w, p)
 	if p.Own != "" {
-		fmt.Fprintf(w, "an administrator's line in the decision table selects %s for this job, "+
+		fmt.Fprintf(w, "a line that an administrator wrote in the decision table selects %s for this job, "+
 			"regardless of earlier runs\n", p.Own)
 	}
 	if p.Level == predict.Unknown && p.noScript {
-		fmt.Fprintln(w, "predict cannot predict jobs without a script (srun, salloc), because their program is unknown")
+		fmt.Fprintln(w, "jobs without a script (srun, salloc) cannot be predicted, because their program is unknown")
 	}
 	if p.Level == predict.Unknown {
 		printLarger(w, p)
@@ -298,7 +298,7 @@ func printPrediction(w io.Writer, p predicted) error {
 	return printRuns(w, p.runs)
 }
 
-// printJob prints the job's keys, the origin of the runs, and whether the prediction applies to the job itself.
+// printJob prints the job's keys, where the runs come from, and whether the prediction applies to the job itself.
 func printJob(w io.Writer, p predicted) {
 	fmt.Fprintf(w, "key %s", p.Key)
 	if p.Fingerprint != "" {

@@ -27,8 +27,8 @@ type namedJob struct {
 	named     bool          // true if the user named the profile; Caelum then does not change it
 }
 
-// job returns the job that the command line specifies. With --key, it sets only the Key field of JobKeys; jobOfKey sets
-// the others.
+// job returns the job that the command line specifies. With --key, it only sets JobKeys.Key, and leaves the other
+// fields of JobKeys to jobOfKey.
 func (o predictOptions) job(ctx context.Context, args []string) (j namedJob, err error) {
 	if j.limit, err = timeLimit(o.limit); err != nil {
 		return j, usageError{err}
@@ -116,8 +116,7 @@ func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	return repo.JobKeys{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
 }
 
-// jobOfKey returns the job key given by --key, the user to whom it belongs, and the script fingerprint of the newest
-// run with this key.
+// jobOfKey returns the job key given by --key, the user it belongs to, and the script fingerprint of its newest run.
 func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
 	uid, err := o.keyOwner(r, o.key)
 	if err != nil {
@@ -131,9 +130,8 @@ func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
 	return job, err
 }
 
-// keyOwner returns the id of the user to whom the job key belongs: the user given by --user, or otherwise the only user
-// with runs of the key. If no user has runs of the key, it returns the caller's id; if several users do, it returns an
-// error.
+// keyOwner returns the id of the user that the job key belongs to: the one given by --user, or else the only user with
+// runs of the key. If there is none, it returns the caller's id; if there are several, it returns an error.
 func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	if o.user != "" {
 		return userID(o.user)
@@ -168,7 +166,7 @@ func userID(name string) (uint32, error) {
 }
 
 // jobOf returns the job with the given id. It reads the job from slurmctld or, if slurmctld no longer has it, from
-// slurmdbd. The request and the time limit are not taken from slurmdbd's record.
+// slurmdbd. It uses slurmdbd's record only for AdminComment and the user.
 func jobOf(ctx context.Context, ctl *slurm.Client, id uint32) (namedJob, error) {
 	j, err := ctl.Job(ctx, id)
 	if errors.Is(err, slurm.ErrNoJob) {

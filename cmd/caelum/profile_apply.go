@@ -12,9 +12,9 @@ import (
 	"caelum/internal/repo"
 )
 
-// applyChoice stores DynaP's choice in the repository for the job key of the measured script. The user who wrote the
-// file of measurements could have tampered with it. applyChoice therefore takes the job key and its user from the
-// repository, which must contain a completed run of the measured job on the chosen profile.
+// applyChoice stores DynaP's choice in the repository under the measured script's job key. Because the user who wrote
+// the file of measurements could have tampered with it, applyChoice takes the job key and its user from the repository,
+// which must contain a completed run of the measured job on the chosen profile.
 func (o profileJobOptions) applyChoice(w io.Writer, j evaluation) error {
 	if len(j.Verdicts) != 1 {
 		return usageError{errors.New("--apply requires exactly one batch size; specify it with --batch")}
@@ -49,7 +49,7 @@ func (o profileJobOptions) applyChoice(w io.Writer, j evaluation) error {
 	if err := learn.SetMeasured(r, of, m); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "stored %s as the profile of the key %s of user %s (batch %d); to update the decision "+
+	_, err = fmt.Fprintf(w, "stored %s as the profile for key %s of user %s (batch %d); to update the decision "+
 		"table, run `caelum repo decisions`\n",
 		printable(v.Choice), of.Key, printable(runs[k].User), v.Batch)
 	return err

@@ -19,7 +19,7 @@ type evaluation struct {
 	Verdicts []verdict `json:"verdicts"`
 }
 
-// result is a measurement and the values that profile-job calculates from it.
+// result is a measurement with the values that profile-job calculates from it.
 type result struct {
 	measurement
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
@@ -30,13 +30,13 @@ type result struct {
 	Throughput float64 `json:"throughput,omitempty"` // samples per second
 }
 
-// verdict is the result of the evaluation for one batch size, or for a script without batch sizes.
+// verdict is the outcome for one batch size, or for a script without batch sizes.
 type verdict struct {
 	Batch    int     `json:"batch,omitempty"`
 	Tightest string  `json:"tightest,omitempty"` // the smallest profile on which the script completed
 	Choice   string  `json:"choice,omitempty"`   // the profile that DynaP chooses
 	F        float64 `json:"f,omitempty"`        // DynaP's value for Choice; higher is better
-	Late     string  `json:"late,omitempty"`     // the reason why no profile meets the deadline
+	Late     string  `json:"late,omitempty"`     // why no profile meets the deadline
 }
 
 // evaluate calculates the results and verdicts for one batch size, or for all batch sizes if batch is 0. The GPU model
@@ -59,7 +59,7 @@ func evaluate(b *mig.Model, runs []measurement, batch int, g predict.Goal) evalu
 	return j
 }
 
-// resultOf calculates the result of m, which is an element of runs.
+// resultOf calculates the result for m, which is an element of runs.
 func resultOf(b *mig.Model, m measurement, runs []measurement) result {
 	s := result{measurement: m, OutOfMemory: m.outOfMemory(), Latency: m.latency(), Throughput: m.throughput()}
 	same := completedWith(b, runs, m.Batch)
@@ -156,8 +156,8 @@ func printEvaluation(w io.Writer, j evaluation) error {
 	return nil
 }
 
-// short formats a number for a table: without decimals from 100 up, and otherwise with three significant digits. For 0,
-// which means unknown, it returns "-".
+// short formats a number for a table: without decimals from 100 up, otherwise with three significant digits, and as "-"
+// if it is 0, which means unknown.
 func short(v float64) string {
 	switch {
 	case v == 0:

@@ -20,7 +20,7 @@ func model(t *testing.T) *mig.Model {
 	return b
 }
 
-// trained contains the measurements of a training script. With batch size 32, the script runs out of memory on the
+// trained lists the measurements of a training script. With batch size 32, the script runs out of memory on the
 // smallest profile.
 var trained = []measurement{
 	{Profile: "7g.40gb", Batch: 8, Steps: 1000, Seconds: 80, State: "COMPLETED"},

@@ -18,7 +18,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// profileJobOptions contains the flags of caelum profile-job. They select the measurements and how these are compared.
+// profileJobOptions holds the flags of caelum profile-job, which select what to measure and how to compare the results.
 type profileJobOptions struct {
 	repoOptions
 	sbatch, profiles []string
@@ -34,23 +34,23 @@ func newProfileJob(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile-job [--sbatch OPTION]... (SCRIPT [ARGUMENT...] | --from FILE)",
 		Short: "Run a batch script on each profile, and compare speed and memory",
-		Long: `profile-job submits a batch script once for each profile and batch size, as the calling user, and
+		Long: `profile-job submits a batch script as the calling user, once for each profile and batch size, and
 waits until all jobs have ended. For each job, it prints the run time, the memory usage, and the
 speed relative to the largest profile.
 
-The script or --sbatch must request a GPU on each node (--gres=gpu:1). The script must not be an
-array job. The jobs may run at the same time; with --sbatch=--dependency=singleton, they run one
-after the other. Ctrl-C cancels the jobs that have not ended.
+The script or --sbatch must request a GPU on each node (--gres=gpu:1). Array jobs are not supported.
+The jobs may run at the same time; to run them one after the other, add
+--sbatch=--dependency=singleton. Ctrl-C cancels the jobs that have not ended.
 
-With --batches, the script finds the batch size in the environment variable CAELUM_BATCH and the
+With --batches, the script finds the batch size in the CAELUM_BATCH environment variable and the
 number of steps in CAELUM_STEPS. For each batch size, profile-job also prints the profile that the
-DynaP method chooses. This method maximises a value F: lambda times the relative decrease in step
+DynaP method chooses. This method maximizes a value F: lambda times the relative decrease in step
 time, plus (1 - lambda) times the relative increase in throughput, both compared with the largest
 batch size that fits on the profile.
 
-With --from and --apply, DynaP's choice for one batch size becomes the profile of later jobs with
-the same key, until a run with this key runs out of memory. The administrator runs this command on
-the host that stores the repository, and then runs "caelum repo decisions".`,
+With --from and --apply, later jobs with the same key get the profile that DynaP chose for one batch
+size, until a run with this key runs out of memory. An administrator runs this command on the host
+that stores the repository, and then runs "caelum repo decisions".`,
 		Example: `  caelum profile-job --sbatch=--gres=gpu:1 --profiles 1g.5gb,2g.10gb,7g.40gb train.sh
   caelum profile-job --batches 8,16,32 --steps 1000 --deadline 0.2 --out train.jsonl train.sh --epochs 1
   caelum profile-job --from train.jsonl --lambda 1
@@ -67,7 +67,7 @@ the host that stores the repository, and then runs "caelum repo decisions".`,
 	f := cmd.Flags()
 	f.SetInterspersed(false) // flags after the script are the script's own arguments
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file, from which profile-job reads table and accounting_field")
+		"the configuration file, for its table and accounting_field keys")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
 	f.StringVar(&o.board, "board", "",
 		"the GPU model; default: the first model with these profiles in the decision table, or in Caelum's tables")
@@ -76,7 +76,7 @@ the host that stores the repository, and then runs "caelum repo decisions".`,
 		"profiles to measure; default: all profiles of the GPU model except variants")
 	f.IntSliceVar(&o.batches, "batches", nil, "batch sizes to measure")
 	f.IntVar(&o.steps, "steps", 0, "number of steps that the script runs")
-	f.Float64Var(&o.lambda, "lambda", 0.5, "weight of the step time relative to the throughput, from 0 to 1")
+	f.Float64Var(&o.lambda, "lambda", 0.5, "weight of the step time against the throughput, from 0 to 1")
 	f.Float64Var(&o.deadline, "deadline", 0, "maximum duration of a step in seconds; 0: no limit")
 	f.StringVar(&o.out, "out", "", "write the measurements to this file, one JSON object per line")
 	f.StringVar(&o.from, "from", "", "evaluate the measurements in this file instead of submitting jobs")
@@ -87,7 +87,7 @@ the host that stores the repository, and then runs "caelum repo decisions".`,
 	return cmd
 }
 
-// check returns an error if a flag has an invalid value or flags contradict each other.
+// check returns an error if a flag has an invalid value or two flags contradict each other.
 func (o profileJobOptions) check(args []string) error {
 	bad := func(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 	switch {
@@ -96,7 +96,7 @@ func (o profileJobOptions) check(args []string) error {
 	case o.from != "" && (len(o.sbatch)+len(o.profiles)+len(o.batches)+o.steps > 0 || o.out != ""):
 		return bad("--from submits no jobs; omit --sbatch, --profiles, --batches, --steps and --out")
 	case o.apply && o.from == "":
-		return bad("--apply requires --from; first measure the script as its user, with --out")
+		return bad("--apply requires --from; first measure the script as its user with --out")
 	case o.from == "" && o.batch != 0:
 		return bad("--batch requires --from; use --batches for a script")
 	case !(o.lambda >= 0 && o.lambda <= 1):

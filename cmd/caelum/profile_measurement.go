@@ -15,7 +15,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// measurement is one run of a script on one profile. Files for --out and --from contain one measurement per line, as
+// measurement is one run of a script on one profile. The files of --out and --from hold one measurement per line, as
 // JSON.
 type measurement struct {
 	Profile string  `json:"profile"`
@@ -38,13 +38,13 @@ func (m measurement) label() string {
 
 func (m measurement) completed() bool { return m.State == "COMPLETED" }
 
-// outOfMemory reports whether the run failed because its slice had too little memory. It uses the same rule as the
-// predictions.
+// outOfMemory reports whether the run failed because its slice had too little memory. The rule is the one that the
+// predictions use.
 func (m measurement) outOfMemory() bool {
 	return predict.Run{Profile: m.Profile, PeakMiB: m.PeakMiB, State: m.State}.OutOfMemory()
 }
 
-// latency returns the duration of a step in seconds, or 0 if it is unknown.
+// latency returns how long a step took in seconds, or 0 if this is unknown.
 func (m measurement) latency() float64 {
 	if m.Steps == 0 || !m.completed() {
 		return 0
@@ -62,7 +62,7 @@ func (m measurement) throughput() float64 {
 
 // ended returns m with the results from slurmdbd's record of its job. It returns false if the job has not ended, or if
 // a node's summary is missing and the job ended less than wait ago. The run time is the time for which the job held its
-// slices, or the job's elapsed time if the record contains no summary.
+// slices, or its elapsed time if the record has no summary.
 func (m measurement) ended(r slurm.Record, now time.Time, wait time.Duration) (measurement, bool, error) {
 	if r.End.IsZero() {
 		return m, false, nil

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// pollInterval is the pause between queries to slurmdbd about a job.
+	// pollInterval is the pause between two slurmdbd queries about a job.
 	pollInterval = 5 * time.Second
-	// summaryWait is the maximum time that profile-job waits, after a job's end, for the agents to write the job's
-	// summaries to slurmdbd.
+	// summaryWait is how long, after a job's end, profile-job waits for the agents to write the job's summaries to
+	// slurmdbd.
 	summaryWait = time.Minute
 )
 
@@ -77,7 +77,7 @@ func (o profileJobOptions) measure(
 var errInterrupted = errors.New("interrupted")
 
 // submit submits the script and returns the job's id. Ctrl-C does not interrupt sbatch, because profile-job could not
-// cancel a job without knowing its id. submit disables requeues, because a requeued job has several runs.
+// cancel a job whose id it does not know. Requeueing is disabled, because a requeued job has several runs.
 func (o profileJobOptions) submit(ctx context.Context, m measurement, script []string) (uint32, error) {
 	if ctx.Err() != nil {
 		return 0, errInterrupted
@@ -85,7 +85,7 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 	args := append(o.sbatch[:len(o.sbatch):len(o.sbatch)], "--parsable", "--no-requeue", "--mig="+m.Profile)
 	environment := os.Environ()
 	if m.Batch > 0 {
-		// submit does not use --export=ALL,NAME=VALUE, because slurmd 26.05 would then get the user's environment
+		// The command line has no --export=ALL,NAME=VALUE, because slurmd 26.05 would then get the user's environment
 		// through su(1) (sbatch.c).
 		args = append(args, "--export=ALL")
 		environment = append(environment, fmt.Sprint("CAELUM_BATCH=", m.Batch), fmt.Sprint("CAELUM_STEPS=", m.Steps))
@@ -141,7 +141,7 @@ func await(ctx context.Context, cfg config.Config, m measurement) (measurement, 
 	}
 }
 
-// cancelled cancels the jobs and returns an error that wraps why and lists their ids.
+// cancelled cancels the jobs and returns an error that wraps why and lists the jobs' ids.
 func cancelled(why error, jobs []measurement) error {
 	var ids []string
 	for _, m := range jobs {
@@ -149,7 +149,7 @@ func cancelled(why error, jobs []measurement) error {
 	}
 	text, err := scancel(ids)
 	if ended := new(exec.ExitError); errors.As(err, &ended) && !ended.Exited() {
-		text, err = scancel(ids) // a signal to the process group may have arrived before scancel had its own group
+		text, err = scancel(ids) // a signal to the process group may have arrived before scancel was in its own group
 	}
 	if err != nil {
 		return fmt.Errorf(

@@ -15,7 +15,7 @@ func newProfiles(g *globals) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "profiles [BOARD]",
-		Short: "List the profiles of a GPU model, with the units at which they may start",
+		Short: "List a GPU model's profiles and the units at which they may start",
 		Long: `profiles lists the profiles of a GPU model. For each one, it prints the number of compute slices,
 the number of units (the cells of a drawing), the memory, the maximum number of simultaneous
 instances, and the units at which an instance may start. Without BOARD, it lists the GPU models.
@@ -55,7 +55,7 @@ type modelEntry struct {
 	Type     string         `json:"type"`   // the Type in gres.conf
 	Units    int            `json:"units"`
 	Compute  int            `json:"compute"` // the number of compute slices
-	Reset    bool           `json:"reset"`   // true if a change of the MIG mode requires a GPU reset
+	Reset    bool           `json:"reset"`   // true if changing the MIG mode requires a GPU reset
 	Profiles []profileEntry `json:"profiles,omitempty"`
 }
 
@@ -100,7 +100,7 @@ func modelJSON(b *mig.Model, profiles bool) modelEntry {
 	return e
 }
 
-// computeSlices returns the number of compute slices of a GPU, which is that of its largest profile.
+// computeSlices returns the number of compute slices of a GPU, which is the same as that of its largest profile.
 func computeSlices(b *mig.Model) int {
 	n := 0
 	for _, p := range b.Profiles {
@@ -151,8 +151,8 @@ func printProfiles(w io.Writer, b *mig.Model, engines bool) {
 	rows(w, right, table)
 }
 
-// starts returns the possible starts of a profile as a row with one column for each unit. A dot marks a unit at which
-// the profile cannot start.
+// starts returns the possible starts of a profile as a row with one column for each unit, in which a dot marks a unit
+// where the profile cannot start.
 func starts(b *mig.Model, p mig.Profile) string {
 	cells := make([]string, b.Grid)
 	for u := range cells {

@@ -20,7 +20,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// repoOptions contains the flags that specify the configuration, the repository, the decision table and the GPU model.
+// repoOptions holds the flags that specify the configuration, the repository, the decision table and the GPU model.
 type repoOptions struct {
 	config, path, table, board string
 }
@@ -30,8 +30,8 @@ func newRepo(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repo",
 		Short: "Show and maintain the repository of earlier runs",
-		Long: `repo shows and maintains the repository of earlier runs, which contains the slice and the usage of
-each run. Each node's agent records the runs on its node. "caelum repo sync" copies the runs of the
+		Long: `repo shows and maintains the repository of earlier runs, which holds the slice and the usage of each
+run. Each node's agent records the runs on its own node; "caelum repo sync" copies the runs of the
 whole cluster from slurmdbd into the local host's repository.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -43,7 +43,7 @@ whole cluster from slurmdbd into the local host's repository.`,
 	}
 	f := cmd.PersistentFlags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file, for the keys repo, table, accounting_field, margin, peak_quantile, share and "+
+		"the configuration file, for the repo, table, accounting_field, margin, peak_quantile, share and "+
 			"max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by repo in the configuration file")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
@@ -59,9 +59,9 @@ whole cluster from slurmdbd into the local host's repository.`,
 	return cmd
 }
 
-// open reads the configuration and opens the repository. If the file is not a repository, it is renamed if caelum.yaml
-// names it, and left unchanged if --repo does. If the repository does not exist, open creates it, or returns an error
-// if mustExist is true.
+// open reads the configuration and opens the repository. A file that is not a repository is renamed if caelum.yaml
+// names it, and left unchanged if --repo does. If the repository does not exist, open creates it or, if mustExist is
+// true, returns an error.
 func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
@@ -85,8 +85,8 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	return r, cfg, nil
 }
 
-// read opens the repository for a command that does not change it. Ordinary users may not read the repository, and
-// login nodes have none. In these cases, read returns the caller's own runs from slurmdbd.
+// read opens the repository for a command that does not change it. Because ordinary users may not read the repository,
+// and login nodes have none, it falls back to the caller's own runs from slurmdbd.
 func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
@@ -114,8 +114,8 @@ func mayUse(path string) bool {
 	return syscall.Access(filepath.Dir(path), readAndWrite) == nil
 }
 
-// ownRuns returns a temporary repository with the caller's own runs from slurmdbd. The kernel deletes the repository
-// when this process ends.
+// ownRuns returns a temporary repository with the caller's own runs from slurmdbd. The kernel deletes it when this
+// process ends.
 func ownRuns(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
 	field, err := cfg.Field()
 	if err != nil {
@@ -135,7 +135,7 @@ func ownRuns(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
 		r.Close()
 		return nil, err
 	}
-	fmt.Fprintln(os.Stderr, "caelum: you may not read the repository of this host; this output contains only your own "+
+	fmt.Fprintln(os.Stderr, "caelum: you may not read this host's repository; this output contains only your own "+
 		"runs from slurmdbd")
 	return r, nil
 }
@@ -145,9 +145,9 @@ func openOwn(path string) (*repo.Repo, error) {
 	return repo.Open(path, func(text string) { fmt.Fprintln(os.Stderr, "caelum: "+printable(text)) })
 }
 
-// decisions returns the GPU models and the default profile for predictions: the GPU model given by --board, or
-// otherwise those in the decision table. Without either, the result contains no GPU model, and caelum can predict only
-// memory and run time.
+// decisions returns the GPU models and the default profile for predictions: the model given by --board, or else those
+// in the decision table. If there is neither, no GPU model is returned, and caelum can predict only memory and run
+// time.
 func (o repoOptions) decisions(cfg config.Config) (learn.Table, error) {
 	if o.board != "" {
 		b, err := modelNamed(o.board)

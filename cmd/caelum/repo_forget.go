@@ -17,11 +17,11 @@ func newRepoForget(o *repoOptions) *cobra.Command {
 	var f forgetOptions
 	cmd := &cobra.Command{
 		Use:   "forget (--key KEY [--user USER] | --user USER | --before TIME)",
-		Short: "Delete the runs of a key or a user, or all runs before a time",
+		Short: "Delete the runs of a key or a user, or all runs before a given time",
 		Long: `forget deletes the runs of a key or of a user that have already begun, or all runs that began before
-a given time. "caelum repo sync" and "caelum repo import" will not add these runs again, but will
-add runs that begin later. forget changes only this repository; the runs remain in other
-repositories and in slurmdbd.`,
+a given time. "caelum repo sync" and "caelum repo import" will not add them again, but will add runs
+that begin later. Only this repository is changed; the runs remain in other repositories and in
+slurmdbd.`,
 		Example: `  caelum repo forget --key 16e6c08ad68451a8   # the script has changed
   caelum repo forget --before 2026-01-01`,
 		Args: cobra.NoArgs,
@@ -51,8 +51,8 @@ repositories and in slurmdbd.`,
 	return cmd
 }
 
-// check returns the time given by --before, or the zero time without it. It returns an error if the flags have invalid
-// values or cannot be combined.
+// check returns the time given by --before, or the zero time if there is none. It returns an error if the flags have
+// invalid values or cannot be combined.
 func (f forgetOptions) check() (time.Time, error) {
 	switch {
 	case (f.key != "" || f.user != "") == (f.before != ""):
@@ -70,7 +70,7 @@ func (f forgetOptions) check() (time.Time, error) {
 	return before, err
 }
 
-// forget deletes the runs that the flags select and returns their number. before is the time given by --before.
+// forget deletes the runs that the flags select and returns how many there were. before is the time given by --before.
 func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
 	switch now := time.Now(); {
 	case f.key != "":
@@ -81,8 +81,8 @@ func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
 	return r.ForgetBefore(before)
 }
 
-// usersNamed returns the ids of the users with this name that have runs. If name is a number, the result also contains
-// it as an id.
+// usersNamed returns the ids of the users with this name that have runs. A name that is a number is also returned as an
+// id.
 func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 	uids, err := r.Users(name)
 	if id, bad := strconv.ParseUint(name, 10, 32); bad == nil {
@@ -94,8 +94,8 @@ func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 	return uids, err
 }
 
-// forgetKey deletes a key's runs that began before now and returns their number. It deletes only the given user's runs,
-// or those of all users if user is empty.
+// forgetKey deletes the given user's runs of a key, or all users' runs if user is empty, that began before now. It
+// returns the number of deleted runs.
 func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err error) {
 	if user == "" {
 		return r.ForgetKey(key, now)
@@ -114,7 +114,7 @@ func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err erro
 	return all, nil
 }
 
-// forgetUser deletes a user's runs that began before now and returns their number. name is the user's name or id.
+// forgetUser deletes a user's runs that began before now, and returns their number. name is the user's name or id.
 func forgetUser(r *repo.Repo, name string, now time.Time) (all int, err error) {
 	uids, err := usersNamed(r, name)
 	if err != nil {

@@ -38,10 +38,10 @@ func newRepoList(g *globals, o *repoOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the keys: user, number of runs, highest peak, predicted profile",
-		Long: `list prints one line for each of a user's keys, beginning with the key of the most recent run. PEAK
-is the highest memory usage of one slice in any run. PROFILE is the profile that the next run would
-request, on the GPU model given by --board or on that of the decision table's default profile. TIME
-is the expected run time.`,
+		Long: `list prints one line for each combination of user and key, most recent run first. PEAK is the
+highest memory usage of any slice in any run. PROFILE is the profile that the next run would
+request, on the GPU model given by --board or else on that of the decision table's default profile.
+TIME is the expected run time.`,
 		Example: `  caelum repo list | head
   caelum repo list --json | jq '.[] | select(.user == "user1")'`,
 		Args: cobra.NoArgs,
@@ -122,7 +122,7 @@ func printList(w io.Writer, all []listed) error {
 	return table.Flush()
 }
 
-// shortened limits a job name to 24 characters, so that the lines of the table stay short.
+// shortened cuts a job name to 24 characters, so that the table's lines stay short.
 func shortened(name string) string {
 	if r := []rune(name); len(r) > 24 {
 		return string(r[:23]) + "+"
@@ -155,9 +155,9 @@ func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show KEY",
 		Short: "Show the runs of a key, oldest first",
-		Long: `show prints the slice and the usage of the newest 64 runs of a key. If several users have runs of
-the key, it prints one table for each user. The prediction for a job uses these runs, except those
-of other users and those without a script.`,
+		Long: `show prints the slice and the usage of a key's newest 64 runs, in one table for each user who has
+runs. The prediction for a job is based on these runs, except for other users' runs and runs without
+a script.`,
 		Example: `  caelum repo show 16e6c08ad68451a8`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

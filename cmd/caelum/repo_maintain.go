@@ -17,8 +17,8 @@ func newRepoExport(o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export",
 		Short: "Print all runs, one JSON object per line",
-		Long: `export prints all runs of the repository, oldest first. If two repositories contain the same runs,
-their exports are equal. "caelum repo import" reads the output.`,
+		Long: `export prints all runs in the repository, oldest first, in the format that "caelum repo import"
+reads. Two repositories with the same runs have identical exports.`,
 		Example: `  caelum repo export > runs.jsonl`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,9 +37,8 @@ func newRepoImport(o *repoOptions) *cobra.Command {
 		Use:   "import [FILE]",
 		Short: "Add the runs from an export to the repository",
 		Long: `import reads the output of "caelum repo export" from a file or from standard input, and adds the
-runs to the repository. If the repository already contains a run, import adds only the run's missing
-values. It skips runs that "caelum repo forget" deleted. If a line is invalid, import reports it and
-adds no runs.`,
+runs to the repository. For a run that is already there, it only fills in missing values. Runs that
+"caelum repo forget" deleted are skipped. If a line is invalid, import reports it and adds no runs.`,
 		Example: `  caelum repo import runs.jsonl`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,7 +78,7 @@ func readTime(text string) (time.Time, error) {
 	}
 }
 
-// dbdTimeout limits a query to slurmdbd. It is long, because a query returns the jobs of at least one day.
+// dbdTimeout limits a query to slurmdbd. It is long because a query covers at least one day's jobs.
 const dbdTimeout = 5 * time.Minute
 
 func newRepoSync(g *globals, o *repoOptions) *cobra.Command {
@@ -87,14 +86,13 @@ func newRepoSync(g *globals, o *repoOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sync",
 		Short: "Read the summaries of earlier runs from slurmdbd into the repository",
-		Long: `sync reads the summaries of runs from the job records in slurmdbd. Each query covers at least one
-day. For a new repository, sync reads the records of the last 400 days. Each later sync begins one
-hour before the end of the previous sync. Once a day, sync reads the records of the last 30 days,
-because an agent that cannot write a summary retries for up to 30 days. If sync fails, the next sync
-continues where it stopped.
+		Long: `sync reads the summaries of runs from the job records in slurmdbd, at least one day's records per
+query. For a new repository, it reads the last 400 days; each later sync begins one hour before the
+end of the previous one. Once a day, sync rereads the last 30 days, because an agent that cannot
+write a summary retries for up to 30 days. If a sync fails, the next one continues where it stopped.
 
-Run sync as root or as a Slurm operator, because slurm.conf and slurmdbd.conf can hide the jobs of
-other users from ordinary users.`,
+Run sync as root or as a Slurm operator, because slurm.conf and slurmdbd.conf can hide other users'
+jobs from ordinary users.`,
 		Example: `  caelum repo sync
   caelum repo sync --since 2026-01-01`,
 		Args: cobra.NoArgs,
@@ -141,14 +139,15 @@ func newRepoDecisions(g *globals, o *repoOptions) *cobra.Command {
 		Use:   "decisions",
 		Short: "Write the learned lines to the decision table",
 		Long: `decisions writes learned lines to the decision table. A key, or a user's script fingerprint, gets a
-line only if a job would get a different profile or expected run time without it. With share: true,
-it also writes lines for script fingerprints that apply to all users. It does not change the
-administrator's lines, which are above the line "# What stands below ...".
+line only if a job would get a different profile or expected run time without it. With "share: true"
+in the configuration file, decisions also writes lines for script fingerprints that apply to all
+users. The administrator's lines, which are above the line "# What stands below ...", are not
+changed.
 
 If the learned lines have changed, decisions increments the table's generation and replaces the
-table atomically. Otherwise, it leaves the table unchanged. job_submit.lua accepts at most 20,000
-lines and 1 MiB. If the table would exceed these limits, decisions omits the oldest lines of the
-users with the most lines.`,
+table atomically; otherwise, it leaves the table alone. job_submit.lua accepts at most 20,000 lines
+and 1 MiB. If the table would exceed these limits, the oldest lines of the users with the most lines
+are left out.`,
 		Example: `  caelum repo sync && caelum repo decisions`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runRepoDecisions(cmd.OutOrStdout(), g, o) },

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// reportOptions contains the flags of caelum report.
+// reportOptions holds the flags of caelum report.
 type reportOptions struct {
 	config, since string
 	last          int
@@ -29,13 +29,13 @@ func newReport(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [JOB]",
 		Short: "Show what a job requested, got and used, with advice for the next submission",
-		Long: `report shows a job's request, its slices, their use and the GPU-hours, and gives advice with the lines
-for the job's script: a smaller or a larger profile, another time limit, or none. For an array's id,
-report summarizes the tasks. For a het job's id, it shows each component. Without a job, report lists
-your own latest jobs with GPUs.
+		Long: `report shows what a job requested, its slices and how they were used, and the GPU-hours. Where it
+advises a different profile or time limit, it prints the lines to put in the job's script. For an
+array's id, report summarizes the tasks; for a het job's id, it shows each component. Without a job,
+it lists your own latest GPU jobs.
 
-report reads only slurmdbd, so it runs on every host where sacct works. The use of the GPU comes from
-the summaries that the agents store after the end of a job (the accounting_field key in caelum.yaml).
+report reads only slurmdbd, so it runs on every host where sacct works. The GPU usage comes from the
+summaries that the agents store after a job has ended (the accounting_field key in caelum.yaml).
 slurmdbd decides which users may see which jobs (PrivateData in slurmdbd.conf).
 
 GPU-HOURS weights each slice by the share of the GPU that it occupied, as in caelum usage.`,
@@ -58,7 +58,7 @@ GPU-HOURS weights each slice by the share of the GPU that it occupied, as in cae
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file with the accounting_field, margin and max_slowdown keys")
+		"the configuration file, for its accounting_field, margin and max_slowdown keys")
 	f.StringVar(&o.since, "since", "",
 		fmt.Sprintf("without a job: list jobs since this time, for example 2026-11-21 (default: the last %d days)",
 			reportDays))
@@ -90,7 +90,7 @@ func reportJob(
 	return nil
 }
 
-// unseenJob is the error for a job of which slurmdbd shows no record to the caller. It wraps slurm.ErrNoJob.
+// unseenJob is the error for a job whose record slurmdbd does not show to the caller. It wraps slurm.ErrNoJob.
 type unseenJob struct{ id string }
 
 func (e unseenJob) Error() string {
@@ -128,14 +128,14 @@ func reportLatest(
 		return printJSON(w, append([]jobreport.Report{}, all...))
 	}
 	if len(all) == 0 {
-		_, err := fmt.Fprintf(w, "slurmdbd has no jobs of yours with GPUs since %s\n", from.Format(time.DateTime))
+		_, err := fmt.Fprintf(w, "slurmdbd has no GPU jobs of yours since %s\n", from.Format(time.DateTime))
 		return err
 	}
 	printReports(w, all)
 	return nil
 }
 
-// warnOfNames reports that the output contains no job names. A user can choose a name that makes them unreadable.
+// warnOfNames warns that the output lacks the job names, which a user can make unreadable by choosing a hostile name.
 func warnOfNames(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "caelum: couldn't read the job names, so the output does not contain them:",

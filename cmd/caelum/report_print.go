@@ -41,7 +41,7 @@ func printReport(w io.Writer, r jobreport.Report) {
 	}
 }
 
-// wrapped breaks a text into lines of at most 80 characters.
+// wrapped breaks text into lines of at most 80 characters.
 func wrapped(text string) string {
 	var b strings.Builder
 	length := 0
@@ -61,7 +61,7 @@ func wrapped(text string) string {
 	return b.String()
 }
 
-// line prints a line of a report: the name of a value, and the value.
+// line prints a line of a report: a label and its value.
 func line(w io.Writer, name, format string, args ...any) {
 	fmt.Fprintf(w, "  %-12s  %s\n", name, printable(fmt.Sprintf(format, args...)))
 }
@@ -94,7 +94,7 @@ func printOne(w io.Writer, j jobreport.Job) {
 	}
 }
 
-// stateText returns the job's state, and the exit status of a failed job.
+// stateText returns the job's state and, if the job failed, its exit status.
 func stateText(j jobreport.Job) string {
 	if j.State == "FAILED" {
 		return fmt.Sprintf("FAILED with exit status %d", j.Exit)
@@ -102,7 +102,7 @@ func stateText(j jobreport.Job) string {
 	return printable(j.State)
 }
 
-// nodesText returns the names of the nodes, or the first names and the number of the others.
+// nodesText returns the names of the nodes or, if there are many, the first names and the number of the others.
 func nodesText(nodes []string) string {
 	const most = 4
 	text := strings.Join(nodes[:min(len(nodes), most)], ", ")
@@ -124,7 +124,8 @@ func requestText(j jobreport.Job) string {
 	return fmt.Sprintf("%s (Caelum chose %s)", j.Requested, j.Chosen)
 }
 
-// printSlice prints the slices of one profile on one node and their use. several is true if the job has other slices.
+// printSlice prints the slices of one profile on one node and how they were used. several is true if the job has other
+// slices.
 func printSlice(w io.Writer, s jobreport.Slice, several bool) {
 	got := s.Profile
 	if s.Profile == mig.Full {
@@ -190,7 +191,7 @@ func printEarlier(w io.Writer, j jobreport.Job) {
 	}
 }
 
-// gpuHours returns the GPU-hours with two decimals, and the slice-hours.
+// gpuHours formats the GPU-hours and the slice-hours, both with two decimals.
 func gpuHours(gpu, slice float64, unweighted bool) string {
 	if unweighted {
 		return fmt.Sprintf("unknown (%.2f slice-hours), because slurmdbd does not show the GPU model", slice)
@@ -201,7 +202,7 @@ func gpuHours(gpu, slice float64, unweighted bool) string {
 // barWidth is the number of characters of a bar between its brackets.
 const barWidth = 20
 
-// bar draws a share from 0 to 1 and prints it in percent. A share above 1 fills the bar.
+// bar draws a share from 0 to 1 and prints it in percent. Shares above 1 fill the bar.
 func bar(share float64) string {
 	full := min(max(int(share*barWidth+0.5), 0), barWidth)
 	return fmt.Sprintf("[%s%s] %3.0f%%", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*share)
@@ -246,7 +247,7 @@ func printTasks(w io.Writer, r jobreport.Report) {
 	}
 }
 
-// tasksText returns the number of tasks and the id of the first. Tasks that have not started have a common id.
+// tasksText returns the number of tasks and the id of the first. Tasks that have not started share one id.
 func tasksText(ids []string) string {
 	if len(ids) == 1 {
 		return ids[0]
@@ -301,7 +302,7 @@ func printReports(w io.Writer, all []jobreport.Report) {
 	rows(w, []bool{false, false, false, true, true, false, true, true, true, false}, table)
 }
 
-// topics returns the topics of the advice, each once.
+// topics returns the advice's topics without duplicates.
 func topics(all []jobreport.Advice) string {
 	var list []string
 	for _, a := range all {

@@ -31,16 +31,16 @@ func newSetup(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Print the changes to this site's Slurm configuration as a patch",
-		Long: `setup merges the lines that slurm-config prints into slurm.conf (with the files that it includes),
-gres.conf, plugstack.conf and job_submit.lua, and prints the changes as a unified patch for patch(1). It
-changes no files. If the files already contain the lines, it prints nothing.
+		Long: `setup merges the lines that slurm-config prints into slurm.conf (and the files that it includes),
+gres.conf, plugstack.conf and job_submit.lua, and prints the changes as a unified diff for patch(1).
+It changes no files. If the files already contain the lines, it prints nothing.
 
-Run it on slurmctld's host. Because the numbers of slices come from the GPUs, first run
-` + "`caelum slurm-config --json`" + ` on a GPU node, and give the output as --inventory. On a GPU node, --inventory is
-not needed.
+Run it on slurmctld's host. Because the number of slices depends on the GPUs, first run
+` + "`caelum slurm-config --json`" + ` on a GPU node, and pass the output to --inventory. On a
+GPU node, --inventory is not needed.
 
-If a file contains something that setup cannot change safely, setup prints the file, the line and the
-reason, and exits with status 1 without a patch.`,
+If a file contains something that cannot be changed safely, setup prints the file, the line and the
+reason, and exits with status 1 without printing a patch.`,
 		Example: `  caelum setup --diff --nodes 'gpu[01-16]' --inventory a100.json > caelum.patch
   patch -p1 -d / < caelum.patch
   patch -R -p1 -d / < caelum.patch`,
@@ -56,7 +56,7 @@ reason, and exits with status 1 without a patch.`,
 	f.StringVar(&o.inventory, "inventory", "", "the output of `caelum slurm-config --json` on a GPU node; by default, "+
 		"setup reads this node's GPUs")
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file, from which setup reads profiles, default_profile and nvml_library")
+		"the configuration file, for its profiles, default_profile and nvml_library keys")
 	f.StringVar(&o.nodes, "nodes", "", "NodeName expression for the nodes with the same GPUs")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
 	f.IntVar(&o.catalogue, "catalogue", 2,
@@ -81,7 +81,7 @@ func runSetup(w, stderr io.Writer, g *globals, o setupOptions) error {
 	case !o.diff:
 		return usageError{errors.New("setup only prints a patch; add --diff")}
 	case o.nodes == "":
-		return usageError{errors.New("the nodes are missing; add --nodes, for example --nodes 'gpu[01-16]'")}
+		return usageError{errors.New("no nodes are specified; add --nodes, for example --nodes 'gpu[01-16]'")}
 	}
 	r, err := o.request()
 	if err != nil {
@@ -166,10 +166,10 @@ func loadInventory(path string) (inv inventory.Inventory, err error) {
 	return inv, checkTypes(inv)
 }
 
-// gresPattern is the form of the names that an inventory may contain. They become parts of lines in Slurm's files.
+// gresPattern matches the names that an inventory may contain. They become parts of lines in Slurm's files.
 var gresPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 
-// checkTypes returns an error if a name in an inventory could add lines or options to Slurm's files.
+// checkTypes returns an error if a name in an inventory could inject lines or options into Slurm's files.
 func checkTypes(inv inventory.Inventory) error {
 	var names []string
 	for _, s := range inv.Slots {

@@ -38,7 +38,7 @@ type simulateOptions struct {
 	queue, ends              string
 	offers                   bool
 	sizing                   string
-	speeds                   bool // true if the jobs of the workload have speeds
+	speeds                   bool // true if the workload's jobs have speeds
 	static                   string
 	memoryError              float64
 	memoryMargin             float64
@@ -57,7 +57,7 @@ func newSimulate(g *globals) *cobra.Command {
 		Use:   "simulate",
 		Short: "Simulate a workload on a cluster under several policies",
 		Long: `simulate runs a workload on a simulated cluster of GPUs, under one policy after the other, and
-prints the jobs' waiting times under each policy. The policies run the same code as in the agents.
+prints the jobs' waiting times under each one. The policies run the same code as in the agents.
 
 WORKLOADS, exactly one of these
   --churn MIX       synthetic jobs: Poisson arrivals, exponential durations, one slice per job, and
@@ -104,7 +104,7 @@ QUEUES
   skip              jobs start in the order of submission, but jobs that do not fit are skipped.
                     Large jobs may wait indefinitely
   smallest          the smallest job that fits starts first
-  batches           simulate considers the first 7 waiting jobs (as many as the largest number of
+  batches           simulate considers the first 7 waiting jobs (7 is the largest number of
                     instances on a GPU) and starts the group that makes the best use of one GPU
                     (DynaP). Jobs may wait indefinitely. A job whose slices do not fit together on
                     one GPU never starts. The whole, static and moved policies do not support this
@@ -126,7 +126,7 @@ OFFERS
   at the next whole second, slurmctld allocates the offered slices to jobs without knowing the
   policy. Of the jobs that could have started when they were submitted, ON OFFER is the share whose
   profile was on offer at that time. Without --offers, policies place jobs directly when a job is
-  submitted or ends. --offers does not affect whole, static and moved.
+  submitted or ends. --offers has no effect on whole, static and moved.
 
 SIZING, for workloads whose jobs have speeds (--miso)
   adaptive          a job may get a larger slice than it requests, as in production. Requires
@@ -137,8 +137,8 @@ MEMORY
   With --memory-error, jobs request the smallest profile that has at least their predicted memory. A
   job with too little memory runs out of it at a random time during its run. It is then requeued
   and, two minutes later, requests the next larger profile. REQUEUED is the number of these
-  requeues. LOST is the share of the busy time that these failed runs used. If the workload does not
-  contain a job's peak memory, simulate chooses a random peak within the memory of the profile that
+  requeues, and LOST is the share of the busy time that the failed runs used. If the workload does
+  not give a job's peak memory, simulate chooses a random peak within the memory of the profile that
   the job needs.
 
 FULL GPUS
@@ -146,8 +146,8 @@ FULL GPUS
   the MIG mode only if no other GPU has room, and a full GPU stays full until a slice needs it.
   --switch sets the time for a switch: a few seconds on an H100, and longer on GPUs that need a
   reset (A100). SWITCHED is the number of switches. Like whole_share in caelum.yaml, --whole-share
-  limits the share of the GPUs that are full while jobs wait for slices. With a queue other than
-  fifo and easy, there is no limit.
+  limits the share of GPUs that may be full while jobs wait for slices. The limit applies only with
+  the fifo and easy queues.
 
 MOVES
   A MIG instance cannot be moved, but the job in it can be stopped and restarted in another one. With
@@ -290,8 +290,8 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	return err
 }
 
-// fitting returns the workload without the jobs that cannot run on the cluster. It returns an error if no job remains,
-// or if an option needs data that the jobs do not have.
+// fitting returns the workload without the jobs that cannot run on the cluster. It returns an error if none remains, or
+// if an option needs data that the jobs do not have.
 func (o simulateOptions) fitting(c sim.Config) (*trace.Workload, error) {
 	workload, err := o.workload(len(c.GPUs))
 	if err != nil {
@@ -305,7 +305,7 @@ func (o simulateOptions) fitting(c sim.Config) (*trace.Workload, error) {
 	case (o.ends == "limits" || o.ends == "corrected") && !slices.ContainsFunc(workload.Jobs, limited):
 		return nil, usageError{fmt.Errorf("--ends %s: the jobs of this workload have no time limits", o.ends)}
 	case o.recorded() && o.queue == "none":
-		return nil, usageError{errors.New("--queue none does not support jobs from sacct, because these jobs have " +
+		return nil, usageError{errors.New("--queue none does not support jobs from sacct, because they have " +
 			"waited in a queue; choose another queue")}
 	}
 	return workload, nil

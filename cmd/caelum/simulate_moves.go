@@ -12,7 +12,7 @@ import (
 	"caelum/internal/sim"
 )
 
-// wholeRun is the value of --move-cost for which a moved job restarts from the beginning.
+// wholeRun is the value of --move-cost that makes a moved job restart from the beginning.
 const wholeRun = "run"
 
 var moveRules = map[string]sim.MoveRule{

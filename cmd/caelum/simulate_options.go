@@ -27,8 +27,8 @@ var disciplines = map[string]sim.Discipline{
 	"none":     sim.Loss,
 }
 
-// mostGPUs limits the size of the simulated cluster. The limit exceeds the size of the largest publicly known clusters,
-// which have tens of thousands of GPUs.
+// mostGPUs limits the size of the simulated cluster. It is larger than the largest publicly known clusters, which have
+// tens of thousands of GPUs.
 const mostGPUs = 100000
 
 // checkFlags returns an error if a flag on the command line requires another flag that is missing.
@@ -52,7 +52,7 @@ func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 	return nil
 }
 
-// config returns the configuration of the simulation, except the Policy field.
+// config returns the simulation's configuration without the Policy field.
 func (o simulateOptions) config() (c sim.Config, err error) {
 	if c.GPUs, c.Nodes, err = o.cluster(); err != nil {
 		return c, err
@@ -112,8 +112,8 @@ func (o simulateOptions) adaptive(queue sim.Discipline) bool {
 	return o.sizing != plan.SizingTightest && (queue == sim.FIFO || queue == sim.EASY)
 }
 
-// cluster parses --gpus. gpus contains the model of each GPU, reduced to the profiles given by --profiles. nodes
-// contains the number of GPUs in each node; it is nil if --per-node is not given.
+// cluster parses --gpus. gpus holds each GPU's model, reduced to the profiles given by --profiles. nodes holds the
+// number of GPUs in each node, and is nil if --per-node is not given.
 func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 	var whole []*mig.Model
 	boards := map[string]*mig.Model{}
@@ -145,8 +145,7 @@ func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 	return gpus, nodes, checkProfiles(o.profiles, whole...)
 }
 
-// withFull returns a copy of a GPU model that also has the full profile. The memory of the full GPU is that of the
-// largest slice.
+// withFull returns a copy of a GPU model that also has the full profile, with as much memory as the largest slice.
 func withFull(b *mig.Model) *mig.Model {
 	most := 0.0
 	for _, p := range b.Profiles {
@@ -155,7 +154,7 @@ func withFull(b *mig.Model) *mig.Model {
 	return b.WithFull(uint64(most))
 }
 
-// memory returns the model of memory predictions for --memory-error, or nil if this flag is not given.
+// memory returns the model of memory predictions for --memory-error, or nil if the flag is not given.
 func (o simulateOptions) memory() (*sim.Memory, error) {
 	switch e, m := o.memoryError, o.memoryMargin; {
 	case !(e >= 0 && e < 10 && m >= 0 && m < 100):
@@ -174,8 +173,8 @@ func (o simulateOptions) memory() (*sim.Memory, error) {
 	return nil, nil
 }
 
-// checkPolicies returns the policies to simulate: those given by --policies, or the default policies. It returns an
-// error if the other options do not support a policy.
+// checkPolicies returns the policies to simulate: those given by --policies, or the defaults. It returns an error if
+// another option does not support one of them.
 func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	alike := sim.Alike(gpus)
 	if o.static != "" {
@@ -221,12 +220,12 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	return o.policies, nil
 }
 
-// ownLimits returns the time limit of a job in seconds, or +Inf if the job had no time limit.
+// ownLimits returns a job's time limit in seconds, or +Inf if it had none.
 func ownLimits(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// expected parses --ends. The seconds function returns the run time, in seconds, that the policies expect for a job. If
-// seconds is nil, the policies expect the actual run time. learn reports whether the simulation uses the run times of
-// earlier jobs to correct the expected run time.
+// expected parses --ends. seconds is a function that returns the run time, in seconds, that the policies expect of a
+// job; if it is nil, they expect the actual run time. learn reports whether the simulation corrects the expected run
+// times with those of earlier jobs.
 func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool, err error) {
 	kind, value, _ := strings.Cut(o.ends, "=")
 	switch kind {

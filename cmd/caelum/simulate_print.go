@@ -12,7 +12,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// print writes the facts about the simulation and the table of policies.
+// print writes the facts about the simulation, and the table of policies.
 func (s simulation) print(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s\n\n", s.Workload, strings.Join(s.facts(), "\n"))
 	columns := s.columns()
@@ -39,8 +39,8 @@ func (s simulation) print(w io.Writer) {
 	}
 }
 
-// column is a column of the table. The row with the jobs' actual waiting times shows a value only in columns whose
-// actual field is true.
+// column is a column of the table. The row of the jobs' actual waiting times has values only in columns whose actual
+// field is true.
 type column struct {
 	head   string
 	actual bool
@@ -153,8 +153,8 @@ func (s simulation) csv(w io.Writer) error {
 	return c.Error()
 }
 
-// withProgress returns jobs as a sequence. If w is a terminal, withProgress also prints the percentage of jobs that the
-// policy's simulation has read.
+// withProgress returns jobs as a sequence. If w is a terminal, it also prints what percentage of the jobs the policy's
+// simulation has read.
 func withProgress(w io.Writer, policy string, jobs []trace.Job) iter.Seq[trace.Job] {
 	f, ok := w.(*os.File)
 	if ok {

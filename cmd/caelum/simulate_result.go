@@ -23,13 +23,13 @@ type simulation struct {
 	Workload string       `json:"workload"`
 	Jobs     int          `json:"jobs"`
 	LeftOut  []trace.Left `json:"left_out,omitempty"`
-	// Assumed is the number of jobs that simulate assumes to need a whole GPU, because their usage was not recorded.
+	// Assumed is the number of jobs that are assumed to need a whole GPU, because their usage was not recorded.
 	Assumed int `json:"assumed_whole,omitempty"`
-	// Several is the number of jobs that simulate assumes to need whole GPUs, because their recorded usage is the sum
+	// Several is the number of jobs that are assumed to need whole GPUs, because their usage was only recorded as a sum
 	// over several GPUs.
 	Several int `json:"several_whole,omitempty"`
-	// Needs contains, for each profile, the number of jobs that need it. The first GPU model with a suitable profile
-	// determines a job's profile.
+	// Needs gives, for each profile, the number of jobs that need it. A job's profile is that of the first GPU model
+	// that has a suitable one.
 	Needs    map[string]int `json:"needs"`
 	GPUs     int            `json:"gpus"`
 	Cluster  string         `json:"cluster"` // the value of --gpus
@@ -56,8 +56,8 @@ type fullGPUs struct {
 	Share  float64 `json:"whole_share"`
 }
 
-// newSimulation returns the output without the policies' results. The output contains actual waiting times if the
-// workload does.
+// newSimulation returns the output without the policies' results. It includes actual waiting times if the workload
+// does.
 func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) simulation {
 	s := simulation{
 		Workload: o.describe(),
@@ -94,8 +94,8 @@ func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) si
 	return s
 }
 
-// needs returns, for each profile, the number of jobs that need it. The first GPU model with a suitable profile
-// determines a job's profile.
+// needs returns, for each profile, the number of jobs that need it. A job's profile is that of the first GPU model that
+// has a suitable one.
 func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	count := map[string]int{}
 	kinds := sim.Kinds(gpus)
@@ -116,7 +116,7 @@ func (s simulation) loss() bool { return s.Queue == "none" }
 // run is the result for one policy.
 type run struct {
 	Policy string `json:"policy"`
-	// Never describes a job that can never start. If it is not empty, the figures are 0.
+	// Never describes a job that can never start. Unless it is empty, the figures are 0.
 	Never       string  `json:"never,omitempty"`
 	Layouts     string  `json:"layouts,omitempty"` // only for the static policy
 	Started     int     `json:"started"`
@@ -181,10 +181,10 @@ func newRun(policy, layouts string, r *sim.Result) run {
 // reality is the name of the row that shows the jobs' actual waiting times and no other figures.
 const reality = "(as it was)"
 
-// theoretical is the policy that moves jobs without cost, which no site can choose.
+// theoretical is the policy that moves jobs at no cost, which no site can choose.
 const theoretical = "moved"
 
-// asItWas returns the result with the jobs' actual waiting times.
+// asItWas returns the row of the jobs' actual waiting times.
 func asItWas(jobs []trace.Job) run {
 	r := sim.Result{Started: len(jobs)}
 	for _, j := range jobs {
@@ -193,7 +193,7 @@ func asItWas(jobs []trace.Job) run {
 	return newRun(reality, "", &r)
 }
 
-// leftOut returns a text with the numbers of omitted jobs and the reasons, or "" if no jobs were omitted.
+// leftOut says how many jobs were omitted and why, or returns "" if none were.
 func leftOut(all []trace.Left) (text string) {
 	for _, l := range all {
 		text += fmt.Sprintf("; omitted %s: %s", plural(l.Jobs, "job"), l.Reason)
@@ -290,10 +290,10 @@ func (s simulation) page(gpus []*mig.Model) report.Page {
 	return p
 }
 
-// bare matches the arguments that a shell reads unchanged without quotes.
+// bare matches arguments that need no quotes in a shell.
 var bare = regexp.MustCompile(`^[A-Za-z0-9_./,:=@%+-]+$`)
 
-// commandLine returns a command as a user would type it into a shell.
+// commandLine returns a command as a user would type it in a shell.
 func commandLine(args []string) string {
 	words := []string{filepath.Base(args[0])}
 	for _, arg := range args[1:] {

@@ -13,8 +13,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// workload returns the jobs to simulate. Depending on the flags, it generates them or reads them from a file or from
-// sacct.
+// workload returns the jobs to simulate, which it generates or reads from a file or from sacct, depending on the flags.
 func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	var given []string
 	for _, s := range []string{o.churn, o.alibaba, o.grmu, o.sacct, o.miso} {
@@ -98,7 +97,7 @@ func (o simulateOptions) askSacct() (*trace.Workload, error) {
 		return nil, fmt.Errorf("couldn't run sacct: %w; use --sacct to read the output of sacct on another host", err)
 	}
 	workload, err := trace.Sacct("sacct", out)
-	io.Copy(io.Discard, out) // after an error, the remaining output must be read, because sacct ends only then
+	io.Copy(io.Discard, out) // after an error, the remaining output must still be read, or sacct would not end
 	if failed := cmd.Wait(); failed != nil {
 		return nil, fmt.Errorf("couldn't read jobs from sacct: %w: %s", failed, strings.TrimSpace(stderr.String()))
 	}

@@ -32,7 +32,7 @@ type slurmConfigOptions struct {
 	section   string
 }
 
-// sections contains the values of --section, in output order. "nodes" is part of slurm.conf.
+// sections lists the values of --section in output order. "nodes" is part of slurm.conf.
 var sections = []string{"slurm.conf", "nodes", "gres.conf", "plugstack.conf", "decisions"}
 
 func newSlurmConfig(g *globals) *cobra.Command {
@@ -41,8 +41,8 @@ func newSlurmConfig(g *globals) *cobra.Command {
 		Use:   "slurm-config",
 		Short: "Print the configuration that Slurm needs for nodes like this one",
 		Long: `slurm-config reads the profiles of this node's GPUs from NVML, and prints the lines for slurm.conf,
-gres.conf, plugstack.conf and the decision table. It does not change any file. Run it once for each
-kind of GPU node. With --json, it prints only the slots, the profiles and the slice counts.`,
+gres.conf, plugstack.conf and the decision table. It changes no files. Run it once for each kind of
+GPU node. With --json, it prints only the slots, the profiles and the slice counts.`,
 		Example: `  caelum slurm-config --nodes 'gpu[01-16]' --partition gpu --catalogue 4
   caelum slurm-config --nodes 'gpu[01-16]' --section gres.conf`,
 		Args: cobra.NoArgs,
@@ -52,7 +52,7 @@ kind of GPU node. With --json, it prints only the slots, the profiles and the sl
 	host, _, _ = strings.Cut(host, ".")
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file, from which slurm-config reads profiles, default_profile and nvml_library")
+		"the configuration file, for its profiles, default_profile and nvml_library keys")
 	f.StringVar(&o.nodes, "nodes", host, "NodeName expression for the nodes with the same GPUs")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
 	f.IntVar(&o.catalogue, "catalogue", 2,
@@ -86,8 +86,8 @@ func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 	return renderSlurmConfig(w, o, cfg, inv)
 }
 
-// readInventory reads the inventory of this node from NVML, and prints a line on standard error for each GPU that the
-// agent cannot manage.
+// readInventory reads this node's inventory from NVML. For each GPU that the agent cannot manage, it prints a line on
+// standard error.
 func readInventory(cfg config.Config) (inventory.Inventory, error) {
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
 	if err != nil {
@@ -157,8 +157,8 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 	return nil
 }
 
-// gresOf returns the value of Gres= for a node. A catalogue node has the maximum count of each profile. On a real node,
-// all slices are closed until its agent publishes.
+// gresOf returns the value of Gres= for a node. A catalogue node has the maximum count of each profile, whereas on a
+// real node, all slices are closed until its agent publishes.
 func gresOf(inv inventory.Inventory, catalogue bool) string {
 	var parts []string
 	for _, s := range inv.Slots {
@@ -201,7 +201,7 @@ func slotLines(nodes, dev string, inv inventory.Inventory) string {
 	return b.String()
 }
 
-// memoryMiB returns the memory of this machine in MiB, or 1 if it is unknown.
+// memoryMiB returns this machine's memory in MiB, or 1 if it is unknown.
 func memoryMiB() int {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {

@@ -25,22 +25,22 @@ func newStatus(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [NODE]",
 		Short: "Show the GPUs of this node or of all nodes: instances, jobs and offers",
-		Long: `On a node with an agent, status draws each GPU as a row of units. For each one, it lists the
-instances, the jobs that hold them, the usage of the slices, and the free slices that slurmctld may
+		Long: `On a node with an agent, status draws each GPU as a row of units. Below each drawing, it lists the
+instances, the jobs that hold them, how the slices are used, and the free slices that slurmctld may
 allocate to jobs.
 
-Above the GPUs, status lists the slices that are reserved for the first waiting job. Another
-job can use these slices if it ends before the reservation begins.
+Above the GPUs, status lists the slices that are reserved for the first waiting job. Another job can
+use them if it ends before the reservation begins.
 
-status shows a job's usage only to its user, root and SlurmUser. If jobs are private
-(PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), status shows other users the
-slices that a job holds, but not the job itself.
+A job's usage is shown only to its user, root and SlurmUser. If jobs are private (PrivateData=jobs
+in slurm.conf, or an MCS plugin with privatedata), other users see the slices that a job holds, but
+not the job itself.
 
-On other hosts, such as login nodes, and with --all, status shows all nodes that Caelum manages. With
-NODE, it shows one of them and the jobs on it. In both cases, it needs no agent on this host, because
-it reads what the agents publish in slurmctld's node records. It runs scontrol once, and with NODE
-also squeue. The records contain neither the UUIDs nor the usage of slices; to see them, run status
-on the node.`,
+On other hosts, such as login nodes, and with --all, status shows all nodes that Caelum manages.
+With NODE, it shows one of them and the jobs on it. In both cases, it needs no agent on this host,
+because it reads what the agents publish in slurmctld's node records. It runs scontrol once, and
+with NODE also squeue. The records include neither the UUIDs nor the usage of slices; to see these,
+run status on the node.`,
 		Example: `  caelum status
   caelum status --all
   caelum status n1
@@ -96,7 +96,8 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 	return nil
 }
 
-// printNotes prints notes about the whole node: errors, a closed node, stale profiles, an excess and a reservation.
+// printNotes prints notes that concern the whole node: errors, a closed node, stale profiles, an excess, and a
+// reservation.
 func printNotes(w io.Writer, s *api.Status) {
 	if s.PublishError != "" {
 		fmt.Fprintf(w, "cannot publish: %s\n", printable(s.PublishError))
@@ -168,8 +169,8 @@ func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 	return err
 }
 
-// holder returns table cells with the job that holds an instance, its user and the usage. If no job holds the instance,
-// they contain the state of the instance. lease is the job's lease.
+// holder returns table cells with the job that holds an instance, its user and its usage or, if no job holds the
+// instance, with the instance's state. lease is the job's lease.
 func holder(in api.Instance, lease api.Lease) string {
 	switch {
 	case in.Job == 0 && in.State == api.StatePromised:
@@ -188,8 +189,8 @@ func holder(in api.Instance, lease api.Lease) string {
 	return text
 }
 
-// inUse returns the usage of a slice as a table cell that begins with a tab. It returns "" if u is nil because the
-// agent has not sampled the slice or the caller may not see the usage.
+// inUse returns the usage of a slice as a table cell that begins with a tab. It returns "" if u is nil, because the
+// agent has not sampled the slice yet or the caller may not see the usage.
 func inUse(u *api.Use) string {
 	if u == nil {
 		return ""
@@ -208,7 +209,7 @@ func inUse(u *api.Use) string {
 	return text
 }
 
-// printable replaces each unprintable character by "?", so that names that users chose cannot control the terminal.
+// printable replaces each unprintable character with "?", so that names chosen by users cannot control the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -16,17 +16,17 @@ import (
 	"caelum/internal/overview"
 )
 
-// These limits bound the load that the users of caelum top put on slurmctld (docs/results.md, "The cost of caelum
-// top").
+// These constants limit the load that users of caelum top put on slurmctld (docs/results.md, "The cost of caelum top").
 const (
 	// topInterval is the default of --interval, and topFastest its minimum.
 	topInterval = 15 * time.Second
 	topFastest  = 10 * time.Second
 	// topSlowdown makes the pause after a refresh at least this many times as long as the refresh took, up to
-	// topLongest. The pause after each failed refresh is twice the pause before, also up to topLongest.
+	// topLongest. Each failed refresh doubles the pause, also up to topLongest.
 	topSlowdown = 20
 	topLongest  = time.Minute
-	// topUnattended is the time without a key after which top stops the refreshes until a key is pressed.
+	// topUnattended is how long top keeps refreshing while no key is pressed. Once it has stopped, it resumes at the
+	// next key.
 	topUnattended = time.Hour
 )
 
@@ -35,14 +35,14 @@ func newTop(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [NODE]",
 		Short: "Show the GPUs of all nodes, and refresh the output every few seconds",
-		Long: `top shows the output of caelum status --all, or of caelum status NODE, in colour, and refreshes it. If
-the environment variable NO_COLOR is set, top uses no colours. If standard output is not a terminal,
-or with --json, top prints the output once.
+		Long: `top shows the output of caelum status --all, or of caelum status NODE, in colour, and refreshes it.
+If the environment variable NO_COLOR is set, top uses no colours. If standard output is not a
+terminal, or with --json, top prints the output once.
 
 Each refresh runs scontrol once, and with NODE also squeue. While slurmctld answers slowly, top
 refreshes less often. If slurmctld does not answer, top keeps the last output, shows its age and the
-error, and tries again after twice the time, up to a minute. After an hour without a key, top stops
-the refreshes until a key is pressed.
+error, and retries after twice the previous pause, up to a minute. If no key is pressed for an hour,
+it stops refreshing until the next key.
 
 KEYS
   up, down, page up, page down, home   scroll
@@ -73,13 +73,13 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// runTop shows the node with this name, or all nodes if the name is empty, until the user ends it or a signal arrives.
+// runTop shows the node with this name, or all nodes if the name is empty, until the user quits or a signal arrives.
 func runTop(ctx context.Context, name string, interval time.Duration) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 	defer stop()
 	read := readerOf(name)
 	lines, err := read(ctx)
-	if err != nil { // without any output to keep, top does not start
+	if err != nil { // if there is no output to keep, top does not start
 		return err
 	}
 	screen, err := tcell.NewScreen()
@@ -112,8 +112,8 @@ func readerOf(name string) func(context.Context) ([]spans, error) {
 	}
 }
 
-// pauseOf returns the pause before the next refresh. took is the duration of the last refresh, and failures the number
-// of refreshes that have failed since the last success.
+// pauseOf returns the pause before the next refresh. took is how long the last refresh took, and failures the number of
+// refreshes that have failed since the last success.
 func pauseOf(interval, took time.Duration, failures int) time.Duration {
 	pause := max(interval, min(topSlowdown*took, topLongest))
 	for range failures {

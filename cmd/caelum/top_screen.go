@@ -33,7 +33,7 @@ type refreshed struct {
 	took  time.Duration
 }
 
-// run shows the lines until the user ends it or ctx ends.
+// run shows the lines until the user quits or ctx ends.
 func (t *top) run(ctx context.Context) {
 	events, quit := make(chan tcell.Event), make(chan struct{})
 	defer close(quit)
@@ -80,7 +80,7 @@ func (t *top) keep(r refreshed) time.Duration {
 	return pauseOf(t.interval, r.took, t.failures)
 }
 
-// ends handles an event. It reports whether the user ends the program.
+// ends handles an event and reports whether the user wants to quit.
 func (t *top) ends(event tcell.Event) bool {
 	switch event := event.(type) {
 	case *tcell.EventResize:
@@ -109,13 +109,13 @@ func (t *top) ends(event tcell.Event) bool {
 	return false
 }
 
-// body returns the number of lines of the screen that scroll.
+// body returns the number of lines on the screen that scroll.
 func (t *top) body() int {
 	_, height := t.screen.Size()
 	return max(1, height-1-t.head)
 }
 
-// draw draws the visible lines, and the state of the refreshes in the last line of the screen.
+// draw draws the visible lines and, in the last line of the screen, the state of the refreshes.
 func (t *top) draw() {
 	width, height := t.screen.Size()
 	t.first = max(0, min(t.first, len(t.lines)-t.head-t.body()))
@@ -137,7 +137,7 @@ func (t *top) draw() {
 func (t *top) state() spans {
 	switch {
 	case t.asleep:
-		return say(title, "no key for %v: press a key to refresh the output again", topUnattended)
+		return say(title, "no key for %v: press a key to resume refreshing", topUnattended)
 	case t.err != nil:
 		return say(warning, "%s: couldn't refresh, trying again: %s", t.at.Format(time.TimeOnly),
 			strings.ReplaceAll(t.err.Error(), "\n", " "))
@@ -149,7 +149,7 @@ func (t *top) state() spans {
 	return say(title, "%s, every %v%s, q: end", t.at.Format(time.TimeOnly), t.interval, more)
 }
 
-// put draws one line and cuts it at the width of the screen.
+// put draws one line, cut at the width of the screen.
 func (t *top) put(y, width int, l spans) {
 	x := 0
 	for _, s := range l {
@@ -163,7 +163,7 @@ func (t *top) put(y, width int, l spans) {
 	}
 }
 
-// style returns the style of a tone. Without colours, it differs only by bold and dim.
+// style returns the style of a tone. Without colours, styles differ only in bold and dim.
 func (t *top) style(of tone) tcell.Style {
 	style := tcell.StyleDefault
 	colour := tcell.ColorDefault

@@ -16,7 +16,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// usageOptions contains the flags of caelum usage.
+// usageOptions holds the flags of caelum usage.
 type usageOptions struct {
 	config, since, until string
 	by                   []string
@@ -27,16 +27,16 @@ func newUsage(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Add up the GPU-hours of accounts, users and partitions",
-		Long: `usage reads the site's jobs from slurmdbd and adds up the GPU time that they held. SLICE-HOURS counts
-each slice and each whole GPU as one, as Slurm does. GPU-HOURS weights each of them by the share of
-the GPU that it occupied: an hour on a 2g.10gb of an A100-40GB, which occupies 2 of 8 units, is 0.25
-GPU-hours.
+		Long: `usage reads the site's jobs from slurmdbd and adds up the GPU time that they held. SLICE-HOURS
+counts each slice and each whole GPU as one, as Slurm does. GPU-HOURS weights each of them by the
+share of the GPU that it occupied: an hour on a 2g.10gb of an A100-40GB, which occupies 2 of 8
+units, is 0.25 GPU-hours.
 
-usage counts the slices that a job really held, which can be larger than the requested ones, if the
-agents store summaries of the runs (the accounting_field key in caelum.yaml). Without summaries, it
-counts the requested profiles from AllocTRES and ReqTRES, so AccountingStorageTRES must list every
-gres/mig:PROFILE. Of --exclusive jobs, usage counts only the requested slices. Jobs that still run
-count until now, or until --until.
+If the agents store summaries of the runs (the accounting_field key in caelum.yaml), usage counts
+the slices that a job actually held, which can be larger than the requested ones. Without summaries,
+it counts the requested profiles from AllocTRES and ReqTRES, so AccountingStorageTRES must list
+every gres/mig:PROFILE. For --exclusive jobs, only the requested slices count. Jobs that are still
+running count until now, or until --until.
 
 slurmdbd decides which users may see which jobs (PrivateData in slurmdbd.conf).`,
 		Example: `  caelum usage                                    # accounts and users, since the first of this month
@@ -64,7 +64,7 @@ type usageReport struct {
 	Total usageRow   `json:"total"`
 }
 
-// usageRow is a row of the output. Keys that are not in --by are empty.
+// usageRow is a row of the output. Keys that --by does not name are empty.
 type usageRow struct {
 	Account     string  `json:"account,omitempty"`
 	User        string  `json:"user,omitempty"`
@@ -114,7 +114,7 @@ func runUsage(ctx context.Context, w io.Writer, g *globals, o usageOptions) erro
 	return nil
 }
 
-// period returns the times of --since and --until, or their defaults.
+// period returns the times given by --since and --until, or their defaults.
 func (o usageOptions) period(now time.Time) (from, to time.Time, err error) {
 	from, to = time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, now.Location()), now
 	if o.since != "" {
@@ -136,11 +136,12 @@ func (o usageOptions) period(now time.Time) (from, to time.Time, err error) {
 	return from, to, nil
 }
 
-// usagePage is the time span of one query, because slurmdbd reads all records of a query before it replies.
+// usagePage is the time span of one query. It is limited because slurmdbd reads all of a query's records before it
+// replies.
 const usagePage = 7 * 24 * time.Hour
 
-// summaryField returns the field that contains the summaries of runs. Without accounting_field, the records in
-// AdminComment may still contain summaries of runs under an earlier configuration.
+// summaryField returns the field that holds the summaries of runs. Without accounting_field, it is AdminComment, where
+// summaries from an earlier configuration may remain.
 func summaryField(cfg config.Config) slurm.AccountingField {
 	if cfg.AccountingField == config.NoField {
 		return slurm.AdminComment

@@ -15,9 +15,9 @@ func newVersion(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the release of Caelum, and the Slurm release of the installed plugin",
-		Long: `version shows the release and the commit of this program, and the Go release that compiled it. It
-also lists the spank_caelum.so files in the directories where packages install Slurm's plugins, and
-the Slurm release for which each file was built. version needs neither an agent nor slurmctld.`,
+		Long: `version shows this program's release and commit, and the Go release that compiled it. It also lists
+the spank_caelum.so files in the directories where packages install Slurm's plugins, and the Slurm
+release for which each one was built. It needs neither an agent nor slurmctld.`,
 		Example: `  caelum version
   caelum version --json | jq -r .plugins[].slurm`,
 		Args: cobra.NoArgs,

@@ -74,9 +74,9 @@ EXIT STATUS
 		Short: "Notify the agents of changes in the queue; runs on slurmctld's host",
 		Long: `watch reads the nodes and the queue after each submission that job_submit.lua processes and after
 each publication by an agent. It then notifies the nodes that have to change their offers or release
-a job. A notification is a datagram that makes an agent read the queue immediately and contains no
-other instruction. Without watch, agents read the queue every poll_interval. With learn: true, watch
-also updates the decision table every minute.
+a job. A notification is a datagram that makes an agent read the queue immediately; it carries no
+other instruction. Without watch, agents read the queue every poll_interval. With "learn: true" in
+the configuration file, watch also updates the decision table every minute.
 
 Run watch as slurmctld's user. On slurmctld's host, caelum.yaml must contain the same wake_port as
 on the nodes, and slurmctld's user must own the wake key file.
@@ -90,8 +90,8 @@ EXIT STATUS
 		Use:   "close",
 		Short: "Withdraw all offers of this node, after the agent has stopped",
 		Long: `close sets this node's gres/mig counts in slurmctld to 0, so that slurmctld starts no more jobs on
-the node's slices. Running jobs are not affected. close does not need a running agent.
-caelumd.service runs it as its ExecStopPost command.
+the node's slices. Running jobs are not affected. No agent needs to be running. caelumd.service runs
+it as its ExecStopPost command.
 
 EXIT STATUS
   0  the offers are withdrawn
@@ -143,7 +143,7 @@ func logger(cfg config.Config) *logrus.Logger {
 	log := logrus.New()
 	level, _ := logrus.ParseLevel(cfg.LogLevel) // config.Load has checked the level
 	log.SetLevel(level)
-	// If colours are enabled, logrus does not quote names that users chose.
+	// With colours, logrus would not quote names chosen by users.
 	log.SetFormatter(&logrus.TextFormatter{DisableColors: true})
 	if cfg.LogFormat == "json" {
 		log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
@@ -190,7 +190,7 @@ func watchQueue(path string) error {
 	return w.Run(ctx)
 }
 
-// dbdTimeout limits a query to slurmdbd. It is long, because a query returns the jobs of at least one day.
+// dbdTimeout limits a query to slurmdbd. It is long because a query covers at least one day's jobs.
 const dbdTimeout = 5 * time.Minute
 
 // learning returns the loop that updates the repository and the decision table.
@@ -211,7 +211,8 @@ func learning(cfg config.Config) (*learn.Loop, error) {
 }
 
 // closeOffers withdraws this node's offers. If the configuration is invalid, it uses the defaults and the node name in
-// the ledger: the agent cannot run with an invalid configuration, and no job may start on slices that no agent manages.
+// the ledger, because the agent cannot run with that configuration and no job may start on slices that no agent
+// manages.
 func closeOffers(path string) error {
 	cfg, err := config.Load(path)
 	if err != nil {
@@ -227,7 +228,7 @@ func closeOffers(path string) error {
 }
 
 // known returns a note that the agent wrote to its ledger, such as the node's constant gres/mig total. It returns "" if
-// the ledger does not contain the note or cannot be read.
+// there is no such note or the ledger cannot be read.
 func known(stateDir, note string) string {
 	path := filepath.Join(stateDir, "ledger.db")
 	if _, err := os.Stat(path); err != nil {

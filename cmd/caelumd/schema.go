@@ -17,7 +17,7 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// newSchema returns the schema command. Before a Debian or RPM package replaces this release with another, it uses
+// newSchema returns the schema command. Before a Debian or RPM package replaces this release with another, it runs
 // schema to check that the other release can read the databases.
 func newSchema(path *string) *cobra.Command {
 	var supported string
@@ -25,10 +25,9 @@ func newSchema(path *string) *cobra.Command {
 		Use:   "schema",
 		Short: "Show the versions of the database schemas, or compare them with another release",
 		Long: `schema prints the versions of the database schemas that this release of Caelum uses. Each Debian or
-RPM package contains the line that its own release prints. Before the package replaces an installed
-release, it runs the installed release's "caelumd schema --supported LINE", which compares LINE with
-the databases on this host. schema does not change the databases, and it works while the agent is
-running.
+RPM package contains the line that its own release prints. Before it replaces an installed release,
+it runs that release's "caelumd schema --supported LINE", which compares LINE with the databases on
+this host. schema does not change the databases, and it works while the agent is running.
 
 EXIT STATUS
   0  --supported is not given, or no database has a newer version than LINE
@@ -71,9 +70,9 @@ func printSchemas(w io.Writer) error {
 	return err
 }
 
-// checkSchemas returns an error if a database on this host has a newer schema version than supported, a line in the
-// format of printSchemas. A damaged database causes no error, because no release can use it. If the configuration is
-// invalid, checkSchemas uses the default paths.
+// checkSchemas returns an error if a database on this host has a newer schema version than the line supported, which
+// has the format of printSchemas, allows. A damaged database causes no error, because no release can use it. If the
+// configuration is invalid, the default paths are used.
 func checkSchemas(path, supported string) error {
 	cfg, err := config.Load(path)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// shadowOptions contains the flags of caelumd shadow.
+// shadowOptions holds the flags of caelumd shadow.
 type shadowOptions struct {
 	profile    string
 	once, json bool
@@ -32,19 +32,21 @@ func newShadow(path *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shadow",
 		Short: "Print what the agent would do on this node, without changing anything",
-		Long: `shadow is a trial without risk. It reads the GPUs and slurmctld every poll_interval, and prints the
-slices that Caelum would carve if it managed this node: for the jobs that run on the node now, for the
-waiting jobs that would start, and for jobs to come. It prints a pass only if the plan has changed.
+		Long: `shadow lets you try Caelum without risk. Every poll_interval, it reads the GPUs and slurmctld's
+records, and prints the slices that Caelum would carve if it managed this node: for the jobs that
+are running on the node now, for the waiting jobs that would start, and for jobs to come. A pass is
+printed only if the plan has changed.
 
-shadow needs neither MIG mode nor the slices in slurm.conf, and may run beside the node's present jobs
-and configuration. It contains no call that changes a GPU, a file or slurmctld. Root is not necessary:
-for other users, the profiles come from Caelum's own table of GPU models, and slurmctld may hide the
-jobs of other users (PrivateData).
+shadow needs neither MIG mode nor slices in slurm.conf, and does not interfere with the node's
+present jobs and configuration: it contains no call that changes a GPU, a file or slurmctld. It need
+not run as root. If it does not, the profiles come from Caelum's own table of GPU models, and
+slurmctld may hide other users' jobs (PrivateData).
 
-Each pass begins with the jobs that run now, as if Caelum had started them, so a pass does not include
-the effects of earlier passes. A job with one GPU that names no profile gets the profile in --profile,
-and a job with several GPUs gets whole GPUs. A single pass (--once) takes a few seconds. To see the
-usual load, let shadow run for a working day. To compare waiting times, use caelum simulate.
+Each pass begins with the jobs that are running now, as if Caelum had started them, so it does not
+include the effects of earlier passes. A job that requests one GPU and names no profile gets the one
+given by --profile, and a job with several GPUs gets whole GPUs. A single pass (--once) takes a few
+seconds. To see the usual load, let shadow run for a working day. To compare waiting times, use
+caelum simulate.
 
 EXIT STATUS
   0  a signal stopped shadow (SIGTERM, SIGINT), or --once is set
@@ -56,7 +58,7 @@ EXIT STATUS
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.profile, "profile", "", "the profile of a job with one GPU that names none; "+
+	f.StringVar(&o.profile, "profile", "", "the profile for jobs that request one GPU and name none; "+
 		"default: default_profile in the configuration file")
 	f.BoolVar(&o.once, "once", false, "print one pass")
 	f.BoolVar(&o.json, "json", false, "print each pass as a line of JSON")
@@ -91,7 +93,7 @@ type trial struct {
 	options     shadowOptions
 }
 
-// run prints the passes until ctx ends, or one pass.
+// run prints passes until ctx ends, or just one with --once.
 func (t trial) run(ctx context.Context, cfg config.Config) error {
 	node, err := t.node(cfg)
 	if err != nil {
@@ -128,7 +130,7 @@ func (t trial) run(ctx context.Context, cfg config.Config) error {
 func (t trial) node(cfg config.Config) (*shadow.Node, error) {
 	profile := cmp.Or(t.options.profile, cfg.DefaultProfile)
 	if profile == "" {
-		return nil, errors.New("the profile of jobs that name none is unknown; set --profile, for example 2g.10gb")
+		return nil, errors.New("the default profile is unknown; set --profile, for example 2g.10gb")
 	}
 	settings, err := cfg.Planning()
 	if err != nil {

@@ -14,7 +14,7 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the release of Caelum",
-		Long: `version shows the release and the commit of this program, and the Go release that compiled it.
+		Long: `version shows this program's release and commit, and the Go release that compiled it.
 
 EXIT STATUS
   0  always`,

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// scriptBytes is the number of bytes of a script that job_submit.lua hashes.
+// scriptBytes is how many bytes of a script job_submit.lua hashes.
 const scriptBytes = 4096
 
 // fingerprint runs bench/sha256.lua. It returns the digest of scriptBytes bytes and the median time of one hash in
@@ -43,7 +43,7 @@ func TestSHA256(t *testing.T) {
 	}
 }
 
-// BenchmarkFingerprint measures candidate hashes for the fingerprint of a script.
+// BenchmarkFingerprint measures candidate hashes for script fingerprints.
 //
 //	go test -run - -bench Fingerprint -benchtime 300x ./contrib/job_submit
 func BenchmarkFingerprint(b *testing.B) {

@@ -20,10 +20,10 @@ type process struct {
 	out  *bufio.Reader
 }
 
-// fields contains the values of a question or an answer. Texts are represented as strings, and numbers as float64.
+// fields holds the values in a question or an answer, as strings or float64.
 type fields map[string]any
 
-// reply is the script's answer. It contains the messages to the user, the log lines and the writes, each in order.
+// reply is the script's answer: the messages to the user, the log lines and the writes, each in order.
 type reply struct {
 	rc            int
 	messages, log []string

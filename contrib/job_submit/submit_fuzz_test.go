@@ -17,7 +17,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// maker generates job descriptions from valid and invalid words, and from the text raw.
+// maker generates job descriptions from valid and invalid words, and from raw.
 type maker struct {
 	*rand.Rand
 	raw string
@@ -51,7 +51,7 @@ func (m maker) tres() string {
 	return strings.Join(all, m.one(",", ",", ",,"))
 }
 
-// job generates a job. Each field has a low probability, so that most fields of a job are usually empty.
+// job generates a job. Each field has a low probability, so that most of them are usually empty.
 func (m maker) job() fields {
 	q := fields{"user_id": float64(m.Uint32()), "priority": 4294967294.0, "uid": 1001.0}
 	some := func(odds int, name string, value func() any) {
@@ -132,8 +132,8 @@ func (m maker) learned(s stamp) string {
 	return b.String()
 }
 
-// tables writes tables with increasing generations, because the script does not read a table that has the generation
-// and size of the previous table.
+// tables writes tables with increasing generations, because the script does not read a table that has the same
+// generation and size as the previous one.
 type tables struct {
 	path       string
 	generation int

@@ -14,7 +14,7 @@ import (
 
 // This file is a second, simple and slow implementation of the rules in README.md.
 
-// oracleTable is the table with which the fuzz targets submit jobs. The fuzz targets may append learned lines.
+// oracleTable is the table with which the fuzz targets submit jobs, and to which they may append learned lines.
 const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long grow=forecast\ngrow oom\n" +
 	"profile 1g.5gb 4864\nprofile 1g.5gb+me 4864\nprofile 2g.10gb 9856\nprofile 4g.20gb\nprofile 7g.40gb 40192\n" +
 	"model h100 1g.5gb\nmodel h100 4g.20gb\nmodel h100 7g.40gb\nmodel a100 1g.5gb\n" +
@@ -45,8 +45,8 @@ func lacksSlots(q fields) bool {
 	return sum > 0 && !node.typed()
 }
 
-// outcome is the expected outcome of a request. none is true if the job requests no GPU, and refused is true if the
-// request is rejected. Otherwise the other fields describe the job.
+// outcome is the expected outcome of a request. none is true if the job requests no GPU, and refused if the request is
+// rejected. Otherwise, the other fields describe the job.
 type outcome struct {
 	none, refused bool
 	kept, added   []string
@@ -60,7 +60,7 @@ type outcome struct {
 	hold          bool
 }
 
-// stamp contains the values that identify the earlier runs of a job.
+// stamp holds the values that identify the earlier runs of a job.
 type stamp struct {
 	uid              uint32
 	key, fingerprint string // fingerprint is empty without a script
@@ -80,7 +80,7 @@ func learned(d decisions.Table, s stamp) *predict.Line {
 	return &l
 }
 
-// busyOf returns the busy share in a line. If known is nil or contains no busy share, it returns "".
+// busyOf returns the busy share in a line, or "" if known is nil or has no busy share.
 func busyOf(known *predict.Line) string {
 	if known == nil || known.Busy < 0 {
 		return ""
@@ -137,8 +137,8 @@ func size(q fields, d decisions.Table, known *predict.Line) (profile string, siz
 	return profile, true, warning, profile != ""
 }
 
-// onModel returns the profile that Caelum chose. If the request names a GPU model that does not have the profile, it
-// returns the replacement on the GPU model.
+// onModel returns the profile that Caelum chose or, if the request names a GPU model that does not have it, the model's
+// replacement.
 func onModel(d decisions.Table, models []string, profile string) string {
 	if len(models) != 1 || len(d.Models[models[0]]) == 0 {
 		return profile
@@ -269,8 +269,8 @@ func growTag(mode string) string {
 	return " caelum:grow=" + mode
 }
 
-// choose sets the fields for a job whose profile Caelum chose, and returns this profile. floor is the profile if the
-// time limit is ignored.
+// choose sets the fields for a job whose profile Caelum chose, and returns this profile. floor is the profile that it
+// would have without its time limit.
 func (o *outcome) choose(q fields, d decisions.Table, known *predict.Line, kind, floor string) string {
 	o.sized, o.busy = floor, busyOf(known)
 	if known != nil {
@@ -290,7 +290,7 @@ func model(kinds []string) string {
 	return ""
 }
 
-// limitOf returns a job's time limit in seconds, or 0 if it has none. fuzz.lua contains the limits of the partitions.
+// limitOf returns a job's time limit in seconds, or 0 if it has none. The partitions' limits are in fuzz.lua.
 func limitOf(q fields) float64 {
 	const noValue, infinite = 4294967294.0, 4294967295.0
 	if own, ok := q["time_limit"].(float64); ok && own != noValue {
@@ -419,8 +419,8 @@ type ruled struct {
 	writes  []write
 }
 
-// expected returns the answer to an update that README.md specifies. known is false if README.md specifies no answer.
-// The receiver contains the options that would result from the update.
+// expected returns the answer that README.md specifies for an update. known is false if it specifies none. The receiver
+// holds the options that would result from the update.
 func (o options) expected(q fields, d decisions.Table, s *stamp, before options) (r ruled, known bool) {
 	switch held := strings.Contains(text(q, "record.admin_comment"), "caelum:held"); {
 	case held && (q["priority"] == 0.0 || q["priority"] == 4294967295.0), set(q, "ntasks_per_tres") > 0:

@@ -40,7 +40,7 @@ type entry struct {
 	count            int // -1: the count cannot be parsed
 }
 
-// maxTRES is the number of bytes of a list that the script reads. slurmctld refuses a longer tres_per_node.
+// maxTRES is how many bytes of a list the script reads. slurmctld refuses a longer tres_per_node.
 const maxTRES = 1024
 
 func entriesOf(list string) (out []entry) {
@@ -68,7 +68,7 @@ func entriesOf(list string) (out []entry) {
 	return out
 }
 
-// sum contains the counts of one GRES in a request, by type and in the order of the request. The
+// sum holds the counts of one GRES in a request, by type and in the order of the request. The
 // type is "" for entries without a type.
 type sum struct {
 	types []string
@@ -114,7 +114,7 @@ func (s sum) times(factor, divisor int) (sum, bool) {
 	return out, true
 }
 
-// options contains the GRES requests of a job by "node", "job", "socket" and "task", as slurmctld stores them.
+// options lists the GRES requests of a job by "node", "job", "socket" and "task", as slurmctld stores them.
 type options map[string][]entry
 
 var pers = []string{"node", "job", "socket", "task"}
@@ -170,7 +170,7 @@ func requestOf(q fields) request {
 	return r
 }
 
-// unreadable reports whether the request contains an entry that the agents cannot parse.
+// unreadable reports whether the request has an entry that the agents cannot parse.
 func (r request) unreadable() bool {
 	for _, list := range r.options {
 		if slices.ContainsFunc(list, func(e entry) bool { return !e.readable() }) {

@@ -14,7 +14,7 @@ const script = "#!/bin/sh\n"
 
 var probed = predict.KeyInput{UID: 7, Script: script, GPUs: 1, Nodes: 1}
 
-// table generates a decision table that contains valid lines, invalid lines and the text in raw.
+// table generates a decision table with valid lines, invalid lines and raw.
 func (m maker) table() string {
 	var b strings.Builder
 	const head = "caelum-decisions 1 7"
@@ -76,9 +76,9 @@ func (m maker) table() string {
 	return text
 }
 
-// FuzzTable checks that the script uses all lines of a valid table, and no line of an invalid table. After an invalid
-// table, the script must continue to use the previous table and log one line. Without a previous table, the script must
-// reject requests for GPUs and accept other requests.
+// FuzzTable checks that the script uses all lines of a valid table, and none of an invalid one. After an invalid table,
+// it must continue to use the previous table and log one line. Without a previous table, it must reject requests for
+// GPUs and accept others.
 func FuzzTable(f *testing.F) {
 	for i, raw := range []string{
 		"", "#", "closed", "partition cpu", "3g.20gb", "key 7:0123456789abcdef 1g.5gb", "\x00", "\xff\xa0", "\n\n",
@@ -139,8 +139,8 @@ func (p probe) submit(q fields) reply {
 	return r
 }
 
-// gives checks the slices that a submission gets. If want is none, the script must accept the submission unchanged. If
-// want is refused, the script must reject the submission.
+// gives checks the slices that a submission gets. If want is none, the script must accept the submission unchanged; if
+// want is refused, it must reject it.
 func (p probe) gives(q fields, want string) reply {
 	p.Helper()
 	r, got := p.submit(q), ""
@@ -196,8 +196,8 @@ func (p probe) force(d decisions.Table, why error) {
 	}
 }
 
-// partitions checks that only jobs in the table's partitions get slices, and that these slices have the profile of the
-// probed job. It returns the logged lines.
+// partitions checks that only jobs in the table's partitions get slices, and that these have the probed job's profile.
+// It returns the logged lines.
 func (p probe) partitions(d decisions.Table, known *predict.Line) (log []string) {
 	p.Helper()
 	profile, figures := d.Default, ""
@@ -234,7 +234,7 @@ func (p probe) partitions(d decisions.Table, known *predict.Line) (log []string)
 	return log
 }
 
-// profiles checks that a job can request the table's profiles, and no other profiles.
+// profiles checks that a job can request the table's profiles, but no others.
 func (p probe) profiles(d decisions.Table, partition string) {
 	p.Helper()
 	names := d.Names()

@@ -153,7 +153,7 @@ for _, case in ipairs(accepted) do
   check(job.priority == NO_VAL, case[1] .. " is not held", job.priority)
 end
 
--- If no field of the job contains a prefix, slurmctld adds the prefix of its release.
+-- If no field of the job contains a prefix, slurmctld adds that of its release.
 local _, later = submit({ntasks_per_tres = 1, num_tasks = 1}, "gres/")
 check(later.tres_per_node == "gres/gpu:1,gres/mig:2g.10gb:1", "--ntasks-per-gpu in 24.11", later.tres_per_node)
 _, later = submit({ntasks_per_tres = 1, num_tasks = 1, tres_per_node = "odd:1"}, "gres/")
@@ -278,7 +278,7 @@ check(small.tres_per_node == "gres:mig:1g.5gb:1,gres:gpu:1" and not word(small, 
 local _, inherited = submit({tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig_mem=16G"}})
 check(inherited.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "--mig-mem under the inherited name", inherited.tres_per_node)
 
--- In these cases the request names a GPU model that does not have the chosen profile.
+-- In these cases, the request names a GPU model that does not have the chosen profile.
 write_table(TABLE .. "profile 2g.20gb 20096\nmodel a100 1g.5gb\nmodel a100 2g.10gb\nmodel h100 1g.5gb+me\nmodel h100 2g.20gb\nmodel h100 7g.40gb\nmodel l4 1g.5gb\n")
 for _, case in ipairs({
   {"the model has it", {tres_per_node = "gres:gpu:a100:1"}, "gres:gpu:a100:1,gres:mig:2g.10gb:1", "2g.10gb"},
@@ -481,7 +481,7 @@ for first = 1, 3 do
   check(job.tres_per_node == "gres:gpu:1,gres:mig:" .. profiles[first] .. ":1", "the first line is " .. lines[first], job.tres_per_node)
   check(word(job, "runs") == seconds[first] and word(job, "sized") == profiles[first], "and its seconds", job.admin_comment)
 end
--- A line may also contain the busy share. The script writes the busy share only for a profile that Caelum chose.
+-- A line may also contain the busy share, which the script writes only for a profile that Caelum chose.
 for busy, case in pairs({[""] = {}, [" 0"] = {"0"}, [" 7"] = {"7"}, ["\t 47  "] = {"47"}, [" 100 # all"] = {"100"}}) do
   for _, subject in ipairs({"key 1001:" .. plain, "user 1001:" .. work, "site " .. work}) do
     local line = subject .. " 1g.5gb 60" .. busy .. "\n"
@@ -579,8 +579,8 @@ write_table(TABLE .. hour .. "profile 2g.20gb\nprofile 4g.40gb\nmodel a100 1g.5g
 limited("only models with the profile", {time_limit = 74}, "2g.20gb", "1g.5gb", "2160-2700")
 limited("the GPU model that the request names", {time_limit = 74, tres_per_node = "gres:gpu:a100:1"}, "3g.20gb", "1g.5gb", "1680-2100")
 limited("the profile that this model has instead", {time_limit = 74, tres_per_node = "gres:gpu:l4:1"}, "2g.10gb", nil, "3600-4500")
--- A key line applies only to the key's own user. Earlier releases wrote keys without a user. A key line without one has
--- no effect, and the script logs this once.
+-- A key line applies only to the key's own user. Earlier releases wrote keys without a user. These lines have no
+-- effect, which the script logs once.
 write_table(TABLE .. "key 1002:" .. plain .. " 7g.40gb\n")
 local _, foreign = submit({tres_per_node = "gres:gpu:1"})
 check(foreign.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "the job key of another user", foreign.tres_per_node)

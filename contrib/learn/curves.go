@@ -5,14 +5,14 @@ import (
 	"math/rand/v2"
 )
 
-// curveSteps is the number of samples of an emulated run, and also the number of its iterations.
+// curveSteps is the number of samples in an emulated run, and also the number of its iterations.
 const curveSteps = 2000
 
 // curve is the memory of an emulated run over time, in MiB, with one value per step.
 type curve struct {
 	shape string
 	// need is the memory without which the run fails. used is the memory that NVML shows, on a slice of any size. With
-	// a caching allocator, used also includes memory that the allocator could return to the driver.
+	// a caching allocator, it includes memory that the allocator could return to the driver.
 	need, used []float64
 	// allocated and reserved are the allocator's values, or nil if there is no caching allocator. context is the memory
 	// that the allocator does not count.
@@ -35,7 +35,7 @@ func (c *curve) peak(n int) float64 {
 	return top
 }
 
-// failsAt returns the step at which the run is out of memory, or curveSteps if it completes.
+// failsAt returns the step at which the run runs out of memory, or curveSteps if it completes.
 func (c *curve) failsAt() int {
 	for k, v := range c.need {
 		if v > c.slice {
@@ -61,7 +61,7 @@ func none(float64) float64 { return 0 }
 // between returns a random number between low and high.
 func between(rng *rand.Rand, low, high float64) float64 { return low + (high-low)*rng.Float64() }
 
-// sawtooth returns a sawtooth with 10 to 500 teeth. growth is how much the teeth's height grows until the end.
+// sawtooth returns a sawtooth with 10 to 500 teeth. growth is how much their height grows until the end.
 func sawtooth(rng *rand.Rand, growth float64) func(float64) float64 {
 	teeth, height := math.Exp(between(rng, math.Log(10), math.Log(500))), between(rng, 0.1, 1)
 	return func(x float64) float64 {
@@ -120,13 +120,14 @@ var shapes = []shape{
 }
 
 const (
-	// loading is the share of the run in which the program loads its data. A run that fails within atStart fails before
-	// it has a past. A run that fails within noAlarms fails before Caelum raises an alarm (predict.minShare).
+	// loading is the share of the run in which the program loads its data. A run that fails within atStart does so
+	// before it has a past, and one that fails within noAlarms does so before Caelum raises an alarm
+	// (predict.minShare).
 	loading, atStart, noAlarms = 0.003, 0.05, 0.2
 )
 
-// newCurve returns a random run with the given shape. Its peak is 0.5 to 2 times the memory of its slice, so that half
-// of the runs fail. Half of the programs use a caching allocator.
+// newCurve returns a random run with the given shape. Its peak is 0.5 to 2 times its slice's memory, so that half of
+// the runs fail. Half of the programs use a caching allocator.
 func newCurve(s shape, rng *rand.Rand) *curve {
 	level, lost := s.level(rng)
 	base := math.Exp(between(rng, math.Log(1000), math.Log(20000)))

@@ -12,7 +12,7 @@ import (
 // curvesPerSeed is the number of emulated runs for each shape and seed.
 const curvesPerSeed = 10
 
-// knowledge is a source of information about the end of a run.
+// knowledge is a source of information about when a run will end.
 type knowledge struct {
 	name string
 	end  func(c *curve, ran float64) predict.End
@@ -28,8 +28,8 @@ var knowledges = []knowledge{
 	{"time limit", func(c *curve, ran float64) predict.End { return predict.End{Ran: ran, Limit: c.limit} }},
 }
 
-// alarmAt returns the step of the first alarm before the run fails or completes, or -1. Forecasts are made as often as
-// the agent makes them.
+// alarmAt returns the step of the first alarm before the run fails or completes, or -1 if there is none. Forecasts are
+// made as often as in the agent.
 func alarmAt(c *curve, f forecaster, end func(*curve, float64) predict.End) int {
 	p := f.start(c)
 	step, next := c.seconds/curveSteps, 0.0
@@ -47,8 +47,8 @@ func alarmAt(c *curve, f forecaster, end func(*curve, float64) predict.End) int 
 	return -1
 }
 
-// peakError returns the relative error of the peak forecast after 10% of the run, if the run's end is known and its
-// slice is large enough.
+// peakError returns the relative error of the peak forecast after 10% of the run, if it is known when the run will end
+// and its slice is large enough.
 func peakError(c *curve, f forecaster) float64 {
 	wide := *c
 	wide.slice = 1e9

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// forecaster is a rule that forecasts the peak of a run.
+// forecaster is a rule that forecasts a run's peak.
 type forecaster struct {
 	name  string
 	start func(c *curve) forecasting
@@ -24,7 +24,7 @@ type forecasting interface {
 	alarm(end predict.End) bool
 }
 
-// own contains Caelum's forecast, once based only on NVML's samples and once also on the program's reports.
+// own lists Caelum's forecast, once based only on NVML's samples and once also on the program's reports.
 var own = []forecaster{
 	{"Caelum (NVML)", func(c *curve) forecasting { return &series{c: c} }},
 	{"Caelum (reports)", func(c *curve) forecasting { return &series{c: c, reports: c.allocated != nil} }},
@@ -39,7 +39,7 @@ var forecasters = append([]forecaster{
 }, own...)
 
 // series is the state of Caelum's forecast. If reports is true, the program reports its allocator's memory, and the
-// series does not contain the memory that the allocator could return (usage.Monitor).
+// series leaves out memory that the allocator could return (usage.Monitor).
 type series struct {
 	c       *curve
 	reports bool
@@ -59,8 +59,9 @@ func (s *series) peak(end predict.End) float64 { return s.past.Forecast(end, s.c
 
 func (s *series) alarm(end predict.End) bool { return s.past.Forecast(end, s.c.slice).Exceeds }
 
-// samples is the state of a simple rule. The first sample is the first iteration. next returns the forecast peak at a
-// given time. The rule raises an alarm if three consecutive forecasts exceed the slice and differ by at most 5%.
+// samples is the state of a simple rule. The first sample is that of the first iteration. next returns the forecast
+// peak at a given time. The rule raises an alarm if three consecutive forecasts exceed the slice and differ by at most
+// 5%.
 type samples struct {
 	c     *curve
 	first int

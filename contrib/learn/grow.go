@@ -15,7 +15,7 @@ import (
 // growModes are the modes for jobs that grow.
 var growModes = []string{"off", "oom", "forecast"}
 
-// compareGrow prints one table per population, with a row for each combination of mode and profile of unknown jobs. In
+// compareGrow prints one table per population, with a row for each combination of mode and profile for unknown jobs. In
 // the last table, the jobs report their memory.
 func compareGrow(w io.Writer, seeds []uint64) error {
 	n, err := newNode()

@@ -37,7 +37,7 @@ func TestMemoryCurve(t *testing.T) {
 	}
 }
 
-// TestGrowByHand checks the results of one job. The job needs 8000 MiB, runs for 10,000 s, and starts on a 1g.5gb with
+// TestGrowByHand checks the results for one job, which needs 8000 MiB, runs for 10,000 s, and starts on a 1g.5gb with
 // 4864 MiB. The ramp rises from 4000 MiB in steps of 400 MiB every 500 s, so the run fails after 1500 s. The step rises
 // at 5000 s.
 func TestGrowByHand(t *testing.T) {
@@ -89,7 +89,7 @@ func playOne(t *testing.T, n node, s site, c memoryCurve) growTally {
 	return g.growTally
 }
 
-// recorded checks the decisions of a growth. The accounting records of the runs must lead to the same decisions.
+// recorded checks a growth's decisions: the runs' accounting records must lead to the same ones.
 type recorded struct {
 	*growth
 	t        *testing.T
@@ -135,8 +135,8 @@ func (r *recorded) Ended(j trace.Job, now float64) sim.Next {
 	return next
 }
 
-// TestGrowDecidesAsAgents checks that the simulation decides from the data that agents have: the accounting records of
-// the runs, and the growths of the job.
+// TestGrowDecidesAsAgents checks that the simulation decides from the data that agents have, namely the runs'
+// accounting records and the job's growths.
 func TestGrowDecidesAsAgents(t *testing.T) {
 	n, err := newNode()
 	if err != nil {

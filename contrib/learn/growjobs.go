@@ -51,7 +51,7 @@ func (c memoryCurve) level(jumps float64) float64 {
 	return c.base + (1-c.base)*min(1, max(0, jumps)*c.jump)
 }
 
-// rounding is larger than the rounding errors in numbers of jumps.
+// rounding is larger than any rounding error in a number of jumps.
 const rounding = 1e-9
 
 // at returns the memory after the given share of the run.
@@ -93,7 +93,7 @@ type growing struct {
 	load        float64 // the requested share of all units if each job had the tightest profile
 }
 
-// growings contains the populations for the grow command. Each of them has about 4000 submissions.
+// growings lists the populations for the grow command. Each of them has about 4000 submissions.
 var growings = []growing{
 	{"recurring jobs, load 0.4", 100, 20, 60, 0.4},
 	{"new jobs, load 0.6", 1600, 1, 4, 0.6},
@@ -116,8 +116,8 @@ type arrival struct {
 
 // draw returns a population's submissions in order of time. Except for the curve, the jobs' memory, run times, failures
 // and versions are those of the work type. The busy share has the density 4 b^3 (predict.UnknownBusy). A recurring job
-// is submitted about once a day, and its first submission is at a random time within 40 days. All times between
-// submissions are then multiplied by the same factor, so that the population has the given load.
+// is first submitted at a random time within 40 days, and then about once a day. All times between submissions are then
+// multiplied by the same factor, so that the population has the given load.
 func (g growing) draw(n node, seed uint64) (all []*arrival) {
 	rng := rand.New(rand.NewPCG(seed, 19))
 	people := drawUsers(rng, users)

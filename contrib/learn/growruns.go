@@ -12,40 +12,40 @@ import (
 )
 
 const (
-	// resubmitMedian and resubmitSigma describe the lognormal distribution of the time, in seconds, after which a user
-	// notices that a job has run out of memory and resubmits it.
+	// resubmitMedian and resubmitSigma describe the lognormal distribution of the time, in seconds, that a user takes
+	// to notice that a job has run out of memory and to resubmit it.
 	resubmitMedian, resubmitSigma = 1800, 1
 	// growLimit is the default of the grow_limit key.
 	growLimit = 3
-	// shortest is the time, in seconds, after which a job fails if it needs too much memory from the start.
+	// shortest is how many seconds it takes until a job fails that needs too much memory from the start.
 	shortest = 20
 	// forecastEvery and forecastShare are the shortest times between forecasts, in seconds and as a share of the run so
-	// far, as in package usage. Between forecasts, agents take a sample every second, whereas the simulation takes
+	// far, as in package usage. Between forecasts, an agent takes a sample every second, whereas the simulation takes
 	// samplesBetween samples.
 	forecastEvery, forecastShare, samplesBetween = 5, 0.02, 4
 	// rareShare replaces forecastShare while less than a share nearlyFull of the slice's memory is in use, because the
 	// simulation would otherwise take hours. Without a known run time, forecasts never exceed this slice.
 	rareShare, nearlyFull = 0.1, 0.8
-	// constant is a multiple of the time until the peak. The simulation makes no later forecasts, because the memory is
-	// then constant.
+	// constant is a multiple of the time until the peak. After it, the simulation makes no more forecasts, because the
+	// memory no longer changes.
 	constant = 4
 )
 
-// site contains the site's settings: the mode in which jobs grow, and the profile of unknown jobs.
+// site holds the site's settings: the mode in which jobs grow, and the profile for unknown jobs.
 type site struct {
 	grow    string // off, oom or forecast
 	profile string // the profile of jobs without a complete run
 	reports bool   // whether jobs report that they ran out of memory
 }
 
-// growTally contains the results of a simulation.
+// growTally holds the results of a simulation.
 type growTally struct {
 	jobs       int
 	turnaround float64 // seconds, from the first submission to the end of the last run
 	ran        int     // jobs with a run that ran, or would have run, out of memory
 	affected   float64 // seconds, the turnaround of these jobs
 	used, lost float64 // GPU-seconds of all runs, and of the runs that were followed by another run
-	failures   int     // runs that ran out of memory and whose jobs the user resubmitted
+	failures   int     // runs that ran out of memory, after which the user resubmitted the job
 	requeues   int
 	stopped    int // requeues before a job would have run out of memory
 	needless   int // requeues of jobs that would not have run out of memory
@@ -85,7 +85,7 @@ func newGrowth(n node, s site, all []*arrival, seed uint64) *growth {
 	return g
 }
 
-// Submitted implements [sim.Growth]. A user whose job has run out of memory several times requests the whole GPU.
+// Submitted implements [sim.Growth]. A user whose job has run out of memory several times requests a whole GPU.
 func (g *growth) Submitted(t trace.Job) string {
 	j := g.plays[t.ID]
 	g.last++

@@ -13,8 +13,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// point contains the measurements of a machine-learning model with one batch size: how long a step takes, in seconds,
-// on each profile that has enough memory for the model.
+// point holds the measurements of a machine-learning model with one batch size: how long a step takes, in seconds, on
+// each profile with enough memory for the model.
 type point struct {
 	model string
 	batch float64
@@ -178,9 +178,9 @@ func compareMISO(w io.Writer, path string) error {
 	return partitions(w, n, all)
 }
 
-// judge returns the errors of the predicted speeds. It also returns the number of points for which the predictions lead
-// to the right profile, if a step may take at most two or three times as long as on the whole GPU. The measurements do
-// not include memory, so judge assumes that Caelum knows which profiles have enough memory for a batch.
+// judge returns the errors of the predicted speeds. It also returns for how many points the predictions lead to the
+// right profile, if a step may take at most two or three times as long as on the whole GPU. Because the measurements do
+// not include memory, judge assumes that Caelum knows which profiles have enough memory for a batch.
 func (v predictor) judge(n node, all []point) (errs []float64, right [2]int) {
 	for at, p := range all {
 		foreseen := map[string]float64{n.whole: 1}

@@ -19,18 +19,18 @@ const (
 	gpus      = 16
 	perNode   = 4 // the GPUs of a node, for jobs that start through offers
 	churnJobs = 4000
-	recurring = 20 // the number of scripts for each profile; each job is a run of one script
+	recurring = 20 // the number of scripts for each profile; each job runs one of them
 )
 
-// scatter contains, for each of two kinds of scripts, the standard deviation of the logarithm of a script's run times.
+// scatter gives, for each of two kinds of scripts, the standard deviation of the logarithm of a script's run times.
 type scatter [2]float64
 
-// churn generates the built-in workload with recurring jobs. trace.Churn generates the arrivals and profiles at load
-// 0.85. Each profile has twenty scripts, and each job is a run of one script. The scripts' typical run times are
-// exponentially distributed. Each script's run times are lognormally distributed around its typical run time, with one
-// of the two sigmas with equal probability. A job's time limit is 1 to 6 times the typical run time, and at least as
-// long as the run time. All durations are multiplied by the same factor, so that the jobs request as many unit-seconds
-// as the built-in workload.
+// churn generates the built-in workload with recurring jobs. The arrivals and profiles come from trace.Churn at load
+// 0.85. Each profile has twenty scripts, and each job runs one of them. The scripts' typical run times are
+// exponentially distributed. Each script's run times are lognormally distributed around its typical run time, with
+// either of the two sigmas with equal probability. A job's time limit is 1 to 6 times the typical run time, and at
+// least as long as the run time. All durations are multiplied by the same factor, so that the jobs request as many
+// unit-seconds as the built-in workload.
 func churn(b *mig.Model, mix trace.Mix, sigmas scatter, seed uint64) (jobs []trace.Job, scripts map[string]string) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	type kind struct{ typical, sigma, limit float64 }
@@ -61,7 +61,7 @@ func churn(b *mig.Model, mix trace.Mix, sigmas scatter, seed uint64) (jobs []tra
 	return jobs, scripts
 }
 
-// memory learns run times during a simulation. It observes when runs end, and estimates a job's run time from the runs
+// memory learns run times during a simulation. It observes when runs end, and estimates a job's run time from those
 // that ended before the job was submitted.
 type memory struct {
 	scripts map[string]string // the key of each job's script
@@ -149,8 +149,8 @@ func (e estimator) meanWait(c sim.Config, mix trace.Mix, sigmas scatter, seeds [
 	return sum / float64(len(seeds)), nil
 }
 
-// placements simulates the built-in workload with recurring jobs, and compares schedulers that differ in how much they
-// know about the run times.
+// placements simulates the built-in workload with recurring jobs, and compares schedulers that know more or less about
+// the run times.
 func placements(w io.Writer, seeds []uint64) error {
 	model, err := mig.ModelByName("A100-40GB")
 	if err != nil {

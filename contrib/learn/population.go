@@ -14,7 +14,7 @@ const (
 	tries = 5 // maximum number of runs of a job that runs out of memory
 )
 
-// score counts a rule's results for repeats, that is, for runs of a key that has earlier runs.
+// score counts a rule's results for repeats, that is, for runs whose key has earlier runs.
 type score struct {
 	repeats, tight, killed int     // tight is the number of runs on the smallest sufficient profile
 	needed, given          float64 // MiB
@@ -27,7 +27,7 @@ func (s *score) add(o score) {
 
 func (s *score) of(count int) float64 { return 100 * float64(count) / float64(max(s.repeats, 1)) }
 
-// history contains the earlier runs of one key under a rule.
+// history holds the earlier runs of one key under a rule.
 type history struct {
 	rule
 	node
@@ -35,7 +35,7 @@ type history struct {
 	job  uint32
 }
 
-// submit runs a submission. If the run runs out of memory, it is repeated, up to tries runs in total.
+// submit runs a submission. If it runs out of memory, it is repeated, up to tries runs in total.
 func (h *history) submit(w work, s submission) (first score) {
 	first = score{repeats: 1, needed: s.peak}
 	for try := range tries {
@@ -61,8 +61,8 @@ func (h *history) submit(w work, s submission) (first score) {
 	return first
 }
 
-// simulate applies a rule to a population. Element i of the result contains the scores for the runs whose key has i
-// earlier runs.
+// simulate applies a rule to a population. Element i of the result is the score for the runs whose key has i earlier
+// runs.
 func (p population) simulate(n node, r rule, seed uint64) (byRun []score) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)

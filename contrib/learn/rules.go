@@ -14,11 +14,11 @@ type rule struct {
 	choose func(n node, runs []predict.Run) string
 }
 
-// killed is the state of runs that ran out of memory. Only rules whose kills field is true see this state in the runs
-// that they are given. A killed run's PeakMiB is 1 MiB more than its slice's memory.
+// killed is the state of runs that ran out of memory. Only rules whose kills field is true get to see it. A killed
+// run's PeakMiB is 1 MiB more than its slice's memory.
 const killed = "KILLED"
 
-// node contains the profiles from which a rule chooses.
+// node holds the profiles from which a rule chooses.
 type node struct {
 	model *mig.Model
 	all   mig.Layout
@@ -59,8 +59,8 @@ func wholeGPU() rule {
 	return rule{"always the whole GPU", true, func(n node, _ []predict.Run) string { return n.whole }}
 }
 
-// simple returns a rule that uses the highest peak of some runs, plus a margin. last is the number of runs that the
-// rule uses, or 0 for all runs. The rule ignores runs that failed or were cancelled for reasons other than memory.
+// simple returns a rule that uses the highest peak of some runs, plus a margin. last is how many of the last runs it
+// uses, or 0 for all. The rule ignores runs that failed or were cancelled for reasons other than memory.
 func simple(name string, last int, margin float64) rule {
 	return rule{name, true, func(n node, runs []predict.Run) string {
 		highest, seen := 0.0, 0
@@ -97,8 +97,8 @@ func learned(name string, site predict.Site) rule {
 	return rule{name, false, func(n node, runs []predict.Run) string { return n.predicted(runs, site, n.whole) }}
 }
 
-// predicted returns the profile that Caelum predicts for the next run of a job. A job without a complete run gets at
-// least the profile unknown.
+// predicted returns the profile that Caelum predicts for a job's next run, which is at least unknown for a job without
+// a complete run.
 func (n node) predicted(runs []predict.Run, site predict.Site, unknown string) string {
 	need, ok := predict.Predict(predict.History{Level: predict.ByKey, Runs: runs}, site)
 	if !ok {

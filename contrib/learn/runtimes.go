@@ -22,7 +22,7 @@ type task struct {
 }
 
 // tasks returns a population's runs in order of submission. Each recurring job is first submitted at a random time
-// during the year. Its further submissions are one day apart on average.
+// during the year, and then once a day on average.
 func tasks(seed uint64) (all []task) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)
@@ -51,7 +51,7 @@ func tasks(seed uint64) (all []task) {
 	return all
 }
 
-// past contains the data that a prediction can use when a task is submitted. All times are logarithms of seconds.
+// past holds the data that a prediction can use when a task is submitted. All times are logarithms of seconds.
 type past struct {
 	ends    predict.Ends
 	byKey   map[int][]predict.Run
@@ -104,7 +104,7 @@ func (p *past) finished(t task) {
 	p.ratios[t.user] = append(p.ratios[t.user], math.Log(t.seconds/t.limit))
 }
 
-// guess is a way to predict a task's run time, as the logarithm of the seconds.
+// guess is a way to predict the logarithm of a task's run time in seconds.
 type guess struct {
 	name    string
 	predict func(p *past, t task) float64
@@ -190,8 +190,8 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 	return placements(w, seeds)
 }
 
-// follow appends the logarithmic error of each guess to off, for each completed task. It returns the number of run
-// times between Low and High, and the total number of run times with a prediction.
+// follow appends each guess's logarithmic error to off, for each completed task. It returns how many run times were
+// between Low and High, and how many had a prediction.
 func follow(seed uint64, off map[string][]float64) (inside, of int) {
 	p := past{byKey: map[int][]predict.Run{}, byUser: map[int][]float64{}, ratios: map[int][]float64{}}
 	for _, t := range tasks(seed) {

@@ -42,7 +42,7 @@ type work struct {
 	runs                   int
 }
 
-// population contains the values in which populations differ.
+// population holds the parameters in which populations differ.
 type population struct {
 	name    string
 	failing float64 // the share of the runs that fail for reasons other than memory
@@ -54,7 +54,7 @@ type population struct {
 var standard = population{name: "standard", failing: 0.04, base: 0.5}
 
 // variants are the populations of the `variants` command. In the first three, memory use rises from zero, so a run that
-// fails early has used little memory. In the last, the memory use of every job depends on its input.
+// fails early has used little memory. In the last, every job's memory use depends on its input.
 var variants = []population{
 	{"20% of the runs fail", 0.2, 0, 0},
 	{"50% of the runs fail", 0.5, 0, 0},

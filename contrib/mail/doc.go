@@ -1,3 +1,3 @@
-// Package mail contains caelum-mail, a script that appends `caelum report` to the mails that slurmctld sends at the end
-// of jobs. The package contains only the script's tests.
+// Package mail tests caelum-mail, a script that appends `caelum report` to the mails that slurmctld sends when jobs
+// end.
 package mail

@@ -9,7 +9,7 @@ import (
 )
 
 // install copies caelum-mail to a directory and replaces its settings: the mailer writes its arguments and its standard
-// input to the file sent, and caelum writes its arguments, or ends with an error if its job is 13.
+// input to the file sent, and caelum writes its arguments, or fails if the job is 13.
 func install(t *testing.T) (script, sent string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,7 +46,7 @@ func install(t *testing.T) (script, sent string) {
 
 const ended = ", Run time 00:00:01, COMPLETED, ExitCode 0"
 
-// TestMail checks the mails that caelum-mail sends, with subjects in the form of slurmctld 22.05.8.
+// TestMail checks the mails that caelum-mail sends for subjects like those of slurmctld 22.05.8.
 func TestMail(t *testing.T) {
 	for _, c := range []struct{ name, kind, subject, recipient, want string }{
 		{"a job", "Ended", "Slurm Job_id=12 Name=train Ended" + ended, "user1",

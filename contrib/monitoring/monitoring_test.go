@@ -19,14 +19,14 @@ import (
 	"caelum/internal/metrics"
 )
 
-// vocabulary contains the names that an expression may use.
+// vocabulary holds the names that an expression may use.
 type vocabulary struct {
 	metrics []string
 	labels  []string
 	values  map[string][]string // the values of each label that has a fixed set of values
 }
 
-// fixed contains the labels whose values do not depend on the node.
+// fixed lists the labels whose values do not depend on the node.
 var fixed = []string{"state", "kind", "cause"}
 
 // agentVocabulary returns the names in the metrics of a node with one GPU, and the labels that Prometheus adds.
@@ -67,7 +67,7 @@ func agentVocabulary(t *testing.T) vocabulary {
 	return v
 }
 
-// words contains the functions and operators of PromQL that the expressions use.
+// words lists the functions and operators of PromQL that the expressions use.
 var words = []string{"sum", "max", "count", "by", "rate", "increase", "histogram_quantile", "time"}
 
 var (

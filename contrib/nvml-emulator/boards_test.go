@@ -15,7 +15,7 @@ import (
 type boardProfile struct {
 	name                    string
 	id, slices, size, limit int
-	memory                  int // MiB; 0 if the table contains a dash
+	memory                  int // MiB; 0 if the table has a dash
 	starts                  []int
 	enum                    string
 }
@@ -182,7 +182,7 @@ func (m *machine) checkMigDevice(d nvml.Device, p boardProfile, info nvml.GpuIns
 	}
 }
 
-// giID returns the id of a GPU instance. It uses the published ids of GPU models with 4, 8 and 12 units instead of the
+// giID returns the id of a GPU instance, from the published ids of GPU models with 4, 8 and 12 units instead of the
 // emulator's formula.
 func giID(grid, start, size int) int {
 	ids := map[int]map[int][]int{

@@ -1,3 +1,2 @@
-// Package nvmlemulator contains the tests for the NVML emulator, which is written in C (src). The tests call it through
-// go-nvml, as the agent does.
+// Package nvmlemulator tests the NVML emulator, which is written in C (src), through go-nvml, as the agent uses it.
 package nvmlemulator

@@ -43,8 +43,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// sources opens the source files of the build, so that go test does not use a cached result after the C code has
-// changed: its cache considers only files that the test itself opens, not those that make opens.
+// sources opens the build's source files, so that go test does not use a cached result after the C code has changed:
+// its cache considers only files that the test itself opens, not those that make opens.
 var sources = sync.OnceFunc(func() {
 	names, err := filepath.Glob("src/*")
 	if err != nil || len(names) == 0 {
@@ -261,7 +261,7 @@ func (m *machine) log() []event {
 	return events
 }
 
-// onThread runs f on a thread that ends afterwards, so that f can change the credentials of its thread.
+// onThread runs f on a thread that ends afterwards, so that f can change the thread's credentials.
 func (m *machine) onThread(f func()) {
 	done := make(chan struct{})
 	go func() {

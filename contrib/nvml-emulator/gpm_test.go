@@ -7,7 +7,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// gpm contains two samples of an instance's counters.
+// gpm holds two samples of an instance's counters.
 type gpm struct {
 	*machine
 	one, two nvml.GpmSample
@@ -34,8 +34,8 @@ func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
 	return get.Metrics[0].Value, nvml.Return(get.Metrics[0].NvmlReturn)
 }
 
-// TestGPM checks that the utilization of an instance is the sum of the utilizations that the instance's processes
-// report, at most 100%. Processes of other instances must not affect the utilization.
+// TestGPM checks that an instance's utilization is the sum of the utilizations that its processes report, at most 100%.
+// Processes on other instances must not affect it.
 func TestGPM(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	d := m.device(0)

@@ -8,8 +8,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// If a test has started the test binary as a second process, helper runs instead of the tests. The argument of the
-// second process is the path of the library. helper returns the exit status.
+// If a test has started the test binary as a second process, helper runs instead of the tests. The second process's
+// argument is the path of the library. helper returns the exit status.
 func helper(mode string) int {
 	lib := nvml.New(nvml.WithLibraryPath(os.Args[1]))
 	if ret := lib.Init(); ret != nvml.SUCCESS {
@@ -39,7 +39,7 @@ func helper(mode string) int {
 	return 2
 }
 
-// race creates and destroys instances at random placements. It reads the state of the GPU only through the library.
+// race creates and destroys instances at random placements. It reads the GPU's state only through the library.
 func race(d nvml.Device) int {
 	type slice struct {
 		gi nvml.GpuInstance

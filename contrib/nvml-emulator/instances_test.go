@@ -101,8 +101,8 @@ func TestLifeOfASlice(t *testing.T) {
 	}
 }
 
-// checkMIGDevice checks the data that the driver reports about a MIG device. The device must be a 3g.20gb and the first
-// instance of the GPU. checkMIGDevice returns the UUID of the device.
+// checkMIGDevice checks what the driver reports about a MIG device, which must be a 3g.20gb and the GPU's first
+// instance, and returns its UUID.
 func (m *machine) checkMIGDevice(gpu, mig nvml.Device) string {
 	m.Helper()
 	if is, ret := mig.IsMigDeviceHandle(); ret != nvml.SUCCESS || !is {
@@ -173,8 +173,8 @@ func TestComputeInstances(t *testing.T) {
 	m.check()
 }
 
-// TestForeignInstances checks that an enumeration of GPU instances also contains instances without a compute instance
-// and instances that another program has created.
+// TestForeignInstances checks that enumerating GPU instances also finds those without a compute instance and those that
+// another program has created.
 func TestForeignInstances(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)

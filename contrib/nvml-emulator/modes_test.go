@@ -24,8 +24,8 @@ const (
 	on  = nvml.DEVICE_MIG_ENABLE
 )
 
-// TestSetMigMode checks the return code and the activation status of a MIG mode change, and the mode after it. The test
-// then runs a command, and rechecks the mode.
+// TestSetMigMode checks the return code and the activation status of a MIG mode change, and the mode after it. It then
+// runs a command, and rechecks the mode.
 func TestSetMigMode(t *testing.T) {
 	success, inUse, mustReset := nvml.SUCCESS, nvml.ERROR_IN_USE, nvml.ERROR_RESET_REQUIRED
 	for _, c := range []struct {

@@ -83,8 +83,8 @@ func TestProcess(t *testing.T) {
 		t.Errorf("--exclusive: exit status %d, want 4\n%s", status, out)
 	}
 
-	// After kill -9, the process is no longer a client, even before the parent has reaped the process. With WNOWAIT,
-	// the process remains a zombie.
+	// After kill -9, the process is no longer a client, even before its parent has reaped it. With WNOWAIT, it remains
+	// a zombie.
 	cmd.Process.Signal(syscall.SIGKILL)
 	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestOutOfMemory(t *testing.T) {
 	if out, status := m.exit(m.cuda(uuid, "--memory", "4864")); status != 0 {
 		t.Errorf("a process that uses all memory: exit status %d, want 0\n%s", status, out)
 	}
-	// The processes on a slice share the memory of the slice.
+	// The processes on a slice share its memory.
 	m.running(m.cuda(uuid, "--memory", "0", "--seconds", "3600", "--print"))
 	holder := m.cuda(uuid, "--memory", "3000", "--seconds", "3600", "--print")
 	m.running(holder)
@@ -198,8 +198,8 @@ func TestProcessIsRefused(t *testing.T) {
 	}
 }
 
-// devRoot returns a new directory in which processes can open device files. It does not use t.TempDir, because many
-// systems mount /tmp with the nodev option.
+// devRoot returns a new directory in which processes can open device files. This is not t.TempDir, because many systems
+// mount /tmp with the nodev option.
 func devRoot(t *testing.T) string {
 	t.Helper()
 	for _, dir := range []string{built, "/var/tmp"} {

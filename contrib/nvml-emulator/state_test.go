@@ -134,8 +134,8 @@ func TestKilledHolderOfTheLock(t *testing.T) {
 	m.want(<-done, nvml.SUCCESS, "a call after the holder of the lock was killed")
 }
 
-// TestKilledWriter kills a process at each point of a change, and checks that the emulator made either the whole change
-// or no change. It also checks that the log agrees with the state.
+// TestKilledWriter kills a process at each point of a change, and checks that either the whole change was made or none,
+// and that the log agrees with the state.
 func TestKilledWriter(t *testing.T) {
 	for _, c := range []struct {
 		at    string
@@ -236,7 +236,7 @@ func TestUninitialized(t *testing.T) {
 }
 
 // TestFileOfKilledWriter checks that the next change of the state removes a capability file that belongs to no
-// instance. A process that is killed between the commit and the removal of the file leaves such a file.
+// instance, as left by a process that is killed between the commit and the removal of the file.
 func TestFileOfKilledWriter(t *testing.T) {
 	root := devRoot(t)
 	m := newMachine(t, "--board", "A100-40GB", "--dev-root", root)

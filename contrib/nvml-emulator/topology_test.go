@@ -31,7 +31,7 @@ func TestNVLink(t *testing.T) {
 	}
 }
 
-// nvlinks returns the pairs of the first n GPUs that NVLinks connect, for example "0-1 2-3".
+// nvlinks returns the pairs among the first n GPUs that are connected by NVLinks, for example "0-1 2-3".
 func (m *machine) nvlinks(n int) string {
 	m.Helper()
 	var pairs []string

@@ -18,8 +18,8 @@ func (m *machine) gpuUUID(i int) string {
 	return uuid
 }
 
-// TestVisibleDevices checks which GPUs cuda-process uses for a value of CUDA_VISIBLE_DEVICES. U0 to U3 in the values
-// stand for the UUIDs of the GPUs. MIG mode is on for GPU 3, which has one MIG device (M).
+// TestVisibleDevices checks which GPUs cuda-process uses for a value of CUDA_VISIBLE_DEVICES. U0 to U3 stand for the
+// GPUs' UUIDs. MIG mode is on for GPU 3, which has one MIG device (M).
 func TestVisibleDevices(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB", "--gpus", "4", "--mig", "off", "--seed", "7")
 	m.ctl("mig-mode", "3", "on")

@@ -14,7 +14,7 @@ import (
 	"caelum/internal/api"
 )
 
-// hold is the script of a job that uses a slice until the file end.NAME exists. If the job loses the slice, it fails.
+// hold is the script of a job that uses a slice until the end.NAME file exists, and fails if it loses the slice.
 const hold = `#!/bin/bash
 cuda-process --memory 1000 --seconds 3600 &
 device=$!
@@ -25,14 +25,13 @@ done
 kill $device
 `
 
-// short contains the sbatch arguments for a job that ends soon.
+// short holds the sbatch arguments for a job that ends soon.
 const short = "--wrap 'cuda-process --memory 1000 --seconds 0.1 --print'"
 
-// submitInterval is the interval between short jobs during a replacement of the packages. The short jobs run one after
-// another.
+// submitInterval is the interval between the short jobs that run, one after another, while the packages are replaced.
 const submitInterval = 300 * time.Millisecond
 
-// units contains the names of the units that the packages install.
+// units lists the names of the units that the packages install.
 var units = []string{"caelumd", "caelum-watch"}
 
 // host is a booted machine on which dpkg has installed the packages.
@@ -68,7 +67,7 @@ func (h *host) start() {
 	})
 }
 
-// stopped checks that systemd has loaded the units and has neither enabled nor started them.
+// stopped checks that systemd has loaded the units, but has neither enabled nor started them.
 func (h *host) stopped() {
 	h.t.Helper()
 	for _, unit := range units {
@@ -88,7 +87,7 @@ func (h *host) runtimeFiles() {
 	}
 }
 
-// quote quotes a text for use in a shell.
+// quote quotes a string for use in a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // submit submits a job for the smallest slice.
@@ -97,7 +96,7 @@ func (h *host) submit(script string) string {
 	return h.User("sbatch --parsable --gres=gpu:1,mig:1g.5gb:1 " + script)
 }
 
-// unit returns a text that shows whether a unit is enabled and active.
+// unit returns a string that says whether a unit is enabled and active.
 func (h *host) unit(name string) string {
 	states := h.Try("systemctl", "is-enabled", name) + h.Try("systemctl", "is-active", name)
 	return strings.Join(strings.Fields(states), " ")
@@ -180,7 +179,7 @@ func (h *host) pause() time.Duration {
 	return time.Duration(at[1]-at[0]) * time.Microsecond
 }
 
-// refused checks that a dpkg command fails, that the output contains the text, and that no daemon was restarted.
+// refused checks that a dpkg command fails with the given text in its output, and that no daemon was restarted.
 func (h *host) refused(text, command string) {
 	h.t.Helper()
 	agent := h.Property("caelumd", "MainPID")
@@ -240,7 +239,7 @@ func (h *host) step(job string, before map[string]string) {
 	}
 }
 
-// completes ends the next n jobs, and checks that the n jobs complete and that their leases end.
+// completes ends the next n jobs, and checks that they complete and that their leases end.
 func (h *host) completes(n int, before map[string]string) {
 	h.t.Helper()
 	last := min(h.ended+n, len(h.jobs))

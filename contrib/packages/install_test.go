@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// suites maps Slurm releases to the Debian suites that contain them.
+// suites maps Slurm releases to the Debian suites that have them.
 var suites = map[string]string{"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
 
 // TestInstallation runs the installation script in a new root directory of each Debian suite for which a plugin was
@@ -77,8 +77,8 @@ func older(t *testing.T, dir string) {
 	})
 }
 
-// repack writes a deb package with another version to dir. If change is not nil, it calls change to modify the files of
-// the package in the directory tree.
+// repack writes a deb package with another version to dir. Unless change is nil, it is called to modify the package's
+// files in the directory tree.
 func repack(t *testing.T, deb, dir, version string, change func(tree string)) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -94,8 +94,8 @@ func repack(t *testing.T, deb, dir, version string, change func(tree string)) {
 	output(t, "dpkg-deb", "-Zgzip", "-z1", "-b", tree, dir)
 }
 
-// header writes headers that contain only the number of a Slurm release, which is sufficient to build a package. It
-// returns the compiler option that selects these headers.
+// header writes headers that contain only the number of a Slurm release, which is enough to build a package, and
+// returns the compiler option that selects them.
 func header(t *testing.T, release string) string {
 	t.Helper()
 	dir := t.TempDir()

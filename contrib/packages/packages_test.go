@@ -105,8 +105,8 @@ const glibcLimit = "2.34"
 
 var symbol = regexp.MustCompile(`GLIBC_([0-9.]+)`)
 
-// TestGlibc checks the glibc symbol versions that the files need. The plugin may need any glibc version of the system
-// that contains its Slurm release, because the plugin is built on that system.
+// TestGlibc checks the glibc symbol versions that the files need. The plugin may need any version up to that of the
+// system with its Slurm release, on which it is built.
 func TestGlibc(t *testing.T) {
 	all, _ := names(t)
 	for _, name := range all {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// caelumFiles is a command that prints the paths that contain "caelum", except for the slots and the files of dpkg.
+// caelumFiles is a command that prints the paths that contain "caelum", except for the slots and dpkg's own files.
 const caelumFiles = "find /etc /usr /opt /var/lib /var/log /run /dev -xdev -path /var/lib/dpkg -prune -o " +
 	"-path '*caelum*' ! -name 'slot*' -print"
 

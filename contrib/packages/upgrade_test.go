@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/machine"
 )
 
-// gpus is the number of A100s, which have space for 21 slices. holders is the number of jobs that hold a slice during
-// the upgrade. New jobs use the remaining slice.
+// gpus is the number of A100s, which have room for 21 slices. holders is the number of jobs that hold a slice during
+// the upgrade; new jobs use the remaining one.
 const (
 	gpus    = 3
 	holders = 7*gpus - 1
@@ -40,7 +40,8 @@ func TestUpgradeUnderJobs(t *testing.T) {
 		t.Fatalf("release %s: %d jobs have leases", first, len(before))
 	}
 
-	// If the administrator has changed caelum.yaml, dpkg asks which version to install, and fails without an answer.
+	// If the administrator has changed caelum.yaml, dpkg asks which version to install, and fails if there is no
+	// answer.
 	h.refused("conffile prompt", "dpkg -i /packages/next/*.deb </dev/null")
 	h.serves(first, before)
 	h.replace("dpkg --force-confold --configure -a")

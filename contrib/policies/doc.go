@@ -5,9 +5,9 @@
 //	                          [-loads ...]
 //
 // Each row corresponds to one scheduler, one source of the jobs' expected ends, and one share of jobs without a time
-// limit. Each column corresponds to one load. A cell contains one number for each policy: its mean waiting time over
-// all mixes and seeds, divided by that of best-fit. The cluster has 16 A100-40GB GPUs on four nodes. The last lines
-// contain each policy's worst ratio for a single mix, over all seeds.
+// limit; each column corresponds to one load. A cell gives, for each policy, its mean waiting time over all mixes and
+// seeds, divided by that of best-fit. The cluster has 16 A100-40GB GPUs on four nodes. The last lines give each
+// policy's worst ratio for a single mix, over all seeds.
 //
 // Files:
 //

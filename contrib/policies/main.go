@@ -17,7 +17,7 @@ func main() {
 	}
 }
 
-// options contains the flags that select the scenarios to simulate.
+// options holds the flags that select the scenarios to simulate.
 type options struct {
 	seeds     []uint64
 	policies  []string

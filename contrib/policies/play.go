@@ -11,7 +11,7 @@ import (
 // reference is the policy against which the others are compared.
 const reference = "best-fit"
 
-// row contains the scenarios of a row of the table, by load and mix.
+// row holds the scenarios of one row of the table, by load and mix.
 type row struct {
 	name  []string
 	cells [][]scenario
@@ -39,13 +39,13 @@ func (o options) rows() (all []row) {
 	return all
 }
 
-// outcome contains a policy's results in a scenario, as means over the seeds. Waiting times are in seconds.
+// outcome holds a policy's results in a scenario, as means over the seeds. Waiting times are in seconds.
 type outcome struct {
 	mean, longest float64
 	took          time.Duration // run time of the simulations
 }
 
-// outcomes contains the results of the policies, beginning with the reference.
+// outcomes lists the results of the policies, beginning with the reference.
 type outcomes map[scenario][]outcome
 
 // simulate runs every scenario with every policy and seed.

@@ -94,7 +94,7 @@ func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
 	return sim.Run(c, slices.Values(jobs))
 }
 
-// said returns a function that returns the run time, in seconds, that the scheduler expects for a job.
+// said returns a function that returns the run time, in seconds, that the scheduler expects of a job.
 func (s scenario) said(seed uint64) (func(trace.Job) float64, error) {
 	var estimate func(trace.Job) float64
 	switch s.ends {
@@ -115,7 +115,7 @@ func (s scenario) said(seed uint64) (func(trace.Job) float64, error) {
 	}, nil
 }
 
-// jobs generates the workload. With two GPU models, a job needs the same share of a GPU on both.
+// jobs generates the workload. If there are two GPU models, a job needs the same share of a GPU on both.
 func (s scenario) jobs(a100 *mig.Model, seed uint64, n int) (jobs []trace.Job, err error) {
 	if s.mix == siteMix {
 		jobs = slices.Collect(trace.Site{Jobs: n, GPUs: siteCount, Load: s.load, Seed: seed}.All())

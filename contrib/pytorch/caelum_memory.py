@@ -20,7 +20,7 @@ import threading
 
 _EVERY = 10.0  # seconds between reports; the agent accepts one report per second from each process
 _POLL = 1.0  # seconds between checks whether the program uses CUDA
-_TIMEOUT = 1.0  # seconds for which one call to the agent may last
+_TIMEOUT = 1.0  # seconds that one call to the agent may take
 
 _progress = (0, 0)  # the last iteration and the total number of iterations; 0: unknown
 _reporter = None

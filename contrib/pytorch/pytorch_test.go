@@ -169,8 +169,7 @@ for _ in range(5):
 	}
 }
 
-// TestHarmless checks that the module neither reports, nor fails, nor starts a thread in programs that it does not
-// concern.
+// TestHarmless checks that the module neither reports nor fails nor starts a thread in programs that do not concern it.
 func TestHarmless(t *testing.T) {
 	const threads = "import threading; print(threading.active_count())"
 	for name, c := range map[string]struct {
@@ -202,7 +201,7 @@ func TestHarmless(t *testing.T) {
 	}
 }
 
-// TestAgentEnds checks that a program neither fails nor waits if the agent ends, or if the agent does not answer.
+// TestAgentEnds checks that a program neither fails nor waits if the agent ends or does not answer.
 func TestAgentEnds(t *testing.T) {
 	dir, err := os.MkdirTemp("", "caelum")
 	if err != nil {

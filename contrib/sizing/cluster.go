@@ -19,7 +19,7 @@ type cluster struct {
 	// said and speeds become the Said and Speeds fields of sim.Config.
 	said   func(trace.Job) float64
 	speeds func(j trace.Job, profile string) float64
-	// Unless it is nil, ran is called with each job's slice.
+	// ran is called with each job's slice, unless it is nil.
 	ran func(sim.Span)
 }
 
@@ -123,8 +123,8 @@ func (o *observer) Ran(s sim.Span) {
 	}
 }
 
-// slowest returns a copy of the jobs in which each requests the smallest profile that respects a limit on the slowdown.
-// If the limit is 0, only the memory determines the requested profile.
+// slowest returns a copy of the jobs in which each one requests the smallest profile that respects a limit on the
+// slowdown. With a limit of 0, only the memory determines the requested profile.
 func slowest(jobs []trace.Job, maxSlowdown float64) []trace.Job {
 	all := slices.Clone(jobs)
 	for k := range all {

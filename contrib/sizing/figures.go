@@ -28,8 +28,8 @@ func quantile(of []float64, q float64) float64 {
 const (
 	// worstShare is the share of jobs that count as the worst ones.
 	worstShare = 0.05
-	// shortest is a run time on a whole GPU in seconds. worst ignores shorter jobs, because a wait of a few seconds
-	// dominates the slowdown of a short job.
+	// shortest is a run time on a whole GPU in seconds. worst ignores shorter jobs, whose slowdown a wait of a few
+	// seconds would dominate.
 	shortest = 10
 )
 
@@ -74,8 +74,8 @@ const (
 	marked = 1.05
 )
 
-// judge formats a figure of the adaptive way. If it is more than marked times the best figure of the other ways, the
-// text is bold. where identifies the cell.
+// judge formats a figure of the adaptive way, in bold if it is more than marked times the best figure of the other
+// ways. where identifies the cell.
 func (t *table) judge(text, where string, figure float64, others ...float64) string {
 	r := figure / slices.Min(others)
 	t.of++

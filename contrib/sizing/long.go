@@ -9,22 +9,21 @@ import (
 // repetitions is how often the `long` command repeats MISO's jobs.
 const repetitions = 6
 
-// limits contains the values of max_slowdown that the `long` command uses, and limitNames contains the titles of their
-// columns.
+// limits lists the values of max_slowdown that the `long` command uses, and limitNames the titles of their columns.
 var (
 	limits     = []float64{1.5, 2, 3, 0}
 	limitNames = []string{"1.5", "2", "3", "none"}
 )
 
-// longRow contains the results for one submission rate. tightest and adaptive contain one result for each of limits.
+// longRow holds the results for one submission rate. tightest and adaptive have one result for each of limits.
 type longRow struct {
 	minutes            float64
 	whole              tail
 	tightest, adaptive []tail
 }
 
-// long prints the mean turnarounds in long workloads for several values of max_slowdown, and then the slowdowns of the
-// worst jobs.
+// long prints the mean turnarounds in long workloads for several values of max_slowdown, and then the worst jobs'
+// slowdowns.
 func long(w io.Writer, o options) error {
 	var rows []longRow
 	for _, minutes := range []float64{0.5, 1, 2, 4, 8} {

@@ -16,10 +16,10 @@ func main() {
 	}
 }
 
-// options contains a command's arguments.
+// options holds a command's arguments.
 type options struct {
 	seeds []uint64
-	path  string // the folder that contains MISO's files
+	path  string // the folder with MISO's files
 }
 
 // command describes one of the commands, which prints one or more tables.
@@ -48,7 +48,7 @@ func run(args []string, w io.Writer) error {
 		return err
 	}
 	if c.path != (f.NArg() == 1) {
-		return fmt.Errorf("rates, learned and long require one argument, the folder that contains MISO's files; " +
+		return fmt.Errorf("rates, learned and long require one argument, the folder with MISO's files; " +
 			"the other commands accept no argument")
 	}
 	o := options{path: f.Arg(0)}

@@ -37,7 +37,7 @@ func miso(path string, minutes float64, seed uint64) ([]trace.Job, error) {
 }
 
 // repeated returns MISO's jobs several times, each time in a different random order. Their IDs end with a slash and the
-// number of the repetition. The run times have a lognormal error; sigma is the standard deviation of its logarithm.
+// number of the repetition. The run times have a lognormal error, and sigma is the standard deviation of its logarithm.
 func repeated(path string, minutes float64, times int, sigma float64, seed uint64) ([]trace.Job, error) {
 	jobs, err := miso(path, minutes, seed)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// tail contains figures averaged over the seeds.
+// tail holds figures averaged over the seeds.
 type tail struct{ mean, p95, longest, worst float64 }
 
 // add adds the figures for one of n seeds.
@@ -22,7 +22,7 @@ func (t *tail) add(turnarounds []float64, jobs []trace.Job, n int) {
 // memoryOnly is the tightest way without max_slowdown.
 const memoryOnly way = "tightest, memory only"
 
-// misoMinutes contains the mean times between submissions, in minutes, that the `rates` command simulates.
+// misoMinutes lists the mean times between submissions, in minutes, that the `rates` command simulates.
 var misoMinutes = []float64{0.5, 1, 2, 4, 8, 16}
 
 // row describes a row in the tables that the `rates` command prints.
@@ -68,7 +68,7 @@ func rates(w io.Writer, o options) error {
 	return nil
 }
 
-// where returns a text that identifies a cell.
+// where returns a string that identifies a cell.
 func (r row) where(k int) string {
 	return fmt.Sprintf("%s order, %s, %v min", r.order, r.queue, misoMinutes[k])
 }

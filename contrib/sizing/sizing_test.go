@@ -23,7 +23,7 @@ func a100(t *testing.T) *mig.Model {
 	return c.model
 }
 
-// TestWorst checks that worst averages the largest 5% of the slowdowns of the jobs that are not too short.
+// TestWorst checks that worst averages the largest 5% of the slowdowns, without those of jobs that are too short.
 func TestWorst(t *testing.T) {
 	var jobs []trace.Job
 	var turnarounds []float64
@@ -112,8 +112,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestEstimate checks that speeds estimated from exact runs become more accurate with more runs. It also checks that
-// the speed of a job without runs satisfies max_slowdown.
+// TestEstimate checks that speeds estimated from exact runs become more accurate with more runs, and that the speed of
+// a job without runs satisfies max_slowdown.
 func TestEstimate(t *testing.T) {
 	b := a100(t)
 	if got := estimate(b, nil, "1g.5gb"); got < 1/maxSlowdown || got > 1.001/maxSlowdown {

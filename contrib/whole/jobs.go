@@ -11,18 +11,18 @@ import (
 	"caelum/internal/trace"
 )
 
-// A workload based on Alibaba's list consists of whole days, which are drawn from the list at random with replacement.
-// Each day keeps its sequence of jobs and the times between them. All submission times are then multiplied by the same
-// factor, so that the workload has exactly the requested load. firstDay and days select the days on which the list is
-// dense: 7,038 of its 7,051 pods were created on these days.
+// A workload based on Alibaba's list consists of whole days, drawn from the list at random with replacement. Each day
+// keeps its sequence of jobs and the times between them. All submission times are then multiplied by the same factor,
+// so that the workload has exactly the requested load. firstDay and days select the days on which the list is dense:
+// 7,038 of its 7,051 pods were created on these days.
 const (
 	firstDay = 18
 	days     = 34
 	day      = 86400.0 // seconds
 )
 
-// longest limits a job's duration, in seconds. Alibaba's list contains services that run for up to 52 days, and 0.8% of
-// the pods run for more than a day. A day is a common time limit on Slurm clusters.
+// longest limits a job's duration, in seconds. Alibaba's list includes services that run for up to 52 days, and 0.8% of
+// the pods run for more than a day, which is a common time limit on Slurm clusters.
 const longest = day
 
 // source draws workloads.
@@ -57,8 +57,8 @@ func read(path string, jobs int) (source, error) {
 	return s, nil
 }
 
-// draw returns the jobs for a seed, sorted by submission time. The load is the share of all units that the jobs request
-// on average between the first and the last submission.
+// draw returns the jobs for a seed, sorted by submission time. The load is the mean share of all units that the jobs
+// request between the first and the last submission.
 func (s source) draw(c cluster, load float64, seed uint64) []trace.Job {
 	if s.pods == nil {
 		return s.churn(c, load, seed)

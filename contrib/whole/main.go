@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// options contains the command-line options, which all commands share.
+// options holds the command-line options, which all commands share.
 type options struct {
 	cluster
 	source

@@ -60,13 +60,13 @@ func (c cluster) config(model *mig.Model, nodes int, seed uint64) sim.Config {
 	return s
 }
 
-// outcome contains the waits of one or more simulations, in seconds.
+// outcome holds the waits of one or more simulations, in seconds.
 type outcome struct {
 	multi, slices waits
 	switched      int
 }
 
-// waits contains the waits of jobs of one class.
+// waits holds the waits of one class of jobs.
 type waits struct {
 	jobs         int
 	sum, longest float64
@@ -186,7 +186,7 @@ func total(all []outcome) (sum outcome) {
 	return sum
 }
 
-// parallel calls do for the numbers 0 to n-1, and returns the results in this order.
+// parallel calls do for the numbers 0 to n-1, and returns the results in order.
 func parallel[T any](workers, n int, do func(k int) (T, error)) ([]T, error) {
 	all, failed := make([]T, n), make([]error, n)
 	next := make(chan int)

@@ -90,7 +90,7 @@ func policies(w io.Writer, o options) error {
 	})
 }
 
-// variants prints the waits on shared nodes for n variants of the cluster. set sets the k-th variant and returns its
+// variants prints the waits on shared nodes for n variants of the cluster. set selects the k-th variant and returns its
 // name.
 func variants(w io.Writer, o options, title string, n int, set func(c *cluster, k int) (string, error)) error {
 	row(w, "queue", "ends", "load", title, "all", "several GPUs", "slices", "longest: several GPUs", "slices",

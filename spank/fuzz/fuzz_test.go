@@ -18,8 +18,8 @@ func TestLeaseCases(t *testing.T) {
 	if err != nil || len(cases) == 0 {
 		t.Fatalf("no cases (%v)", err)
 	}
-	// go test uses a cached result unless a file that the test itself opened has changed. The test therefore opens the
-	// source files.
+	// go test uses a cached result unless a file that the test itself opened has changed, so the test opens the source
+	// files.
 	sources := []string{"c/lease_fuzz.c", "../lease.c", "../text.c", "../devices.c", "../slots.c"}
 	headers, _ := filepath.Glob("../*.h")
 	for _, name := range slices.Concat(sources, headers) {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// hangs limits the run time of bpf_check, so that the test fails if the plugin hangs.
+// hangs limits how long bpf_check may run, so that the test fails if the plugin hangs.
 const hangs = 20 * time.Second
 
 // scope creates the v2 cgroups of a slurmstepd.scope with the given number of jobs, each with one step. It returns the
@@ -78,8 +78,8 @@ var attrOf = regexp.MustCompile(`(?m)^\s*(?:static )?(?:union bpf_attr|struct bp
 
 // TestAttributesCleared checks that each variable that attrOf matches is declared with CLEARED. An initializer of a
 // union may not clear the bytes beyond the named member: gcc 15 does not, and the kernel then rejects the command with
-// EINVAL. The build of bpf_check sets uninitialized bytes to a pattern, so that the test detects uncleared bytes with
-// every gcc.
+// EINVAL. bpf_check is built such that uninitialized bytes are set to a pattern, so that the test detects uncleared
+// bytes with every gcc.
 func TestAttributesCleared(t *testing.T) {
 	for _, path := range []string{"../bpf.c", "c/bpf_check.c"} {
 		text, err := os.ReadFile(path)

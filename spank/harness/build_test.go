@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// built is the directory that contains the plugin, the Go object and the test programs. If built is empty, missing
-// describes the missing prerequisite.
+// built is the directory with the plugin, the Go object and the test programs. If it is empty, missing describes the
+// missing prerequisite.
 var built, missing string
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func build(dir string) error {
 		return nil
 	}
 	const flags = "-std=gnu11 -g -D_GNU_SOURCE -Wall -Wextra -Werror "
-	// Uninitialized variables contain a pattern instead of zeros, like the bytes of a union that gcc 15 does not clear.
+	// Uninitialized variables hold a pattern instead of zeros, like the bytes of a union that gcc 15 does not clear.
 	const dirty = "-ftrivial-auto-var-init=pattern "
 	const sanitize = "-Wno-format-truncation -fsanitize=address,undefined -fno-sanitize-recover=all "
 	for _, step := range []string{

@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestCgroup parses the texts in testdata/cgroup.txt with the address sanitizer and the undefined-behaviour sanitizer.
+// TestCgroup parses the samples in testdata/cgroup.txt under the address and undefined-behaviour sanitizers.
 func TestCgroup(t *testing.T) {
 	program(t, "cgroup_check")
 	datadriven.RunTest(t, "testdata/cgroup.txt", func(t *testing.T, d *datadriven.TestData) string {

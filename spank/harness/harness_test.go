@@ -32,8 +32,8 @@ func (a *agent) note(format string, args ...any) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	line := fmt.Sprintf(format, args...)
-	// A waiting plugin repeats its request, and the number of repetitions depends on timing. The log therefore contains
-	// a repeated request once.
+	// A waiting plugin repeats its request, and how often depends on timing, so the log contains a repeated request
+	// only once.
 	if !slices.Contains(a.log, line) {
 		a.log = append(a.log, line)
 	}
@@ -112,7 +112,7 @@ func (n *node) setAgent(mode string) {
 
 func (n *node) leasePath() string { return filepath.Join(n.dir, "jobs", "12") }
 
-// put writes one of the agent's files. If text is empty, it removes the file.
+// put writes one of the agent's files, or removes it if text is empty.
 func (n *node) put(path, text string) {
 	os.Remove(path)
 	if text == "" {
@@ -128,8 +128,8 @@ func (n *node) expand(s string) string {
 }
 
 // runScript runs a script in a process with an empty environment, because a prolog has neither PATH nor HOME. The
-// process runs in the given v2 cgroup or, if cgroup is nil, in the cgroup of the test. It returns the plugin's actions
-// and the requests to the agent.
+// process runs in the given v2 cgroup or, if cgroup is nil, in the test's own. It returns the plugin's actions and the
+// requests to the agent.
 func (n *node) runScript(script string, words []string, cgroup *os.File) string {
 	path := filepath.Join(n.t.TempDir(), "script")
 	if err := os.WriteFile(path, []byte(n.expand(script)+"\n"), 0o600); err != nil {

@@ -54,8 +54,8 @@ slot 3 -
 end
 `
 
-// TestLeaseMutations checks that the parser accepts no proper prefix of a lease. With a changed byte, the parser must
-// never read or write out of bounds.
+// TestLeaseMutations checks that the parser accepts no proper prefix of a lease, and that it never reads or writes out
+// of bounds if a byte has changed.
 func TestLeaseMutations(t *testing.T) {
 	const slots = "slot 0 MIG-11111111-2222-3333-4444-555555555555\nslot 3 -"
 	for _, text := range []string{whole, strings.Replace(whole, slots, "error no room", 1)} {

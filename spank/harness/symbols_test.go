@@ -63,9 +63,8 @@ func TestPluginNeedsNothingButLibc(t *testing.T) {
 	}
 }
 
-// TestClientLibraryIsNotNeeded checks that the plugin requires only functions that Slurm provides to every plugin. The
-// plugin uses Slurm's client library through weak symbols, so that a process without the client library can load the
-// plugin.
+// TestClientLibraryIsNotNeeded checks that the plugin requires only functions that Slurm provides to every plugin. It
+// refers to Slurm's client library through weak symbols, so that a process without the library can load the plugin.
 func TestClientLibraryIsNotNeeded(t *testing.T) {
 	out, err := exec.Command("nm", "-D", "--undefined-only", "-f", "posix", program(t, "spank_caelum.so")).Output()
 	if err != nil {
@@ -87,7 +86,7 @@ func TestClientLibraryIsNotNeeded(t *testing.T) {
 	}
 }
 
-// banned maps each package that the Go object must not import to the reason.
+// banned gives, for each package that the Go object must not import, the reason.
 var banned = map[string]string{
 	"os/exec":                          "Slurm kills the child processes of a prolog when the prolog returns",
 	"os/signal":                        "Slurm handles the signals of the process",

@@ -6,8 +6,8 @@
 
 /*
  * The version of the interface between the C plugin and the Go object. Increment CAELUM_JOB_ABI whenever this header
- * changes. The package manager installs the plugin and the Go object one after the other, and a node on which they have
- * different versions must report an error.
+ * changes. Because the package manager installs the plugin and the Go object one after the other, a node may have
+ * different versions of them, and must then report an error.
  */
 #define CAELUM_JOB_ABI 1
 

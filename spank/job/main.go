@@ -1,9 +1,9 @@
 // Command job is the SPANK plugin's Go object, which sends the requests of a job's prolog and epilog to the node's
 // agent.
 //
-// The Go object is a C shared object. It is loaded only by the process that Slurm forks and execs for a single prolog
-// or epilog. It contains only a client for the agent's socket, and never uses NVML, a database, a configuration file, a
-// child process or a signal handler. All work that continues after the call is done by the agent.
+// The Go object is a C shared object, loaded only by the process that Slurm forks and execs for a single prolog or
+// epilog. It is no more than a client for the agent's socket, and never uses NVML, a database, a configuration file, a
+// child process or a signal handler. Any work that continues after the call is done by the agent.
 package main
 
 // #include "job.h"

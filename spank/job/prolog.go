@@ -15,8 +15,8 @@ import (
 	"caelum/internal/api"
 )
 
-// call contains the arguments of one prolog or epilog. wait is in seconds. restart and slots are the values of
-// environment variables that Slurm sets.
+// call holds the arguments of one prolog or epilog. wait is in seconds. restart and slots are the values of environment
+// variables that Slurm sets.
 type call struct {
 	id, uid, gid                                 uint32
 	wait                                         int
@@ -78,12 +78,12 @@ func prolog(c call) error {
 	)
 }
 
-// maxReserve limits the part of the prolog's time that is reserved for the agent's last answer, which rejects or
-// requeues the job.
+// maxReserve limits how much of the prolog's time is reserved for the agent's last answer, which rejects or requeues
+// the job.
 const maxReserve = 5 * time.Second
 
-// retrySeconds returns for how many seconds the agent may answer "not now". It reserves a quarter of the prolog's time,
-// but at most maxReserve, for the agent's last answer. The result is never 0.
+// retrySeconds returns for how many seconds the agent may answer "not now", which is never 0. It reserves a quarter of
+// the prolog's time, but at most maxReserve, for the agent's last answer.
 func retrySeconds(ctx context.Context, wait int) float64 {
 	end, _ := ctx.Deadline()
 	reserve := min(time.Duration(wait)*time.Second/4, maxReserve)
@@ -104,8 +104,8 @@ func epilog(c call) error {
 	return nil
 }
 
-// within repeats f until f succeeds or fails permanently, or until the time limit has passed. Slurm's own time limit is
-// not suitable: by default, there is none, and when it is reached, Slurm kills the process within 10 ms.
+// within repeats f until it succeeds or fails permanently, or until the time limit has passed. Slurm's own time limit
+// is not suitable: there is none by default, and when it is reached, Slurm kills the process within 10 ms.
 func within(seconds int, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
 	defer cancel()
@@ -113,7 +113,7 @@ func within(seconds int, f func(context.Context) error) error {
 }
 
 // removeStale removes the lease file from an earlier run of the job. A requeued job keeps its id, and a task cannot
-// recognise an earlier run's lease file, because it does not know its own restart count.
+// recognize an earlier run's lease file, because it does not know its own restart count.
 func removeStale(c call, restart int) error {
 	path := filepath.Join(c.runDir, "jobs", strconv.FormatUint(uint64(c.id), 10))
 	text, err := os.ReadFile(path)
@@ -134,7 +134,7 @@ func removeStale(c call, restart int) error {
 	return nil
 }
 
-// parseRestart parses SLURM_JOB_RESTART_COUNT. An empty text means that the job has never been restarted.
+// parseRestart parses SLURM_JOB_RESTART_COUNT. An empty string means that the job has never been restarted.
 func parseRestart(text string) (int, error) {
 	if text == "" {
 		return 0, nil

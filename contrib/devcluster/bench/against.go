@@ -10,7 +10,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// rounds is how often benchAgainst runs each of the two builds. The builds alternate, so that other load on the machine
+// rounds is how often benchAgainst runs each of the two builds. They alternate, so that other load on the machine
 // affects both.
 const rounds = 4
 

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// report checks the slices of all jobs in a run, and returns a line with the results.
+// report checks the slices of all jobs in a run, and returns the results as a line.
 func (r *speedRun) report(ctx context.Context) (string, error) {
 	got, err := r.granted(ctx)
 	if err != nil {
@@ -66,9 +66,9 @@ func (r *speedRun) report(ctx context.Context) (string, error) {
 	return text + lines, err
 }
 
-// granted returns the profile of each job's slice. It returns an error if a job did not complete, or if Slurm did not
-// allocate the requested profile. The job's output, the agent's summary of the run and the rules of the configuration
-// must agree about the slice.
+// granted returns the profile of each job's slice. It returns an error if a job did not complete, if Slurm did not
+// allocate the requested profile, or if the job's output, the agent's summary of the run and the rules of the
+// configuration do not agree about the slice.
 func (r *speedRun) granted(ctx context.Context) ([]string, error) {
 	ran, err := r.ran()
 	if err != nil {
@@ -108,8 +108,8 @@ var (
 	summarized   = regexp.MustCompile(`(?:^| )caelum:run=[^, ]+,([^, ]+),`)
 )
 
-// disagrees returns the first contradiction between the profile that a job saw and the job's record in slurmdbd, or an
-// empty string.
+// disagrees returns the first contradiction between the profile that a job saw and its record in slurmdbd, or an empty
+// string.
 func (r *speedRun) disagrees(k int, ran string, record []string) string {
 	if len(record) != 4 || record[1] != "COMPLETED" {
 		return fmt.Sprintf("the job's record in slurmdbd is %q", record)
@@ -153,7 +153,7 @@ func (r *speedRun) ran() (map[string]string, error) {
 	return all, nil
 }
 
-// agents returns a line with the number of the agents' writes. It returns an error if an agent or the watcher logged an
+// agents returns a line that tells how often the agents wrote. It returns an error if an agent or the watcher logged an
 // error or a message about a defect.
 func (r *speedRun) agents() (string, error) {
 	writes := 0

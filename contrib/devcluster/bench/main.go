@@ -21,7 +21,7 @@ import (
 
 const leases = 200
 
-// options selects the measurements. Those whose number is 0 are omitted.
+// options selects the measurements. Those whose number is 0 are skipped.
 type options struct {
 	paired      pairing
 	pairs       int
@@ -52,7 +52,7 @@ func (o *options) flags() {
 		"measure only the difference from the build in this directory (build/ of another checkout)")
 	s := &o.scenarios
 	s.nodes, s.gpus = 4, 4
-	flag.IntVar(&s.jobs, "ways", 0, "run only a trace of this number of jobs with whole GPUs, fixed layouts and Caelum")
+	flag.IntVar(&s.jobs, "ways", 0, "run only a trace of this many jobs with whole GPUs, fixed layouts and Caelum")
 	flag.Uint64Var(&s.seed, "ways-seed", 1, "-ways: seed of the trace")
 	flag.Float64Var(&s.load, "ways-load", 0.85, "-ways: mean share of the units that the jobs use")
 	flag.Float64Var(&s.mean, "ways-mean", 20, "-ways: mean duration of the jobs in seconds")
@@ -110,7 +110,7 @@ func main() {
 	}
 }
 
-// up starts a cluster whose agents use the text in config as caelum.yaml. down stops the cluster.
+// up starts a cluster whose agents use config as their caelum.yaml. down stops it.
 func up(ctx context.Context, config string, o cluster.Options) (c *cluster.Cluster, down func() error, err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -155,7 +155,7 @@ func bench(ctx context.Context) (err error) {
 	return prologs(ctx, c)
 }
 
-// columns contains the parts of a prolog's duration, with the corresponding fields of the agent's log line.
+// columns lists the parts of a prolog's duration, with the corresponding fields of the agent's log line.
 var columns = []struct{ name, field string }{
 	{
 		"the agent's own time",
@@ -163,7 +163,7 @@ var columns = []struct{ name, field string }{
 	}, {"waiting for slurmctld", "slurmctld_ms"}, {"waiting for the driver", "driver_ms"}, {"the whole call", "ms"},
 }
 
-// serve runs short jobs with random profiles. Every call runs the same jobs.
+// serve runs short jobs with random profiles, the same ones in every call.
 func serve(ctx context.Context, c *cluster.Cluster) error {
 	profiles := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -232,7 +232,7 @@ func served(c *cluster.Cluster) ([]map[string]float64, error) {
 	return all, nil
 }
 
-// publication prints slurmctld's statistics about the requests with which the agents publish.
+// publication prints slurmctld's statistics about the agents' publishing requests.
 func publication(ctx context.Context, c *cluster.Cluster) error {
 	out, _, err := c.Exec(ctx, "root", "sdiag")
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 // reset.
 const multiModel = "H100-80GB"
 
-// multiMemoryMiB is the memory of a full GPU of multiModel.
+// multiMemoryMiB is the memory of a full multiModel GPU.
 const multiMemoryMiB = 81559
 
-// multiBoard returns the part of the cluster for a trace in which a share s.multi of the jobs needs 2 or 4 full GPUs on
-// one node.
+// multiBoard returns the part of the cluster for a trace in which the share s.multi of the jobs needs 2 or 4 full GPUs
+// on one node.
 func (s scenarios) multiBoard() (*board, error) {
 	of, err := mig.ModelByName(multiModel)
 	if err != nil {
@@ -44,8 +44,8 @@ func (s scenarios) multiBoard() (*board, error) {
 }
 
 // bestSplit returns the fixed layouts with the shortest mean turnaround in a simulation of the trace. The first GPUs
-// are full, and the others have MIG layouts. It tries each number of full GPUs with each maximal layout on all other
-// GPUs, and with each pair of maximal layouts, each on half of the other GPUs.
+// are full, and the others have MIG layouts. It tries every number of full GPUs, with each maximal layout on all other
+// GPUs, and with each pair of maximal layouts on one half of them each.
 func (s scenarios) bestSplit(b *board) (best sim.Pattern, err error) {
 	gpus := slices.Repeat([]*mig.Model{b.Model}, s.nodes*s.gpus)
 	least := 0.0
@@ -75,7 +75,7 @@ func (s scenarios) bestSplit(b *board) (best sim.Pattern, err error) {
 	return best, nil
 }
 
-// layouts returns the maximal layouts of slices with different profiles.
+// layouts returns the maximal layouts whose slices have different profiles.
 func layouts(b *mig.Model) (all []mig.Layout) {
 	seen := map[string]bool{}
 	for _, l := range b.Maximal() {
@@ -87,7 +87,7 @@ func layouts(b *mig.Model) (all []mig.Layout) {
 	return all
 }
 
-// class contains the results of the jobs with several GPUs, or of the other jobs.
+// class holds the results of the jobs with several GPUs, or of the other jobs.
 type class struct{ waits, turnarounds []float64 }
 
 func (c *class) add(t times) {
@@ -137,7 +137,7 @@ func meanAndP95(v []float64) (mean, p95 float64) {
 	return mean, sorted[min(len(sorted)-1, len(sorted)*95/100)]
 }
 
-// slow sets the emulated drivers' latencies. Without these, switching the MIG mode takes no time.
+// slow sets the emulated drivers' latencies, without which switching the MIG mode would take no time.
 func (s scenarios) slow(ctx context.Context, c *cluster.Cluster) error {
 	for n := range s.nodes {
 		node := fmt.Sprint("n", n+1)

@@ -11,7 +11,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// report prints the results of one scenario. The times come from slurmctld's log and have a resolution of one
+// report prints the results of one scenario. The times are from slurmctld's log, which has a resolution of one
 // millisecond.
 func (s scenarios) report(ctx context.Context, scenario string, c *cluster.Cluster, work []*submission) error {
 	log, err := c.Log("slurmctld")
@@ -26,7 +26,7 @@ func (s scenarios) report(ctx context.Context, scenario string, c *cluster.Clust
 	for _, j := range work {
 		t := jobs[j.id]
 		if t == nil || t.submit.IsZero() || t.start.IsZero() || t.end.IsZero() {
-			return fmt.Errorf("slurmctld's log does not contain the start and the end of job %s", j.id)
+			return fmt.Errorf("slurmctld's log lacks the start or the end of job %s", j.id)
 		}
 		o.add(j, *t)
 	}
@@ -59,7 +59,7 @@ func (s scenarios) report(ctx context.Context, scenario string, c *cluster.Clust
 	return s.cost(ctx, scenario, c)
 }
 
-// times contains a job's times in slurmctld's log.
+// times holds a job's times in slurmctld's log.
 type times struct{ submit, start, end time.Time }
 
 var logged = regexp.MustCompile(
@@ -93,7 +93,7 @@ func jobTimes(log string) (map[string]*times, error) {
 	return jobs, nil
 }
 
-// outcome contains the results of all jobs in a scenario.
+// outcome holds the results of all jobs in a scenario.
 type outcome struct {
 	waits       []float64 // seconds from submission to start
 	large       float64   // the longest wait of a job that needs a whole GPU
@@ -128,7 +128,7 @@ func (o *outcome) add(j *submission, t times) {
 // publication by an agent and slurmctld's next two scheduling cycles.
 const atOnce = 2.5
 
-// cost prints how much time the scenario cost slurmctld, according to sdiag.
+// cost prints how much of slurmctld's time the scenario took, according to sdiag.
 func (s scenarios) cost(ctx context.Context, scenario string, c *cluster.Cluster) error {
 	out, _, err := c.Exec(ctx, "root", "sdiag")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 // benchRPCs measures the requests that the agents and the watcher send to slurmctld. The cluster has the given number
 // of nodes with one GPU each. The watcher is running, and the agents poll every minute. The measurement takes two
-// minutes without jobs, and one minute with two short jobs per second.
+// minutes without jobs, and another minute with two short jobs per second.
 func benchRPCs(ctx context.Context, nodes int) (err error) {
 	c, down, err := up(
 		ctx,
@@ -59,7 +59,7 @@ var rpcLine = regexp.MustCompile(
 	`(?m)^\s+(REQUEST_\S+|MESSAGE_\S+)\s+\(\s*\d+\) count:(\d+)\s+ave_time:(\d+)\s+total_time:(\d+)`,
 )
 
-// asked prints slurmctld's statistics about the requests that it receives in a period of length d. If do is not nil, it
+// asked prints slurmctld's statistics about the requests that it receives in a period of length d. Unless do is nil, it
 // is called repeatedly during this period.
 func asked(ctx context.Context, c *cluster.Cluster, what string, d time.Duration, do func() error) error {
 	if _, stderr, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {

@@ -17,9 +17,9 @@ import (
 	"caelum/internal/trace"
 )
 
-// scenarios describes a comparison on a real Slurm cluster. The same trace of jobs runs with whole GPUs, with the best
-// fixed layouts, and with Caelum. Everything is decided before the first submission: seed, mix, load and mean duration
-// determine the jobs, and the simulator searches for the best layouts for the trace.
+// scenarios describes a comparison on a real Slurm cluster, in which the same trace of jobs runs with whole GPUs, with
+// the best fixed layouts, and with Caelum. Everything is decided before the first submission: seed, mix, load and mean
+// duration determine the jobs, and the simulator searches for the best layouts for the trace.
 type scenarios struct {
 	jobs  int
 	seed  uint64
@@ -29,13 +29,13 @@ type scenarios struct {
 	gpus  int // per node
 	mixed bool
 	multi float64 // the share of the jobs that need several full GPUs (multi.go)
-	// latency is true if the emulated drivers have the latencies of real drivers. only is the name of a scenario; if it
-	// is not empty, the other scenarios do not run.
+	// latency is true if the emulated drivers have the latencies of real ones. If only is not empty, it names the only
+	// scenario to run.
 	latency bool
 	only    string
 }
 
-// board is the part of the cluster with one GPU model: the nodes with this model, and the jobs for these nodes.
+// board is the part of the cluster with one GPU model: the nodes that have it, and the jobs for these nodes.
 type board struct {
 	*mig.Model
 	nodes  []string
@@ -43,8 +43,8 @@ type board struct {
 	work   []trace.Job
 }
 
-// scenarioConf is the scheduler's configuration in all scenarios. The trace's jobs are much shorter than real jobs.
-// Backfill therefore runs every 2 s, instead of slurmctld's default of 30 s.
+// scenarioConf is the scheduler's configuration in all scenarios. Because the trace's jobs are much shorter than real
+// jobs, backfill runs every 2 s, instead of slurmctld's default of 30 s.
 const scenarioConf = "SchedulerParameters=bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
 func benchScenarios(ctx context.Context, s scenarios) error {
@@ -85,8 +85,8 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 	return nil
 }
 
-// profileOf returns the profile of b that has as many compute slices and units as the A100-40GB's profile with the
-// given name. The trace uses the A100-40GB's profile names.
+// profileOf returns b's equivalent of the A100-40GB profile with the given name, which has as many compute slices and
+// units. The trace uses the A100-40GB's profile names.
 func profileOf(b *mig.Model, name string) string {
 	a100, _ := mig.ModelByName("A100-40GB")
 	i, ok := a100.ProfileIndex(name)
@@ -147,11 +147,11 @@ func (s scenarios) boards() (all []*board, err error) {
 	return all, nil
 }
 
-// limit returns a job's time limit in seconds. The limit is a whole number of minutes, as Slurm requires.
+// limit returns a job's time limit in seconds, rounded to whole minutes as Slurm requires.
 func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
 
-// asks returns the profile that a job requests. With fixed layouts, this is the smallest profile in the layouts that
-// has enough resources; in the other scenarios, it is the profile that the job needs.
+// asks returns the profile that a job requests. With fixed layouts, this is the smallest profile in the layouts that is
+// large enough; in the other scenarios, it is the one that the job needs.
 func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	p, _ := b.ProfileIndex(j.Profile)
 	need := b.Profiles[p]
@@ -181,7 +181,7 @@ func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	}).Name, nil
 }
 
-// whole returns the layout of a whole GPU: a full GPU if the trace contains jobs with several GPUs.
+// whole returns the layout of a whole GPU, which is a full GPU if the trace contains jobs with several GPUs.
 func (b *board) whole() mig.Layout {
 	if l := b.Full(); l != 0 {
 		return l
@@ -254,8 +254,8 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 	return s.report(ctx, scenario, c, work)
 }
 
-// submit submits each job at its time. An sbatch that takes a long time does not delay the later jobs. If check is
-// true, submit records for each job whether its profile is on offer.
+// submit submits each job at its time, so a slow sbatch does not delay later jobs. If check is true, it records for
+// each job whether its profile is on offer.
 func (s scenarios) submit(ctx context.Context, c *cluster.Cluster, work []*submission, check bool) error {
 	began := time.Now()
 	failed := make([]error, len(work))
@@ -293,7 +293,7 @@ func (s scenarios) fix(ctx context.Context, scenario string, c *cluster.Cluster,
 	return nil
 }
 
-// submission describes one of the trace's jobs, and the result of submitting it.
+// submission describes one of the trace's jobs and what came of submitting it.
 type submission struct {
 	at      time.Duration
 	args    []string

@@ -12,7 +12,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// shortWays contains the clusters that benchShort compares. Each cluster has one node with four GPUs and 28 slots in
+// shortWays lists the clusters that benchShort compares. Each cluster has one node with four GPUs and 28 slots in
 // total.
 var shortWays = []struct {
 	name    string
@@ -25,7 +25,7 @@ var shortWays = []struct {
 	{"caelum", false, "", "--gres=gpu:1,mig:1g.5gb:1"},
 }
 
-// shortLoads contains the loads that benchShort measures. Each load specifies how long its jobs run, in seconds, and
+// shortLoads lists the loads that benchShort measures. Each load specifies how long its jobs run, in seconds, and
 // whether they are the tasks of one array or separate submissions.
 var shortLoads = []struct {
 	name    string
@@ -37,9 +37,9 @@ var shortLoads = []struct {
 	{"2 s, one array", 2, true},
 }
 
-// benchShort measures the time from the submission of the first of a number of short jobs until the last one ends. Each
-// round runs all clusters in random order. The output is the median times in seconds, and their ratios to the median
-// with static slices.
+// benchShort measures how long a number of short jobs take, from the submission of the first until the last one ends.
+// Each round runs all clusters in random order. The output consists of the median times in seconds, and their ratios to
+// the median with static slices.
 func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	var clusters []*cluster.Cluster
 	for _, way := range shortWays {
@@ -83,7 +83,8 @@ func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	return nil
 }
 
-// shortLogged matches the lines in slurmctld's log that record when jobs and array tasks were submitted and ended.
+// shortLogged matches the lines in slurmctld's log that record when jobs and array tasks were submitted and when they
+// ended.
 var shortLogged = regexp.MustCompile(
 	`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|_job_complete:) JobId=\S+ (?:InitPrio|done)`,
 )

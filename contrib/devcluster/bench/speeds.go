@@ -19,7 +19,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// speedWays contains the configurations that benchSpeeds compares.
+// speedWays lists the configurations that benchSpeeds compares.
 var speedWays = []speedWay{
 	{"whole GPUs", "whole", ""},
 	{"best fixed layouts", "static", ""},
@@ -31,13 +31,13 @@ var speedWays = []speedWay{
 // caelum.yaml, or empty for a cluster without Caelum.
 type speedWay struct{ name, scenario, sizing string }
 
-// speedConf contains the scheduler parameters from docs/install.md. Backfill runs every 2 s, because the trace's jobs
+// speedConf holds the scheduler parameters from docs/install.md. Backfill runs every 2 s, because the trace's jobs
 // are much shorter than real jobs.
 const speedConf = "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
 	"bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
-// slowest is the longest acceptable run time of a job, as a multiple of its run time on a whole GPU. It corresponds to
-// the `max_slowdown` key in caelum.yaml.
+// slowest is a job's longest acceptable run time, as a multiple of its run time on a whole GPU. It corresponds to the
+// `max_slowdown` key in caelum.yaml.
 const slowest = 3
 
 // benchSpeeds runs the same trace in each of speedWays. Unlike in benchScenarios, a job's run time depends on its
@@ -75,9 +75,9 @@ func benchSpeeds(ctx context.Context, s scenarios, together bool) error {
 }
 
 // speedBoard returns the trace, the busy shares of its jobs, and the best fixed layouts for the trace. The jobs arrive
-// as a Poisson process. Their run times on a whole GPU are exponentially distributed, and are at least 1 s. Each job
-// needs the memory of a random profile. The busy shares have the density 4 b^3 (predict.UnknownBusy). A job requests
-// the smallest profile that has enough memory and on which it runs at most slowest times as long as on a whole GPU.
+// as a Poisson process. Their run times on a whole GPU are exponentially distributed, but at least 1 s. Each job needs
+// the memory of a random profile. The busy shares have the density 4 b^3 (predict.UnknownBusy). A job requests the
+// smallest profile that has enough memory and on which it runs at most slowest times as long as on a whole GPU.
 func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 	of, err := mig.ModelByName("A100-40GB")
 	if err != nil {
@@ -111,9 +111,9 @@ func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 	return b, busy, b.searchFixed(s.nodes * s.gpus)
 }
 
-// searchFixed sets static to the fixed layouts that give the trace the shortest mean turnaround in the simulator.
-// Unlike in sim.BestStatic, a job can use only slices of the requested profile, as in Slurm. It tries each maximal
-// layout on all GPUs, and mixed with whole GPUs in several ratios.
+// searchFixed sets static to the fixed layouts with which the trace has the shortest mean turnaround in the simulator.
+// Unlike in sim.BestStatic, a job can use only slices of the requested profile, as in Slurm. searchFixed tries each
+// maximal layout on all GPUs, and mixed with whole GPUs in several ratios.
 func (b *board) searchFixed(gpus int) error {
 	whole, _ := sim.Whole(b.Model)
 	patterns := []sim.Pattern{{whole}}
@@ -236,11 +236,11 @@ func (r *speedRun) prepare(ctx context.Context) error {
 	return nil
 }
 
-// speedUID is the user id of user1. Every devcluster assigns the same user ids.
+// speedUID is user1's user id, which is the same in every devcluster.
 const speedUID = 20001
 
-// script returns a job's script. With Caelum, the script reads its slice's profile from the driver. A cluster without
-// Caelum has no emulated GPUs, so the submission sets SLICE.
+// script returns a job's script. With Caelum, the script reads its slice's profile from the driver. Without Caelum, the
+// cluster has no emulated GPUs, so the submission sets SLICE instead.
 func (r *speedRun) script(j trace.Job) string {
 	var takes []string
 	for _, p := range r.board.Profiles {

@@ -16,7 +16,7 @@ const (
 	learnedLines     = 10000
 )
 
-// submitWays contains the configurations of slurmctld that benchSubmissions compares.
+// submitWays lists the configurations of slurmctld that benchSubmissions compares.
 var submitWays = []struct {
 	name    string
 	plugin  string // JobSubmitPlugins
@@ -28,8 +28,8 @@ var submitWays = []struct {
 }
 
 // benchSubmissions measures how long slurmctld takes to process a submission in each configuration, according to its
-// own statistics (sdiag). Each round runs all configurations in random order. The submitted jobs are held, and are
-// cancelled after each measurement. Their scripts have the maximum length that job_submit.lua hashes. The agent polls
+// own statistics (sdiag). Each round runs all configurations in random order. The jobs are submitted held, and
+// cancelled after each measurement. Their scripts are as long as the part that job_submit.lua hashes. The agent polls
 // only once an hour, so it does not read the queue during the measurement.
 func benchSubmissions(ctx context.Context, each int) (err error) {
 	c, down, err := up(ctx, "poll_interval: 1h\n", cluster.Options{Nodes: 1, GPUs: 1})
@@ -135,7 +135,7 @@ func (s *submitter) prepare(ctx context.Context, plugin string, learned int) err
 }
 
 // table writes a decision table of the next generation with the given number of learned lines, none of which matches a
-// submitted script. Each kind of line occurs equally often.
+// submitted script. All kinds of lines are equally frequent.
 func (s *submitter) table(ctx context.Context, learned int) error {
 	s.generation++
 	var b strings.Builder

@@ -13,7 +13,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// benchWaits measures the time from the submission to the start of a batch job on an idle cluster, according to
+// benchWaits measures how long a batch job on an idle cluster waits from its submission to its start, according to
 // slurmctld's log. The jobs alternately request a profile that is on offer and one that is not. Each job is submitted
 // at a random time within slurmctld's one-second cycle. In the first measurement, a watcher is running and the agents
 // poll once an hour. In the second, there is no watcher and the agents poll every 15 seconds; because this is slow, it
@@ -51,15 +51,15 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 	return nil
 }
 
-// waitTimes contains the times, in seconds, from the submission to the start of jobs, with separate lists for jobs
-// whose profile was on offer and jobs whose profile was not. For the latter, it also contains the times, in seconds,
-// until the offer was published.
+// waitTimes holds the jobs' waits from submission to start, in seconds, separately for jobs whose profile was on offer
+// and for jobs whose profile was not. For the latter, it also holds the times, in seconds, until the offer was
+// published.
 type waitTimes struct {
 	offered, other, published []float64
 	found                     int // jobs whose profile was on offer, also according to slurmctld
 }
 
-// measure submits a job whose profile is on offer and a job whose profile is not. The agent offers an idle GPU as small
+// measure submits one job whose profile is on offer and one whose profile is not. The agent offers an idle GPU as small
 // slices, because the jobs request small slices twice as often.
 func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
 	for k, profile := range []string{"1g.5gb", "1g.5gb", "7g.40gb"} {
@@ -122,8 +122,8 @@ func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 	}
 }
 
-// started returns a job's wait until its start, in seconds, according to slurmctld's log. If the profile was not on
-// offer when the job was submitted, it also returns how long it took until it was.
+// started returns how long a job waited until its start, in seconds, according to slurmctld's log. If the job's profile
+// was not on offer at its submission, started also returns how long it took until it was.
 func started(c *cluster.Cluster, id, profile string) (start, published float64, err error) {
 	log, err := c.Log("slurmctld")
 	if err != nil {

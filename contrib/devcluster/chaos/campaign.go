@@ -37,16 +37,16 @@ type campaign struct {
 
 	work      sync.WaitGroup
 	clients   context.Context // the context of the round's srun processes
-	releasing atomic.Int32    // the number of held jobs that will be released
+	releasing atomic.Int32    // the number of held jobs that will be released later
 }
 
-// cause is one of the campaign's actions on a job, which explains how a run of the job ended.
+// cause is something that the campaign did to a job, and that explains how a run of the job ended.
 type cause struct {
 	at       time.Time
 	end, why string
 }
 
-// counts contains the number of events of each kind in a campaign.
+// counts holds the number of events of each kind in a campaign.
 type counts struct {
 	rounds, runs, processes, snapshots int
 	faults                             map[string]int
@@ -94,7 +94,7 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	return c, nil
 }
 
-// prepare creates the users' files and small file systems for the lease files, and reads each node's total of gres/mig.
+// prepare creates the users' files and small file systems for the lease files, and reads each node's gres/mig total.
 func (c *campaign) prepare() error {
 	for _, user := range users {
 		if err := os.WriteFile(filepath.Join(c.cluster.Dir, "home", user, "worker"), []byte(worker),
@@ -149,7 +149,7 @@ func (c *campaign) remember(j job) {
 	c.jobs[j.name] = j
 }
 
-// cause records an action that the campaign takes on a job, and the end of a run that this explains. It must be called
+// cause records what the campaign is about to do to a job, and the end of a run that this explains. It must be called
 // before the action.
 func (c *campaign) cause(name, end, why string) {
 	c.mu.Lock()
@@ -157,16 +157,16 @@ func (c *campaign) cause(name, end, why string) {
 	c.causes[name] = append(c.causes[name], cause{time.Now(), end, why})
 }
 
-// active reports whether a fault in the given part existed at any time between from and to. Only faults that affect the
-// given node or all nodes count.
+// active reports whether the given part had a fault at any time between from and to. Only faults that affect the given
+// node or all nodes count.
 func (c *campaign) active(part, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(c.faultsIn(from, to), func(b *breaking) bool {
 		return slices.Contains(strings.Fields(b.part), part) && (node == "" || b.node == "" || b.node == node)
 	})
 }
 
-// had reports whether the named fault existed at any time between from and to. A fault of a single node counts only if
-// it affected the given node.
+// had reports whether the named fault was present at any time between from and to. A fault of a single node counts only
+// if it affected the given node.
 func (c *campaign) had(name, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(
 		c.faultsIn(from, to),
@@ -174,7 +174,7 @@ func (c *campaign) had(name, node string, from, to time.Time) bool {
 	)
 }
 
-// faultsIn returns copies of the faults that existed at any time between from and to.
+// faultsIn returns copies of the faults that were present at any time between from and to.
 func (c *campaign) faultsIn(from, to time.Time) (some []*breaking) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,11 +226,11 @@ func (c *campaign) watch(ctx context.Context) error {
 	return nil
 }
 
-// srunLimit is the maximum time between the end of the last job and the end of the last srun.
+// srunLimit is how soon after the last job's end the last srun must end.
 const srunLimit = 5 * time.Second
 
-// round runs a storm and its calm, and then checks the quiet cluster. When it returns, all jobs of the round have
-// ended.
+// round runs a storm and the calm after it, and then checks the quiet cluster. When it returns, all of the round's jobs
+// have ended.
 func (c *campaign) round(seed uint64) error {
 	began := time.Now()
 	c.time.add("round %d begins", c.counts.rounds+1)
@@ -262,7 +262,7 @@ func (c *campaign) round(seed uint64) error {
 	return c.ctx.Err()
 }
 
-// breakThings starts faults until ctx ends. When it returns, mend must end the remaining faults.
+// breakThings starts faults until ctx ends. mend must then end those that remain.
 func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	var each sync.WaitGroup
 	defer each.Wait()

@@ -38,8 +38,8 @@ func procs() []proc {
 	return []proc{{PID: 100, Job: "1", Node: "n1", UUIDs: []string{"MIG-a"}, Name: "cuda-process"}}
 }
 
-// TestSliceWatch checks that sliceWatch detects each way in which two jobs can share a slice, and reports no finding
-// for a correct node.
+// TestSliceWatch checks that sliceWatch detects every way in which two jobs can share a slice, and finds nothing on a
+// correct node.
 func TestSliceWatch(t *testing.T) {
 	for _, c := range []struct {
 		what   string
@@ -82,8 +82,8 @@ func TestSliceWatch(t *testing.T) {
 	}
 }
 
-// TestSuspicionMustLast checks that sliceWatch does not report a short suspicion as a finding, because it may be due
-// only to the order of the reads.
+// TestSuspicionMustLast checks that sliceWatch does not report a short-lived suspicion, because it may be due to the
+// order of the reads.
 func TestSuspicionMustLast(t *testing.T) {
 	w := newSliceWatch(func(format string, args ...any) { t.Errorf(format, args...) })
 	n := node()
@@ -121,7 +121,7 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// TestLeftovers checks that leftovers reports every kind of item that a job can leave on a node.
+// TestLeftovers checks that leftovers reports everything that a job can leave behind on a node.
 func TestLeftovers(t *testing.T) {
 	n := node()
 	n.Other = []string{".new-1"}
@@ -231,8 +231,8 @@ func TestConfiguredTotals(t *testing.T) {
 	}
 }
 
-// TestExplainedEnds checks which causes explain the end of a run: an action on the job, and a fault on the run's node
-// that existed at the time of the end and can cause that final state.
+// TestExplainedEnds checks what explains the end of a run: an action on the job, or a fault on the run's node that was
+// present at the time and can lead to this final state.
 func TestExplainedEnds(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
 	c := &campaign{
@@ -303,8 +303,8 @@ func TestLaunchedBefore(t *testing.T) {
 	}
 }
 
-// TestSharedNodes checks that a fault on the node of one component explains the end of the other components of a het
-// job.
+// TestSharedNodes checks that a fault on the node of one component explains why the other components of a het job
+// ended.
 func TestSharedNodes(t *testing.T) {
 	c := &campaign{jobs: map[string]job{"set": {kind: "het"}, "array": {kind: "array"}}}
 	at := time.Unix(1e9, 0)
@@ -320,7 +320,8 @@ func TestSharedNodes(t *testing.T) {
 	}
 }
 
-// TestQueue parses slurmctld's answers, and checks that runnable returns true only for jobs that wait only for slices.
+// TestQueue parses slurmctld's answers, and checks that runnable returns true only for jobs that wait for slices and
+// nothing else.
 func TestQueue(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.Local)
 	line := func(id, rest string) string {
@@ -366,7 +367,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestRoom checks that instances in use reduce the room for a job, and that idle instances do not.
+// TestRoom checks that instances in use take room from a job, and that idle instances do not.
 func TestRoom(t *testing.T) {
 	n := node()
 	for _, c := range []struct {

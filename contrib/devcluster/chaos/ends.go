@@ -19,7 +19,7 @@ type jobRun struct {
 	noGPU                 bool // the job requested GPUs but was allocated none
 }
 
-// sacctFields contains the sacct fields that parseRuns reads.
+// sacctFields holds the sacct fields that parseRuns reads.
 const sacctFields = "JobIDRaw,JobName,State,ExitCode,Start,End,NodeList,ReqTRES,AllocTRES"
 
 func parseRuns(text string) (all []jobRun) {
@@ -43,7 +43,7 @@ func parseRuns(text string) (all []jobRun) {
 	return all
 }
 
-// expand expands host lists such as n1 and n[1-2]. For the nodes of a devcluster, sacct uses only these two forms.
+// expand expands host lists such as n1 and n[1-2], the only two forms that sacct uses for a devcluster's nodes.
 func expand(list string) (all []string) {
 	list = strings.NewReplacer("n[", "", "]", "", "n", "").Replace(list)
 	for _, part := range strings.Split(list, ",") {
@@ -56,19 +56,20 @@ func expand(list string) (all []string) {
 	return all
 }
 
-// around extends a run's interval at both ends. A fault within this longer interval may have affected the run, because
-// slurmctld detects the loss of a launch or a node only after a delay, and sacct prints times in whole seconds.
+// around extends a run's interval at both ends. A fault within the longer interval may have affected the run, because
+// slurmctld detects the loss of a launch or a node only after a delay, and because sacct prints times in whole seconds.
 const around = 12 * time.Second
 
 // A run that fails within stillborn of its start may have failed because of a fault that ended up to aftermath before
-// it. If a node or slurmd fails during a run, slurmd 22.05.8 may skip the prolog of the job's next run, and slurmctld
+// it: if a node or slurmd fails during a run, slurmd 22.05.8 may skip the prolog of the job's next run, and slurmctld
 // 22.05.8 may allocate no GRES to it.
 const (
 	stillborn = 2 * time.Second
 	aftermath = 40 * time.Second
 )
 
-// judgeEnds checks every run of the round's jobs in sacct. Every final state other than COMPLETED needs an explanation.
+// judgeEnds checks, for all runs of the round's jobs in sacct, that there is an explanation for every final state other
+// than COMPLETED.
 func (c *campaign) judgeEnds(began time.Time) {
 	var runs []jobRun
 	for range 15 { // slurmdbd's records may be a few seconds old
@@ -115,7 +116,7 @@ func (c *campaign) judgeEnds(began time.Time) {
 }
 
 // launchedBefore reports whether slurmctld was killed between two launches with the same job id on one of the run's
-// nodes. When it is killed, slurmctld 22.05.8 may forget the earlier run and reassign its job id.
+// nodes. When slurmctld 22.05.8 is killed, it may forget the earlier run and reassign its job id.
 func (c *campaign) launchedBefore(r jobRun) bool {
 	for _, node := range r.nodes {
 		log, err := c.cluster.Log("slurmd-" + node)
@@ -132,8 +133,8 @@ func (c *campaign) launchedBefore(r jobRun) bool {
 	return false
 }
 
-// launches returns the times at which, according to slurmd's log, slurmd launched a batch script or a first step of the
-// job. Since Slurm 25.11, the log lines contain JobId= (_rpc_batch_job in req.c).
+// launches returns the times at which slurmd launched a batch script or a first step of the job, according to its log.
+// Since Slurm 25.11, the log lines contain JobId= (_rpc_batch_job in req.c).
 func launches(log, id string) (at []time.Time) {
 	said := regexp.MustCompile(
 		`(?m)^\[(\S+)\] (?:Launching batch (?:job |JobId=)` + id + ` for|launch task StepId=` + id + `\.0 )`,
@@ -168,7 +169,7 @@ func (c *campaign) ofRound(r jobRun, began time.Time) bool {
 	return ours && (r.end.IsZero() || r.end.After(began.Add(-time.Second)))
 }
 
-// explain returns the campaign's action that explains the end of a run, or an empty string if there is none.
+// explain returns the campaign's action that explains why a run ended, or an empty string if there is none.
 func (c *campaign) explain(r jobRun) string {
 	c.mu.Lock()
 	j, causes := c.jobs[r.name], slices.Clone(c.causes[r.name])
@@ -204,7 +205,7 @@ func (c *campaign) explain(r jobRun) string {
 	return ""
 }
 
-// requested returns the request, by a user or the campaign, that explains the end of a run, or an empty string if there
+// requested returns the request, by a user or the campaign, that explains why a run ended, or an empty string if there
 // is none.
 func requested(causes []cause, r jobRun) string {
 	const late = 2 * time.Second // sacct prints times in whole seconds
@@ -224,7 +225,7 @@ func requested(causes []cause, r jobRun) string {
 }
 
 // sharedNodes returns the nodes whose faults can end a run. For a het job, these are the nodes of all its components,
-// because slurmctld ends them all when the first one ends.
+// because when the first component ends, slurmctld ends the others.
 func (c *campaign) sharedNodes(r jobRun, runs []jobRun) []string {
 	c.mu.Lock()
 	kind := c.jobs[r.name].kind

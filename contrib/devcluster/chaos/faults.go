@@ -14,15 +14,15 @@ import (
 type fault struct {
 	name, does string
 	// part lists the parts that the fault affects, separated by spaces. The cluster's parts are slurmctld, slurmdbd,
-	// munged and watcher, and each node's are agent, slurmd, node, gpu, ledger and leases. Each part has at most one
-	// fault at a time.
+	// munged and watcher; a node's are agent, slurmd, node, gpu, ledger and leases. Each part has at most one fault at
+	// a time.
 	part string
-	// begin injects the fault. end repairs the fault, and is nil for faults that need no repair. The campaign calls it
-	// after a random time between shortest and longest, in seconds.
+	// begin injects the fault. end repairs it, and is nil for faults that need no repair. The campaign calls end after
+	// a random time between shortest and longest, in seconds.
 	begin, end        func(*breaking) error
 	shortest, longest float64
-	// ends contains the final states in sacct that the fault explains. A fault on a node explains only the ends of runs
-	// on that node.
+	// ends lists the final states in sacct that the fault explains. A fault on a node only explains how runs on that
+	// node ended.
 	ends []string
 }
 
@@ -37,10 +37,10 @@ type breaking struct {
 	note     string    // data for end, for example an instance or the name of an error
 }
 
-// perNode contains the parts that exist on each node.
+// perNode lists the parts that exist on each node.
 var perNode = []string{"agent", "slurmd", "node", "gpu", "ledger", "leases"}
 
-// parts returns the parts in which no other fault may begin while b exists.
+// parts returns the parts in which no other fault may begin while b lasts.
 func (b *breaking) parts() (all []string) {
 	for _, part := range strings.Fields(b.part) {
 		if b.node != "" {
@@ -54,7 +54,7 @@ func (b *breaking) parts() (all []string) {
 // perNode reports whether the fault affects only one node.
 func (f fault) perNode() bool { return slices.Contains(perNode, strings.Fields(f.part)[0]) }
 
-// faults contains the kinds of faults. Do not reorder them: the order affects which faults a given seed generates.
+// faults lists the kinds of faults. Do not reorder them: the order affects which faults a given seed generates.
 var faults = slices.Concat(daemonFaults, adminFaults, diskFaults, hardwareFaults)
 
 // allKinds returns the names of all kinds of faults, jobs and user actions.
@@ -87,7 +87,7 @@ func printKinds(out io.Writer) {
 	}
 }
 
-// unit returns the devcluster's name for the daemon that the fault affects.
+// unit returns the name that the devcluster uses for the affected daemon.
 func (b *breaking) unit() string {
 	if b.node == "" {
 		return b.part
@@ -102,8 +102,8 @@ func restart(b *breaking) error { return b.cluster.RestartUnit(b.unit()) }
 func start(b *breaking) error   { return b.startUnit(b.unit()) }
 func end(b *breaking) error     { return b.cluster.StopUnit(b.unit()) }
 
-// startUnit makes up to five attempts to start a daemon. An attempt fails if slurmd does not reach slurmctld, or if a
-// killed daemon's keeper is still running.
+// startUnit makes up to five attempts to start a daemon. An attempt can fail because slurmd does not reach slurmctld or
+// because a killed daemon's keeper is still running.
 func (c *campaign) startUnit(unit string) (err error) {
 	for range 5 {
 		if err = c.cluster.StartUnit(unit); err == nil || strings.Contains(err.Error(), "is already running") {
@@ -116,7 +116,7 @@ func (c *campaign) startUnit(unit string) (err error) {
 
 const slurmctldKill = "slurmctld-kill"
 
-// daemonFaults contains the faults that kill, stop or restart daemons. A fault in Caelum's own daemons never explains
+// daemonFaults lists the faults that kill, stop or restart daemons. A fault in Caelum's own daemons never explains
 // the end of a job.
 var daemonFaults = []fault{
 	{
@@ -229,7 +229,7 @@ func restartBoth(b *breaking) error {
 	return err
 }
 
-// adminFaults contains the faults that consist of an administrator's actions.
+// adminFaults lists the faults that consist of administrators' actions.
 var adminFaults = []fault{
 	{
 		name:  "reconfigure",

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// diskFaults contains the faults that fill the agent's disks or destroy its files.
+// diskFaults lists the faults that fill the agent's disks or destroy its files.
 var diskFaults = []fault{
 	{
 		name:     "ledger-full",
@@ -88,9 +88,8 @@ func damageLedger(b *breaking) error {
 	return b.startUnit(unit)
 }
 
-// adopt runs `caelum adopt` as root for the node's foreign instances. The agent refuses to adopt an instance while a
-// job without a lease is on the node, or while a monitoring program has a handle on the instance. In this case,
-// adoptRest retries later.
+// adopt runs `caelum adopt` as root for the node's foreign instances. If the agent refuses, because a job without a
+// lease is on the node or a monitoring program has a handle on the instance, adoptRest retries later.
 func adopt(b *breaking) error {
 	b.mu.Lock()
 	b.unadopted[b.node] = true
@@ -135,8 +134,8 @@ func makeForeign(b *breaking) error {
 	return nil
 }
 
-// removeForeign removes the instance that makeForeign created. The agent detects the change when it next reads the
-// GPUs, which it does once a minute.
+// removeForeign removes the instance that makeForeign created. The agent notices this when it next reads the GPUs,
+// which it does once a minute.
 func removeForeign(b *breaking) error {
 	if b.note == "" {
 		return nil
@@ -147,7 +146,7 @@ func removeForeign(b *breaking) error {
 	return b.cluster.RestartUnit("agent-" + b.node)
 }
 
-// agentStatus contains the fields of `caelum status --json` that the campaign uses.
+// agentStatus holds the fields of `caelum status --json` that the campaign uses.
 type agentStatus struct {
 	GPUs   []agentGPU
 	Excess map[string]int // by profile: the slices that slurmctld counts as used although no job holds them
@@ -166,8 +165,8 @@ type agentGPU struct {
 
 const killedInCall = "killed-in-call"
 
-// hardwareFaults contains the faults in the emulated driver and GPUs. If the agent cannot create a slice, it requeues
-// the job.
+// hardwareFaults lists the faults in the emulated driver and GPUs. If the agent cannot create a job's slice, it
+// requeues the job.
 var hardwareFaults = []fault{
 	{
 		name:     "create-fails",
@@ -288,8 +287,8 @@ var hardwareFaults = []fault{
 		begin:    makeForeign,
 		end:      removeForeign,
 	},
-	// On a slow machine, the agent can lease the instance after its state has been read and before it is removed. The
-	// job then loses its slice, and ends as it does without a GPU.
+	// On a slow machine, the agent can lease the instance after its state has been read but before it is removed. The
+	// job then loses its slice, and ends as it would without a GPU.
 	{name: "idle-removed", does: "removes an idle instance, as an administrator can", part: "gpu",
 		ends: []string{"FAILED"},
 		begin: func(b *breaking) error {
@@ -297,9 +296,9 @@ var hardwareFaults = []fault{
 		}},
 }
 
-// sentBack contains the possible states of a run whose slice the agent could not create. The loss of a ledger can also
-// prevent this: idle instances are then foreign until root adopts them. The agent cannot destroy a foreign instance,
-// but an earlier offer may need its space.
+// sentBack lists the possible states of a run whose slice the agent could not create. This can also happen after the
+// loss of a ledger: idle instances are then foreign until root adopts them, and the agent cannot destroy a foreign
+// instance, although an earlier offer may need its space.
 var sentBack = []string{"REQUEUED"}
 
 func pick(rng *rand.Rand, of ...string) string { return of[rng.IntN(len(of))] }

@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// TestLaunches checks that launches finds slurmd's log lines about a batch script and about a first step. The test uses
-// the log formats of Slurm 25.05 and earlier, and of 25.11 and later.
+// TestLaunches checks that launches finds slurmd's log lines about a batch script and about a first step, in the
+// formats of Slurm up to 25.05 and from 25.11 on.
 func TestLaunches(t *testing.T) {
 	const log = `[2026-11-21T04:57:31.900] Launching batch job 7 for UID 20001
 [2026-11-21T04:57:32.900] Launching batch JobId=7 for UID 20001

@@ -9,7 +9,7 @@ import (
 )
 
 // worker is the script that jobs run on each of their nodes. It starts a CUDA process on each of the job's slices, and
-// records these processes in ran.log.
+// records the processes in ran.log.
 const worker = `#!/bin/bash
 # worker SECONDS
 [[ -n ${CUDA_VISIBLE_DEVICES-} ]] || { echo "job $SLURM_JOB_ID sees no device"; exit 41; }
@@ -23,8 +23,7 @@ for pid in "${pids[@]}"; do wait "$pid" || { status=$?; echo "cuda-process on $S
 exit $status
 `
 
-// profiles contains the GPU model's plain profiles, from small to large. The command line can select a different GPU
-// model.
+// profiles lists the GPU model's plain profiles, from small to large. The command line can select a different model.
 var profiles, _ = profilesOf("A100-40GB")
 
 // profilesOf returns the plain profiles of the first GPU model in a list of models.
@@ -49,7 +48,7 @@ type jobKind struct {
 	does   string
 }
 
-// jobKinds contains the kinds of jobs. Do not reorder them: the order affects which jobs a given seed generates. The
+// jobKinds lists the kinds of jobs. Do not reorder them: the order affects which jobs a given seed generates. The
 // probability of a kind is its weight divided by the sum of all weights.
 var jobKinds = []jobKind{
 	{"slice", 24, "one slice, requested by profile"},
@@ -71,11 +70,11 @@ var jobKinds = []jobKind{
 // fullKind is the kind of job that -full adds.
 var fullKind = jobKind{"full", 20, "an unchanged script with two GPUs, which gets full GPUs, or --mig=off"}
 
-// userKinds contains the actions that users take on jobs that they have submitted.
+// userKinds lists the actions that users take on jobs that they have submitted.
 var userKinds = []struct {
 	name, does string
 }{
-	{"hold", "a user holds a job and releases it some seconds later"},
+	{"hold", "a user holds a job and releases it a few seconds later"},
 	{"update", "a user changes the time limit, name, comment or nice value of a job"},
 	{"cancel", "a user cancels a job at a random time"},
 	{"requeue", "a user requeues and holds a running job, and releases it after its credential has expired"},
@@ -113,7 +112,7 @@ func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) 
 	return j
 }
 
-// variant contains the random properties of a submission, except for its kind: the run time in seconds, the time limit
+// variant holds the random properties of a submission, except for its kind: the run time in seconds, the time limit
 // option, one of all profiles, one of the small profiles, and two numbers that determine the kind's options.
 type variant struct {
 	seconds, limit string
@@ -121,7 +120,7 @@ type variant struct {
 	choice, count  int
 }
 
-// drawVariant draws all random numbers for every kind. Excluding a kind therefore does not change the other jobs.
+// drawVariant draws all random numbers for every kind, so excluding a kind does not change the other jobs.
 func drawVariant(rng *rand.Rand) (v variant) {
 	v.seconds = fmt.Sprintf("%.1f", 0.3+rng.ExpFloat64()*3)
 	v.limit = fmt.Sprintf("--time=%d", 3+rng.IntN(5))
@@ -133,7 +132,7 @@ func drawVariant(rng *rand.Rand) (v variant) {
 
 func gres(profile string, n int) string { return fmt.Sprintf("--gres=mig:%s:%d", profile, n) }
 
-// batch returns the options of a batch job of the given kind, and the command that the job runs.
+// batch returns the options of a batch job of the given kind, and the command that it runs.
 func (v variant) batch(kind string, earlier []string) (options []string, run string) {
 	run = "./worker " + v.seconds
 	slice := gres(v.profile, 1)
@@ -182,7 +181,8 @@ func (v variant) batch(kind string, earlier []string) (options []string, run str
 	}
 }
 
-// drawKind chooses a kind of job by its weight. If this kind is excluded, it returns "slice".
+// drawKind chooses a kind of job at random, according to the weights. If the chosen kind is excluded, drawKind returns
+// "slice".
 func drawKind(rng *rand.Rand, kinds []string) string {
 	sum := 0
 	for _, k := range jobKinds {

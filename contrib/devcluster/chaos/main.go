@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// options contains the command-line options.
+// options holds the command-line options.
 type options struct {
 	seed          uint64
 	length, storm time.Duration
@@ -53,7 +53,7 @@ func main() {
 	}
 }
 
-// parse parses the command line. If list is true, the program prints the kinds and exits.
+// parse parses the command line. If list is true, the program prints the kinds of faults and jobs, and exits.
 func parse(args []string) (o options, list bool, err error) {
 	f := flag.NewFlagSet("chaos", flag.ExitOnError)
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the random jobs, faults and pauses")
@@ -104,7 +104,7 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// choose returns the kinds in all that are in only and not in without. An empty only selects all kinds.
+// choose returns the kinds in all that are in only but not in without. An empty only selects all kinds.
 func choose(all, only, without []string) ([]string, error) {
 	for _, name := range append(slices.Clone(only), without...) {
 		if !slices.Contains(all, name) {

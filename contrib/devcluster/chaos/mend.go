@@ -40,11 +40,11 @@ func (c *campaign) mend() error {
 	return nil
 }
 
-// calmLimit is the maximum time between the repair of all faults and the end of a storm's last job.
+// calmLimit is how long a storm's last job may take to end once all faults have been repaired.
 const calmLimit = 3 * time.Minute
 
-// calm waits until all jobs have ended, and checks why pending jobs wait. It cancels the jobs that can never start, and
-// those that have not ended within calmLimit.
+// calm waits until all jobs have ended, and checks why pending jobs wait. It cancels jobs that can never start, and
+// jobs that have not ended within calmLimit.
 func (c *campaign) calm(began time.Time) error {
 	w := &waitWatch{campaign: c, since: map[string]time.Time{}, completing: map[string]time.Time{}}
 	failed := 0
@@ -85,12 +85,12 @@ func (c *campaign) calm(began time.Time) error {
 	return c.cancelRest()
 }
 
-// lostAfter is how long after the end of the storm every running job must have a process.
+// lostAfter is how long after the end of the storm a running job without a process counts as lost.
 const lostAfter = 25 * time.Second
 
 // lost reports whether Slurm has lost a job: slurmctld shows it as running, it has no process, and one of Slurm's own
-// daemons had a fault. slurmctld 22.05.8 ends a lost job only at its time limit. Slurm loses a job if slurmd is killed
-// during the prolog, or if slurmctld is killed before it saves the end of the job.
+// daemons had a fault. This happens if slurmd is killed during the prolog, or if slurmctld is killed before it saves
+// the end of the job. slurmctld 22.05.8 ends a lost job only at its time limit.
 func (c *campaign) lost(j queued) bool {
 	alive := slices.ContainsFunc(c.latest().Procs, func(p proc) bool { return p.Job == j.raw })
 	return j.state == "RUNNING" && !alive && slices.ContainsFunc(j.on, func(node string) bool {
@@ -100,8 +100,8 @@ func (c *campaign) lost(j queued) bool {
 }
 
 // resumeForgotten resumes nodes that are drained because slurmctld lost its last state when it was killed. slurmctld
-// may then show a node as drained although the campaign had resumed it. It may also reassign the ids of its last jobs,
-// and drain a node because of "Duplicate jobid". In both cases, an administrator must resume the node.
+// may then show a node as drained although the campaign had resumed it, or reassign the ids of its last jobs and drain
+// a node because of "Duplicate jobid". In both cases, an administrator has to resume the node.
 func (c *campaign) resumeForgotten(q queue) {
 	for _, node := range c.nodes() {
 		if l := q.nodes[node]; len(l.States) == 0 || up(l) || !c.active("slurmctld", "", time.Time{}, time.Now()) {

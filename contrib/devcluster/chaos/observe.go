@@ -17,8 +17,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// snapshot is the state of the cluster according to the hardware, the files and the processes. It is read without any
-// part of Caelum.
+// snapshot is the state of the cluster according to the hardware, the files and the processes. No part of Caelum is
+// used to read it.
 type snapshot struct {
 	At    int64 // Unix time, in nanoseconds, before the first read
 	Nodes map[string]nodeState
@@ -60,7 +60,7 @@ type leaseFile struct {
 	Whole bool // true if the file contains the last line of a complete lease file
 }
 
-// capFile describes a capability file of an instance on the node's GPUs.
+// capFile describes a capability file of one of the node's instances.
 type capFile struct {
 	GPU, GI int
 	Name    string
@@ -80,8 +80,8 @@ type proc struct {
 // pause is the time between snapshots.
 const pause = 250 * time.Millisecond
 
-// observe writes each snapshot as a JSON line until the reader closes the pipe. It runs as root on the cluster's login
-// node, where root can read the processes of all nodes and, through /proc, their files.
+// observe writes each snapshot as a line of JSON until the reader closes the pipe. It runs as root on the cluster's
+// login node, where root can read all nodes' processes and, through /proc, their files.
 func observe(w io.Writer) {
 	enc := json.NewEncoder(w)
 	for {
@@ -92,8 +92,8 @@ func observe(w io.Writer) {
 	}
 }
 
-// holders is a directory with one file for each node, which contains the pid of the process that holds the node's
-// namespaces.
+// holders is a directory with one file for each node, which contains the pid of the process that keeps the node's
+// namespaces alive.
 const holders = "/run/devcluster/holders"
 
 func readSnapshot() snapshot {
@@ -173,7 +173,7 @@ func readHardware(root string) (n nodeState) {
 	return n
 }
 
-// fullGI is the id of the instance that represents a GPU whose MIG mode is off in a snapshot.
+// fullGI is the id of the instance that, in a snapshot, represents a GPU whose MIG mode is off.
 const fullGI = -1
 
 func parseLease(name, text string) leaseFile {
@@ -192,8 +192,8 @@ func parseLease(name, text string) leaseFile {
 	return l
 }
 
-// readCaps reads the instances' capability files, and uses the driver's list of minor numbers to assign each file to
-// its instance.
+// readCaps reads the instances' capability files, which it assigns to their instances by means of the driver's list of
+// minor numbers.
 func readCaps(root string) (all []capFile) {
 	list, _ := os.ReadFile(root + "/run/nvml-emulator/proc/driver/nvidia-caps/mig-minors")
 	minors := map[uint32][2]int{}

@@ -13,7 +13,7 @@ import (
 )
 
 // judgeProcesses compares the emulators' logs, which contain every CUDA process, with the records that the jobs write.
-// This also detects overlaps that begin and end between snapshots.
+// This also finds overlaps that begin and end between two snapshots.
 func (c *campaign) judgeProcesses() {
 	notes := ""
 	for _, user := range users {
@@ -66,8 +66,8 @@ func jobsOf(node, notes string) map[onSlice]string {
 	return jobs
 }
 
-// overlaps returns the pairs of processes from two jobs that used the same slice at the same time. Killed processes are
-// ignored, because their end times are unknown.
+// overlaps returns the pairs of processes of different jobs that used the same slice at the same time. Killed processes
+// are ignored, because it is not known when they ended.
 func overlaps(all []oracle.Process, jobs map[onSlice]string) (found []string) {
 	slices.SortFunc(all, func(a, b oracle.Process) int { return cmp.Compare(a.From, b.From) })
 	for i, a := range all {

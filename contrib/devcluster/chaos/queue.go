@@ -11,7 +11,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// queue contains the jobs and nodes in slurmctld at a given time.
+// queue holds the jobs and nodes in slurmctld at a given time.
 type queue struct {
 	jobs  []queued
 	nodes map[string]oracle.Snapshot
@@ -135,8 +135,8 @@ func (q queue) never(j queued) bool {
 	})
 }
 
-// miscounted reports whether, on every node that is up, slurmctld counts as used some slices that no job holds. In that
-// case, no --exclusive job can start before slurmctld is restarted.
+// miscounted reports whether, on every node that is up, slurmctld counts as used some slices that no job holds. No
+// --exclusive job can then start before slurmctld is restarted.
 func (q queue) miscounted() bool {
 	nodes := 0
 	for _, l := range q.nodes {
@@ -154,8 +154,8 @@ func (q queue) miscounted() bool {
 // afterJob matches the job ids in slurmctld's Dependency field, such as afterany:37(unfulfilled).
 var afterJob = regexp.MustCompile(`:(\d+)`)
 
-// incomplete reports whether a component of j's het job has ended or is missing. Such a het job never starts, because
-// slurmctld starts all components together.
+// incomplete reports whether a component of j's het job has ended or is missing. The het job can then never start,
+// because slurmctld starts all components together.
 func (q queue) incomplete(j queued) bool {
 	if j.hetSet == "" || j.state != "PENDING" {
 		return false

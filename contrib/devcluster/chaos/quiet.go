@@ -11,13 +11,13 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// quietLimit is how long the remains of jobs may exist after the end of the last job.
+// quietLimit is how long anything may remain of jobs after the last one has ended.
 const quietLimit = 30 * time.Second
 
-// left is an item that must not exist in a quiet cluster, and the rule that it violates.
+// left is something that must not remain in a quiet cluster, with the rule that it violates.
 type left struct{ rule, text string }
 
-// quiet waits until all remains of jobs have disappeared. Those that still exist after quietLimit are findings.
+// quiet waits until nothing remains of the jobs. What is still there after quietLimit becomes a finding.
 func (c *campaign) quiet() {
 	var all []left
 	for began := time.Now(); ; {
@@ -37,8 +37,8 @@ func (c *campaign) quiet() {
 	}
 }
 
-// leftovers returns the differences from a clean cluster. Snapshots from before began, the start of the wait for a
-// quiet cluster, are ignored.
+// leftovers returns how the cluster differs from a clean one. Snapshots from before began, when the wait for a quiet
+// cluster started, are ignored.
 func (c *campaign) leftovers(began time.Time) (all []left) {
 	q, err := c.readQueue()
 	if err != nil {
@@ -72,9 +72,10 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 	return all
 }
 
-// complaints returns the lines of `nvml-emulator check` as findings. The emulator creates an instance's capability
-// files before the instance itself. If a process is killed between these two steps, the files remain until the next
-// instance is created at the same placement. If killed is true, capability files without an instance are ignored.
+// complaints returns the lines that `nvml-emulator check` prints as findings. The emulator creates an instance's
+// capability files before the instance itself. If a process is killed in between, the files remain until the next
+// instance is created at the same placement. Therefore, if killed is true, capability files without an instance are
+// ignored.
 func complaints(node, text string, killed bool) (all []left) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" &&
@@ -178,7 +179,8 @@ func (s agentStatus) instances() map[place]string {
 	return known
 }
 
-// counted returns the findings about a node's state in slurmctld: the node is not up, or its gres/mig counts are wrong.
+// counted returns the findings about a node's record in slurmctld: that the node is not up, or that its gres/mig counts
+// are wrong.
 func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (all []left) {
 	if !up(l) {
 		_, why, _ := strings.Cut(c.tell("", "scontrol", "-o", "show", "node", node), " Reason=")
@@ -193,10 +195,10 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 
 // miscounts checks slurmctld's counts on a node without jobs. The sum of the counts must equal the sum in slurm.conf,
 // each profile's free count must equal the agent's offer, and no slice may count as used. There is one exception,
-// because of an error in slurmctld 22.05.8: after a start or a reconfiguration, it counts the slices of a multi-node
-// job once for each node, and counts the whole total of closed for an --exclusive job. When the job ends, it subtracts
-// only the allocated slices, and an excess remains. The agent must report each profile's excess, and all offered slices
-// must be free in slurmctld.
+// because of a bug in slurmctld 22.05.8: after a start or a reconfiguration, it counts the slices of a multi-node job
+// once for each node, and counts the whole total of closed for an --exclusive job. When the job ends, it subtracts only
+// the allocated slices, so an excess remains. The agent must report each profile's excess, and all offered slices must
+// be free in slurmctld.
 func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0
@@ -249,7 +251,7 @@ func (c *campaign) tell(node string, args ...string) string {
 	return strings.TrimSpace(out + stderr)
 }
 
-// configuredTotals returns each node's total of gres/mig according to slurm.conf.
+// configuredTotals returns each node's gres/mig total according to slurm.conf.
 func configuredTotals(conf string) (map[string]int, error) {
 	totals := map[string]int{}
 	for line := range strings.Lines(conf) {

@@ -17,8 +17,8 @@ func (f *findings) adder(l *timeline, rule string) func(string, ...any) {
 	return func(format string, args ...any) { f.add(l, rule, format, args...) }
 }
 
-// run runs campaigns for the time given in o, and returns the number of findings. If a campaign has findings, the next
-// one uses a new cluster.
+// run runs campaigns for the time given in o, and returns the number of findings. After a campaign with findings, the
+// next one uses a new cluster.
 func run(ctx context.Context, o options) (found int, err error) {
 	end := time.Now().Add(o.length)
 	sum := counts{faults: map[string]int{}, ends: map[string]int{}}
@@ -105,7 +105,7 @@ func tally(n map[string]int) string {
 	return strings.Join(all, ", ")
 }
 
-// report prints each finding, the timeline before the first one, and the command that repeats the campaign. It also
+// report prints the findings, the timeline before the first one, and the command that repeats the campaign. It also
 // saves the logs.
 func (c *campaign) report(broken error) {
 	all := c.found.list()
@@ -150,7 +150,7 @@ var ofJob = regexp.MustCompile(`\bjob (\d+)`)
 // mostLines is the maximum number of lines about a job that are printed from one log.
 const mostLines = 30
 
-// printLogs prints the lines about a job from the daemons' logs, at most mostLines from each.
+// printLogs prints the lines about a job from the daemons' logs, at most mostLines from each one.
 func (c *campaign) printLogs(job string) {
 	names := regexp.MustCompile(`(?i)\b(job|jobid|job_id|stepid)[:= "]*"?` + job + `\b`)
 	logs, _ := filepath.Glob(filepath.Join(c.cluster.Dir, "log", "*.log"))

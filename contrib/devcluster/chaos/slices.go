@@ -28,7 +28,7 @@ func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance,
 	return instance{}, false
 }
 
-// sliceWatch checks in each snapshot that no slice has two jobs. It reports each finding only once.
+// sliceWatch checks in each snapshot that no slice has two jobs, and reports each finding only once.
 type sliceWatch struct {
 	report func(format string, args ...any)
 	since  map[string]int64 // the time at which each suspicion, identified by its text, was first observed
@@ -38,9 +38,9 @@ func newSliceWatch(report func(string, ...any)) *sliceWatch {
 	return &sliceWatch{report: report, since: map[string]int64{}}
 }
 
-// lasting is the duration after which a suspicion becomes a finding. A shorter one may be due only to the order of the
-// reads, because the parts of a snapshot are read one after another. A killed process also exists until its parent has
-// reaped it.
+// lasting is how long a suspicion must last to become a finding. A shorter one may be due to the order of the reads,
+// because the parts of a snapshot are read one after another, or to a killed process that its parent has not reaped
+// yet.
 const lasting = int64(2 * time.Second)
 
 func (w *sliceWatch) check(s snapshot) {
@@ -71,8 +71,8 @@ func (w *sliceWatch) check(s snapshot) {
 	}
 }
 
-// leasedTwice returns slices that two lease files contain. The order of the reads cannot lead to a false result: the
-// agent writes a lease file completely before renaming it to its final name, a snapshot reads a node's files within
+// leasedTwice returns slices that occur in two lease files. The order of the reads cannot lead to a false result: the
+// agent writes a lease file completely before it renames it to its final name, a snapshot reads a node's files within
 // milliseconds, and the agent assigns a slice to another job only in a prolog, which takes longer than a snapshot.
 func leasedTwice(n nodeState) (all []string) {
 	for i, a := range n.Leases {
@@ -144,9 +144,9 @@ func openToOthers(n nodeState) (all []string) {
 	return all
 }
 
-// seenTwice returns processes of two jobs on a node whose CUDA_VISIBLE_DEVICES have a slice in common. Jobs without a
-// lease file are ignored, because they have ended or have not begun: a process left over from an ended job keeps its
-// environment even if it does not use the slice.
+// seenTwice returns processes of different jobs on a node whose CUDA_VISIBLE_DEVICES have a slice in common. Jobs
+// without a lease file are ignored, because they have ended or not begun: a process left over from an ended job keeps
+// its environment even if it does not use the slice.
 func seenTwice(node string, n nodeState, procs []proc) (all []string) {
 	first := map[string]proc{}
 	for _, p := range procs {

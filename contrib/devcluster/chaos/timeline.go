@@ -34,7 +34,7 @@ func (l *timeline) add(format string, args ...any) {
 	}
 }
 
-// around returns the events from the given duration before the time at to the given duration after it.
+// around returns the events that are at most the given durations before or after the time at.
 func (l *timeline) around(at time.Time, before, after time.Duration) (some []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +46,7 @@ func (l *timeline) around(at time.Time, before, after time.Duration) (some []eve
 	return some
 }
 
-// round returns the fault events in the round that contains the time at.
+// round returns the fault events of the round to which the time at belongs.
 func (l *timeline) round(at time.Time) (some []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,7 @@ const (
 	ruleTools  = "7 command failed"
 )
 
-// findings collects the findings and drops duplicates.
+// findings collects findings and drops duplicates.
 type findings struct {
 	mu     sync.Mutex
 	all    []finding

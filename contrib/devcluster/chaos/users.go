@@ -11,15 +11,15 @@ import (
 // users are the users of the devcluster.
 var users = []string{"user1", "user2"}
 
-// heldFor is how long a requeued job is held. credSeconds is the value of cred_expire in slurm.conf, the lifetime of a
-// job credential. slurmd 22.05.8 may skip the prolog of a requeued job that starts in the very second in which the
-// credential of its first run expires. heldFor exceeds credSeconds by several seconds, so no job starts in that second.
+// heldFor is how long a requeued job is held. credSeconds is cred_expire in slurm.conf, the lifetime of a job
+// credential. slurmd 22.05.8 may skip the prolog of a requeued job that starts in the very second in which its first
+// run's credential expires. Because heldFor exceeds credSeconds by several seconds, no job starts in that second.
 const heldFor, credSeconds = 24 * time.Second, 15
 
 // credExpires is the slurm.conf line that sets the lifetime of job credentials.
 var credExpires = fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds)
 
-// actAs submits jobs as a user, and acts on these jobs, until ctx ends.
+// actAs submits jobs as a user, and acts on them, until ctx ends.
 func (c *campaign) actAs(ctx context.Context, user string, rng *rand.Rand) {
 	var earlier []string // ids of the user's earlier jobs
 	names := map[string]string{}
@@ -52,8 +52,8 @@ func (c *campaign) number() int {
 	return c.submitted
 }
 
-// submit submits a job and returns its id, or "" if the id is unknown. The client of an interactive job keeps running
-// in the background.
+// submit submits a job and returns its id, or "" if this is unknown. An interactive job's client keeps running in the
+// background.
 func (c *campaign) submit(ctx context.Context, j job) string {
 	if ctx.Err() != nil {
 		return ""
@@ -92,7 +92,7 @@ func (c *campaign) submit(ctx context.Context, j job) string {
 	return id
 }
 
-// act performs a user's action on a job. An error is not a finding, because the job may have ended.
+// act performs a user's action on a job. Errors are not findings, because the job may already have ended.
 func (c *campaign) act(ctx context.Context, user, id, name, kind string, variant int) {
 	if ctx.Err() != nil {
 		return
@@ -125,7 +125,7 @@ func (c *campaign) act(ctx context.Context, user, id, name, kind string, variant
 	}
 }
 
-// releaseAfter releases a held job after the given time. The calm phase waits for the release.
+// releaseAfter releases a held job after the given time. The calm waits for this.
 func (c *campaign) releaseAfter(d time.Duration, user, id string) {
 	c.releasing.Add(1)
 	c.background(func() {

@@ -16,15 +16,15 @@ const patience = time.Minute
 // waitWatch checks why jobs wait while no fault is active.
 type waitWatch struct {
 	*campaign
-	// since contains, for each job, the time since which every snapshot has shown room for it.
+	// since gives, for each job, the time since which every snapshot has shown room for it.
 	since map[string]time.Time
-	// completing contains, for each node, the time since which every snapshot has shown it as COMPLETING.
+	// completing gives, for each node, the time since which every snapshot has shown it as COMPLETING.
 	completing map[string]time.Time
 }
 
-// completes is how long a node may be COMPLETING before waiting times are no longer checked. If slurmctld misses the
-// end of an epilog, it asks slurmd again after 95 s. Until then, it expects the node to become free soon, and backfill
-// reserves other nodes for the first jobs in the queue.
+// completes is how long a node may be COMPLETING before waits are no longer checked. If slurmctld misses the end of an
+// epilog, it asks slurmd again after 95 s. Until then, it expects the node to become free soon, and backfill reserves
+// other nodes for the first jobs in the queue.
 const completes = 10 * time.Second
 
 func (w *waitWatch) check(q queue, s snapshot) {
@@ -149,15 +149,15 @@ func counted(l oracle.Snapshot) bool {
 	return false
 }
 
-// explanation contains the fields of `caelum explain --json` that the campaign uses.
+// explanation holds the fields of `caelum explain --json` that the campaign uses.
 type explanation struct {
 	Verdict, Text string
 	Before        uint32
 }
 
-// explained checks the explanation for a job that waits although the GPUs have room. The explanation is correct if it
-// names a runnable job that is ahead in the queue and whose own wait is checked separately. explained returns a
-// description of the error, or "" if the explanation is correct.
+// explained checks the explanation for a job that waits although the GPUs have room. It is correct if it names a
+// runnable job that is ahead in the queue and whose own wait is checked separately. explained returns "" for a correct
+// explanation, and otherwise a description of the error.
 func (w *waitWatch) explained(q queue, j queued) string {
 	out, stderr, err := w.cluster.Exec(w.ctx, "root", "caelum", "explain", j.raw, "--json")
 	if err != nil {

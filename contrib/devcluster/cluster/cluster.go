@@ -13,31 +13,30 @@ import (
 	"time"
 )
 
-// Options describes a cluster. The zero value stands for a cluster with the defaults of `devcluster up`.
+// Options describes a cluster. The zero value means the defaults of `devcluster up`.
 type Options struct {
-	// Dir is the cluster's directory, which must be empty or must not exist. By default, Start creates a new directory
-	// under $TMPDIR.
+	// Dir is the cluster's directory, which must be empty or not exist. By default, Start creates a new directory under
+	// $TMPDIR.
 	Dir string
 	// Nodes is the number of nodes, and GPUs is the number of GPUs per node. Both default to 2.
 	Nodes, GPUs int
 	// Board is the name of a GPU model in internal/mig/models.txt, by default A100-40GB. It can also be a
-	// comma-separated list of models: node i then gets the i-th model, and nodes beyond the end of the list get the
-	// last one.
+	// comma-separated list of models, in which case node i gets the i-th model, and nodes beyond the end of the list
+	// get the last one.
 	Board string
 	// Build is the directory with the binaries, by default build/ in the repository.
 	Build string
-	// NewRoot is the root directory with the newer Slurm release to which Upgrade upgrades the hosts.
+	// NewRoot is the root directory of the newer Slurm release to which Upgrade upgrades the hosts.
 	NewRoot string
 	// AgentConfig is the path of the nodes' caelum.yaml, by default etc/caelum.yaml in the repository.
 	AgentConfig string
-	// AgentEnv contains additional variables ("NAME=value") for the agents' environment.
+	// AgentEnv lists additional variables ("NAME=value") for the agents' environment.
 	AgentEnv []string
 	// JobSubmit is the path of slurmctld's job_submit.lua, by default contrib/job_submit.lua in the repository.
 	JobSubmit string
-	// NoAgent starts the cluster without Caelum: the slots exist, but there are no agents, no plugin and no
-	// job_submit.lua.
+	// NoAgent starts the cluster without Caelum: there are slots, but no agents, no plugin and no job_submit.lua.
 	NoAgent bool
-	// Stock starts the cluster with whole GPUs as gres/gpu and without plugin and decision table, as at a site that
+	// Stock starts the cluster with whole GPUs as gres/gpu, and without plugin and decision table, as at a site that
 	// does not use Caelum. The agents can be started with StartUnit.
 	Stock bool
 	// PrologDelay is how long each job's prolog waits before its request to the agent, in whole seconds.
@@ -46,10 +45,10 @@ type Options struct {
 	Cgroup string
 	// KeepDeviceFiles emulates the driver's module option NVreg_ModifyDeviceFiles=0.
 	KeepDeviceFiles bool
-	// NVLink contains the groups of GPUs that NVLinks connect, for example "0,1;2,3". If it is not empty, MIG mode is
-	// off when the cluster starts, as after a boot.
+	// NVLink gives the groups of GPUs that are connected by NVLinks, for example "0,1;2,3". If it is not empty, MIG
+	// mode is off when the cluster starts, as after a boot.
 	NVLink string
-	// Conf contains additional lines for slurm.conf. If a key occurs several times, the last value applies.
+	// Conf lists additional lines for slurm.conf. If a key occurs several times, the last value applies.
 	Conf []string
 }
 
@@ -105,8 +104,8 @@ type Cluster struct {
 }
 
 // Start starts a cluster, and returns when slurmctld answers, every node is idle and slurmdbd has registered the
-// cluster. If this fails, it ends all of the cluster's processes, and the error contains the last lines of the logs. If
-// ctx is canceled before Start returns, it stops the cluster and returns an error.
+// cluster. If this fails, it ends all of the cluster's processes, and returns an error with the last lines of the logs.
+// If ctx is cancelled before Start returns, it stops the cluster and returns an error.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	script, err := Script()
 	if err != nil {
@@ -140,7 +139,7 @@ func (c *Cluster) ExecNode(ctx context.Context, node, user string, args ...strin
 }
 
 // Command returns the command that Exec runs, for callers that need its stdin, or its output before it ends. An empty
-// node means the login node. If the caller kills the returned command, the command inside the cluster receives SIGTERM.
+// node means the login node. If the caller kills the command, its counterpart inside the cluster receives SIGTERM.
 func (c *Cluster) Command(ctx context.Context, node, user string, args ...string) *exec.Cmd {
 	if cmd := c.enter(ctx, node, user, args); cmd != nil {
 		return cmd
@@ -166,12 +165,12 @@ func (c *Cluster) StopUnit(unit string) error { return c.do("stop", unit) }
 // RestartUnit restarts a daemon and returns when it answers.
 func (c *Cluster) RestartUnit(unit string) error { return c.do("restart", unit) }
 
-// KillUnit sends a signal, named without the SIG prefix, to a daemon. If it ends an agent, the agent's keeper restarts
-// it, as systemd would. A killed Slurm daemon stays down until StartUnit is called.
+// KillUnit sends a signal, named without the SIG prefix, to a daemon. If the signal ends an agent, the agent's keeper
+// restarts it, as systemd would, but a killed Slurm daemon stays down until StartUnit is called.
 func (c *Cluster) KillUnit(unit, signal string) error { return c.do("kill", "--signal", signal, unit) }
 
 // Upgrade replaces a host's programs with those in Options.NewRoot. The hosts are dbd (slurmdbd), ctl (slurmctld and
-// the watcher), login, and the nodes. Running processes, including the host's daemons, use the old programs until they
+// the watcher), login, and the nodes. The host's daemons and other running processes use the old programs until they
 // are restarted.
 func (c *Cluster) Upgrade(host string) error { return c.do("upgrade", host) }
 
@@ -196,7 +195,7 @@ func run(cmd *exec.Cmd) (string, string, error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// Script returns the path of the devcluster script in the repository that contains the working directory.
+// Script returns the path of the devcluster script in the repository to which the working directory belongs.
 func Script() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

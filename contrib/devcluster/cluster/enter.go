@@ -25,8 +25,8 @@ func (c *Cluster) account(user string) (a account, known bool) {
 	return account{}, false
 }
 
-// enter returns a command that does the same as `devcluster exec`, which starts about ten processes for each command
-// and therefore takes five times as long. It returns nil if only the script can run the command: with cgroups, for
+// enter returns a command that does the same as `devcluster exec`, but in a fifth of the time, because the script
+// starts about ten processes for each command. It returns nil if only the script can run the command: with cgroups, for
 // unknown users and hosts, and if the cluster has ended.
 func (c *Cluster) enter(ctx context.Context, node, user string, args []string) *exec.Cmd {
 	a, known := c.account(user)
@@ -62,8 +62,8 @@ func (c *Cluster) enter(ctx context.Context, node, user string, args []string) *
 const cleanPath = "/run/devcluster/build/nvml-emulator:/run/devcluster/build:" +
 	"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// initPID returns the pid of the cluster's init. Like process_of in lib/common.sh, it compares the start time of the
-// process, because the kernel may have assigned the pid to another one.
+// initPID returns the pid of the cluster's init. Like process_of in lib/common.sh, it compares the process's start
+// time, because the kernel may have reused the pid.
 func (c *Cluster) initPID() (pid string, running bool) {
 	text, err := os.ReadFile(filepath.Join(c.Dir, "init.pid"))
 	words := strings.Fields(string(text))

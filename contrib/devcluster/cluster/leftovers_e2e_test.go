@@ -21,8 +21,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	t.Run("after down of an up that was killed", leftAfterKilledUp)
 }
 
-// startUpgraded starts a cluster and, if CAELUM_NEW_ROOT is set, upgrades its hosts. An upgrade creates additional
-// mounts and processes.
+// startUpgraded starts a cluster and, if CAELUM_NEW_ROOT is set, upgrades its hosts, which creates additional mounts
+// and processes.
 func startUpgraded(t *testing.T) *Cluster {
 	t.Helper()
 	root := os.Getenv("CAELUM_NEW_ROOT")
@@ -110,8 +110,8 @@ func leftAfterKilledUp(t *testing.T) {
 	checkGone(t, dir, namespace)
 }
 
-// emptyDir returns a new directory. The cluster's users cannot access the parent directory of t.TempDir(), so the
-// directory is created with os.MkdirTemp.
+// emptyDir returns a new directory. It uses os.MkdirTemp, because the cluster's users cannot access the parent
+// directory of t.TempDir().
 func emptyDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "devcluster-test.")

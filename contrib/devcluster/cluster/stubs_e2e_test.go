@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The tests in this file check how devcluster runs the agent and the plugin. testdata contains stubs for both.
+// The tests in this file check how devcluster runs the agent and the plugin, for which there are stubs in testdata.
 
 // stubs creates a build directory from testdata/build and the stub plugin, which it compiles for the installed Slurm
 // release.
@@ -106,7 +106,7 @@ func TestAgentIsSupervised(t *testing.T) {
 }
 
 func TestPrologIsDelayed(t *testing.T) {
-	// The delay is longer than any test's time limit, so the test does not need to measure times.
+	// The delay is longer than any test's time limit, so no times need to be measured.
 	const delay = 1000
 	plugin, none := stubs(t), Options{NoAgent: true}
 	for name, o := range map[string]Options{"before the plugin": plugin, "without a plugin": none} {

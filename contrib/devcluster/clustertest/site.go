@@ -1,8 +1,8 @@
 // Package clustertest starts a devcluster for an end-to-end test. Its functions run commands as a user, wait for
 // conditions, and check the cluster at the end of the test.
 //
-// Three environment variables configure the tests. FAULTS_KEEP is a directory for the daemons' logs of failed tests.
-// FAULTS_BUILD is the directory with the binaries (default: build/ in the repository). FAULTS_POLL is the agents'
+// Three environment variables configure the tests. FAULTS_KEEP names a directory for the daemons' logs of failed tests,
+// and FAULTS_BUILD the directory with the binaries (default: build/ in the repository). FAULTS_POLL sets the agents'
 // poll_interval (default: 1s, as in the devcluster, whereas the agent's own default is 15s).
 package clustertest
 
@@ -23,13 +23,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// User submits the jobs of most tests. Stranger is another user without privileges.
+// User is the user who submits the jobs in most tests. Stranger is another user without privileges.
 const User, Stranger = "user1", "user2"
 
 // Limit is the time limit for every condition. It is generous, because only a failing test reaches it.
 const Limit = 150 * time.Second
 
-// hold is a shell script. `hold NAME` uses its device until the end.NAME file exists, and fails if the process on the
+// hold is a shell script. `hold NAME` uses its device until the end.NAME file exists, and fails if its process on the
 // device ends early.
 const hold = `#!/bin/bash
 cuda-process --exclusive --seconds 3600 &
@@ -46,9 +46,9 @@ var conf = []string{
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 }
 
-// QueueOrder is a line for Options.Conf. With priority/basic, each job has a lower priority than all earlier ones, and
-// a nice value lowers it further. priority/basic is Slurm's default up to 23.02. The later default,
-// priority/multifactor, gives all jobs priority 1 if the site sets no weights.
+// QueueOrder is a line for Options.Conf that selects priority/basic, Slurm's default up to 23.02: each job has a lower
+// priority than all earlier ones, and a nice value lowers it further. The later default, priority/multifactor, gives
+// all jobs priority 1 if the site sets no weights.
 const QueueOrder = "PriorityType=priority/basic"
 
 // Site is a running cluster. Its methods end the test if a command or a wait fails.
@@ -156,7 +156,7 @@ func (s *Site) Write(name, text string) {
 	}
 }
 
-// Try runs a command as root, and returns its standard output and standard error, even if it fails.
+// Try runs a command as root, and returns its standard output and standard error even if it fails.
 func (s *Site) Try(node string, args ...string) string {
 	out, stderr, _ := s.ExecNode(context.Background(), node, "root", args...)
 	return strings.TrimSpace(out + stderr)
@@ -181,7 +181,7 @@ func (s *Site) Submit(command string, options ...string) string {
 // End creates the end.NAME file, which ends the runs of `hold NAME`.
 func (s *Site) End(name string) { s.t.Helper(); s.Write("end."+name, "") }
 
-// Within waits until a condition is true, and ends the test if it is not true within Limit.
+// Within waits until a condition is true, and ends the test if this takes longer than Limit.
 func (s *Site) Within(what string, holds func() bool) {
 	s.t.Helper()
 	pause := 100 * time.Millisecond
@@ -261,7 +261,7 @@ func (s *Site) Slice(node, id string) (slice api.Slice) {
 	return slice
 }
 
-// NoneDrained fails the test if a node has a reason in slurmctld.
+// NoneDrained fails the test if slurmctld has recorded a reason for a node.
 func (s *Site) NoneDrained() {
 	s.t.Helper()
 	for _, node := range s.Nodes {

@@ -162,7 +162,7 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
 }
 
-// job contains a job's data from sacct and from its output file.
+// job holds what sacct and its output file say about a job.
 type job struct {
 	id, name, state, node string
 	waited                time.Duration
@@ -241,8 +241,8 @@ func ran(c *cluster.Cluster, id string) map[string]string {
 	return words
 }
 
-// report prints the table. It returns an error if a job did not complete, its slice is smaller than the expected
-// profile, or slurmctld did not count the expected profile.
+// report prints the table. It returns an error if a job did not complete, if its slice is smaller than the expected
+// profile, or if slurmctld did not count the expected profile.
 func report(c *cluster.Cluster, jobs []job) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "JOB\tNAME\tSTATE\tPROFILE\tNODE\tGPU\tSTART UNIT\tWAITED\tSACCT ALLOCTRES")

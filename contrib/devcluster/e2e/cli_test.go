@@ -36,7 +36,7 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 	in := strings.TrimSpace(s.read(t, "cli.out"))
-	// The text after a slice's UUID contains its usage, which changes.
+	// The rest of the line, after a slice's UUID, is its usage, which changes.
 	before := func(text string) string { return strings.Split(text, " MIG-")[0] }
 	if before(in) != before(out) {
 		t.Errorf("caelum job prints\n%s\nin the job, and\n%s\noutside the job", in, out)
@@ -122,8 +122,8 @@ func (s *site) statusElsewhere(t *testing.T, id string) {
 	}
 }
 
-// TestSlurmConfig checks that only root can run caelum slurm-config. The driver shows the properties of a GPU only to
-// root.
+// TestSlurmConfig checks that only root can run caelum slurm-config, because the driver shows a GPU's properties only
+// to root.
 func TestSlurmConfig(t *testing.T) {
 	s := shared
 	conf := s.must(t, "n1", "root", "caelum", "slurm-config", "--nodes", "n[1-2]", "--cpus", "64", "--memory", "256000")

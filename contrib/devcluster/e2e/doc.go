@@ -6,6 +6,6 @@
 //	go test -tags e2e ./contrib/devcluster/e2e -rewrite     # writes the results to docs/script-matrix.md
 //
 // Every task runs testdata/task, which uses its device with `cuda-process --exclusive`. After each test, there must be
-// no jobs or leases in the cluster (quiet_test.go). The logs of the agents and of the emulated drivers must not show
-// that two jobs or two processes used a device at the same time.
+// no jobs or leases left in the cluster (quiet_test.go), and the logs of the agents and the emulated drivers must not
+// show two jobs or two processes using a device at the same time.
 package e2e

@@ -124,7 +124,7 @@ func (s *site) doctorNoAgent(t *testing.T) {
 }
 
 // doctorForeign creates and destroys a foreign instance while the agent is stopped. A starting agent detects the change
-// immediately, whereas a running agent may need up to a minute.
+// immediately, whereas a running one may need up to a minute.
 func (s *site) doctorForeign(t *testing.T) {
 	restart := func(meanwhile ...string) {
 		if err := s.StopUnit("agent-n1"); err != nil {

@@ -65,8 +65,8 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// TestHostileNames checks job names and comments whose text looks like output of Slurm. The agent parses names and
-// comments in the output of scontrol.
+// TestHostileNames checks job names and comments that look like Slurm's output, because the agent parses scontrol's
+// output, in which both appear.
 func TestHostileNames(t *testing.T) {
 	s := quietly(t, shared)
 	imitation := "x\n   JOB_GRES=gpu:a100:1,mig:7g.40gb:1\n     Nodes=n1 CPU_IDs=0 Mem=0 " +
@@ -97,8 +97,8 @@ func TestHostileNames(t *testing.T) {
 			counts(t, s.held(t, folder, "1g.5gb"), "1")
 		})
 	}
-	// A name that looks like the section with the allocated GRES in scontrol's output makes that output ambiguous. The
-	// agent therefore rejects the job and asks the user to change the name.
+	// A name that looks like the section with the allocated GRES makes scontrol's output ambiguous, so the agent
+	// rejects the job and asks the user to change the name.
 	t.Run("an imitation", func(t *testing.T) {
 		t.Parallel()
 		id := s.submit(
@@ -151,8 +151,8 @@ func TestReservation(t *testing.T) {
 	s.tagged(t, id, "caelum:released")
 }
 
-// TestCancelledInProlog cancels a job after slurmctld has started it and before it has a lease. The cluster delays the
-// prolog's request to the agent.
+// TestCancelledInProlog cancels a job after slurmctld has started it but before it has a lease. To make this possible,
+// the cluster delays the prolog's request to the agent.
 func TestCancelledInProlog(t *testing.T) {
 	s := quietly(t, start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second}))
 	id := s.submit(t, "./task cancelled 1 600", "--gres=gpu:1")

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// growth contains the variables for JAX and TensorFlow that the plugin adds to a job's environment.
+// growth holds the variables for JAX and TensorFlow that the plugin adds to a job's environment.
 const growth = "TF_FORCE_GPU_ALLOW_GROWTH=true XLA_PYTHON_CLIENT_PREALLOCATE=false"
 
-// TestMemoryGrowth checks the variables that prevent JAX and TensorFlow from reserving GPU memory. Each job records the
-// variables in its batch script and in a step of the script.
+// TestMemoryGrowth checks the variables that prevent JAX and TensorFlow from reserving GPU memory. Each job records
+// them in its batch script and in a step of the script.
 func TestMemoryGrowth(t *testing.T) {
 	s := quietly(t, shared)
 	check := func(t *testing.T, name, want string, options ...string) {

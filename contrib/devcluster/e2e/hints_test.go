@@ -15,7 +15,7 @@ import (
 // users.
 const learnt = "./task learnt"
 
-// uid is the user id of user. Every devcluster assigns the same user ids (lib/init.sh).
+// uid is user's id, which is the same in every devcluster (lib/init.sh).
 const uid = 20001
 
 // learnedLines returns the decision table's two lines for the script learnt.
@@ -24,7 +24,7 @@ func learnedLines() string {
 	return fmt.Sprintf("user %d:%s 2g.10gb 60 40\nsite %s 1g.10gb\n", uid, work, work)
 }
 
-// fingerprint returns the script fingerprint of a job that submit submits with --gres=gpu:1.
+// fingerprint returns the script fingerprint of a job submitted by submit with --gres=gpu:1.
 func fingerprint(script string) string {
 	return predict.Fingerprint(predict.KeyInput{Script: "#!/bin/bash\n" + script + "\n", GPUs: 1, Nodes: 1})
 }
@@ -94,7 +94,7 @@ func TestLearned(t *testing.T) {
 		t.Errorf("sbatch returned status %d and stderr %q, want %q", less.status, less.stderr, want)
 	}
 	s.tagged(t, id, "caelum:sized=1g.5gb")
-	// An update of the job does not change the requested memory.
+	// Updating the job does not change the requested memory.
 	s.must(t, "", user, "scontrol", "update", "job="+id, "gres=gpu:2")
 	if tres := s.requested(t, id); tres != "gpu:2,mig:1g.5gb:2" {
 		t.Errorf("the job requests %s after the change to two GPUs", tres)

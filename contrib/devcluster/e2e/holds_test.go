@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// held contains the ids of held jobs that no agent may release.
+// held is a set of held jobs that no agent may release.
 type held struct {
 	s                  *site
 	own, named, byHand string // held by the user at submission, at submission with -w, and after submission

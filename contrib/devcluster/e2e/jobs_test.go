@@ -75,7 +75,7 @@ func TestKindsOfJob(t *testing.T) {
 			}
 			counts(t, all, test.gpus)
 			for _, one := range all {
-				// In all components of a het job, SLURM_JOB_ID is the id of the first one.
+				// In every component of a het job, SLURM_JOB_ID is the id of the first one.
 				if want := one.job + ":" + one.uid; one.mapped != want && !strings.HasPrefix(test.name, "het") {
 					t.Errorf("the job map contained %q when the task began, want %q", one.mapped, want)
 				}
@@ -97,7 +97,7 @@ func TestKindsOfJob(t *testing.T) {
 }
 
 // TestHetAlone checks that a het job starts on an idle cluster. slurmctld runs each component on a different node,
-// although one node would have room for all of them.
+// although one would have room for them all.
 func TestHetAlone(t *testing.T) {
 	s := quietly(t, shared)
 	for k, c := range []struct {

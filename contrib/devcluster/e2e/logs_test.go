@@ -48,7 +48,7 @@ func sharedLeases(log string) (leases int, problems []string) {
 	return leases, problems
 }
 
-// size contains the sizes of the profiles of an A100-40GB in units.
+// size maps the profiles of an A100-40GB to their sizes in units.
 var size = map[string]int{"1g.5gb": 1, "1g.10gb": 2, "2g.10gb": 2, "3g.20gb": 4, "4g.20gb": 4, "7g.40gb": 8}
 
 // sharedDevices replays the emulator's log and returns the GPU instances that two processes used at the same time.
@@ -103,7 +103,7 @@ func (s *site) agentLog(t *testing.T, node string) func(func(map[string]any) boo
 	return entries(log)
 }
 
-// agentSaid returns the last lines of an agent's log, except the lines about publishing.
+// agentSaid returns the last lines of an agent's log, except those about publishing.
 func agentSaid(log string) string {
 	var lines []string
 	for line := range strings.Lines(log) {

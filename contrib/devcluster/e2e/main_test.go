@@ -20,11 +20,11 @@ var (
 // shared is the cluster for all tests that need no special slurm.conf.
 var shared *site
 
-// parallel is the number of subtests that run at the same time. The number is high because subtests wait for Slurm, not
-// for the CPU.
+// parallel is the number of subtests that run at the same time. It is high because they wait for Slurm rather than for
+// the CPU.
 const parallel = "16"
 
-// conf contains additional lines for slurm.conf.
+// conf lists additional lines for slurm.conf.
 var conf = []string{
 	"AccountingStorageEnforce=limits",
 	// With and without Caelum, a pending het job blocks all later jobs until the next backfill cycle. Backfill's
@@ -43,7 +43,7 @@ var conf = []string{
 
 const credExpire = "5"
 
-// billingWeights contains weights that make a partition bill slices by size.
+// billingWeights holds weights that make a partition bill slices by size.
 const billingWeights = "GRES/mig:1g.5gb=5,GRES/mig:2g.10gb=20"
 
 func TestMain(m *testing.M) {

@@ -17,9 +17,9 @@ import (
 type spelling struct {
 	name     string
 	one, two []string
-	// step is the option with which a step of the two-GPU job requests one GPU. A step inherits a per-job count. On
-	// Slurm 22.05.8 without Caelum, two steps with `srun --gres=gpu:1` in a job with --gpus=2 therefore run one after
-	// another.
+	// step is the option with which a step of the two-GPU job requests one GPU. Because a step inherits a per-job
+	// count, two steps with `srun --gres=gpu:1` in a job with --gpus=2 run one after another on Slurm 22.05.8, even
+	// without Caelum.
 	step string
 }
 
@@ -78,7 +78,7 @@ type cell struct {
 	form     form
 }
 
-// name returns a name for the cell, which is also a valid directory name.
+// name returns a name for the cell that is also a valid directory name.
 func (c cell) name() string {
 	return strings.NewReplacer(" ", "_", "=", "_", ":", "_").Replace(c.mode + "_" + c.spelling.name + "_" + c.form.name)
 }
@@ -97,7 +97,7 @@ func (c cell) fill(script string) string {
 	return strings.NewReplacer("TASK", c.command(), "STEP", c.spelling.step).Replace(script)
 }
 
-// outcome is the result of running a cell in Slurm.
+// outcome is the result of running a cell.
 type outcome struct {
 	refusal string // Slurm's message if no task ran
 	gpus    []string
@@ -107,7 +107,7 @@ type outcome struct {
 
 // TestScriptMatrix submits every cell to stock Slurm and to Slurm with Caelum. Every job that stock Slurm runs must
 // also run with Caelum, and each task must have a different device. If stock Slurm rejects a job, Slurm with Caelum may
-// reject it with the same message. SLURM_GPUS_ON_NODE must have the same value with stock Slurm and with Caelum.
+// reject it with the same message. SLURM_GPUS_ON_NODE must have the same value in both cases.
 func TestScriptMatrix(t *testing.T) {
 	s := quietly(t, shared)
 	stock := start(t, cluster.Options{Nodes: 2, GPUs: 2, NoAgent: true, Conf: conf})
@@ -188,14 +188,14 @@ func said(stderr string) string {
 		}
 		lines = append(lines, taskEnds.ReplaceAllString(numbers.ReplaceAllString(line, "$1 N"), "n1: task"))
 	}
-	// srun's message about the end of a task can precede or follow the task's own messages.
+	// srun's message that a task has ended can precede or follow the task's own messages.
 	slices.SortStableFunc(lines, func(a, b string) int {
 		return strings.Count(a, "n1: task") - strings.Count(b, "n1: task")
 	})
 	return strings.Join(lines, " / ")
 }
 
-// taskEnds matches the start of srun's message about the end of a task. Both clusters may choose either node.
+// taskEnds matches the start of srun's message that a task has ended. Both clusters may choose either node.
 var taskEnds = regexp.MustCompile(`n[0-9]+: task`)
 
 var numbers = regexp.MustCompile(`(Job|StepId=|job) ?[0-9.]+`)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestUnmanagedPartition submits jobs to a partition that Caelum does not manage. job_submit.lua does not change jobs
-// in an unmanaged partition, so they request GPUs or slots but no profile. The jobs must not drain a node, and must not
-// get a slice that slurmctld has not counted. In this test, the agents' default profile is the largest profile.
+// TestUnmanagedPartition submits jobs to a partition that Caelum does not manage. Because job_submit.lua does not
+// change them, they request GPUs or slots but no profile. They must not drain a node, or get a slice that slurmctld has
+// not counted. In this test, the agents' default profile is the largest one.
 func TestUnmanagedPartition(t *testing.T) {
 	s := quietly(t, shared)
 
@@ -28,7 +28,7 @@ func TestUnmanagedPartition(t *testing.T) {
 	})
 
 	// slurmctld has not counted any slices for jobs that request only GPUs, so the agent does not create any. A job
-	// that cannot be requeued fails. A batch job is requeued by the agent, which sets its profile, and starts two
+	// that cannot be requeued fails. For a batch job, the agent sets a profile and requeues it, and it starts two
 	// minutes later.
 	t.Run("with GPUs", func(t *testing.T) {
 		told := s.call(t, "", user, "", "srun", "-p", "plain", "--gres=gpu:1", "-w", "n1", "./task", "plain-told")

@@ -15,8 +15,8 @@ import (
 	"caelum/internal/api"
 )
 
-// quietly returns the site. At the end of the test, a cleanup waits until no remains of the test's jobs exist in the
-// cluster, and checks the logs.
+// quietly returns the site. At the end of the test, a cleanup waits until nothing is left of the test's jobs, and
+// checks the logs.
 func quietly(t *testing.T, s *site) *site {
 	t.Helper()
 	t.Cleanup(func() {
@@ -55,8 +55,8 @@ func quietly(t *testing.T, s *site) *site {
 	return s
 }
 
-// leftovers lists the remains of jobs: jobs, leases, lease files, entries in the job map, drained nodes, and instances
-// that are not idle.
+// leftovers lists what is left of jobs: the jobs themselves, leases, lease files, entries in the job map, drained
+// nodes, and instances that are not idle.
 func (s *site) leftovers() string {
 	var left []string
 	say := func(what, text string) {
@@ -106,7 +106,7 @@ func (s *site) status(node string) (*api.Status, error) {
 	return &status, json.Unmarshal([]byte(out), &status)
 }
 
-// read returns the text of a file in the user's home directory.
+// read returns the contents of a file in the user's home directory.
 func (s *site) read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.home(), name))

@@ -23,7 +23,7 @@ type report struct {
 	failed  bool
 }
 
-// releaseOfPage is the Slurm release that docs/script-matrix.md shows. Every other release has a separate page.
+// releaseOfPage is the Slurm release that docs/script-matrix.md shows. Every other release has a page of its own.
 const releaseOfPage = "22.05"
 
 // release returns the installed Slurm release, for example 24.11.
@@ -39,7 +39,7 @@ func release(t *testing.T) string {
 	return release.String()
 }
 
-// page returns the path and the text of the release's page.
+// page returns the path and the contents of the release's page.
 func (r *report) page(t *testing.T) (path, text string) {
 	const command = "    go test -tags e2e"
 	path, text = "../../../docs/script-matrix.md", r.String()
@@ -135,8 +135,8 @@ func (r *report) String() string {
 	return b.String()
 }
 
-// finish writes the report if the -rewrite flag is set, and otherwise compares it with the existing file. If the test
-// did not run all cells, it does nothing.
+// finish writes the report if the -rewrite flag is set, and otherwise compares it with the existing file. It does
+// nothing unless all cells have been run.
 func (r *report) finish(t *testing.T) {
 	if r.failed || len(r.cells) < len(modes)*len(spellings)*len(forms) {
 		return

@@ -11,8 +11,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestSetup takes a site with whole GPUs and its own job_submit.lua to the first slice with the commands of
-// docs/install.md, and back to the same configuration. The site's job_submit.lua has CRLF line ends and no newline at
+// TestSetup takes a site with whole GPUs and its own job_submit.lua to the first slice with the commands in
+// docs/install.md, and back to its old configuration. The site's job_submit.lua has CRLF line endings and no newline at
 // its end.
 func TestSetup(t *testing.T) {
 	dir, err := os.Getwd()

@@ -21,13 +21,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// user is the user who submits the jobs, and stranger is another ordinary user.
+// user is the user who submits the jobs, and stranger another ordinary user.
 const user, stranger = "user1", "user2"
 
 // limit is the time limit for every condition. It is generous, because only a hanging test reaches it.
 const limit = 150 * time.Second
 
-// site is a cluster and the last output of its squeue.
+// site is a cluster with the latest output of its squeue.
 type site struct {
 	*cluster.Cluster
 	stock bool
@@ -39,7 +39,7 @@ type site struct {
 	reads int // the number of times that squeue was run
 }
 
-// row contains the fields of a job's line in the output of squeue.
+// row holds the fields of a job's line in squeue's output.
 type row struct{ state, reason, nodes, priority string }
 
 // newSite starts a cluster. By default, each job gets the profile that it requests.
@@ -88,13 +88,13 @@ func (s *site) close() error {
 	return s.Stop()
 }
 
-// prepare writes a decision table for the shared cluster. The table assigns a small profile to every job, so that many
-// jobs can run at the same time. max_nodes is 1, so that a job with -N 2 exceeds it.
+// prepare writes a decision table for the shared cluster. It assigns a small profile to every job, so that many can run
+// at the same time, and sets max_nodes to 1, so that a job with -N 2 exceeds it.
 func (s *site) prepare() error {
 	return s.writeTable("partition billed\nmax_nodes 1\ndefault 1g.5gb\n" + learnedLines())
 }
 
-// writeTable replaces the cluster's decision table. The new table contains the lines for the gpu partition and for the
+// writeTable replaces the cluster's decision table with one that contains the lines for the gpu partition and the
 // profiles, and the given lines.
 func (s *site) writeTable(lines string) error {
 	listed, err := s.profileLines()
@@ -158,7 +158,7 @@ func (s *site) watch() {
 	}()
 }
 
-// row returns a job's line in the output of a run of squeue that started after the call to row.
+// row returns a job's line in the output of an squeue that started after the call to row.
 func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 	t.Helper()
 	s.mu.Lock()
@@ -173,7 +173,7 @@ func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 	return r, ok
 }
 
-// until waits until the condition is true for a job's line in squeue.
+// until waits until the condition is true for a job's line in squeue's output.
 func (s *site) until(t *testing.T, id, what string, holds func(row) bool) row {
 	t.Helper()
 	var r row
@@ -230,14 +230,14 @@ func within(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// answer contains a command's output and error.
+// answer holds a command's output and error.
 type answer struct {
 	stdout, stderr string
 	status         int
 }
 
-// call runs a command as the user who, on a node or, if node is empty, on the login node. stdin is the text of the
-// command's standard input.
+// call runs a command as the user who, on a node or, if node is empty, on the login node. stdin is the command's
+// standard input.
 func (s *site) call(t *testing.T, node, who, stdin string, args ...string) answer {
 	t.Helper()
 	// Cleanups also use call, and t.Context() is canceled before a cleanup runs.
@@ -256,7 +256,7 @@ func (s *site) call(t *testing.T, node, who, stdin string, args ...string) answe
 	return answer{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// must runs a command, fails the test if it fails, and returns its output without leading and trailing spaces.
+// must runs a command, which must succeed, and returns its output without leading and trailing spaces.
 func (s *site) must(t *testing.T, node, who string, args ...string) string {
 	t.Helper()
 	a := s.call(t, node, who, "", args...)
@@ -272,7 +272,7 @@ func (s *site) try(node, who string, args ...string) string {
 	return out + stderr
 }
 
-// submit runs sbatch as the user, with a script that consists of the given lines, and returns the job's id.
+// submit runs sbatch as the user, with the given lines as the script, and returns the job's id.
 func (s *site) submit(t *testing.T, script string, args ...string) string {
 	t.Helper()
 	a := s.sbatch(t, script, args...)
@@ -287,7 +287,7 @@ func (s *site) sbatch(t *testing.T, script string, args ...string) answer {
 	return s.call(t, "", user, "#!/bin/bash\n"+script+"\n", append([]string{"sbatch", "--parsable"}, args...)...)
 }
 
-// requested returns the GRES that a job requests per node, in the same form on all releases.
+// requested returns the GRES that a job requests per node, in a form that is the same for all releases.
 func (s *site) requested(t *testing.T, id string) string {
 	t.Helper()
 	list, err := slurm.ParseGRES(s.field(t, id, "TresPerNode"))

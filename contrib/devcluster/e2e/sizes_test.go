@@ -11,9 +11,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// adaptive starts a cluster with one GPU. The agents may give a job a larger slice than it requests. According to the
+// adaptive starts a cluster with one GPU, whose agent may give a job a larger slice than it requests. According to the
 // decision table, each script needs 1g.5gb and runs for ten minutes, and its run time is almost inversely proportional
-// to the compute slices.
+// to the number of compute slices.
 func adaptive(t *testing.T, scripts ...string) *site {
 	t.Helper()
 	script, err := cluster.Script()
@@ -32,8 +32,8 @@ func adaptive(t *testing.T, scripts ...string) *site {
 	return s
 }
 
-// TestLargerSlice checks a job whose line in the decision table contains 1g.5gb. The job gets the whole idle GPU. Slurm
-// shows 1g.5gb, and the run's summary shows 7g.40gb. After a requeue, the second run also gets the whole GPU.
+// TestLargerSlice checks a job whose line in the decision table names 1g.5gb, but which gets the whole idle GPU. Slurm
+// shows 1g.5gb, and the run's summary 7g.40gb. After a requeue, the second run gets the whole GPU, too.
 func TestLargerSlice(t *testing.T) {
 	const first, again = "./task larger", "./task again 1 $((SLURM_RESTART_COUNT ? 0 : 600))"
 	s := adaptive(t, first, again)
@@ -56,8 +56,8 @@ func TestLargerSlice(t *testing.T) {
 	}
 }
 
-// TestNamedProfileStays checks that a job gets the profile that its user names, although the GPU is idle and the
-// decision table contains a line for the script.
+// TestNamedProfileStays checks that a job gets the profile that its user named, although the GPU is idle and the
+// decision table has a line for the script.
 func TestNamedProfileStays(t *testing.T) {
 	const script = "./task named-$SLURM_JOB_NAME"
 	s := adaptive(t, script)

@@ -19,8 +19,8 @@ type task struct {
 	uuid, gpu, profile, start      string // the device
 }
 
-// tasks returns the records of the runs of `task NAME`, in the order of jobs, steps and tasks, and the problems in the
-// records.
+// tasks returns the records of the runs of `task NAME`, in the order of jobs, steps and tasks, and any problems with
+// them.
 func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.home(), "tasks", name, "*.task"))

@@ -10,7 +10,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// unmanaged contains the lines of slurm.conf for a node without Caelum. The attacker may use only the partition whole.
+// unmanaged lists the lines of slurm.conf for a node without Caelum. The attacker may use only the partition whole.
 var unmanaged = []string{
 	"NodeName=whole1 NodeAddr=127.0.1.100 Port=7100 CPUs=64 RealMemory=256000 Gres=gpu:whole:1",
 	"PartitionName=whole Nodes=whole1 MaxTime=INFINITE State=UP",
@@ -35,8 +35,8 @@ func startUnmanaged(t *testing.T, s *clustertest.Site) {
 	})
 }
 
-// testBypass sends new jobs past Caelum and back, while a job runs and another waits. New jobs must start on the node
-// without Caelum within a minute, without a restart of slurmctld, and no job may be lost. Users must neither reach a
+// testBypass sends new jobs past Caelum and back, while one job runs and another waits. New jobs must start on the node
+// without Caelum within a minute, without slurmctld being restarted, and no job may be lost. Users must neither reach a
 // partition that they may not use, nor get new slices.
 func testBypass(t *testing.T, s *clustertest.Site) {
 	startUnmanaged(t, s)
@@ -94,8 +94,8 @@ func testBypass(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// notAdmitted submits a job as the attacker to a partition that the attacker may not use: by name, and past Caelum.
-// slurmctld must treat both in the same way: it refuses them, or it accepts them and does not start them.
+// notAdmitted submits a job to a partition that the attacker may not use, as the attacker: once by name, and once past
+// Caelum. slurmctld must treat both in the same way, and either refuse them or accept but not start them.
 func notAdmitted(t *testing.T, s *clustertest.Site, partition string) {
 	t.Helper()
 	submit := func(options ...string) (id string, refused bool) {
@@ -123,7 +123,7 @@ func notAdmitted(t *testing.T, s *clustertest.Site, partition string) {
 	s.Must("", "root", "scancel", named, past)
 }
 
-// refused runs a command as the attacker. The command must fail with the given message.
+// refused runs a command as the attacker, which must fail with the given message.
 func refused(t *testing.T, s *clustertest.Site, message string, args ...string) {
 	t.Helper()
 	out, stderr, err := s.Exec(t.Context(), attacker, args...)

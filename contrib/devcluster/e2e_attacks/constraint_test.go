@@ -14,8 +14,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The nodes huge[1-2] are never up. Like badly configured catalogue nodes, they have more resources than the real
-// nodes.
+// The nodes huge[1-2] are never up. Like badly configured catalogue nodes, they have more resources than the real ones.
 const (
 	huge = "NodeName=huge[1-2] NodeAddr=127.0.0.1 Port=1 State=DOWN CPUs=256 Sockets=128 CoresPerSocket=1 " +
 		"ThreadsPerCore=2 RealMemory=256000 TmpDisk=100000 Gres=gpu:a100:14,mig:7g.40gb:2"
@@ -75,8 +74,8 @@ func TestConstraints(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestConstraintsAsSlurm compares Caelum's evaluation of constraints with slurmctld's, for each expression and each set
-// of node features.
+// TestConstraintsAsSlurm compares how Caelum and slurmctld evaluate constraints, for each expression and each set of
+// node features.
 func TestConstraintsAsSlurm(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Must("", "root", "scontrol", "update", "nodename=mig-catalog1", "AvailableFeatures=a,b,c", "ActiveFeatures=a,b,c")
@@ -95,7 +94,7 @@ func TestConstraintsAsSlurm(t *testing.T) {
 			"[a|b]", "[a]", "x&[a|b]",
 			"[a|b]&c", "c&[a|b]&x", "a*1", "(a|b)*1", "(a&b)*1",
 		} {
-			// In Slurm 22.05.8, sbatch --test-only ignores counts and brackets. The test therefore runs the job.
+			// The test has to run the job, because sbatch --test-only ignores counts and brackets (Slurm 22.05.8).
 			_, stderr, err := s.Exec(
 				t.Context(), attacker, "srun", "-I10", "-p", "plain", "-N1", "-n1", "-C", text, "true",
 			)

@@ -19,14 +19,14 @@ import (
 	"caelum/internal/api"
 )
 
-// asHolder is an environment variable. If it is set, the test binary is the attacker's program: it opens as many
+// asHolder is an environment variable that makes the test binary act as the attacker's program: it opens as many
 // capability files as possible, and keeps the descriptors open in the way that the value selects. It writes the number
-// of descriptors to the file "held" and does not end.
+// of descriptors to the file "held" and then keeps running.
 const asHolder = "ATTACK_HOLD"
 
-// These constants select how the attacker's program keeps descriptors open. A process has the descriptors in its own
-// table, or in flight in a socket that it has open. The job can also send them to a process outside the job, or two
-// processes can constantly send them to each other.
+// These constants select how the attacker's program keeps descriptors open: in its own table, or in flight in a socket
+// that it has open. It can also send them to a process outside the job, or two processes can constantly send them to
+// each other.
 const (
 	inTable  = "table"
 	inFlight = "flight"
@@ -112,11 +112,11 @@ func received(path string) []int {
 	return receive(from)
 }
 
-// swapSocket is an environment variable. Its value is the descriptor number of a socket. The second process of a swap
-// receives the descriptors of the capability files through this socket.
+// swapSocket is an environment variable. Its value is the descriptor number of the socket through which the second
+// process of a swap receives the descriptors of the capability files.
 const swapSocket = "ATTACK_SWAP"
 
-// swap starts a second process. The two processes send the descriptors to each other until one of them is killed.
+// swap starts a second process, with which it exchanges the descriptors until one of the two is killed.
 func swap(held []int) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -141,9 +141,9 @@ func pass(socket int) {
 	}
 }
 
-// openable starts a cluster in which processes can open the capability files. The emulator's own device numbers have no
-// driver, so the capability files get the device numbers of the kernel's virtual terminals. The terminals' minor
-// numbers (up to 63) include those of the test's instances (30, 31 and so on).
+// openable starts a cluster in which processes can open the capability files. Because the emulator's own device numbers
+// have no driver, the capability files get those of the kernel's virtual terminals, whose minor numbers (up to 63)
+// include those of the test's instances (30, 31 and so on).
 func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	t.Helper()
 	o.Nodes, o.GPUs, o.KeepDeviceFiles = 1, 1, true
@@ -167,7 +167,7 @@ func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	return s
 }
 
-// holder waits for the attacker's program, and returns its pid. The program must have at least one descriptor open.
+// holder waits for the attacker's program, which must have at least one descriptor open, and returns its pid.
 func holder(t *testing.T, s *clustertest.Site) (pid string) {
 	t.Helper()
 	var n int
@@ -201,7 +201,7 @@ func instance(t *testing.T, s *clustertest.Site, job string) (found api.Instance
 	return found
 }
 
-// victimJob submits a job as the victim that occupies a slice for some time.
+// victimJob submits, as the victim, a job that occupies a slice for some time.
 func victimJob(s *clustertest.Site) (id string) {
 	out := s.Must("", victim, "sbatch", "--parsable", "--gres=mig:2g.10gb:1", "--wrap", "sleep 600")
 	return strings.TrimSpace(out)
@@ -229,9 +229,9 @@ func note(s *clustertest.Site, gi int) (state, text string) {
 	return "", ""
 }
 
-// TestDescriptorOutlivesLease checks a job that opens its slice's capability files, and leaves behind a process that
-// keeps the descriptors open. As long as this process is running, other users' jobs must get instances with other
-// device numbers.
+// TestDescriptorOutlivesLease checks a job that opens its slice's capability files and leaves behind a process that
+// keeps the descriptors open. While this process is running, other users' jobs must get instances with other device
+// numbers.
 func TestDescriptorOutlivesLease(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	s.Write(
@@ -270,9 +270,9 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestHolderOutsideJob checks a job that sends its slice's descriptors to processes outside the job. These processes
-// keep the descriptors open after the job has ended. With ConstrainDevices=yes, the agent must end every process that
-// has a descriptor of the slice open, so that all slices are available to other users.
+// TestHolderOutsideJob checks a job that sends its slice's descriptors to processes outside the job, which keep them
+// open after the job has ended. With ConstrainDevices=yes, the agent must end every process that has a descriptor of
+// the slice open, so that all slices are available to other users.
 func TestHolderOutsideJob(t *testing.T) {
 	for _, way := range []string{outside, swapped} {
 		t.Run(way, func(t *testing.T) {
@@ -326,8 +326,8 @@ func TestDescriptorsInFlight(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestDescriptorOfNewInstance checks the capability files of a new instance with NVreg_ModifyDeviceFiles=1, which the
-// driver creates with access for all users. A user opens the files before the agent restricts access to them. Another
+// TestDescriptorOfNewInstance checks a new instance's capability files with NVreg_ModifyDeviceFiles=1, where the driver
+// creates them with access for all users. A user opens the files before the agent restricts access to them. Another
 // user's next job must not get the instance, and the first user must not be able to use it.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	s := openable(t, cluster.Options{})
@@ -365,8 +365,8 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestStrangerOnSlice checks that the agent ends another user's process on a job's slice. With foreign_processes:
-// report, the agent must only report the process.
+// TestStrangerOnSlice checks that the agent ends another user's process on a job's slice or, with foreign_processes:
+// report, only reports it.
 func TestStrangerOnSlice(t *testing.T) {
 	for cgroup, why := range map[string]string{"": "of a user other than the job's", "v1": "of no job",
 		"v2": "of no job"} {
@@ -392,8 +392,8 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 	job := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
 	s.Running(job)
 	mine := instance(t, s, job)
-	// The command gives all users access to the capability files while the stranger's process starts. The stranger thus
-	// has descriptors as if they came from another source.
+	// The command gives all users access to the capability files while the stranger's process starts, so that the
+	// stranger gets descriptors as if from another source.
 	s.Must("n1", "root", "sh", "-c", "chmod 444 $(find /dev/nvidia-caps -user "+attacker+")")
 	ended := make(chan error, 1)
 	stranger := s.Command(t.Context(), "n1", victim, "env", "CUDA_VISIBLE_DEVICES="+mine.UUID,

@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// slowScontrol replaces scontrol on a node. The replacement requests the job's record from slurmctld only after the
-// attack, as if slurmctld were busy. The agent runs squeue before the attack.
+// slowScontrol replaces scontrol on a node. It requests the job's record from slurmctld only after the attack, as if
+// slurmctld were busy, whereas the agent runs squeue before the attack.
 const slowScontrol = `#!/bin/bash
 if [[ "$*" == *"show job"* && ! -e HOME/attacked ]]; then
     : >HOME/asking

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestEndsPrivate checks a site where slurmctld hides other users' jobs. A node's record must not show the end times of
-// hidden jobs. The agents must still know these times, and reserve a GPU from the time at which the jobs end.
+// TestEndsPrivate checks a site where slurmctld hides other users' jobs. A node's record must not show when hidden jobs
+// will end. The agents must still know these times, and reserve a GPU from then on.
 func TestEndsPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s, "--time=10")

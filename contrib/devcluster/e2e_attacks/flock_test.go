@@ -12,8 +12,9 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestScopeLock checks a job that locks the directories of all cgroups that it can open. Other users' tasks must still
-// start, with and without slices. Slurm 22.05 locks the scope of all slurmstepds when it starts a step (cgroup_v2.c).
+// TestScopeLock checks a job that locks the directories of all cgroups that it can open. Other users' tasks, with and
+// without slices, must still start, although Slurm 22.05 locks the scope of all slurmstepds when it starts a step
+// (cgroup_v2.c).
 func TestScopeLock(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Cgroup: "v2"})
 	s.Write("lock", `#!/bin/bash

@@ -10,8 +10,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestFloodOfOptions checks a submission with 100,000 variables of SPANK plugins. job_submit.lua runs while slurmctld
-// holds its locks, and needs seconds to parse a million variables. It must therefore reject the job on the basis of
+// TestFloodOfOptions checks a submission with 100,000 variables of SPANK plugins. Because job_submit.lua runs while
+// slurmctld holds its locks, and would need seconds to parse a million variables, it must reject the job because of
 // their number. (On a slow machine, slurmctld does not receive a million variables in time, and closes the connection.)
 func TestFloodOfOptions(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})

@@ -23,8 +23,8 @@ __attribute__((constructor)) static void own(void)
 `
 
 // TestConfigurationOfAnother checks that the agent, which runs as root, does not load a library that another owner of
-// /etc/caelum has set in caelum.yaml. SlurmUser owns /etc/caelum at sites where the watcher wrote the decision table to
-// it.
+// /etc/caelum has set in caelum.yaml. At sites where the watcher wrote the decision table to /etc/caelum, SlurmUser
+// owns this directory.
 func TestConfigurationOfAnother(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	home := s.Home()

@@ -13,15 +13,15 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// wholeGPU contains the options for a job that needs a whole GPU. An agent offers a whole GPU only if the plan contains
+// wholeGPU lists the options for a job that needs a whole GPU. An agent offers a whole GPU only if the plan contains
 // a job for it.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
-// another contains the options for a job with a profile that the attackers do not request. slurmctld may allocate the
+// another lists the options for a job with a profile that the attackers do not request, because slurmctld may allocate
 // slices that are offered for the attackers' jobs to any job with the same profile.
 var another = []string{"-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "10"}
 
-// wholeNode contains the options for a job that requests all GPUs of a node.
+// wholeNode lists the options for a job that requests all GPUs of a node.
 var wholeNode = []string{"-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "-t", "10"}
 
 // TestPlanner checks that another user's jobs get the idle GPUs while a user has pending jobs that
@@ -64,8 +64,8 @@ func served(t *testing.T, s *clustertest.Site, options ...string) {
 }
 
 // hetOfManyNodes submits het jobs with a component that requests more nodes than are up. The agents must continue to
-// publish. The victim's job is ahead of the het jobs in the queue, because slurmctld starts jobs that follow a het job
-// only in its backfill cycle.
+// publish. The victim's job is ahead of the het jobs in the queue, because slurmctld starts jobs behind a het job only
+// in its backfill cycle.
 func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	for range 3 {
 		s.Must(
@@ -82,8 +82,8 @@ func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// unmetDependency submits jobs that name a node and depend on a job that never runs. Caelum holds jobs that name a node
-// until their slices are offered.
+// unmetDependency submits jobs that name a node, and that Caelum therefore holds until their slices are offered. They
+// depend on a job that never runs.
 func unmetDependency(t *testing.T, s *clustertest.Site) {
 	never := s.Submit("true", "-p", "plain", "--hold")
 	var attack []string
@@ -103,7 +103,7 @@ func unmetDependency(t *testing.T, s *clustertest.Site) {
 }
 
 // lacksMemory submits a job without GPUs that uses most of the nodes' memory. The user's other jobs request all GPUs
-// and as much memory as this job.
+// and just as much memory.
 func lacksMemory(t *testing.T, s *clustertest.Site) {
 	s.Running(s.Submit("sleep 600", "-p", "plain", "-w", "n1,n2", "-N2", "-n2", "--mem=200000"))
 	for _, nodes := range [][]string{{"-N2"}, {"-N1", "-N1"}} {
@@ -115,8 +115,8 @@ func lacksMemory(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// namesNodes submits jobs that name a node. Caelum holds jobs that name a node, and slurmctld shows no priority for
-// held jobs. The agents must not plan held jobs before other users' jobs.
+// namesNodes submits jobs that name a node. Caelum holds these jobs, and slurmctld shows no priority for them. The
+// agents must not plan them before other users' jobs.
 func namesNodes(t *testing.T, s *clustertest.Site) {
 	var first []string
 	for k := range 4 {

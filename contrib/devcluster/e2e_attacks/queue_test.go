@@ -21,9 +21,8 @@ const hangUps = `
 	}
 	$!{EAGAIN} or die "connect: $!";`
 
-// TestSocketQueue checks that a user who fills the queue of the users' socket cannot block root's calls. The test
-// suspends the agent, so that it accepts no connections. Root's calls, such as those of the prolog, have a separate
-// queue and must succeed.
+// TestSocketQueue checks that a user who fills the queue of the users' socket cannot block root's calls, such as those
+// of the prolog, which have a separate queue. The test suspends the agent, so that it accepts no connections.
 func TestSocketQueue(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Must("n1", "root", "caelum", "status") // fails if the agent is not listening

@@ -11,7 +11,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// occupy submits a job as the victim that has a slice and a name, and waits until it is running.
+// occupy submits, as the victim, a job with a slice and a name, and waits until it is running.
 func occupy(s *clustertest.Site, options ...string) string {
 	args := append([]string{"sbatch", "--parsable", "--job-name=thesis", "--gres=gpu:1,mig:2g.10gb:1"}, options...)
 	job := s.Must("", victim, append(args, "--wrap", "cuda-process --exclusive --memory 1234 --seconds 3600")...)
@@ -57,8 +57,8 @@ func TestSocketPrivate(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestSocketUse checks a site where slurmctld shows all jobs. caelum status must show a job to other users, but not the
-// memory that it uses.
+// TestSocketUse checks a site where slurmctld shows all jobs. caelum status must show a job to other users, but not how
+// much memory it uses.
 func TestSocketUse(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	job := occupy(s)

@@ -12,10 +12,10 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestStandsBack checks a job that requests more memory than any real node has. slurmctld accepts the job, because a
-// node that is down has enough memory. The agents cannot detect the excessive request, because squeue shows the memory
-// of a different node for --mem=0. They offer the job's slices for three minutes. Afterwards, another user's job must
-// get the slices, and caelum explain must show the reason.
+// TestStandsBack checks a job that requests more memory than any real node has, which slurmctld accepts because a node
+// that is down has enough. The agents cannot detect the excessive request, because squeue shows the memory of a
+// different node for --mem=0. They offer the job's slices for three minutes. Afterwards, another user's job must get
+// them, and caelum explain must show the reason.
 func TestStandsBack(t *testing.T) {
 	bigger := strings.Replace(huge, "RealMemory=256000", "RealMemory=512000", 1)
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{bigger, hugePartition}})

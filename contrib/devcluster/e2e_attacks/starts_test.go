@@ -56,8 +56,8 @@ func TestSlicesWithoutGPU(t *testing.T) {
 }
 
 // TestUnreadableRequest checks that job_submit.lua rejects malformed GRES entries with a count of 0, in submissions and
-// in updates. slurmctld stores the text of a malformed entry and starts the job. The agents cannot parse it, and cannot
-// count the job's slices before the job has a lease.
+// in updates. slurmctld would store the entry and start the job, but the agents could not parse it, and could not count
+// the job's slices before it has a lease.
 func TestUnreadableRequest(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, text := range []string{"mig:x(:0", "gpu:x y:0", "mig:-x:0"} {

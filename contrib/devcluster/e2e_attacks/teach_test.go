@@ -24,7 +24,7 @@ import (
 
 const script = "#!/bin/bash\ncuda-process --memory 15000 --seconds 1\n"
 
-// school is a cluster. The test fills the repository of earlier runs with `caelum repo import`, which has the same
+// school is a cluster whose repository of earlier runs the test fills with `caelum repo import`, which has the same
 // effect as a sync from slurmdbd.
 type school struct {
 	*clustertest.Site
@@ -137,8 +137,8 @@ func TestCollidingKey(t *testing.T) {
 	}
 }
 
-// TestSharedByOne checks a site that shares profiles between users. However often a single user runs a script, this
-// must not determine the profile of other users' jobs with the same script.
+// TestSharedByOne checks a site that shares profiles between users. However often a single user runs a script, other
+// users' jobs with the same script must not get their profile from these runs.
 func TestSharedByOne(t *testing.T) {
 	s := open(t)
 	_, work, before := s.ask(victim, "train.sh", script)

@@ -12,9 +12,9 @@ import (
 	"caelum/internal/api"
 )
 
-// TestUncountedSlice checks jobs that request GPUs but no slices. A user moves the job into the managed partition, or
-// submits it to a partition that job_submit.lua does not manage. In both cases, the job must not get a slice that
-// slurmctld has not counted, because limits and billing would not include it.
+// TestUncountedSlice checks jobs that request GPUs but no slices, and that a user moves into the managed partition, or
+// submits to one that job_submit.lua does not manage. They must not get a slice that slurmctld has not counted, because
+// limits and billing would not include it.
 func TestUncountedSlice(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, attack := range []struct {

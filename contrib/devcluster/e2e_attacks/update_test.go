@@ -24,8 +24,8 @@ func limited(t *testing.T) *clustertest.Site {
 }
 
 // TestUpdatedJobKeepsItsSlices checks jobs that a user holds, updates and releases. The updates remove a job's slices
-// or move it between partitions. If the job runs, slurmctld must count its slices, and the limit on whole-GPU slices
-// must apply.
+// or move it between partitions. If the job then runs, slurmctld must count its slices, and the limit on whole-GPU
+// slices must apply.
 func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s := limited(t)
 	client := buildClient(t, s)

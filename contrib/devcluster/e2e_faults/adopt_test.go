@@ -46,7 +46,7 @@ func TestAdoptAfterLostLedger(t *testing.T) {
 	s.NothingLeft()
 }
 
-// instances returns the number of n1's instances that are in the given state.
+// instances returns how many of n1's instances are in the given state.
 func (s *site) instances(state string) (n int) {
 	s.t.Helper()
 	status, err := s.Status("n1")

@@ -13,10 +13,10 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestAwayDuringAPass stops slurmctld after an agent's read and before its next write. It restarts slurmctld while
-// scontrol is still trying to write. A job that waits for the written slice must not start before slurmd has
-// registered. A job that starts earlier gets no device. A pause extends the time between the read and the write. A slow
-// epilog keeps the job off the node until slurmctld is stopped.
+// TestAwayDuringAPass stops slurmctld after an agent's read and before its next write, and restarts it while scontrol
+// is still trying to write. A job that waits for the written slice must not start before slurmd has registered, because
+// it would get no device. A pause extends the time between the read and the write, and a slow epilog keeps the job off
+// the node until slurmctld is stopped.
 func TestAwayDuringAPass(t *testing.T) {
 	epilog := filepath.Join(t.TempDir(), "epilog")
 	if err := os.WriteFile(epilog, []byte("#!/bin/sh\nsleep 4\n"), 0o755); err != nil {

@@ -49,8 +49,8 @@ func TestBadInput(t *testing.T) {
 	s.NoneDrained()
 }
 
-// badRequests submits requests for unknown profiles, for a profile that only another GPU model has, and for text that
-// is not a profile.
+// badRequests submits requests for unknown profiles, for a profile that only another GPU model has, and for strings
+// that are not profiles.
 func badRequests(s *site, _ string) {
 	for _, c := range []struct{ options, says string }{
 		{"--gres=mig:nonsense:1", "the MIG profile nonsense does not exist; the profiles are 1g.5gb,"},
@@ -141,8 +141,8 @@ func badTable(s *site, _ string) {
 	if n := strings.Count(log, "the last valid table remains in use"); n != 7 {
 		s.t.Errorf("slurmctld logged %d of 7 errors in the table", n)
 	}
-	// If the table is damaged when slurmctld starts, job_submit.lua has no table. Without a table, it rejects only jobs
-	// with GPUs. The repaired table may have the same generation as the damaged one.
+	// If the table is damaged when slurmctld starts, job_submit.lua has no table, and rejects only jobs with GPUs. The
+	// repaired table may have the same generation as the damaged one.
 	s.table(generation(106, small)[:len(small)-9])
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		s.t.Fatal(err)
@@ -208,7 +208,7 @@ func badNames(s *site, _ string) {
 }
 
 // callers sends 300 requests to end another user's lease. It also opens 3000 connections, and sends half a header on
-// each of them.
+// each.
 const callers = `ulimit -n 4096; exec perl -MIO::Socket::UNIX -e '
 	$SIG{PIPE} = "IGNORE"; $| = 1;
 	sub call { IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock") }
@@ -385,7 +385,7 @@ func badConfiguration(s *site, _ string) {
 	s.Within("n1 offers something", s.offered)
 }
 
-// badLedger checks that the agent does not start with a damaged ledger. After the ledger has been moved away, the agent
+// badLedger checks that the agent does not start with a damaged ledger. Once the ledger has been moved away, the agent
 // must restore the running job's lease from its lease file.
 func badLedger(s *site, _ string) {
 	const path = "/var/lib/caelum/ledger.db"

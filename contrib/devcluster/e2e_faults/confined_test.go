@@ -14,9 +14,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestOtherJobOfTheUser checks that a job cannot open the slices of its user's other jobs if Slurm confines devices.
-// The user owns the capability files of all slices that these jobs hold. A job with a slice and a job without a slice
-// try to open the capability files while other jobs start and end.
+// TestOtherJobOfTheUser checks that a job cannot open the slices of its user's other jobs if Slurm confines devices,
+// although the user owns the capability files of them all. A job with a slice and a job without one try to open the
+// capability files while other jobs start and end.
 func TestOtherJobOfTheUser(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
@@ -29,8 +29,8 @@ func TestOtherJobOfTheUser(t *testing.T) {
 			for range 12 {
 				churn = append(churn, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
 			}
-			// The test uses a batch script and steps, because Slurm denies the batch script and the steps access to
-			// devices in different cgroups.
+			// The test uses both a batch script and steps, because Slurm denies them access to devices in different
+			// cgroups.
 			try := fmt.Sprintf("%s=%d ./stranger >", asStranger, opens/3)
 			s.Write("try", "#!/bin/bash\n"+try+"$1.batch && srun -n1 bash -c '"+try+"'$1.step\n")
 			tries := map[string]string{

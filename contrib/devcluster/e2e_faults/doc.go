@@ -6,5 +6,5 @@
 //	FAULTS_KILLS=100 go test -tags e2e -v -timeout 20m -run Recovery ./contrib/devcluster/e2e_faults
 //
 // The tests need root, contrib/devcluster/prerequisites and `make all`. They print the measured times but do not check
-// them. The comment of package clustertest describes the environment variables that configure the clusters.
+// them. The environment variables that configure the clusters are described in package clustertest.
 package e2efaults

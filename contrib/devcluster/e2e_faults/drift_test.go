@@ -30,8 +30,7 @@ func TestDrift(t *testing.T) {
 		"the agent has published the new name",
 		func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 },
 	)
-	// slurmctld lists the new name after the closed type. The order of the types must not make the agent write
-	// repeatedly.
+	// slurmctld lists the new name after the closed type. This order must not make the agent write repeatedly.
 	s.writesNothing("n1")
 	now := s.Slice("n1", keep)
 	if now.UUID != before.UUID || now.Start != before.Start || now.Profile != "1g.6gb" || now.MemoryMiB != 5888 {

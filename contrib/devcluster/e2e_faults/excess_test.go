@@ -16,9 +16,9 @@ import (
 // waitFor is a job script that starts no process on its slice, and ends when the end.NAME file exists.
 const waitFor = "until [ -e $HOME/end.%s ]; do sleep 0.2; done"
 
-// TestExcess makes slurmctld count the slices of a job on two nodes twice on each node. The wrong counts are caused by
-// a reconfiguration or a restart of slurmctld while the job is running. A job for an empty GPU must still start, both
-// while the two-node job runs and after it has ended.
+// TestExcess makes slurmctld count the slices of a job on two nodes twice on each node, by reconfiguring or restarting
+// slurmctld while the job is running. A job for an empty GPU must still start, both while the two-node job runs and
+// after it has ended.
 func TestExcess(t *testing.T) {
 	t.Run("reconfigure", func(t *testing.T) {
 		s, pair := jobOnTwoNodes(t)

@@ -11,9 +11,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestExpedited requeues a job that was submitted with --requeue=expedite, because its node fails. While the job waits
-// for the other node, squeue shows it as EXPEDITING. The job must get the next GPU, before a job that was submitted
-// earlier.
+// TestExpedited makes the node of a job fail that was submitted with --requeue=expedite, so that the job is requeued.
+// While it waits for the other node, squeue shows it as EXPEDITING. It must get the next GPU, before a job that was
+// submitted earlier.
 func TestExpedited(t *testing.T) {
 	s := start(t, cluster.Options{
 		Nodes: 2, GPUs: 1,

@@ -35,7 +35,7 @@ func TestByHand(t *testing.T) {
 	foreign := s.foreignOn(other)
 	s.Within("the agent has logged the removed instance and its job", func() bool { return s.reported(robbed) })
 
-	// The GPUs do not have room for all of the following jobs, so some jobs must wait.
+	// The GPUs do not have room for all of the following jobs, so some of them must wait.
 	ids := []string{}
 	for range 10 {
 		ids = append(ids, s.Submit("./hold fill", "--gres=mig:1g.5gb:1"))

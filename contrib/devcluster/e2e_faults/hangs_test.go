@@ -67,7 +67,7 @@ func (s *site) explained(id, verdict string) {
 	s.t.Logf("job %s: %s", id, e.Text)
 }
 
-// hang returns how long prologs wait for an agent, on which the duration of the agent's suspension depends.
+// hang returns how long prologs wait for an agent, which also determines how long the agent is suspended.
 // FAULTS_HANG=60s selects the plugin's default.
 func hang(t *testing.T) (patience time.Duration) {
 	text := os.Getenv("FAULTS_HANG")

@@ -13,7 +13,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// wholeGPU contains the options of a job that requests a whole GPU.
+// wholeGPU lists the options of a job that requests a whole GPU.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
 // het submits a het job with two components, which request a whole GPU each, and returns the ids of the components.
@@ -28,7 +28,7 @@ func (s *site) het(options ...string) (leader, other string) {
 	return leader, strconv.Itoa(id + 1)
 }
 
-// component returns the state of a component. For the id of the first component, squeue lists both components.
+// component returns a component's state. For the id of the first component, squeue lists both.
 func (s *site) component(id string) string {
 	for line := range strings.Lines(s.Try("", "squeue", "-h", "-t", "all", "-o", "%A %T")) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == id {
@@ -47,8 +47,8 @@ func (s *site) bothRun(leader, other string) {
 }
 
 // TestIncompleteHetJob checks a het job with one component that is held or has ended. The other component must not
-// block an idle GPU that another user needs, and `caelum explain` must show why this component does not start. If the
-// held component is released, the het job must start.
+// block an idle GPU that another user needs, and `caelum explain` must show why it does not start. Once the held
+// component is released, the het job must start.
 func TestIncompleteHetJob(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	t.Run("one component is held", func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestHetPriorities(t *testing.T) {
 	s.NothingLeft()
 }
 
-// othersRun submits one job for every GPU of the cluster as another user. When all of them are running, it ends them.
+// othersRun submits, as another user, one job for every GPU of the cluster, and ends them when all are running.
 func (s *site) othersRun(t *testing.T) {
 	t.Helper()
 	time.Sleep(3 * time.Second) // within three seconds, slurmctld and every agent have processed the queue

@@ -10,9 +10,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestLacksSomethingElse checks a job that cannot start because memory or a licence is not available. While the job
-// waits, a short job of another user must be able to use the idle GPU. The waiting job must start as soon as the memory
-// or licence is available.
+// TestLacksSomethingElse checks a job that cannot start because memory or a licence is not available. While it waits,
+// another user's short job must be able to use the idle GPU. The waiting job must start as soon as the memory or
+// licence is available.
 func TestLacksSomethingElse(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, Conf: []string{
 		"SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=100", "Licenses=matlab:1",
@@ -52,7 +52,7 @@ func TestLacksSomethingElse(t *testing.T) {
 	s.NothingLeft()
 }
 
-// runs submits a job with a slice as a user, waits until the job is running, and ends the job.
+// runs submits a job with a slice as a user, waits until it is running, and ends it.
 func (s *site) runs(t *testing.T, who string, options ...string) {
 	t.Helper()
 	args := append(append([]string{"sbatch", "--parsable", "--mem=100"}, options...), "--wrap", "sleep 600")

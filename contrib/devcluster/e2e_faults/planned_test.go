@@ -11,7 +11,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// The agents log these texts when they begin and stop to follow the watcher's plan.
+// The agents log these messages when they begin and stop following the watcher's plan.
 const (
 	follows = "following the watcher's plan"
 	expired = "the watcher's plan has expired"

@@ -14,10 +14,9 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestRestarts stops Slurm's daemons while a job runs on each node, shortly after the submission of another job for n1.
-// The test measures times on n2, where no job starts. The offers of n2 count as correct from the time at which n2
-// permanently has offers and the constant total. At the end of the test, slurmctld and the agent must agree on the
-// offers.
+// TestRestarts stops Slurm's daemons while a job runs on each node, shortly after another job for n1 has been
+// submitted. The test measures times on n2, where no job starts. n2's offers count as correct as soon as n2 permanently
+// has offers and the constant total. At the end of the test, slurmctld and the agent must agree on the offers.
 func TestRestarts(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2})
 	w := s.watch()
@@ -72,7 +71,7 @@ func TestRestarts(t *testing.T) {
 	s.NoneDrained()
 	s.NothingLeft()
 	// At least one snapshot must show the effect of scontrol reconfigure, which proves that the snapshots detect a
-	// change. A restart of slurmctld cannot prove this, because the agents often publish before the first snapshot.
+	// change. A restart of slurmctld would prove nothing, because the agents often publish before the first snapshot.
 	if disturbed["scontrol reconfigure"] == 0 {
 		t.Error("no snapshot shows a change of the offers by scontrol reconfigure")
 	}
@@ -86,7 +85,7 @@ func (s *site) accounted(ids []string) bool {
 		!slices.ContainsFunc(states, func(state string) bool { return state != "COMPLETED" })
 }
 
-// fault is a disturbance of Slurm's daemons.
+// fault is something that disturbs Slurm's daemons.
 type fault struct {
 	name string
 	do   func() error
@@ -130,8 +129,7 @@ func (s *site) offersAfter(w *watch, fault fault, total int) (after time.Duratio
 		if len(snapshots) == 0 {
 			return false
 		}
-		// slurmd registers shortly after its start. The offers must therefore be correct in all snapshots of a period
-		// of two seconds.
+		// slurmd registers shortly after its start, so the offers must be correct in all snapshots for two seconds.
 		end := snapshots[len(snapshots)-1].To
 		from := end
 		for _, l := range slices.Backward(snapshots) {

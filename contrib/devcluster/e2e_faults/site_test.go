@@ -12,7 +12,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// user submits the jobs; stranger is another unprivileged user.
+// user is the user who submits the jobs, and stranger another unprivileged user.
 const user, stranger = clustertest.User, clustertest.Stranger
 
 // tightest is the agents' configuration for tests that rely on speculative offers of small profiles.
@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// atLeastOne returns the value of an environment variable, which must be a number of at least 1, or the value otherwise
-// if the variable is not set.
+// atLeastOne returns the value of an environment variable, which must be at least 1, or otherwise if the variable is
+// not set.
 func atLeastOne(t *testing.T, name string, otherwise int) int {
 	text := os.Getenv(name)
 	if text == "" {

@@ -39,7 +39,7 @@ func TestAgentStopped(t *testing.T) {
 	s.closed(w, began, stopped)
 
 	s.Within("the prolog has given up and drained the node", s.drained)
-	// Slurm also drains the node, with a reason of its own, which must not replace the plugin's reason.
+	// Slurm also drains the node, but its own reason must not replace the plugin's.
 	s.Within("the job is in the queue again", func() bool { return s.State(starting) == "PENDING" })
 	reason := s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E")
 	t.Logf("the node's reason: %s", reason)

@@ -21,11 +21,11 @@ import (
 	"caelum/internal/gpu"
 )
 
-// asStranger is an environment variable. If it is set, the test binary acts as a program with which a user attacks
-// other users' slices. Its value is the number of attempts to open files.
+// asStranger is an environment variable that makes the test binary act as a program with which a user attacks other
+// users' slices. Its value is the number of attempts to open files.
 const asStranger = "FAULTS_OPENS"
 
-// attempts contains the results of the attacks.
+// attempts holds the results of the attacks.
 type attempts struct {
 	Refused  int      // failed opens: EACCES (owner and mode of the file) and EPERM (devices cgroup)
 	ByCgroup int      // failed opens that the devices cgroup denied
@@ -84,8 +84,7 @@ func beStranger() int {
 	return 0
 }
 
-// ownFiles returns the capability files of the slice that belongs to the job in which the program runs. A job without a
-// slice has none.
+// ownFiles returns the capability files of the program's own slice. A job without a slice has none.
 func ownFiles(agent *api.Client) (files []string) {
 	status, err := agent.Status(context.Background())
 	if err != nil {
@@ -173,7 +172,7 @@ func (s *site) be(who string, opens int) (got attempts) {
 // TestStranger starts and ends jobs of one user, and checks that another user on the jobs' node can neither open their
 // slices nor change their leases.
 func TestStranger(t *testing.T) {
-	// The documentation recommends KeepDeviceFiles (NVreg_ModifyDeviceFiles=0), with which no user can access a
+	// The documentation recommends KeepDeviceFiles (NVreg_ModifyDeviceFiles=0), which ensures that no user can access a
 	// capability file before it belongs to a job.
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
 	s.copyStranger()

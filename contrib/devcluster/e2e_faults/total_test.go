@@ -12,9 +12,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestSlurmdAndAgentRestarted restarts the agent immediately after slurmd's registration. The registration has reset
-// closed to the count in slurm.conf although slices are offered. After the agent has ended and after it has restarted,
-// the sum of gres/mig must equal the sum in slurm.conf.
+// TestSlurmdAndAgentRestarted restarts the agent immediately after slurmd's registration, which has reset closed to the
+// count in slurm.conf although slices are offered. After the agent has ended, and again after it has restarted, the sum
+// of gres/mig must equal that in slurm.conf.
 func TestSlurmdAndAgentRestarted(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
@@ -69,7 +69,7 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 
 var nodeGres = regexp.MustCompile(`(?m)^ *Gres=(\S+)`)
 
-// migSum returns the sum of gres/mig of n1 in slurmctld.
+// migSum returns the sum of n1's gres/mig counts in slurmctld.
 func (s *site) migSum() (sum int) {
 	s.t.Helper()
 	m := nodeGres.FindStringSubmatch(s.Must("", "root", "scontrol", "show", "node", "n1"))

@@ -104,7 +104,7 @@ func (w *watch) settled(s *site, node string) (now map[string]int) {
 	return now
 }
 
-// times contains measured times, which the tests print but do not check.
+// times lists measured times, which the tests print but do not check.
 type times []time.Duration
 
 func (all times) print(t *testing.T, what string) {

@@ -9,8 +9,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// prompt is the maximum time between the submission and the start of a job. It is well below one minute, the interval
-// at which an agent also compares GPU, ledger and slurmctld without a notification.
+// prompt is how soon a job must start after its submission. It is well below one minute, the interval at which an agent
+// compares GPU, ledger and slurmctld even without a notification.
 const prompt = 25 * time.Second
 
 // TestWatcher uses agents that poll the queue only once an hour. The watcher notifies the agents of each submission, so

@@ -17,8 +17,8 @@ import (
 	"caelum/internal/failpoint"
 )
 
-// The step script's memory steps above that of a 1g.5gb slice, which it has nearly filled before. The three script
-// needs three growths from 1g.5gb. The broken script fails for another reason.
+// The step script's memory jumps above that of a 1g.5gb slice, which it has nearly filled before. The three script
+// needs to grow three times from 1g.5gb. The broken script fails for another reason.
 const (
 	step   = "cuda-process --curve 0:4200,2:4600,2.1:8000,4:8000"
 	three  = "cuda-process --curve 0:4200,1.5:4700,1.6:9000,3:9300,3.1:17000,5:19500,5.1:30000"
@@ -95,9 +95,8 @@ func (s site) grew(id, cause string) {
 	}
 }
 
-// TestGrowAfterFailure runs jobs whose memory does not suffice. Each of them must complete on the next larger profile,
-// including a task of an array and a job on two nodes. Jobs that depend on one of these jobs must wait for its second
-// run.
+// TestGrowAfterFailure runs jobs with too little memory. Each of them, including a task of an array and a job on two
+// nodes, must complete on the next larger profile. Jobs that depend on one of them must wait for its second run.
 func TestGrowAfterFailure(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2})
 	one := s.Submit(step, "--gres=gpu:1")
@@ -145,9 +144,9 @@ func (s site) recorded(id string) {
 	}
 }
 
-// In the first run of ramp, the memory increases by 30 MiB per second, and would exceed that of a 1g.5gb slice after 79
-// s. At SIGTERM, the script writes a checkpoint. The first run is longer than those of the other scripts, because an
-// agent requeues no job in the first minute of a run.
+// In ramp's first run, the memory increases by 30 MiB per second, and would exceed that of a 1g.5gb slice after 79 s.
+// At SIGTERM, the script writes a checkpoint. The run is longer than those of the other scripts, because an agent
+// requeues no job in the first minute of a run.
 const ramp = `#!/bin/bash
 #SBATCH --gres=gpu:1 --open-mode=append
 if [[ -n $SLURM_RESTART_COUNT ]]; then
@@ -159,7 +158,7 @@ cuda-process --curve 0:2500,100:5500 &
 wait $!
 `
 
-// TestGrowBeforeFailure runs a job whose memory increases slowly. The job's run time is known. The job must be requeued
+// TestGrowBeforeFailure runs a job whose memory increases slowly and whose run time is known. It must be requeued
 // before its memory exceeds the slice, and must be able to write a checkpoint.
 func TestGrowBeforeFailure(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1})
@@ -184,7 +183,7 @@ func TestGrowBeforeFailure(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestStaysFailed runs jobs that must not grow, although their memory does not suffice.
+// TestStaysFailed runs jobs that must not grow, although they have too little memory.
 func TestStaysFailed(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	jobs := []string{
@@ -218,7 +217,7 @@ func TestStaysFailed(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestAgentKilled kills the agent after a growth and before the job is held. Another agent must start the job on the
+// TestAgentKilled kills the agent after a growth but before the job is held. Another agent must start the job on the
 // larger profile.
 func TestAgentKilled(t *testing.T) {
 	s := start(t, cluster.Options{

@@ -30,7 +30,7 @@ func (s site) on(node string, args ...string) string {
 	return out
 }
 
-// run submits a script as a user under the given job name, waits for the job's end, and returns the job's id and
+// run submits a script as a user under the given job name, waits until the job has ended, and returns its id and
 // profile.
 func (s site) run(user, name, script string) (id, profile string) {
 	s.Helper()
@@ -56,9 +56,9 @@ func (s site) learned(id, config string) {
 }
 
 // TestUnchangedScript checks that an unknown script gets the site's default profile in its first run, and afterwards
-// the smallest sufficient slice. The runs must not produce a prediction for another script or for another user's
-// script. If the site shares the learned profiles between users, other users' jobs with the same script must get a
-// prediction. After one sync, every host must have the same data, including a host that has lost its repository.
+// the smallest sufficient slice. The runs must not produce a prediction for another script or for another user's jobs,
+// unless the site shares the learned profiles between users, in which case other users' jobs with the same script must
+// get a prediction. After one sync, every host must have the same data, including a host that has lost its repository.
 func TestUnchangedScript(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil {

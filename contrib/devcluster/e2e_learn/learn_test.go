@@ -23,8 +23,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestMain records runs in place of the nodes' agents if the first argument is "inside". With the arguments "inside
-// DIRECTORY ID...", the test binary runs inside the cluster, because Slurm's commands work only there.
+// TestMain records runs in place of the nodes' agents if the arguments are "inside DIRECTORY ID...". The test binary
+// then runs inside the cluster, because Slurm's commands work only there.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "inside" {
 		if err := record(os.Args[2], os.Args[3:]); err != nil {
@@ -102,7 +102,7 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 }
 
 // beside writes text into a record that already contains another tool's text with capital letters. Up to Slurm 22.05,
-// sacctmgr changes capital letters, and the record must remain unchanged.
+// sacctmgr would change these, so the record must remain unchanged.
 func beside(ctx context.Context, dbd *slurm.Client, rec slurm.Record, text string) error {
 	out, err := exec.CommandContext(ctx, "sacctmgr", "-V").Output()
 	if err != nil {
@@ -183,7 +183,7 @@ func (s site) write(user, name, text string) string {
 }
 
 // TestLearned checks that a host that reads the runs from slurmdbd makes the same predictions as hosts that record the
-// runs themselves. It also checks that a user's predictions use only the user's own runs.
+// runs themselves. It also checks that users' predictions are based only on their own runs.
 func TestLearned(t *testing.T) {
 	s := start(t, "accounting_field: none\npoll_interval: 1s\n",
 		cluster.Options{Conf: []string{"AuthInfo=cred_expire=5"}})
@@ -334,8 +334,8 @@ func (s site) usersLearn(job string) {
 		!strings.Contains(stderr, "belongs to another user") {
 		s.Errorf("caelum returned no error about user1's job to user2: %v %s", err, stderr)
 	}
-	// Like the watcher, a user other than root must be able to write a table that the user owns, even if the table
-	// belongs to another group.
+	// Like the watcher, users other than root must be able to write a table that they own, even if it belongs to
+	// another group.
 	home := filepath.Join(s.Dir, "home", "user1")
 	table, own := filepath.Join(home, "decisions"), filepath.Join(home, "own.db")
 	s.must("root", "sh", "-c", "sed '/^# What stands/,$d' /etc/caelum/decisions > "+table+" && chown user1:root "+table)

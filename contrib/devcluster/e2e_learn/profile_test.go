@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// batched is a script that is twice as fast on 2g.10gb as on 1g.5gb, and uses 500 MiB for each sample of a batch. The
-// script allocates 4,500 MiB, which fit on 1g.5gb, before the rest of its memory.
+// batched is a script that is twice as fast on 2g.10gb as on 1g.5gb, and uses 500 MiB for each sample of a batch. It
+// first allocates 4,500 MiB, which fit on 1g.5gb, and then the rest of its memory.
 const batched = `#!/bin/sh
 #SBATCH --gres=gpu:1
 #SBATCH --time=10
@@ -73,7 +73,7 @@ func TestProfileJob(t *testing.T) {
 	}
 }
 
-// measured checks the runs of the script batched and the verdicts.
+// measured checks the runs of the batched script, and the verdicts.
 func (s site) measured(p profiled) {
 	s.Helper()
 	for i, want := range []struct {

@@ -10,9 +10,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestRestartOfSlurmctld restarts slurmctld after the summary of a run has been recorded. slurmctld then overwrites the
-// record's text, and the agent must rewrite the summary. The agent looks for a restart a minute after slurmctld has
-// removed the job from its list, so the test sets a short MinJobAge.
+// TestRestartOfSlurmctld restarts slurmctld after a run's summary has been recorded. slurmctld then overwrites the
+// record's text, and the agent must rewrite the summary. Because the agent looks for a restart a minute after slurmctld
+// has removed the job from its list, the test sets a short MinJobAge.
 func TestRestartOfSlurmctld(t *testing.T) {
 	s := start(t, "poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\n",
 		cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"MinJobAge=40"}})

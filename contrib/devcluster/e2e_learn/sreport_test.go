@@ -52,7 +52,7 @@ func TestSreport(t *testing.T) {
 	s.until("PENDING", "squeue", "-h", "-j", waiting, "-o", "%T")
 }
 
-// utilization contains sreport's minutes for each TRES: allocated, down, planned down, and reported in total.
+// utilization holds sreport's minutes for each TRES: allocated, down, planned down, and reported in total.
 type utilization map[string][4]int
 
 // utilized waits until slurmdbd has received the events of the nodes and jobs and sreport shows the minutes.

@@ -19,7 +19,8 @@ import (
 // TestUsage compares the GPU-hours of `caelum usage`, which reads only slurmdbd, with the leases in the agents' logs.
 // The jobs are a mix: slices of several sizes, full GPUs, several slices, two nodes, arrays and --exclusive jobs, some
 // of which fail, are cancelled or are requeued once. The environment variable USAGE_JOBS sets the number of jobs, and
-// USAGE_SEED another mix. A summary contains whole seconds, so the two figures may differ by a second for each lease.
+// USAGE_SEED another mix. Because summaries contain whole seconds, the two figures may differ by a second for each
+// lease.
 func TestUsage(t *testing.T) {
 	jobs, seed := variable(t, "USAGE_JOBS", 16), variable(t, "USAGE_SEED", 2)
 	s := start(t, "poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\nlog_level: debug\n"+
@@ -119,7 +120,7 @@ type leases struct {
 	leases, runs  int     // a run on two nodes has two leases
 }
 
-// leased returns the sum over all leases. A lease begins with the call of the prolog, as in the ledger. The shares are
+// leased returns the sum over all leases. As in the ledger, a lease begins with the prolog's call. The shares are
 // written here a second time, so that the test does not use the code that it tests.
 func (s site) leased() (sum leases) {
 	s.Helper()

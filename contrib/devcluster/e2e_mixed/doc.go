@@ -1,4 +1,4 @@
-// Package e2emixed tests Caelum on a cluster whose hosts have two different Slurm releases, and upgrades a cluster, in
+// Package e2emixed tests Caelum on a cluster whose hosts have two different Slurm releases, and upgrades a cluster in
 // the order that Slurm prescribes, while jobs are running and waiting. Only the GPUs are emulated.
 //
 //	make mixed                                # from 24.11 to 26.05

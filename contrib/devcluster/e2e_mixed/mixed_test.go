@@ -85,7 +85,7 @@ func (s *site) registered(node string, release slurm.Release) {
 	})
 }
 
-// do fails the test if err, the error of an action on the cluster's daemons, is not nil.
+// do fails the test unless err, the error from an action on the cluster's daemons, is nil.
 func (s *site) do(err error) {
 	s.t.Helper()
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *site) healthy(node string, checks ...string) {
 	}
 }
 
-// pluginRefused fails the test if caelum doctor does not report that the plugin is too new for the node's last slurmd.
+// pluginRefused fails the test unless caelum doctor reports that the plugin is too new for the node's last slurmd.
 func (s *site) pluginRefused(node string) {
 	s.t.Helper()
 	findings := s.diagnosis(node)
@@ -200,7 +200,7 @@ func (s *site) jobs() {
 // show is the command of a step that prints the node and the slice of each task.
 const show = "srun sh -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'"
 
-// showed checks the output of a job that ran show. The tasks must have had slices on the given number of nodes.
+// showed checks the output of a job that ran show, whose tasks must have had slices on the given number of nodes.
 func (s *site) showed(id string, nodes int) {
 	s.t.Helper()
 	out := s.output(id)

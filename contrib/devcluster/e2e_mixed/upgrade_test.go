@@ -63,8 +63,8 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// begin starts the jobs that run during the whole upgrade, and the first jobs of the relay. The jobs of the relay start
-// first, so that the slices of the other jobs are on the other GPUs.
+// begin starts the jobs that run during the whole upgrade, and the first jobs of the relay. The latter start first, so
+// that the other jobs' slices are on the other GPUs.
 func (u *upgrade) begin() {
 	for _, node := range u.Nodes {
 		u.nextOfRelay("-w", node)
@@ -157,7 +157,7 @@ func (u *upgrade) nextOfRelay(options ...string) {
 	u.relay = append(u.relay, relayed{id, name})
 }
 
-// passOn ends the oldest job of the relay. The waiting job must then start. passOn also submits the next waiting job.
+// passOn ends the oldest job of the relay, upon which the waiting job must start, and submits the next waiting job.
 // Every second job names the node of the job that it waits for.
 func (u *upgrade) passOn() {
 	u.t.Helper()
@@ -311,8 +311,8 @@ func (u *upgrade) end(waiting []string) {
 	}
 }
 
-// summaries waits until the record of every job contains its summary, and checks that a host can read all runs. An
-// agent repeats an attempt that failed after pauses of up to 80 s.
+// summaries waits until every job's record contains its summary, and checks that a host can read all runs. If an
+// agent's attempt fails, it tries again after pauses of up to 80 s.
 func (u *upgrade) summaries() {
 	missing := func() (list []string) {
 		out := u.Must("", "root", "sacct", "-nPX", "-S", "now-1hour", "-o", "JobID,DBIndex,State,AdminComment")

@@ -13,15 +13,15 @@ import (
 
 const user, uid = "user1", 20001
 
-// profilesA100 and profilesH100 contain the plain profiles of A100-40GB and H100-80GB.
+// profilesA100 and profilesH100 list the plain profiles of A100-40GB and H100-80GB.
 var (
 	profilesA100 = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	profilesH100 = []string{"1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"}
 )
 
 // requeueSeconds is how long a requeued job is held, and credSeconds is the lifetime of a credential. slurmd 22.05.8
-// purges expired credentials at most every two seconds, and may skip the prolog of a job that starts again in the first
-// second after the credential of its first run expired. On a busy node, 4 of 6 requeued jobs started without a prolog,
+// purges expired credentials at most every two seconds, and may skip the prolog of a job that restarts in the first
+// second after its first run's credential has expired. On a busy node, 4 of 6 requeued jobs started without a prolog,
 // and failed without a lease file. requeueSeconds is longer than a 4 s prolog plus credSeconds, so no job starts in
 // that second.
 const requeueSeconds, credSeconds = 24, 15
@@ -51,7 +51,7 @@ type load struct {
 	rng    *rand.Rand
 	// jobs is the number of submitted jobs. Some jobs may never start, because the load cancels pending jobs.
 	jobs int
-	// keys contains the lines of the decision table.
+	// keys lists the lines of the decision table.
 	keys     []string
 	profiles []string
 	kinds
@@ -59,7 +59,7 @@ type load struct {
 
 // kinds selects the kinds of jobs.
 type kinds struct {
-	// unlike is true if some profiles do not exist on all nodes. In that case, fewer jobs request a particular profile.
+	// unlike is true if some profiles do not exist on all nodes, in which case fewer jobs request a particular profile.
 	unlike bool
 	// batch is true if the load must not use srun, salloc or requeues. A restarted slurmctld 22.05.8 may not detect
 	// that an allocation ended while slurmctld was stopped. slurmctld may also permanently reject changes to a requeued
@@ -102,13 +102,13 @@ func known(profile string) string {
 	return fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\n# uses a %s\n./worker 1\n", profile)
 }
 
-// fullRequests contains requests for one to three full GPUs.
+// fullRequests lists requests for one to three full GPUs.
 var fullRequests = []string{
 	"--gres=gpu:1 --mig=off", "--gres=gpu:2", "--gpus-per-task=1 -n2 -N1", "--gres=gpu:3", "--gres=gpu:h100:2",
 }
 
-// one adds a submission. All profiles have the same probability. The large profiles therefore use most of the units,
-// and the small profiles must use the gaps. Only early jobs are requeued, because a requeue takes a long time.
+// one adds a submission. All profiles have the same probability, so the large ones use most of the units, and the small
+// ones must use the gaps. Only early jobs are requeued, because a requeue takes a long time.
 func (l *load) one(early bool) {
 	p := l.profiles[l.rng.IntN(len(l.profiles))]
 	seconds := 0.3 + 2.5*l.rng.Float64()

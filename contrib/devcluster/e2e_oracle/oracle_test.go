@@ -20,8 +20,8 @@ import (
 const pause = 100 * time.Millisecond
 
 // TestOffersCanBeCarved checks the central guarantee of Caelum: an agent can create all slices that it offers. The 4 s
-// prolog extends the time between a job's start in slurmctld and its lease. Because of the pause, the data from every
-// read is outdated by the time the agent uses it.
+// prolog extends the time between a job's start in slurmctld and its lease, and the pause makes sure that what the
+// agent has read is outdated by the time it is used.
 func TestOffersCanBeCarved(t *testing.T) {
 	for _, v := range []struct {
 		name    string
@@ -128,8 +128,8 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// away returns the time for which slurmctld is stopped. The default is 10 s, which is long enough for requests of
-// agents and prologs to fail. ORACLE_AWAY overrides the default.
+// away returns for how long slurmctld is stopped. The default, which ORACLE_AWAY overrides, is 10 s, long enough for
+// requests of agents and prologs to fail.
 func away(t *testing.T) time.Duration {
 	text := os.Getenv("ORACLE_AWAY")
 	if text == "" {
@@ -180,7 +180,7 @@ func (s *site) run(name, snapshots string) oracle.Run {
 func (s *site) endedWell(run oracle.Run) {
 	s.t.Helper()
 	for _, state := range strings.Fields(s.must("", "root", "sinfo", "-h", "-N", "-p", "plain", "-o", "%T")) {
-		// The PLANNED state can persist after the start of a job that backfill has planned.
+		// The PLANNED state can persist after a job that backfill has planned has started.
 		if state != "idle" && state != "planned" {
 			s.t.Errorf("the state of a node is %s at the end", state)
 		}

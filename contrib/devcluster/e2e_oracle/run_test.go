@@ -18,8 +18,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// nodes is the number of nodes in a cluster, gpus is the number of GPUs per node, and atLeast is the minimum number of
-// jobs. ORACLE_CLUSTER=4x4x300 sets all three numbers.
+// nodes is the number of nodes in a cluster, gpus the number of GPUs per node, and atLeast the minimum number of jobs.
+// ORACLE_CLUSTER=4x4x300 sets all three.
 var nodes, gpus, atLeast = size()
 
 func size() (nodes, gpus, jobs int) {
@@ -48,8 +48,7 @@ func start(t *testing.T, o cluster.Options) *site {
 	}
 	o.Nodes, o.GPUs = nodes, max(gpus, o.GPUs)
 	o.AgentConfig = filepath.Join(filepath.Dir(script), cmp.Or(o.AgentConfig, "caelum.yaml"))
-	// In Slurm 22.05, a requeued job waits until the credential of its first run has expired. The default lifetime of a
-	// credential is two minutes.
+	// In Slurm 22.05, a requeued job waits until its first run's credential has expired, by default two minutes.
 	o.Conf = append(o.Conf, fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds))
 	c, err := cluster.Start(t.Context(), o)
 	if err != nil {
@@ -63,7 +62,7 @@ func start(t *testing.T, o cluster.Options) *site {
 	return &site{t, c, strings.Split(o.Board, ","), o.GPUs, false}
 }
 
-// must runs a command in the cluster, ends the test if the command fails, and returns the command's output.
+// must runs a command in the cluster, which must succeed, and returns its output.
 func (s *site) must(node, as string, args ...string) string {
 	s.t.Helper()
 	out, stderr, err := s.ExecNode(s.t.Context(), node, as, args...)
@@ -103,7 +102,7 @@ func (s *site) write(path, text string) {
 	}
 }
 
-// watch takes snapshots of slurmctld until stop is called. stop returns the text of the snapshots.
+// watch takes snapshots of slurmctld until stop is called, which returns them as text.
 func (s *site) watch() (stop func() string) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -127,7 +126,7 @@ func (s *site) watch() (stop func() string) {
 	}
 }
 
-// submit runs the script of the load, and waits until all jobs have ended.
+// submit runs the load's script, and waits until all jobs have ended.
 func (s *site) submit(l *load, limit time.Duration) {
 	s.t.Helper()
 	end := time.Now().Add(limit)
@@ -163,8 +162,8 @@ func (s *site) submit(l *load, limit time.Duration) {
 	}
 }
 
-// stopController stops slurmctld after the given time, and restarts slurmctld after the time away. It does not use
-// SIGKILL. With or without Caelum, a killed slurmctld 22.05.8 loses the state of its last seconds, reuses job ids, and
+// stopController stops slurmctld after the given time, and restarts it after the time away. It does not use SIGKILL
+// because, with or without Caelum, a killed slurmctld 22.05.8 loses the state of its last seconds, reuses job ids, and
 // drains nodes for "Duplicate jobid".
 func (s *site) stopController(after, away time.Duration) {
 	s.t.Helper()
@@ -212,8 +211,8 @@ func (s *site) collect(dir, snapshots string) {
 	)
 }
 
-// logs copies the logs of the agents and slurmctld to a directory. The agents must have ended before the call, because
-// a running agent could write to slurmctld between the copies, so that the logs would disagree.
+// logs copies the logs of the agents and slurmctld to a directory. The agents must have ended before the call: if a
+// running agent wrote to slurmctld between the copies, the logs would disagree.
 func (s *site) logs(dir string) {
 	s.t.Helper()
 	names := map[string]string{"slurmctld": "slurmctld"}

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/api"
 )
 
-// exposure is the maximum exposure level of each unit according to `systemd-analyze security`, multiplied by ten.
+// exposure is the maximum exposure level of each unit, as rated by `systemd-analyze security` and multiplied by ten.
 var exposure = map[string]int{"caelumd": 30, "caelum-watch": 20}
 
 func TestExposure(t *testing.T) {
@@ -102,8 +102,8 @@ func stopped(t *testing.T, m *machine.Machine) {
 }
 
 // monitored runs a job while the unit of a monitoring program holds an idle instance that overlaps the job's slice. The
-// destroy hook, which runs with the restrictions of the agent's unit, must be able to stop and start the unit, and the
-// job map must contain the job.
+// destroy hook, which runs with the restrictions of the agent's unit, must be able to stop and start this unit, and the
+// job must be in the job map.
 func monitored(t *testing.T, m *machine.Machine) {
 	t.Helper()
 	var status api.Status

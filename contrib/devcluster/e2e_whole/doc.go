@@ -3,6 +3,6 @@
 //
 //	go test -tags e2e -v ./contrib/devcluster/e2e_whole
 //
-// The tests need root, contrib/devcluster/prerequisites and `make all`. The comment of package clustertest describes
-// the environment variables that configure the clusters.
+// The tests need root, contrib/devcluster/prerequisites and `make all`. The environment variables that configure the
+// clusters are described in package clustertest.
 package e2ewhole

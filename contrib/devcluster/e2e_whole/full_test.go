@@ -16,7 +16,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// stranger is an unprivileged user other than clustertest.User, as whom Submit submits jobs.
+// stranger is an unprivileged user. Submit submits jobs as another one, clustertest.User.
 const stranger = clustertest.Stranger
 
 func TestMain(m *testing.M) {
@@ -31,8 +31,8 @@ type site struct {
 	t *testing.T
 }
 
-// devices is a script that prints the visible devices, and the GPUs whose device files the script may open. The
-// emulated device files have no driver. If a process may open a device file, the error is ENXIO.
+// devices is a script that prints the visible devices, and the GPUs whose device files it may open. Because the
+// emulated device files have no driver, a process that may open one gets ENXIO.
 const devices = `#!/bin/bash
 echo visible "$CUDA_VISIBLE_DEVICES"
 for f in /dev/nvidia[0-9]*; do
@@ -49,7 +49,7 @@ func start(t *testing.T, o cluster.Options) *site {
 	return s
 }
 
-// output returns the visible devices and the opened device files of a run of the devices script.
+// output returns the visible devices and the opened device files that a run of the devices script printed.
 func (s *site) output(name string) (visible, opened []string) {
 	s.t.Helper()
 	var lines []string
@@ -70,7 +70,7 @@ func (s *site) output(name string) (visible, opened []string) {
 	return visible, opened
 }
 
-// files returns the device files of the GPUs of a job, and the UUIDs of the job's devices.
+// files returns the device files of a job's GPUs, and the UUIDs of its devices.
 func (s *site) files(id string) (files, uuids []string) {
 	s.t.Helper()
 	status, err := s.Status("n1")
@@ -92,7 +92,8 @@ func (s *site) files(id string) (files, uuids []string) {
 	return files, uuids
 }
 
-// counted waits until sacct shows the text in a job's AllocTRES. slurmctld sends the records to slurmdbd with a delay.
+// counted waits until sacct shows the text in a job's AllocTRES, because slurmctld sends the records to slurmdbd with a
+// delay.
 func (s *site) counted(id, tres string) {
 	s.t.Helper()
 	s.Within("sacct shows "+tres+" for job "+id, func() bool {
@@ -100,9 +101,9 @@ func (s *site) counted(id, tres string) {
 	})
 }
 
-// TestFullGPUs runs an unchanged script with three GPUs alongside another user's slice. Each job sees exactly its own
-// devices. With a devices cgroup, each job can open exactly the device files of its own GPUs. Without a devices cgroup,
-// no job can open another user's full GPUs.
+// TestFullGPUs runs an unchanged script with three GPUs alongside another user's slice. Each job must see exactly its
+// own devices. With a devices cgroup, it can open exactly the device files of its own GPUs; without one, it still
+// cannot open another user's full GPUs.
 func TestFullGPUs(t *testing.T) {
 	for _, version := range []string{"", "v1", "v2"} {
 		t.Run(cmp.Or(version, "none"), func(t *testing.T) {
@@ -148,7 +149,7 @@ func TestFullGPUs(t *testing.T) {
 	}
 }
 
-// TestFullSpellings requests several GPUs in each way that Slurm supports.
+// TestFullSpellings requests several GPUs in every way that Slurm supports.
 func TestFullSpellings(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2}) // Slurm starts the components of a heterogeneous job on separate nodes
 	for _, options := range [][]string{

@@ -57,8 +57,8 @@ join_cgroups() {
     done
 }
 
-# own_cgroup NAME: moves this process into a new v2 cgroup, as systemd does for each service. slurmd 24.11 moves all
-# other processes out of its cgroup, and fails if one of them has just ended.
+# own_cgroup NAME: moves this process into a new v2 cgroup, as systemd does for each service. This is needed because
+# slurmd 24.11 moves all other processes out of its cgroup, and fails if one of them has just ended.
 own_cgroup() {
     mkdir "$CGROUPS/$1"
     echo "$BASHPID" >"$CGROUPS/$1/cgroup.procs"

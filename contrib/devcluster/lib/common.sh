@@ -2,11 +2,11 @@
 # shellcheck shell=bash
 
 readonly RUN=/run/devcluster            # exists only inside the namespaces
-readonly UNITS=$RUN/units               # the files of the daemons' keepers (unit.sh)
+readonly UNITS=$RUN/units               # the daemons' keepers' files (unit.sh)
 readonly HOLDERS=$RUN/holders           # nN, dbd, ctl, login: the pid of the process that keeps the host's namespaces alive
 readonly BUILD=$RUN/build               # the binaries, at a path that all users can read
 readonly ROOT_BUILD=/var/cache/caelum-build # the binaries in the root directory of --new-root
-readonly UNIFIED=/etc/slurm/unified.so   # exists only with --cgroup v2: hides hierarchies of version 1 (unified.c)
+readonly UNIFIED=/etc/slurm/unified.so   # exists only with --cgroup v2: hides v1 hierarchies (unified.c)
 readonly SLURMSTEPD=/etc/slurm/slurmstepd # exists only with --prolog-delay or --cgroup v2
 readonly EMULATOR=$BUILD/nvml-emulator   # the emulator may also be in $BUILD itself
 readonly CLEAN_PATH=$EMULATOR:$BUILD:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -24,7 +24,7 @@ load_options() {
 }
 
 # process_of DIR: prints the pid of the cluster's init, or fails if init has ended. It also compares the start time
-# (field 22 of /proc/PID/stat), because the kernel may have assigned the pid to another process.
+# (field 22 of /proc/PID/stat), because the kernel may have reused the pid.
 process_of() {
     local pid started state now
     [[ -s $1/init.pid ]] && read -r pid started <"$1/init.pid" || return 1
@@ -42,7 +42,7 @@ process_stat() {
     echo "${fields[0]} ${fields[19]}"
 }
 
-# watched: succeeds if the agents' configuration sets wake_port. The cluster then has a watcher.
+# watched: succeeds if the agents' configuration sets wake_port, which means that the cluster has a watcher.
 watched() { [[ $AGENT == yes ]] && grep -q '^wake_port: *[1-9]' "$AGENT_CONFIG"; }
 
 node_names() {
@@ -59,8 +59,8 @@ nsenter_host() {
     NSENTER=(nsenter --target="$(<"$HOLDERS/$1")" --mount --uts --)
 }
 
-# install_driver: adds the emulator's libnvidia-ml.so.1 to the configuration of the dynamic loader, so that no program
-# needs LD_LIBRARY_PATH. With -X, ldconfig writes no links. Its auxiliary cache goes to the tmpfs.
+# install_driver: adds the emulator's libnvidia-ml.so.1 to the dynamic loader's configuration, so that no program needs
+# LD_LIBRARY_PATH. With -X, ldconfig writes no links. Its auxiliary cache goes to the tmpfs.
 install_driver() {
     [[ $AGENT == yes ]] || return 0
     printf '%s\n' "$EMULATOR" "$BUILD" >/etc/ld.so.conf.d/00-devcluster.conf

@@ -10,7 +10,7 @@ source "$here/cgroup.sh"
 source "$here/slurm-conf.sh"
 DIR=$1
 
-# record_self: writes the pid of init.sh to init.pid. This is done first, so that `devcluster down` can end the cluster
+# record_self: writes init.sh's own pid to init.pid. This is done first, so that `devcluster down` can end the cluster
 # even if `up` fails later, and while the host's /proc is still mounted, which shows the pid in the host's namespace.
 record_self() {
     local line pid fields
@@ -31,8 +31,8 @@ private_mounts() {
         setpriv --reuid=nobody --regid=nogroup --clear-groups test -r "$BUILD" -a -x "$BUILD" ||
             die "users cannot read $BUILD_DIR; run chmod -R a+rX $BUILD_DIR"
     fi
-    # The controller's files are on a tmpfs for two reasons. The upper layer of an overlay needs extended attributes,
-    # which the root file system of a container often does not support. A database on a tmpfs needs no fsync.
+    # The controller's files are on a tmpfs for two reasons: the upper layer of an overlay needs extended attributes,
+    # which a container's root file system often does not support, and a database on a tmpfs needs no fsync.
     mount -t tmpfs -o mode=700 tmpfs "$DIR/ctl"
     private_copy /etc
     private_copy /var/lib
@@ -87,16 +87,16 @@ make_munge_key() {
     chown -R munge:munge /etc/munge /run/munge /var/lib/munge
 }
 
-# make_wake_key: creates the key for the notifications from the watcher to the agents. Each node has its own
-# /etc/caelum, and copies the key from DIR.
+# make_wake_key: creates the key for the watcher's notifications to the agents. Each node has its own /etc/caelum, into
+# which it copies the key from DIR.
 make_wake_key() {
     (umask 077 && head -c 32 /dev/urandom >"$DIR/wake.key")
     install -m 400 "$DIR/wake.key" /etc/caelum/wake.key
 }
 
 # make_database: creates MariaDB's data directory. The names of MariaDB's temporary tables contain the process id, which
-# repeats in every PID namespace. Each cluster therefore sets its own TMPDIR; otherwise, two clusters that start at the
-# same time would use the same files.
+# repeats in every PID namespace. Without a TMPDIR of its own for each cluster, two clusters that start at the same time
+# would therefore use the same files.
 make_database() {
     chown mysql:mysql /run/mysqld
     chmod 711 "$DIR/ctl"
@@ -152,7 +152,7 @@ start_daemons() {
     for job in "${jobs[@]}"; do wait "$job" || die "couldn't create the database or a node; see $DIR/log"; done
 
     start mariadbd
-    # If slurmdbd 24.11 creates its database itself, its next query fails with libmariadb 11.8.9.
+    # With libmariadb 11.8.9, if slurmdbd 24.11 creates its database itself, its next query fails.
     mariadb --socket=/run/mysqld/mysqld.sock -e 'create database slurm_acct_db'
     start slurmdbd
     fill_accounting
@@ -184,8 +184,8 @@ main() {
     echo ready
     exec >&2
 
-    # bash reaps the daemons' orphaned processes. From inside the PID namespace, PID 1 receives only the signals for
-    # which it has a handler.
+    # bash reaps the daemons' orphaned processes. Of the signals sent from inside the PID namespace, PID 1 receives only
+    # those for which it has a handler.
     trap 'exit 0' TERM INT
     sleep infinity &
     wait

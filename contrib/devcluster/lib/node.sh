@@ -1,7 +1,6 @@
 #!/bin/bash
 # node.sh sets up the mount and UTS namespaces of one node, and keeps both alive until it is killed. init.sh starts it
-# in the new namespaces. The node writes to its own tmpfs, and does not see the files of the controller or of other
-# nodes.
+# in the new namespaces. The node writes to its own tmpfs, and sees neither the controller's files nor other nodes'.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 source "$here/common.sh"

@@ -29,7 +29,7 @@ slurm_config() {
 # gres_of nN: prints the node's Gres=, with all slices closed.
 gres_of() { slurm_config "$1" nodes | sed -n "s/^NodeName=$1 .*Gres=//p"; }
 
-# slots_of nN: prints the node's number of slots, which is the sum of its gres/gpu.
+# slots_of nN: prints how many slots the node has, which is the sum of its gres/gpu counts.
 slots_of() {
     gres_of "$1" | tr ',' '\n' | awk -F : '$1 == "gpu" { n += $3 } END { print n }'
 }
@@ -41,8 +41,8 @@ every_accounted() {
         tr ',' '\n' | awk '!seen[$0]++' | paste -sd ,
 }
 
-# address_of nN: prints the node's own address on the loopback interface. A datagram to this address reaches only the
-# agent of that node.
+# address_of nN: prints the node's own address on the loopback interface. A datagram to this address reaches only that
+# node's agent.
 address_of() { echo "127.0.1.${1#n}"; }
 
 # mig_slurm_conf: prints the slurm.conf lines that Caelum needs.
@@ -51,22 +51,22 @@ mig_slurm_conf() {
     slurm_config n1 slurm.conf | grep -v -e '^AccountingStorageTRES=' -e '^JobSubmitPlugins='
     echo "AccountingStorageTRES=$(every_accounted)"
     [[ ! -e /etc/slurm/job_submit.lua ]] || echo "JobSubmitPlugins=lua"
-    # With config_overrides, each node has more CPUs and memory than the machine, so that only the GPUs limit the number
-    # of running jobs.
+    # Thanks to config_overrides, each node has more CPUs and memory than the machine, so that only the GPUs limit the
+    # number of running jobs.
     for node in $(node_names); do
         echo "NodeName=$node NodeAddr=$(address_of "$node") Port=$((7000 + ${node#n})) CPUs=64 RealMemory=256000 Gres=$(gres_of "$node")"
     done
-    # The catalogue contains one node for each real node, because the nodes' GPU models may differ.
+    # The catalogue has one node for each real node, because the nodes' GPU models may differ.
     for node in $(node_names); do
         slurm_config "$node" nodes | sed -n "s/^NodeName=mig-catalog[^ ]*/NodeName=mig-catalog${node#n}/p"
     done
     echo "PartitionName=gpu Default=YES Nodes=n[1-$NODES],mig-catalog[1-$NODES] MaxTime=INFINITE State=UP"
-    # The plain partition contains the same nodes, but Caelum does not manage it.
+    # The plain partition has the same nodes, but Caelum does not manage it.
     echo "PartitionName=plain Nodes=n[1-$NODES] MaxTime=INFINITE State=UP"
 }
 
-# stock_slurm_conf: prints the slurm.conf lines of a site without Caelum, on which Slurm allocates whole GPUs. PluginDir also
-# contains the binaries, so that the site's administrator can add the plugin to plugstack.conf.
+# stock_slurm_conf: prints the slurm.conf lines of a site without Caelum, where Slurm allocates whole GPUs. PluginDir
+# includes the directory with the binaries, so that the site's administrator can add the plugin to plugstack.conf.
 stock_slurm_conf() {
     local node plugins
     plugins=$(dirname "$(find /usr/lib -name select_cons_tres.so -print -quit)")
@@ -141,7 +141,7 @@ StorageLoc=slurm_acct_db
 END
 }
 
-# decisions: prints the first decision table. It contains no job keys, so every job gets the default profile.
+# decisions: prints the initial decision table. Because it contains no job keys, every job gets the default profile.
 decisions() {
     local node
     slurm_config n1 decisions | grep -vE '^(profile|model) '
@@ -157,11 +157,11 @@ slurmstepd() {
     chmod 755 "$SLURMSTEPD"
 }
 
-# prolog_delay: extends the time between a job's start in slurmctld and its lease. Without a delay, the lease follows
-# the start within a few milliseconds. The SPANK prolog runs before the site's Prolog, so no setting in slurm.conf can
-# delay it. slurmd runs the SPANK prolog as "slurmstepd spank prolog", and slurmd's -d option selects another program as
-# slurmstepd. Without a plugin, slurmd runs no SPANK prolog, and the site's Prolog contains the delay. A test can end
-# the delay by killing the sleep process.
+# prolog_delay: extends the time between a job's start in slurmctld and its lease, which is otherwise only a few
+# milliseconds. The SPANK prolog runs before the site's Prolog, so no setting in slurm.conf can delay it. But slurmd
+# runs it as "slurmstepd spank prolog", and its -d option selects another program as slurmstepd. Without a plugin,
+# slurmd runs no SPANK prolog, and the site's Prolog contains the delay. A test can end the delay by killing the sleep
+# process.
 prolog_delay() {
     if [[ -s /etc/slurm/plugstack.conf ]]; then
         slurmstepd "[ \"\$1 \$2\" != 'spank prolog' ] || sleep $PROLOG_DELAY"

@@ -1,8 +1,8 @@
 /*
  * unified.so is preloaded into slurmd and slurmstepd on a node with cgroup v2. Slurm's cgroup v2 plugin does not work
- * on a machine that also has v1 hierarchies ("Hybrid mode is not supported", src/plugins/cgroup/v2/cgroup_v2.c). It
- * reads /proc/PID/cgroup, and accepts only the v2 line. unified.so hides the v1 lines from the plugin and leaves the
- * v2 line unchanged.
+ * on a machine that also has v1 hierarchies ("Hybrid mode is not supported", src/plugins/cgroup/v2/cgroup_v2.c),
+ * because it accepts only the v2 line in /proc/PID/cgroup. unified.so hides the v1 lines from it and leaves the v2 line
+ * unchanged.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

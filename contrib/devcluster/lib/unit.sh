@@ -28,7 +28,7 @@ daemon() {
     slurmdbd) exec_on_host dbd slurmdbd -D ;;
     slurmctld)
         # slurmctld 26.05 first saves the associations' usage 300 s after its start. If it is killed before that, it
-        # refuses to start again.
+        # refuses to restart.
         local ignore=()
         [[ -e $DIR/ctl/slurmctld/assoc_usage ]] || ignore=(-i)
         exec_on_host ctl slurmctld -D "${ignore[@]}"
@@ -86,8 +86,8 @@ keep() {
 }
 
 # output_of UNIT: prints the path of the file that receives the daemon's standard output and standard error. Slurm's
-# daemons write their log to a separate file, because Slurm 22.05 writes no times to standard error. Their standard
-# error contains only errors from before the log is opened.
+# daemons write their logs to separate files, because Slurm 22.05 writes no times to standard error, which receives only
+# errors from before the log is opened.
 output_of() {
     case $1 in
     slurm*) echo "$DIR/log/$1.err" ;;
@@ -165,13 +165,13 @@ check_unit() {
     watcher) watched || die "the cluster has no watcher: its caelum.yaml does not set wake_port" && return 0 ;;
     agent-*) [[ $AGENT == yes ]] || die "the cluster has no agents: devcluster up was run with --no-agent" ;;&
     # A pipe from node_names to grep -q can fail: grep -q ends at the first match, node_names gets SIGPIPE, and pipefail
-    # reports the signal. grep therefore reads from a process substitution.
+    # reports the signal. That is why grep reads from a process substitution.
     agent-* | slurmd-*) grep -qx -- "${1#*-}" < <(node_names) && return 0 ;;
     esac
     die "the cluster has no unit $1"
 }
 
-# bash reads the whole file before it runs main, so that changes to the file do not affect a running keeper.
+# bash reads the whole file before it runs main, so changes to the file do not affect a running keeper.
 main() {
     [[ $1 == list ]] || check_unit "${2-}"
     case $1 in

@@ -1,7 +1,7 @@
 #!/bin/bash
 # upgrade.sh DIR HOST: replaces a host's programs with those in --new-root, as a package upgrade does. HOST is dbd, ctl,
-# login or a node. The script runs first in the controller's namespaces, and then in the host's. It does not restart
-# running processes.
+# login or a node. The script runs first in the controller's namespaces, and then in the host's. It does not restart any
+# processes.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 repository=$(realpath "$here/../../..")

@@ -17,7 +17,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// limit is the maximum time to wait for a condition. Only a hanging test reaches it.
+// limit is how long to wait for a condition. Only a hanging test reaches it.
 const limit = 60 * time.Second
 
 // Machine is a systemd instance that runs in its own namespaces.
@@ -33,9 +33,9 @@ type Machine struct {
 // Options describes a machine.
 type Options struct {
 	GPUs int // the number of emulated 40 GB A100s, 1 by default
-	// Packages is a directory with Caelum's deb packages, or empty. dpkg installs them before the boot, in place of the
-	// files in build/, and systemd then starts neither slurmd nor Caelum's daemons. The directory and its
-	// subdirectories appear as /packages in the machine.
+	// Packages is a directory with Caelum's deb packages, or empty. dpkg installs the packages before the boot, in
+	// place of the files in build/, and systemd then starts neither slurmd nor Caelum's daemons. In the machine, the
+	// directory and its subdirectories appear as /packages.
 	Packages string
 }
 
@@ -157,7 +157,7 @@ func (m *Machine) Within(what string, holds func() bool) {
 	}
 }
 
-// User runs a shell command as an ordinary user, in this user's home directory.
+// User runs a shell command as an ordinary user, in the user's home directory.
 func (m *Machine) User(command string) string {
 	m.t.Helper()
 	return m.Must(

@@ -35,15 +35,15 @@ type Allocation struct {
 	At    int64
 }
 
-// Controller contains the events in slurmctld's log.
+// Controller holds the events in slurmctld's log.
 type Controller struct {
 	Starts  []Allocation
 	Sets    []Set
 	Submits map[uint32]int64
 }
 
-// ReadController parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). The times in the log
-// contain no time zone, so the caller passes it as zone.
+// ReadController parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). zone is the log's time
+// zone, which its times do not show.
 func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) {
 	c.Submits = map[uint32]int64{}
 	s := bufio.NewScanner(r)
@@ -120,7 +120,7 @@ func hosts(list string) []string {
 	return all
 }
 
-// SacctFields contains the fields that ReadAccounting expects in the output of `sacct -a -D -X -n -P -o`, with
+// SacctFields holds the fields that ReadAccounting expects in the output of `sacct -a -D -X -n -P -o`, with
 // SLURM_TIME_FORMAT=%s.
 const SacctFields = "JobIDRaw,State,Start,End,NNodes,AllocTRES,AdminComment"
 
@@ -174,8 +174,8 @@ func ReadAccounting(r io.Reader) ([]Record, error) {
 	return all, s.Err()
 }
 
-// Account joins slurmctld's log with the accounting data. The log contains the exact times, and the accounting data
-// contains the allocated GRES. Both list a job's runs in the order in which they started.
+// Account joins slurmctld's log, which has the exact times, with the accounting data, which has the allocated GRES.
+// Both list a job's runs in the order in which they started.
 func Account(starts []Allocation, records []Record) ([]Start, error) {
 	runs := map[uint32][]Record{}
 	for _, rec := range records {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Hardware contains the events in the emulated GPUs' log (contrib/nvml-emulator/README.md).
+// Hardware holds the events in the emulated GPUs' log (contrib/nvml-emulator/README.md).
 type Hardware struct {
 	Instances []Instance
 	Processes []Process
@@ -24,7 +24,7 @@ type Instance struct {
 	Born, Died  int64
 }
 
-// Process describes a CUDA process that used an instance. For a killed process, To is later than the actual end.
+// Process describes a CUDA process that used an instance. If it was killed, To is later than its actual end.
 type Process struct {
 	PID         int
 	GPU         int
@@ -46,15 +46,15 @@ func ReadHardware(r io.Reader) (Hardware, error) {
 	return h.Hardware, s.Err()
 }
 
-// hardwareReader is the state of ReadHardware between two lines. It contains the indices of the existing instances, by
-// GPU and id, and of the running processes, by pid and GPU.
+// hardwareReader is the state of ReadHardware between two lines: the indices of the existing instances, by GPU and id,
+// and of the running processes, by pid and GPU.
 type hardwareReader struct {
 	Hardware
 	instances map[[2]int]int
 	processes map[[2]int]int
 }
 
-// add adds a line's event. The line consists of the time, the event and key=value words. Failed calls are ignored.
+// add adds the event in a line, which consists of the time, the event and key=value words. Failed calls are ignored.
 func (h *hardwareReader) add(words []string) error {
 	if len(words) < 2 {
 		return nil

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// Never is the end time of an interval that has not ended.
+// Never is the end of an interval that has not ended.
 const Never = math.MaxInt64
 
-// Journal contains the events in an agent's log (log_format: json).
+// Journal holds the events in an agent's log (log_format: json).
 type Journal struct {
 	Writes   []Write
 	Leases   []Lease
@@ -39,8 +39,8 @@ type Write struct {
 	Failed bool
 }
 
-// Lease describes a slice that a job held between From and To. This interval includes the time during which leftover
-// processes still used the slice.
+// Lease describes a slice that a job held between From and To, including the time during which leftover processes still
+// used it.
 type Lease struct {
 	Job      uint32
 	Restart  int
@@ -73,7 +73,7 @@ type line struct {
 	Now                                       map[string]int
 }
 
-// ReadJournal parses an agent's log. Lines that are not JSON come from the devcluster's keeper and are ignored. A
+// ReadJournal parses an agent's log. Lines that are not JSON come from the devcluster's keeper and are ignored, but a
 // malformed line of a known kind is an error.
 func ReadJournal(r io.Reader) (Journal, error) {
 	j := journalReader{open: map[uint32][]int{}, inUse: map[string]int{}}
@@ -98,7 +98,7 @@ type journalReader struct {
 	inUse map[string]int   // leases with leftover processes, by "GPU profile at start"
 }
 
-// add adds a line's event to the journal. Lines of unknown kinds are ignored.
+// add adds the event in a line to the journal, unless it is of an unknown kind.
 func (j *journalReader) add(text []byte) error {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
@@ -142,7 +142,7 @@ func (j *journalReader) written(l line, at int64) error {
 	if l.Read == 0 || l.At == 0 {
 		return errors.New("the line about a write contains no times")
 	}
-	// slurmctld may have applied a failed write, so the checks treat it like any other write.
+	// slurmctld may have applied a failed write, so it is checked like any other.
 	failed := l.Done == 0
 	if failed {
 		l.Done = at
@@ -170,7 +170,7 @@ func (j *journalReader) leased(l line, at int64) error {
 	return nil
 }
 
-// released ends the leases of a job, except for those whose slices have leftover processes.
+// released ends a job's leases, except for those whose slices have leftover processes.
 func (j *journalReader) released(job uint32, at int64) {
 	for _, k := range j.open[job] {
 		if !slices.Contains(slices.Collect(maps.Values(j.inUse)), k) {

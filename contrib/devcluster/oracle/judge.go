@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// check contains the state of the checks on one node.
+// check holds the state of the checks on one node.
 type check struct {
 	*Report
 	run  *Run
@@ -14,13 +14,13 @@ type check struct {
 	gpus *GPUs
 }
 
-// closedType is the gres/mig type that fills up the node's total.
+// closedType is the gres/mig type that makes up the rest of the node's total.
 const closedType = "closed"
 
 // offered checks an offer that was valid from t0 to t1. The agent must have been able to create all of its slices at
 // the same time, without moving any slices that were leased or in use. The GPUs must also have had room for each run
-// that slurmctld had started and that had no lease yet. The record does not show whether the offer includes the slices
-// of a run that started between t0 and t1, so this is assumed.
+// that slurmctld had started but that had no lease yet. Since the record does not show whether the offer includes the
+// slices of a run that started between t0 and t1, this is assumed.
 func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	want = map[string]int{}
 	for p, n := range free {
@@ -60,8 +60,8 @@ func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, 
 	return present, want, j.gpus.Pack(present, want)
 }
 
-// answered returns the time at which a run got its lease, and the time at which the agent rejected its request. If
-// either did not happen, its time is Never.
+// answered returns when a run got its lease and when the agent rejected its request; the time of what did not happen is
+// Never.
 func (j *check) answered(s Start) (leased, refused int64) {
 	leased, refused = Never, Never
 	until := j.next(s)
@@ -93,9 +93,8 @@ func (j *check) interval(l Lease) Interval {
 	return Interval{l.GPU, l.Start, j.gpus.kinds[l.Profile].size, l.Profile}
 }
 
-// writes checks that all writes have the same total and contain only existing types, and that a write in the "lower"
-// phase raises no count. It also checks that the agent can create every combination of slices that slurmctld can
-// allocate after a write.
+// writes checks that all writes have the same total and contain only existing types, that a write in the "lower" phase
+// raises no count, and that the agent can create every combination of slices that slurmctld can allocate after a write.
 func (j *check) writes() {
 	name, n := j.node.Name, -1
 	j.GaveUp += j.node.GaveUp
@@ -183,10 +182,10 @@ func (j *check) snapshots() {
 	}
 }
 
-// offeredWithin checks an offer that was valid at an unknown time between from and to. It returns false only if the
-// agent was not able to create the offer's slices at any time in this interval. On a busy machine, an answer from
-// slurmctld can be late. By the time it arrives, the agent may have raised the offer, and a job may have started on the
-// new slices.
+// offeredWithin checks an offer that was valid at an unknown time between from and to. It returns false only if at no
+// time in this interval, the agent could have created the offer's slices. On a busy machine, an answer from slurmctld
+// can be late: by the time it arrives, the agent may have raised the offer, and a job may have started on the new
+// slices.
 func (j *check) offeredWithin(from, to int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	if present, want, ok = j.offered(from, to, free); ok {
 		return present, want, true
@@ -209,8 +208,8 @@ func (j *check) offeredWithin(from, to int64, free map[string]int) (present []In
 	return present, want, false
 }
 
-// logged checks that slurmctld and the agent logged the same writes, so that the other checks cover every write. Writes
-// that close all types are exempt, because they may come from `caelumd close`, which does not log its writes.
+// logged checks that slurmctld and the agent logged the same writes, so that the other checks cover them all. Writes
+// that close all types are exempt, because they may come from `caelumd close`, which logs none.
 func (j *check) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)
@@ -252,8 +251,8 @@ func (j *check) excesses() {
 	}
 }
 
-// ending reports whether the reason shows that the request was rightly rejected: the run had ended before its prolog
-// requested a lease.
+// ending reports whether the reason shows that the request was rightly rejected, because the run had ended before its
+// prolog requested a lease.
 func ending(reason string) bool {
 	return strings.HasPrefix(reason, "the job is ending") ||
 		strings.HasPrefix(reason, "slurmctld does not know this job any more")

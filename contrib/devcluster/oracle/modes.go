@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// fullProfile is the profile of a GPU whose MIG mode is off. In the record, such a GPU has one instance of this
-// profile, which occupies all units. The rules about instances therefore also check that no GPU has other instances
-// while its MIG mode is off.
+// fullProfile is the profile of a GPU whose MIG mode is off. In the record, this GPU has one instance of the profile,
+// which occupies all units, so the rules about instances also check that it has no others while its MIG mode is off.
 const fullProfile = "full"
 
 // modeSet adds a change of the MIG mode to the record. The MIG mode is on at first. The size of the instance depends on
@@ -58,9 +57,9 @@ func (h Hardware) withSizes(grid int) Hardware {
 	return h
 }
 
-// switches checks each change of the MIG mode. No job may hold the GPU, and no process may use it. A started run
-// without a lease must need the new mode: a run with full GPUs needs MIG mode off, and a run with slices needs it on. A
-// GPU therefore never switches back and forth unless a job needs the switch.
+// switches checks each change of the MIG mode. No job may hold the GPU, and no process may use it. There must be a
+// started run without a lease that needs the new mode: a run with full GPUs needs MIG mode off, and a run with slices
+// needs it on. This ensures that no GPU switches back and forth without need.
 func (j *check) switches() {
 	name := j.node.Name
 	for _, s := range j.node.Switches {
@@ -106,10 +105,10 @@ type File struct {
 	Mode        string
 }
 
-// files checks the permissions on the device files. While MIG mode is on, all users may open the file. While it is off,
-// only the user of the job that holds the GPU may open it. All jobs in a run belong to the same user. A file is not
-// checked if its GPU's lease or MIG mode changes at about the same time, because the order of the agent's log lines and
-// its changes to the file is then unknown. The GPUs of the job itself do not change.
+// files checks the permissions on the device files. While MIG mode is on, all users may open the file; while it is off,
+// only the user of the job that holds the GPU may. All jobs in a run belong to the same user. A file is not checked if
+// its GPU's lease or MIG mode changes at about the same time, because it is then unknown in which order the agent
+// logged and made its changes. The GPUs of the job itself do not change.
 func (j *check) files() {
 	for _, f := range j.run.Files {
 		if f.Node != j.node.Name {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// began is the time T+0 of the texts below.
+// began is the time T+0 in the records below.
 var began = time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)
 
 var moments = regexp.MustCompile(`(ns|log|time|unix)\+([0-9.]+)`)
 
-// timed replaces times such as ns+1.5 by the time 1.5 s after began, in nanoseconds, in the format of slurmctld's log,
-// in the format of the agent's log, or in seconds.
+// timed replaces times such as ns+1.5 with the time 1.5 s after began, in nanoseconds, in the format of slurmctld's log
+// or of the agent's log, or in seconds.
 func timed(text string) string {
 	return moments.ReplaceAllStringFunc(text, func(m string) string {
 		kind, number, _ := strings.Cut(m, "+")

@@ -10,17 +10,17 @@ import (
 // Run is the record of a run. All times are in nanoseconds of CLOCK_REALTIME.
 type Run struct {
 	Nodes []Node
-	// Starts contains one element for each node of each run of a job (see Account).
+	// Starts has one element for each node of each run of a job (see Account).
 	Starts []Start
-	// Submits contains the submission times of batch jobs.
+	// Submits maps batch jobs to their submission times.
 	Submits map[uint32]int64
-	// Sets contains the changes to GRES counts that slurmctld logged.
+	// Sets lists the changes to GRES counts that slurmctld logged.
 	Sets []Set
-	// Snapshots contains the answers of `scontrol show node` that were recorded during the run.
+	// Snapshots lists the answers of `scontrol show node` that were recorded during the run.
 	Snapshots []Snapshot
-	// Seen contains the UUIDs that the jobs found in CUDA_VISIBLE_DEVICES.
+	// Seen lists the UUIDs that the jobs found in CUDA_VISIBLE_DEVICES.
 	Seen []Seen
-	// Files contains the owners and modes of the GPUs' device files, as found by the jobs.
+	// Files lists the owners and modes of the GPUs' device files, as found by the jobs.
 	Files []File
 }
 
@@ -32,12 +32,12 @@ type Node struct {
 	Full  bool // the GPUs may be full
 	Journal
 	Hardware
-	// Final contains the instances in the agent's status after all jobs had ended. If Final is nil, the instances are
+	// Final lists the instances in the agent's status after all jobs had ended. If Final is nil, the instances are
 	// not checked.
 	Final []Final
 }
 
-// Final describes an instance in the output of `caelum status` at the end of the run.
+// Final describes an instance that `caelum status` shows at the end of the run.
 type Final struct {
 	GPU            int
 	Profile, State string
@@ -51,9 +51,9 @@ type Start struct {
 	At       int64
 	End      int64 // the time at which the run entered COMPLETING, rounded down to the second
 	State    string
-	Requeued bool           // true if an earlier run of the job exists
+	Requeued bool           // true if the job has an earlier run
 	Profiles map[string]int // the allocated gres/mig on the node, by type
-	// Sized is true if job_submit.lua chose the profile. In this case, the agent may lease a larger slice.
+	// Sized is true if job_submit.lua chose the profile, in which case the agent may lease a larger slice.
 	Sized bool
 }
 
@@ -63,7 +63,7 @@ type Set struct {
 	At         int64
 }
 
-// Snapshot is a node's state in slurmctld at a time between From and To.
+// Snapshot is a node's state in slurmctld at some time between From and To.
 type Snapshot struct {
 	Node        string
 	From, To    int64
@@ -93,17 +93,16 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s %s: %s", f.Rule, f.Node, at, f.Text)
 }
 
-// Report is the result of Check. A run passes if Findings is empty and the counts show that the run contained enough
-// events.
+// Report is the result of Check. A run passes if Findings is empty and the counts show that enough happened in it.
 type Report struct {
 	Writes, Lowered, Raised int
-	Snapshots, Shut         int // Shut: snapshots of a node on which slurmctld started no jobs
+	Snapshots, Shut         int // Shut counts the snapshots of nodes on which slurmctld started no jobs
 	Starts, Leases, Refused int // Refused counts the runs that ended before their prologs requested leases
 	Larger                  int // the number of runs with a larger slice than slurmctld allocated
 	Created, Destroyed      int
 	Processes, Seen         int
 	Switches, Files         int // changes of the MIG mode, and device files that were checked
-	// Waits is the number of runs that slurmctld had started and that had no lease yet, summed over all writes.
+	// Waits is the number of runs that slurmctld had started but that had no lease yet, summed over all writes.
 	Waits    int
 	GaveUp   int // the number of passes that did not raise counts because jobs kept starting
 	Findings []Finding

@@ -83,8 +83,8 @@ func (e edit) apply(t *testing.T, files fstest.MapFS) {
 	files[e.file] = &fstest.MapFile{Data: []byte(text[:at] + e.new + text[at+len(e.old):])}
 }
 
-// At 57:34.074, n1 writes one free 2g.10gb. At that time, slurmctld has started jobs with 3g.20gb x2, 2g.10gb, 1g.10gb
-// and 1g.5gb x2 on n1, and none of them has a lease. These jobs leave only one unit of the GPUs free.
+// At 57:34.074, n1 writes one free 2g.10gb. By then, slurmctld has started jobs with 3g.20gb x2, 2g.10gb, 1g.10gb and
+// 1g.5gb x2 on n1, none of which has a lease. These jobs leave only one unit of the GPUs free.
 const (
 	waitingWrite = `"at":1795237054074225312`
 	waitingSet   = "[2026-11-21T04:57:34.076]"
@@ -257,7 +257,7 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// TestStartBetweenReadAndWrite starts a job after the agent has read the used counts and before it writes. The write
+// TestStartBetweenReadAndWrite starts a job after the agent has read the used counts but before it writes, so the write
 // seems to leave the job's slice free. The oracle must accept it, even if the job gets its lease before the write and
 // ends within the same second.
 func TestStartBetweenReadAndWrite(t *testing.T) {

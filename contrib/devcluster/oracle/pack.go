@@ -37,7 +37,7 @@ func (i Interval) overlaps(k Interval) bool {
 	return i.GPU == k.GPU && i.Start < k.Start+k.Size && k.Start < i.Start+i.Size
 }
 
-// NewGPUs reads the properties of a GPU model from models.txt. full is true if the GPUs may be full.
+// NewGPUs reads a GPU model's properties from models.txt. full is true if the GPUs may be full.
 func NewGPUs(board string, n int, full bool) (*GPUs, error) {
 	b, err := mig.ModelByName(board)
 	if err != nil {
@@ -53,7 +53,7 @@ func NewGPUs(board string, n int, full bool) (*GPUs, error) {
 	return g, nil
 }
 
-// Own returns profile if the GPU model has it. Otherwise, it returns the model's smallest profile whose name has at
+// Own returns profile if the GPU model has it. Otherwise, it returns the model's smallest profile whose name states at
 // least as many compute slices and GB, or "" if there is none.
 func (g *GPUs) Own(profile string) (own string) {
 	if _, ok := g.kinds[profile]; ok {
@@ -78,8 +78,8 @@ func (g *GPUs) Own(profile string) (own string) {
 func (g *GPUs) Has(profile string) bool { return g.Own(profile) != "" }
 
 // Pack reports whether all wanted slices can exist at the same time in addition to the slices in present. The search is
-// exhaustive and begins with the largest profiles. Slices of the same profile are interchangeable, so each slice is
-// tried only at places after the previous slice of its profile.
+// exhaustive and begins with the largest profiles. Because slices of the same profile are interchangeable, each one is
+// tried only at places after the previous one.
 func (g *GPUs) Pack(present []Interval, want map[string]int) bool {
 	var list []string
 	for _, p := range slices.Sorted(maps.Keys(want)) {

@@ -8,7 +8,7 @@ import (
 )
 
 // TestPackAgainstLayouts checks that Pack accepts a multiset of profiles on an empty GPU if and only if a layout
-// contains the multiset. The layouts come from package mig, which shares no code with Pack.
+// contains it. The layouts come from package mig, which shares no code with Pack.
 func TestPackAgainstLayouts(t *testing.T) {
 	for _, name := range []string{"A100-40GB", "A30-24GB"} {
 		b, err := mig.ModelByName(name)
@@ -86,7 +86,7 @@ func TestPackBesideInstances(t *testing.T) {
 	}
 }
 
-// TestOwn compares the results of Own with the results of package mig's EquivalentProfile, which the agents use.
+// TestOwn compares Own's results with those of package mig's EquivalentProfile, which the agents use.
 func TestOwn(t *testing.T) {
 	names := map[string]bool{}
 	for _, b := range mig.Models() {

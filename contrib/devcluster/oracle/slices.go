@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// carved checks that every run's lease contains exactly the slices that slurmctld allocated, and that no other leases
-// exist. For a profile that the GPU model does not have, the lease must contain the equivalent profile. If
-// job_submit.lua chose a run's profile, its single slice may be larger than allocated.
+// carved checks that every run's lease consists of exactly the slices that slurmctld allocated, and that there are no
+// other leases. A profile that the GPU model does not have must be replaced by the equivalent one. If job_submit.lua
+// chose a run's profile, its single slice may be larger than allocated.
 func (j *check) carved() {
 	name := j.node.Name
 	j.Leases += len(j.node.Leases)
@@ -68,8 +68,8 @@ func (j *check) larger(got, want map[string]int) bool {
 }
 
 // refused checks a run that has no lease although slurmctld had allocated the slices in want to it. The run must have
-// been ending: either the agent rejected the request because the job was ending, or the run ended before its prolog
-// called the agent. until is the start of the job's next run.
+// been ending: either the agent rejected the request for this reason, or the run ended before its prolog called the
+// agent. until is the start of the job's next run.
 func (j *check) refused(s Start, until int64, want map[string]int) {
 	var reasons []string
 	for _, r := range j.node.Refusals {
@@ -172,14 +172,13 @@ func (j *check) processes() {
 		if s.Node == name &&
 			!slices.ContainsFunc(j.node.Leases, func(l Lease) bool { return l.Job == s.Job && l.UUID == s.UUID }) {
 			j.add("seen", name, 0,
-				"job %d found %s in its environment, but the job's lease does not contain the slice",
+				"job %d found %s in its environment, but the slice is not part of its lease",
 				s.Job, s.UUID)
 		}
 	}
 }
 
-// accounted checks that the agent's final status contains exactly the instances on the GPUs, and that all of them are
-// idle.
+// accounted checks that the agent's final status shows exactly the instances on the GPUs, all of them idle.
 func (j *check) accounted() {
 	if j.node.Final == nil {
 		return
@@ -203,7 +202,7 @@ func (j *check) accounted() {
 		delete(known, in.interval())
 	}
 	for in := range known {
-		j.add("end", name, 0, "the agent's status contains %v, which is not on the GPU", in)
+		j.add("end", name, 0, "the agent's status shows %v, which is not on the GPU", in)
 	}
 	for _, l := range j.node.Leases {
 		if l.To == Never {

@@ -10,7 +10,7 @@ import (
 
 // SnapshotScript is a shell script that prints snapshots of slurmctld's state for ReadSnapshots until its stdin is
 // closed. It must run on a machine where scontrol works. Each answer from scontrol shows all nodes at the same point in
-// time, because slurmctld packs all nodes under one lock.
+// time, because slurmctld packs them under one lock.
 const SnapshotScript = `
 while read -r -t 0.1 _; [ $? -gt 128 ]; do
     echo "look $(date +%s%N)"
@@ -19,7 +19,7 @@ while read -r -t 0.1 _; [ $? -gt 128 ]; do
 done
 `
 
-// ReadSnapshots reads the output of SnapshotScript. It omits truncated snapshots and snapshots without an answer from
+// ReadSnapshots reads the output of SnapshotScript. It skips snapshots that are truncated or have no answer from
 // slurmctld.
 func ReadSnapshots(r io.Reader) ([]Snapshot, error) {
 	var all, now []Snapshot

@@ -5,7 +5,7 @@
 --
 -- "tables" works in every version of Lua. It stores words as doubles, and computes "xor", "and" and "majority" from
 -- sums of bits that are spread out to base 4. "native" needs the operators of Lua 5.3 and later. The program prints the
--- digest of a text that consists of <bytes> times "x", and a round's median time in microseconds.
+-- digest of a string of <bytes> times "x", and a round's median time in microseconds.
 
 local floor, byte, char, rep = math.floor, string.byte, string.char, string.rep
 

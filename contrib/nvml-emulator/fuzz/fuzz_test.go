@@ -1,5 +1,5 @@
-// Package fuzz tests the emulator with damaged state files. testdata contains inputs for the fuzz target. Most were
-// found by fuzzing, and some contain valid machines. The test runs the fuzz target on every file in testdata with gcc's
+// Package fuzz tests the emulator with damaged state files. The inputs for the fuzz target are in testdata; most were
+// found by fuzzing, and some hold valid machines. The test runs the fuzz target on every file in testdata with gcc's
 // sanitizers. `make fuzz` searches for more inputs.
 package fuzz
 

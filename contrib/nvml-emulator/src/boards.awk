@@ -15,8 +15,8 @@ function nominal(name,    s) {
     return s + 0
 }
 
-# per_slice returns the smallest known value of column c per compute slice, over all profiles of this GPU model. The
-# smallest value is used because profiles with twice the memory have more SMs per compute slice than others.
+# per_slice returns the smallest known value of column c per compute slice, over all profiles of this GPU model, because
+# profiles with twice the memory have more SMs per compute slice than others.
 function per_slice(c,    i, least) {
     least = 0
     for (i = 0; i < n; i++)

@@ -49,8 +49,8 @@ int ctl_done(struct txn *t);
 int ctl_end_with(struct txn *t, struct event *e, nvmlReturn_t rc, const char *what);
 
 /*
- * ctl_number parses a number, and ctl_gpu parses the index of a GPU. If the text is invalid, both end the program with
- * EXIT_USAGE.
+ * ctl_number parses a number, and ctl_gpu the index of a GPU. Both end the program with EXIT_USAGE if the text is
+ * invalid.
  */
 unsigned ctl_number(const char *text, const char *what, unsigned max);
 unsigned ctl_gpu(const struct txn *t, const char *text);
@@ -59,8 +59,7 @@ unsigned ctl_gpu(const struct txn *t, const char *text);
 int ctl_board(const char *name);
 
 /*
- * ctl_gi parses the id of an instance on the GPU. If the instance does not exist, it ends the program with
- * EXIT_REFUSED.
+ * ctl_gi parses the id of an instance on the GPU, or ends the program with EXIT_REFUSED if there is no such instance.
  */
 unsigned ctl_gi(const struct txn *t, unsigned gpu, const char *text);
 

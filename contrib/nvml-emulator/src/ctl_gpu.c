@@ -1,6 +1,6 @@
 /*
- * This file implements the hold, lose, xid, mig-mode, reset and reboot subcommands, which emulate hardware events, and
- * actions that an administrator or a monitoring program takes on a GPU.
+ * This file implements the hold, lose, xid, mig-mode, reset and reboot subcommands, which emulate hardware events and
+ * what an administrator or a monitoring program does to a GPU.
  */
 #include <stdio.h>
 #include <string.h>

@@ -11,8 +11,7 @@
 #include "proc.h"
 
 /*
- * make_default_folder creates the directory for the default state file. For any other path, the user must create the
- * directory.
+ * make_default_folder creates the directory for the default state file. For any other path, the user has to create it.
  */
 static void make_default_folder(void)
 {

@@ -98,8 +98,8 @@ static void show_text(const struct state *st)
 }
 
 /*
- * json_name prints a profile name as a JSON string without escapes, omitting the characters that would need one. Only
- * names set by `drift` can contain these.
+ * json_name prints a profile name as a JSON string without escapes, omitting characters that would need one. Only names
+ * set by `drift` can contain them.
  */
 static void json_name(const char *name)
 {

@@ -32,7 +32,7 @@ unsigned cuda_visible(const struct state *st, const char *list, struct device de
  */
 void cuda_expect_gpus(const struct state *st, const struct device *devices, unsigned count, unsigned n);
 
-/* struct wish contains the program's options that refer to its devices. */
+/* struct wish holds the program's options that concern its devices. */
 struct wish {
     const char *expect;   /* the expected profile, or NULL */
     unsigned expect_gpus; /* the expected number of whole GPUs, or 0 */
@@ -47,8 +47,8 @@ struct wish {
 void cuda_acquire(const struct wish *w);
 
 /*
- * cuda_use sets the memory that the process uses on each of its devices. If a device no longer exists or has too little
- * memory, it ends the process.
+ * cuda_use sets the memory that the process uses on each of its devices, or ends the process if a device no longer
+ * exists or has too little memory.
  */
 void cuda_use(unsigned mib);
 

@@ -129,8 +129,8 @@ static bool exists(const struct state *st, const struct client *entry)
 }
 
 /*
- * leave unregisters the process as a client of all its devices. failed is the device that caused the event why, or -1.
- * For the other devices, the event is process-exit.
+ * leave unregisters the process as a client of all its devices. failed is the device that caused the event why, or -1;
+ * for the others, the event is process-exit.
  */
 static void leave(struct txn *t, const char *why, int failed, nvmlReturn_t rc)
 {

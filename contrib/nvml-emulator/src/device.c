@@ -178,7 +178,7 @@ unsigned device_holders(const struct state *st, unsigned gpu, uint32_t *pid, uns
     struct stat file;
     if (!st->dev_root[0])
         return 0;
-    /* The comparison uses the inode, because several emulated machines on one computer have the same device numbers. */
+    /* The inodes are compared, because several emulated machines on one computer have the same device numbers. */
     device_gpu_path(st, gpu, path, sizeof path);
     DIR *proc = stat(path, &file) == 0 ? opendir("/proc") : NULL;
     if (!proc)

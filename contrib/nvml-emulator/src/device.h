@@ -18,16 +18,15 @@ int device_setup(const struct state *st, char *error, size_t size);
 /*
  * device_add_cap creates the capability file of a GPU instance (ci -1) or a compute instance with mode 0444, as the
  * real driver does. device_remove_cap removes the capability file with the given minor number. Both do nothing if the
- * state has no device files, or if the driver must not manage device files (keep_device_files). Both return 0, or -1
- * with errno set.
+ * state has no device files, or if the driver must not manage them (keep_device_files), and return 0, or -1 with errno
+ * set.
  */
 int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 int device_remove_cap(const struct state *st, unsigned minor);
 
 /*
- * device_sweep_caps removes the capability files that belong to no instance. A process leaves such files behind if it
- * is killed around the commit of a created or destroyed instance. The function must be called within a transaction that
- * may write.
+ * device_sweep_caps removes the capability files that belong to no instance, which a process leaves behind if it is
+ * killed around the commit of a created or destroyed instance. It must be called within a transaction that may write.
  */
 void device_sweep_caps(const struct state *st);
 
@@ -39,15 +38,15 @@ void device_gpu_path(const struct state *st, unsigned gpu, char *path, size_t si
 
 /*
  * device_hold keeps a descriptor for the device file until the process ends. This makes the process visible in
- * /proc/<pid>/fd, like one that uses a real GPU. It is an O_PATH descriptor, because opening a device without a driver
- * fails. device_hold returns the descriptor, or -1 if the state has no device files or the process may not open the
- * file.
+ * /proc/<pid>/fd, like one that uses a real GPU. The descriptor is an O_PATH descriptor, because opening a device
+ * without a driver fails. device_hold returns it, or -1 if the state has no device files or the process may not open
+ * the file.
  */
 int device_hold(const struct state *st, unsigned gpu);
 
 /*
  * device_holders writes the processes that have a descriptor for the GPU's device file to pid, and returns their
- * number, at most max. It omits processes whose descriptors the caller may not read.
+ * number, at most max. Processes whose descriptors the caller may not read are omitted.
  */
 unsigned device_holders(const struct state *st, unsigned gpu, uint32_t *pid, unsigned max);
 

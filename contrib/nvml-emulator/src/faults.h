@@ -11,10 +11,10 @@
 struct fault *fault_find(struct state *st, int call, int gpu);
 
 /*
- * fault_take counts the call as an occurrence of its fault, and commits immediately: otherwise, a fault that kills its
- * caller would not be counted and would recur. It copies a fault that occurs now to *now, and otherwise sets now->used
- * to 0. If a reset fails with GPU_IS_LOST, it also makes the GPU fall off the bus. It returns 0, or -1 with t->error
- * set.
+ * fault_take counts the call as an occurrence of its fault, and commits immediately, because a fault that kills its
+ * caller would otherwise not be counted and would recur. It copies a fault that occurs now to *now, and otherwise sets
+ * now->used to 0. If a reset fails with GPU_IS_LOST, it also makes the GPU fall off the bus. It returns 0, or -1 with
+ * t->error set.
  */
 int fault_take(struct txn *t, int call, int gpu, struct fault *now);
 

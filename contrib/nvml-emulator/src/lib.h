@@ -9,8 +9,8 @@
 #include "rules.h"
 
 /*
- * struct call contains the data of one library call. The caller sets id, and write, root or admin if they apply. The
- * call_* functions resolve the handle, begin the transaction and fill in the other fields. call_end commits and ends
+ * struct call holds the data of one library call. The caller sets id, and write, root or admin if they apply. The
+ * call_* functions resolve the handle, begin the transaction and fill in the other fields; call_end commits and ends
  * the transaction.
  *
  * Half of the latency passes before the transaction, and half after it. During this time, the state is not locked. As
@@ -48,10 +48,10 @@ nvmlReturn_t call_ci(struct call *c, nvmlComputeInstance_t ci);
 nvmlReturn_t call_end(struct call *c, nvmlReturn_t rc);
 
 /*
- * A handle is a pointer into a static table that has one entry for each place in the hardware. The entry records the
- * instance for which the library returned the handle. When this instance is destroyed, the handle becomes invalid.
- * When the library returns a handle for a new instance at the same place, the old handle becomes valid again. NVML
- * allows this ("Handles may be reused").
+ * A handle is a pointer into a static table with one entry for each place in the hardware. The entry records the
+ * instance for which the library returned the handle. When this instance is destroyed, the handle becomes invalid, but
+ * it becomes valid again when the library returns a handle for a new instance at the same place. NVML allows this
+ * ("Handles may be reused").
  */
 enum kind {
     KIND_GPU = 1,

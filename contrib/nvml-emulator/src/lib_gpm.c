@@ -1,7 +1,6 @@
 /*
- * This file implements GPM, which measures the utilization of a GPU instance between two samples on Hopper and later
- * GPUs. The only metric is the share of busy SMs, which the instance's processes report. Its value is that at the time
- * of the second sample.
+ * This file implements GPM, which measures a GPU instance's utilization between two samples on Hopper and later GPUs.
+ * The only metric is the share of busy SMs as reported by the instance's processes, at the time of the second sample.
  */
 #include <stdlib.h>
 

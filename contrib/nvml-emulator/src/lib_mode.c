@@ -32,8 +32,8 @@ static nvmlReturn_t reset(unsigned gpu)
 }
 
 /*
- * A mode change that needs a reset takes two changes of the state: the first sets the pending mode, and the reset then
- * applies it. Between the two, the mode is pending, another client may open the GPU, and the caller may be killed.
+ * A mode change that needs a reset takes two changes of the state: the first sets the pending mode, which the reset
+ * then applies. In between, the mode is pending, another client may open the GPU, and the caller may be killed.
  */
 nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activationStatus)
 {

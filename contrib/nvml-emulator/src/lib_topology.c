@@ -1,7 +1,7 @@
 /*
- * This file implements nvmlDeviceGetP2PStatus, which reports the pairs of GPUs that NVLinks connect.
- * nvmlDeviceGetNvLinkRemotePciInfo does not report them on machines with NVSwitch, because the remote end of each link
- * is then a switch.
+ * This file implements nvmlDeviceGetP2PStatus, which reports the pairs of GPUs that are connected by NVLinks.
+ * nvmlDeviceGetNvLinkRemotePciInfo does not report them on machines with NVSwitch, where the remote end of each link is
+ * a switch.
  */
 #include "lib.h"
 

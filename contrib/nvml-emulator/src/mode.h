@@ -12,7 +12,7 @@
 
 #include "state.h"
 
-/* struct mode_users contains the clients that have a GPU open. */
+/* struct mode_users holds the clients that have a GPU open. */
 struct mode_users {
     bool held;  /* a simulated client (nvml-emulator hold) */
     unsigned n; /* number of processes in pid; further processes are omitted */
@@ -28,9 +28,9 @@ struct mode_users {
 bool mode_users(const struct state *st, unsigned gpu, uint32_t except, struct mode_users *u);
 
 /*
- * mode_set implements nvmlDeviceSetMigMode. If the GPU's MIG mode does not take effect, *activation contains the
- * reason. forced replaces the activation status, unless it is 0. mode_set sets *reset if the caller must now reset the
- * GPU with mode_reset, in another transaction. The calling process does not prevent the change.
+ * mode_set implements nvmlDeviceSetMigMode. If the new mode does not take effect, *activation is set to the reason.
+ * forced replaces the activation status, unless it is 0. mode_set sets *reset if the caller must now reset the GPU with
+ * mode_reset, in another transaction. The calling process itself does not prevent the change.
  */
 nvmlReturn_t mode_set(struct txn *t, unsigned gpu, bool on, nvmlReturn_t forced, nvmlReturn_t *activation, bool *reset);
 
@@ -38,14 +38,14 @@ nvmlReturn_t mode_set(struct txn *t, unsigned gpu, bool on, nvmlReturn_t forced,
 void mode_apply(struct txn *t, unsigned gpu);
 
 /*
- * mode_reset resets a GPU: all instances disappear, and the pending MIG mode becomes the current one. If a client
- * other than the process given by except has the GPU open, it changes nothing and returns NVML_ERROR_IN_USE.
+ * mode_reset resets a GPU: all instances disappear, and the pending MIG mode becomes the current one. If any client
+ * other than the process except has the GPU open, mode_reset changes nothing and returns NVML_ERROR_IN_USE.
  */
 nvmlReturn_t mode_reset(struct txn *t, unsigned gpu, uint32_t except);
 
 /*
  * mode_reboot changes the state of the GPU as a reboot of the machine does. GPUs whose MIG mode changes only after a
- * reset store it. On others, it lasts only until the driver is unloaded.
+ * reset keep it; on others, it lasts only until the driver is unloaded.
  */
 void mode_reboot(struct txn *t, unsigned gpu);
 

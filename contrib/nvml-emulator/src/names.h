@@ -5,7 +5,7 @@
 #include "board.h"
 
 /*
- * EMU_CALLS contains a single name for all versions and variants of a call. For example, CREATE_GI means both
+ * EMU_CALLS has a single name for all versions and variants of a call. For example, CREATE_GI means both
  * nvmlDeviceCreateGpuInstance and nvmlDeviceCreateGpuInstanceWithPlacement. RESET is not an NVML call, but a GPU reset
  * by nvidia-smi or by nvmlDeviceSetMigMode.
  */

@@ -153,9 +153,9 @@ void ops_reap(struct txn *t)
 }
 
 /*
- * doom schedules the removal of a capability file after the commit. The emulator creates capability files before the
- * commit, and removes them after it. Every instance therefore has its files, even if a process is killed during a
- * change. A killed process can leave a surplus file, which will be replaced the next time the instance is created.
+ * doom schedules a capability file for removal after the commit. Because capability files are created before the commit
+ * and removed after it, every instance has its files even if a process is killed during a change. At worst, a killed
+ * process leaves a surplus file, which will be replaced the next time the instance is created.
  */
 static void doom(struct txn *t, unsigned gpu, unsigned gi, int ci)
 {

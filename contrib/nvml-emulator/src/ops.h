@@ -1,7 +1,7 @@
 /*
  * This header declares the functions that change instances, for the library and the control command. They must be
- * called within a write transaction, which the caller then commits. The caller also logs an event, even if the change
- * failed.
+ * called within a write transaction, which the caller then commits. The caller must also log an event, even if the
+ * change failed.
  */
 #ifndef EMU_OPS_H
 #define EMU_OPS_H
@@ -46,8 +46,8 @@ void ops_lose(struct gpu_state *g);
 void ops_reap(struct txn *t);
 
 /*
- * ops_clients returns the number of live clients of an instance. With ci -1, it counts the clients of the whole GPU
- * instance. With gi -1, it counts the clients of the GPU and of all its instances.
+ * ops_clients returns the number of live clients of an instance. With ci -1, it counts those of the whole GPU instance;
+ * with gi -1, those of the GPU and all its instances.
  */
 unsigned ops_clients(const struct state *st, unsigned gpu, int gi, int ci);
 

@@ -8,8 +8,8 @@
  *   driver/nvidia-caps/mig-minors                            the minor number of every possible capability
  *   driver/nvidia/capabilities/gpu<N>/mig/gi<M>/access       and .../ci<K>/access: for the existing instances
  *
- * If a program writes "DeviceFileModify: 0" to an access file, the real driver interprets the text, whereas the
- * emulator only stores it in the file.
+ * If a program writes "DeviceFileModify: 0" to an access file, the real driver acts on it, whereas the emulator only
+ * stores it in the file.
  */
 #ifndef EMU_PROC_H
 #define EMU_PROC_H

@@ -1,6 +1,6 @@
 /*
- * This header declares the rules of the hardware, which apply to the state of one GPU. The functions never change a
- * state or make system calls.
+ * This header declares the hardware's rules, which apply to the state of one GPU. The functions never change a state or
+ * make system calls.
  */
 #ifndef EMU_RULES_H
 #define EMU_RULES_H
@@ -52,12 +52,12 @@ bool rules_units_free(const struct gpu_state *g, unsigned start, unsigned size);
  */
 bool rules_admits(const struct gpu_state *g, int profile);
 
-/* rules_capacity returns the number of additional instances of the profile for which the GPU has space. */
+/* rules_capacity returns how many more instances of the profile the GPU has room for. */
 unsigned rules_capacity(const struct gpu_state *g, int profile);
 
 /*
- * rules_driver_start returns the start that the driver would choose, or -1 if none is free. The driver chooses the
- * start that leaves the most starts, over all profiles, free.
+ * rules_driver_start returns the start that the driver would choose, or -1 if none is free. The driver chooses the one
+ * that leaves the most starts free, over all profiles.
  */
 int rules_driver_start(const struct gpu_state *g, int profile);
 

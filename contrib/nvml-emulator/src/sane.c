@@ -1,7 +1,7 @@
 /*
- * This file checks that a state is valid: every index is within its table, every text is terminated, and every
- * instance has a legal placement. The checksum does not replace this check: it shows only that the state was written
- * completely. Any user can write a state with a valid checksum, because the state file has mode 0666.
+ * This file checks that a state is valid: every index is within its table, every string is terminated, and every
+ * instance has a legal placement. The checksum cannot replace this check. It shows only that the state was written
+ * completely, and because the state file has mode 0666, any user can write a state with a valid checksum.
  */
 #include <string.h>
 

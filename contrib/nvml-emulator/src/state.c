@@ -90,7 +90,7 @@ static bool read_copy(struct txn *t, int slot)
 
 /*
  * put_log writes the state's pending log lines to the log file. With repair, it writes them only if a killed process
- * has not written them completely, and then clears them.
+ * has not done so completely, and then clears them.
  */
 static int put_log(struct txn *t, bool repair)
 {

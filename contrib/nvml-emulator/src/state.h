@@ -3,12 +3,12 @@
  * all processes that load the library.
  *
  * A transaction opens the file, locks it with flock, and reads the complete state. If a process is killed, the kernel
- * releases its lock. The file contains two copies, each with a sequence number and a checksum. A commit overwrites the
- * older copy. If a writer is killed during the commit, this copy has a wrong checksum, and the next transaction uses
- * the other copy.
+ * releases its lock. The file holds two copies of the state, each with a sequence number and a checksum. A commit
+ * overwrites the older one. If a writer is killed during the commit, this copy has a wrong checksum, and the next
+ * transaction uses the other one.
  *
- * The state also contains the log lines of the last commit, and their offset in the log. If a writer is killed before
- * it has appended the lines to the log, the next writer appends them, so that the log always agrees with the state.
+ * The state also holds the log lines of the last commit, and their offset in the log. If a writer is killed before it
+ * has appended these lines to the log, the next writer does so, and thus the log always agrees with the state.
  */
 #ifndef EMU_STATE_H
 #define EMU_STATE_H
@@ -91,7 +91,7 @@ struct fault {
     int32_t rc;
 };
 
-/* enum mode_reset contains the possible behaviours of a GPU whose MIG mode changes only after a reset. */
+/* enum mode_reset lists how a GPU whose MIG mode changes only after a reset may behave. */
 enum mode_reset {
     MODE_RESET_AUTO,   /* SET_MIG_MODE resets the GPU, unless a client has it open */
     MODE_RESET_MANUAL, /* an administrator must reset the GPU */
@@ -149,8 +149,8 @@ enum txn_error txn_begin(struct txn *t, const char *path, enum txn_mode mode);
 enum txn_error txn_create(struct txn *t, const char *path);
 
 /*
- * txn_log adds a line to those that the next commit appends to the log. If the line does not fit into the buffer, it
- * is dropped and a message is printed.
+ * txn_log adds a line to those that the next commit appends to the log. A line that does not fit into the buffer is
+ * dropped, and a message is printed.
  */
 void txn_log(struct txn *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

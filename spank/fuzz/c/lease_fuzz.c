@@ -1,7 +1,7 @@
 /*
- * Runs lease_parse on arbitrary bytes, and devices_parse on texts that begin like a device list. Each lease has exactly
- * one valid text. The program therefore formats each accepted lease, and the result must equal the input. With -DREPLAY
- * instead of libFuzzer, it processes each given file once.
+ * Runs lease_parse on arbitrary bytes, and devices_parse on input that begins like a device list. There is exactly one
+ * valid way to write each lease, so the program formats each accepted lease and compares the result with the input.
+ * With -DREPLAY instead of libFuzzer, it processes each given file once.
  */
 #include "../../devices.h"
 #include "../../lease.h"
@@ -24,8 +24,8 @@ static char again[2 * TEXT_MAX];
 	} while (0)
 
 /*
- * Parses a copy of the data in a buffer of exactly size bytes, so that the sanitizer detects reads past its end. First,
- * all bytes of the lease are set to before, which must not affect the result.
+ * Parses a copy of the data in a buffer of exactly size bytes, so that the sanitizer detects reads past its end. All
+ * bytes of the lease are first set to before, which must not affect the result.
  */
 static int parse(struct lease *lease, const uint8_t *data, size_t size, uint8_t before)
 {
@@ -63,8 +63,8 @@ static void must_be_again(const uint8_t *data, size_t size, size_t n)
 }
 
 /*
- * Checks that the value of CUDA_VISIBLE_DEVICES contains each slice exactly once, and nothing else. A buffer that is
- * too small must cause an error.
+ * Checks that CUDA_VISIBLE_DEVICES lists each slice exactly once, and nothing else. A buffer that is too small must
+ * cause an error.
  */
 static void check_translation(const struct lease *lease)
 {

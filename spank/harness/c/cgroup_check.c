@@ -2,7 +2,7 @@
  * Tests the parsers in devices.c and cgroup.c under the sanitizers.
  *
  *   cgroup_check devices FILE      parses a device list and prints it
- *   cgroup_check step FILE         parses the text of a /proc/self/cgroup and prints the step's cgroup
+ *   cgroup_check step FILE         parses a copy of /proc/self/cgroup and prints the step's cgroup
  */
 #include "../../cgroup.h"
 

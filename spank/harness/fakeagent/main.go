@@ -1,8 +1,8 @@
 // Command fakeagent replaces caelumd in experiments with the plugin on a real Slurm cluster. It answers the plugin's
 // calls and writes lease files, but creates no slices. Never install it.
 //
-// On every call, fakeagent reads the file <run dir>/mode, so that a script can change its behaviour. The file contains
-// one of the following lines:
+// On every call, fakeagent reads <run dir>/mode, so that a script can change its behaviour. The file consists of one of
+// the following lines:
 //
 //	ok             writes a lease with a slice for every slot
 //	some N         writes a lease with slices for the first N slots only

@@ -1,8 +1,8 @@
 /*
- * This program tests all readers of the state file with damaged files. An input selects a valid machine, the changes
- * to its state file, whether the checksums are corrected, and the subsequent command and library calls. It does not
- * contain the state file itself, which has 200 kB but contains little information. With -DREPLAY instead of libFuzzer,
- * the program processes each given file once.
+ * This program tests all readers of the state file with damaged files. An input selects a valid machine, the changes to
+ * its state file, whether the checksums are corrected, and the subsequent command and library calls. It does not
+ * contain the state file itself, which is 200 kB large but holds little information. With -DREPLAY instead of
+ * libFuzzer, the program processes each given file once.
  *
  * Accidental damage leads to wrong checksums. However, the state file has mode 0666, so any program can write a
  * damaged state with valid checksums. Neither kind of damage may crash a process.
@@ -21,7 +21,7 @@
 
 extern FILE *fuzz_stderr;
 
-/* struct copy has the layout of a copy of the state in the state file. It must agree with state.c. */
+/* struct copy has the layout of one of the copies of the state in the state file, and must agree with state.c. */
 struct copy {
     uint64_t seq, sum;
     struct state st;

@@ -1,7 +1,7 @@
 /*
- * For fuzzing, the build includes this header before every source of the emulator. It replaces the functions with
- * which a damaged state could change the machine that runs the fuzz target. When an emulated process ends, the
- * replacement for exit or kill jumps back into the fuzz target.
+ * For fuzzing, this header is included before every source of the emulator. It replaces the functions through which a
+ * damaged state could change the machine that runs the fuzz target. When an emulated process ends, the replacement for
+ * exit or kill jumps back into the fuzz target.
  */
 #ifndef FUZZ_WORLD_H
 #define FUZZ_WORLD_H
