@@ -1,19 +1,19 @@
-// Command bench measures what Caelum costs on a devcluster, for `make bench`. Because times differ between machines and
-// vary between runs, only differences and ratios within one run are meaningful.
+// Command bench measures the cost of Caelum on a devcluster, for `make bench`. Times differ between machines and vary
+// between runs. Only differences and ratios within one run are meaningful.
 //
 // Files:
 //
-//	main.go         the options; the agent's time in a prolog (own_ms, slurmctld_ms, driver_ms), and publishing in
-//	sdiag plugin.go       the plugin's cost for sbatch and a step, with and without plugin (-paired); median, interval
-//	against.go      -against: the plugin and the prologs of this build and of another build, in turn (rounds) rpcs.go
-//	-rpcs: the requests of agents and watcher to slurmctld, at rest and under load, from sdiag top.go          -top: a
-//	refresh of caelum top: its duration, and slurmctld's CPU time short.go        -short, -rounds: many short jobs
-//	with gres/gpu only, with static slices, and with Caelum submissions.go  -submissions: slurmctld's time for a
-//	submission, with and without job_submit.lua waits.go        -waits, -only-waits: waits from submission to start,
-//	with and without an offer and a watcher scenarios.go    -ways and its options: one trace with whole GPUs, with the
-//	best fixed layouts, and with Caelum multi.go        -ways-multi: -ways with jobs that need several full GPUs; the
-//	best split; results by class speeds.go       -ways-speeds: one trace of jobs whose run times depend on their
-//	slices, in four configurations granted.go      the results of -ways-speeds, and the check of all slices against
-//	the jobs' outputs and sacct outcomes.go     the results of -ways: waits, makespan, utilization, slurmctld's
-//	scheduling cycles
+//	main.go         the options; the agent's time in a prolog (own_ms, slurmctld_ms, driver_ms), and publishing in sdiag
+//	plugin.go       the plugin's cost for sbatch and a step, with and without plugin (-paired); median, interval
+//	against.go      -against: the plugin and the prologs of this build and of another build, in turn (rounds)
+//	rpcs.go         -rpcs: the requests of agents and watcher to slurmctld, at rest and under load, from sdiag
+//	top.go          -top: a refresh of caelum top: its duration, and slurmctld's CPU time
+//	short.go        -short, -rounds: many short jobs with gres/gpu only, with static slices, and with Caelum
+//	submissions.go  -submissions: slurmctld's time for a submission, with and without job_submit.lua
+//	waits.go        -waits, -only-waits: waits from submission to start, with and without an offer and a watcher
+//	scenarios.go    -ways and its options: one trace with whole GPUs, with the best fixed layouts, and with Caelum
+//	multi.go        -ways-multi: -ways with jobs that need several full GPUs; the best split; results by class
+//	speeds.go       -ways-speeds: one trace of jobs whose run times depend on their slices, in four configurations
+//	granted.go      the results of -ways-speeds, and the check of all slices against the jobs' outputs and sacct
+//	outcomes.go     the results of -ways: waits, makespan, utilisation, slurmctld's scheduling cycles
 package main
