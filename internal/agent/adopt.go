@@ -15,15 +15,15 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The agent never changes foreign instances. If the ledger is lost, the agent's own idle instances also become foreign.
-// Only an administrator can know that no other program uses a foreign instance, so only root can return instances to
-// the agent with `caelum adopt`. The agent adopts an instance only if no job can be using it: every job with GPUs on
-// the node must have a lease, no process may use the instance, and no process may still have its capability files open
-// once the agent has restricted them to root.
+// The agent never changes foreign instances, and if the ledger is lost, its own idle instances become foreign too.
+// Only an administrator can know that no other program uses such an instance, so only root can return it to the agent
+// with `caelum adopt`. The agent adopts an instance only if no job can be using it: every job with GPUs on the node
+// must have a lease, no process may use the instance, and no process may still have its capability files open once
+// the agent has restricted them to root.
 
-// Adopt implements api.Adopter. It converts the foreign instances whose UUIDs are in the request, or all foreign
-// instances if the request contains no UUIDs, to idle instances of the agent. For each instance that was not adopted,
-// the result contains an entry with the reason.
+// Adopt implements api.Adopter. It converts the foreign instances whose UUIDs are in the request, or all of them if
+// it names none, to idle instances of the agent. For each instance that was not adopted, the result has an entry with
+// the reason.
 func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
 	if err := a.allJobsLeased(ctx); err != nil {
 		return nil, &api.Error{Code: http.StatusConflict, Message: "couldn't adopt: " + err.Error()}
@@ -76,8 +76,8 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 	return all, nil
 }
 
-// allJobsLeased returns an error if a job without a lease may be using an instance. This is the case if slurmctld lists
-// such a job with GPUs on this node, or if the job has a lease file.
+// allJobsLeased returns an error if a job without a lease may be using an instance. This is the case if slurmctld
+// lists a job with GPUs on this node but no lease, or if there is a lease file without a lease.
 func (a *Agent) allJobsLeased(ctx context.Context) error {
 	jobs, err := a.ctl.Jobs(ctx)
 	if err != nil {
@@ -112,8 +112,7 @@ func (a *Agent) leaseOf(job uint32) *api.Lease {
 	return a.leases[job]
 }
 
-// adoptForeign converts a foreign instance to an idle instance of the agent, or returns the reason why the agent cannot
-// adopt it.
+// adoptForeign converts a foreign instance to an idle instance of the agent, or returns the reason why it cannot.
 func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err error) {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
@@ -161,7 +160,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	return "", nil
 }
 
-// whyInUse returns the reason why an instance is not idle, or an empty string if it is idle. It is not idle if
+// whyInUse returns the reason why an instance is not idle, or an empty string if it is idle. An instance is in use if
 // processes use it or have its capability files open, or if the agent cannot list these processes.
 func (a *Agent) whyInUse(p placed) string {
 	pids, err := a.hw.Processes(p.gpu, p.in.GI)

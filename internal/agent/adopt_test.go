@@ -11,8 +11,8 @@ import (
 	"caelum/internal/api"
 )
 
-// loseLedger removes the ledger of an agent that has one idle instance, starts a new agent, and returns the UUID of the
-// idle instance.
+// loseLedger removes the ledger of an agent that has one idle instance, starts a new agent, and returns the
+// instance's UUID.
 func (w *world) loseLedger() string {
 	w.t.Helper()
 	id := w.startNow("3g.20gb:1")
@@ -51,8 +51,8 @@ func (w *world) states() map[string]string {
 	return states
 }
 
-// TestAdopt checks that the agent adopts an idle instance from a lost ledger. This agent and the next one must restrict
-// the instance's capability files to root, and must lease the instance like any other.
+// TestAdopt checks that the agent adopts an idle instance from a lost ledger. This agent and the next one must
+// restrict its capability files to root, and lease it like any other.
 func TestAdopt(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -88,8 +88,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptAll checks that a request without UUIDs adopts every foreign instance that the agent can adopt. The result
-// must contain a reason for each instance that stays foreign.
+// TestAdoptAll checks that a request without UUIDs adopts every foreign instance that the agent can adopt. For each
+// instance that stays foreign, the result must give a reason.
 func TestAdoptAll(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -139,7 +139,7 @@ func TestAdoptRefused(t *testing.T) {
 	}
 }
 
-// TestAdoptBesideUnknownJob checks that no instance is adopted while a job without a lease may hold an instance.
+// TestAdoptBesideUnknownJob checks that no instance is adopted while a job without a lease may hold one.
 func TestAdoptBesideUnknownJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("3g.20gb:1")

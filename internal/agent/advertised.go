@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// The names and memory sizes of profiles depend on the driver release. For example, one driver release calls a profile
-// of the GB200 1g.23gb, and another calls it 1g.24gb. The agent uses the names that the installed driver reports. When
-// it starts, it updates the profile names of the instances in the ledger. If slurm.conf contains a profile that the
-// driver does not report, the agent logs the profile and shows it in `caelum status`.
+// The names and memory sizes of profiles depend on the driver release. For example, the same profile of the GB200 is
+// called 1g.23gb by one release and 1g.24gb by another. The agent uses the names that the installed driver reports.
+// When it starts, it updates the profile names of the instances in the ledger. If slurm.conf lists a profile that the
+// driver does not report, the agent logs it and shows it in `caelum status`.
 
-// adoptInstances loads a GPU's instances from the ledger, and changes their profile names to the names that the driver
-// reports. If an instance is no longer on the GPU and the driver does not report its profile, the instance is removed
-// from the ledger.
+// adoptInstances loads a GPU's instances from the ledger, and renames their profiles as the driver reports them. It
+// removes from the ledger any instance that is no longer on the GPU and whose profile the driver does not report.
 func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 	found, err := a.hw.Instances(g)
 	if err != nil { // the GPU is lost; compareGPUs reports this
@@ -55,8 +54,8 @@ func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 	return a.ledger.Forget(c.UUID, in.GI)
 }
 
-// renameLeases updates the profile and memory of each leased slice from its instance. slurmctld continues to count the
-// slice under the earlier profile name, which is stored in AdvertisedAs.
+// renameLeases updates the profile and memory of each leased slice from its instance. AdvertisedAs keeps the earlier
+// profile name, under which slurmctld still counts the slice.
 func (a *Agent) renameLeases() {
 	for _, l := range a.leases {
 		for i := range l.Slices {
@@ -93,9 +92,8 @@ func (n *node) reported() map[string]bool {
 	return all
 }
 
-// recordAdvertised records in the ledger which profile names of other GPU models the node has offered slices under.
-// Once a slice has been offered under one of these names, slurmctld lists the name like those in slurm.conf, usually
-// with a count of 0.
+// recordAdvertised records in the ledger under which profile names of other GPU models the node has offered slices.
+// Once it has used one of these names, slurmctld lists the name like those in slurm.conf, usually with a count of 0.
 func (p *publisher) recordAdvertised(offers map[string]int) error {
 	before := len(p.advertised)
 	for name := range offers {
@@ -110,9 +108,9 @@ func (p *publisher) recordAdvertised(offers map[string]int) error {
 	return p.ledger.SetMeta("lent", strings.Join(p.advertised, " "))
 }
 
-// noteStale finds the profiles that slurm.conf lists for this node although the driver does not report them. For these
-// stale profiles, the agent publishes a count of 0. slurmctld accepts jobs that request them, because they are in the
-// catalogue, but these jobs never start on this node.
+// noteStale finds the profiles that slurm.conf lists for this node although the driver does not report them. The
+// agent publishes a count of 0 for these stale profiles. slurmctld accepts jobs that request them, because they are
+// in the catalogue, but never starts them on this node.
 func (p *publisher) noteStale(node slurm.Node) {
 	p.mu.Lock()
 	reported := p.reported()

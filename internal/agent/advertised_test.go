@@ -27,8 +27,8 @@ func (w *world) drift(meanwhile ...func()) {
 }
 
 // TestNamesDriftUnderAJob checks a change of the driver's profile names while a job runs. The job must keep its lease
-// and its slice under the new profile name. After the job has ended, the agent must use the new name for the offers and
-// for the idle instance, and warn that slurm.conf contains the old name.
+// and its slice under the new profile name. After the job has ended, the agent must use the new name for the offers
+// and for the idle instance, and warn that slurm.conf still lists the old one.
 func TestNamesDriftUnderAJob(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	id := w.startNow("1g.5gb:1")
@@ -115,8 +115,8 @@ func TestOldNameIsServed(t *testing.T) {
 }
 
 // TestAnotherModelsName checks an offer for a job whose profile Caelum chose. The node must offer the equivalent
-// profile under the name of another GPU model's profile. slurmctld counts the advertised profile, but the job gets the
-// equivalent one. A restart of the agent must not change the two profiles.
+// profile under the name of another GPU model's profile: slurmctld counts that profile, but the job gets the
+// equivalent one. A restart of the agent must not change either.
 func TestAnotherModelsName(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	sized := func() uint32 {
@@ -174,7 +174,7 @@ func TestAnotherModelsName(t *testing.T) {
 }
 
 // TestNameAndInstanceGone checks an instance that is destroyed, and whose profile is renamed, while no agent is
-// running. The agent must remove the instance from the ledger and log the id of its job.
+// running. The next agent must remove it from the ledger and log the id of its job.
 func TestNameAndInstanceGone(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -190,8 +190,8 @@ func TestNameAndInstanceGone(t *testing.T) {
 	}
 }
 
-// TestStaleNeedsEveryGPU checks that the agent reports no stale profile while it does not manage one of the GPUs,
-// because the profile may belong to this GPU. The type closed must never be stale.
+// TestStaleNeedsEveryGPU checks that the agent reports no stale profile while there is a GPU that it does not manage,
+// because the profile may be that GPU's. The `closed` type must never be stale.
 func TestStaleNeedsEveryGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	node := slurm.Node{Name: "n1", Gres: gres(t, "gpu:a100:14,mig:1g.5gb:0,mig:1g.24gb:0,mig:closed:56")}

@@ -29,8 +29,7 @@ import (
 // reconcileInterval is the time between two comparisons of the GPUs, the ledger and slurmctld.
 const reconcileInterval = time.Minute
 
-// Controller contains the calls to slurmctld that the agent needs. Outside tests, a *slurm.Client implements
-// Controller.
+// Controller has the calls to slurmctld that the agent needs. Outside tests, it is a *slurm.Client.
 type Controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
@@ -73,26 +72,26 @@ type Agent struct {
 	forecasts chan foreseen // the forecasts that growBeforeFailure must examine
 
 	repository usage.Repository // the repository for the runs of jobs, or nil
-	// runOf returns the current run of a job. The result is false if the run is not observed.
+	// runOf returns a job's current run, or false if it is not observed.
 	runOf func(job uint32) (predict.Run, bool)
 
 	recordPause time.Duration        // the pause before an unclear job record is read again
 	clock       func() time.Duration // CLOCK_MONOTONIC, for usage
 
 	slurmMu sync.Mutex
-	slurm   *slurm.Config                 // slurmctld's configuration, or nil before the first reading
-	privacy atomic.Pointer[slurm.Config]  // the configuration, read again every minute; nil before the first reading
+	slurm   *slurm.Config                 // slurmctld's configuration, or nil until it has been read
+	privacy atomic.Pointer[slurm.Config]  // the configuration, reread every minute; nil until it has been read
 	sender  atomic.Pointer[notify.Sender] // nil if the node has no key
 
 	nvlinksError string // the last logged error of readNVLinks
 }
 
-// New discovers the node's GPUs, opens the ledger, and repairs the state after a crash. New does not call slurmctld.
+// New discovers the node's GPUs, opens the ledger, and repairs the state after a crash. It does not call slurmctld.
 func New(cfg config.Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	return newAgent(cfg, hw, ctl, log, "/proc", &gpu.Processes{Proc: "/proc"})
 }
 
-// newAgent is like New, but reads the driver's files from the directory proc, and the data of processes from procs.
+// newAgent is like New, but reads the driver's files from proc, and the data of processes from procs.
 func newAgent(
 	cfg config.Config,
 	hw gpu.Hardware,
@@ -183,7 +182,7 @@ func (a *Agent) newPublisher() *publisher {
 	}
 }
 
-// Publish requests a pass that begins after the call, waits for the end of the pass, and returns the error of the pass.
+// Publish requests a pass that begins after the call, waits for it to end, and returns its error.
 func (a *Agent) Publish(ctx context.Context) error { return a.publisher.Publish(ctx) }
 
 func (a *Agent) start() error {
@@ -224,8 +223,8 @@ func (a *Agent) start() error {
 	return a.prepareRunDir()
 }
 
-// Keep sets the repository for the runs of jobs, and the access to slurmdbd for the summaries of the runs. Keep must be
-// called before Run.
+// Keep sets the repository for the runs of jobs, and the access to slurmdbd for their summaries. It must be called
+// before Run.
 func (a *Agent) Keep(repo usage.Repository, accounting usage.Accounting) {
 	a.repository = repo
 	a.usage.SetRepository(repo, accounting)
@@ -246,12 +245,12 @@ func (a *Agent) observe(l api.Lease) {
 	a.usage.Begin(l, model, held)
 }
 
-// stopTimeout limits the time for which a stopping agent waits for unfinished calls. If the agent ends during the call
-// of a prolog, the prolog repeats the call. If the ledger does not contain the result of the interrupted call, the next
-// agent undoes the interrupted call at its start.
+// stopTimeout limits how long a stopping agent waits for unfinished calls. If it ends during a prolog's call, the
+// prolog repeats the call, and if the result of the interrupted call is not in the ledger, the next agent undoes it
+// when it starts.
 const stopTimeout = 5 * time.Second
 
-// Run serves calls and publishes offers until ctx ends. Run returns an error if it cannot serve calls, or if the agent
+// Run serves calls and publishes offers until ctx ends. It returns an error if it cannot serve calls, or if the agent
 // must restart.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.ledger.Close()
@@ -301,7 +300,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	patience, cancel := context.WithTimeout(working, stopTimeout)
 	defer cancel()
 	if err := server.Shutdown(patience); err != nil {
-		a.log.WithError(err).Warn("the shutdown interrupted calls; the clients will repeat the calls")
+		a.log.WithError(err).Warn("the shutdown interrupted calls; the clients will repeat them")
 	}
 	return why
 }
@@ -315,7 +314,7 @@ func (w warnings) Write(p []byte) (int, error) {
 }
 
 // reconciler compares the GPUs, the ledger and slurmctld shortly after the start and every minute, and publishes the
-// result. While processes use instances that no job holds, reconciler also checks the GPUs every leftoverInterval.
+// result. While processes use instances that no job holds, it also checks the GPUs every leftoverInterval.
 func (a *Agent) reconciler(ctx context.Context) {
 	compare := time.After(retryInterval)
 	var again <-chan time.Time // set while processes use an instance that no job holds

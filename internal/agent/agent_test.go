@@ -128,7 +128,7 @@ func TestExclusive(t *testing.T) {
 }
 
 // TestExclusiveLeavesNothingBehind checks the counts after the end of an --exclusive job, before its epilog publishes.
-// The slices that slurmctld allocated beyond the job's request must not be free in addition to the plan.
+// The slices that slurmctld allocated beyond the job's request must not become free in addition to those in the plan.
 func TestExclusiveLeavesNothingBehind(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -148,7 +148,7 @@ func TestExclusiveLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestMistakes checks that the lease file contains the error for a user's mistake. The prolog must succeed, so that
+// TestMistakes checks that the lease file shows the error for a user's mistake, and that the prolog succeeds, so that
 // Slurm does not drain the node.
 func TestMistakes(t *testing.T) {
 	w := newWorld(t, 1)
@@ -166,8 +166,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestForeignInstance checks that the agent does not change an instance that another program created, and does not
-// offer its units.
+// TestForeignInstance checks that the agent neither changes an instance that another program created, nor offers its
+// units.
 func TestForeignInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	w.node.Emulator(t, "create", "0", "2g.10gb", "2")
@@ -276,8 +276,8 @@ func TestRegistersDuringAPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringAPass checks a restart of slurmctld after a pass has read the nodes. The agent must offer no
-// slices until slurmd has registered.
+// TestUnregisteredDuringAPass checks a restart of slurmctld after a pass has read the nodes. The agent must not offer
+// any slices until slurmd has registered.
 func TestUnregisteredDuringAPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.once("Queue", func() {
@@ -295,8 +295,8 @@ func TestUnregisteredDuringAPass(t *testing.T) {
 }
 
 // TestUnregisteredDuringASlowPass checks a restart of slurmctld after a pass has read the nodes and before the pass
-// continues after a delay. The pass must write no counts. A Slurm command that tries to reach slurmctld during the
-// restart causes this delay.
+// continues after a delay. The pass must not write any counts. The delay comes from a Slurm command that tries to
+// reach slurmctld during the restart.
 func TestUnregisteredDuringASlowPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -444,8 +444,8 @@ func TestHeldJobs(t *testing.T) {
 	}
 }
 
-// TestHeldJobTaggedMeanwhile adds a tag to a held job after the pass has read the queue. The job's release must not
-// remove this tag.
+// TestHeldJobTaggedMeanwhile adds a tag to a held job after the pass has read the queue. Releasing the job must not
+// remove the tag.
 func TestHeldJobTaggedMeanwhile(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -502,7 +502,7 @@ func TestCloseOffers(t *testing.T) {
 	}
 }
 
-// TestRunInJobIsRefused checks that the agent offers no slices if PrologFlags contains RunInJob, because slurmd then
+// TestRunInJobIsRefused checks that the agent offers no slices if PrologFlags includes RunInJob, because slurmd then
 // skips the SPANK prolog. The error must mention RunInJob.
 func TestRunInJobIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
@@ -517,7 +517,7 @@ func TestRunInJobIsRefused(t *testing.T) {
 }
 
 // TestGivingUp checks that the agent requeues a job three times if its slice can never be carved. After the third
-// requeue, the job must stay held, and its admin_comment must contain the missing slice.
+// requeue, the job must stay held, and its admin_comment must name the missing slice.
 func TestGivingUp(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -538,9 +538,8 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestExpectedEnd checks a job's expected end as the node publishes it for the other agents. The agent must compute it
-// from the learned run time and its quantile. The expected end must move back if the job runs longer, but not beyond
-// the end of the time limit.
+// TestExpectedEnd checks a job's expected end as the node publishes it for the other agents. It must follow from the
+// learned run time and its quantile, and move back if the job runs longer, but not beyond the end of the time limit.
 func TestExpectedEnd(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "7g.40gb:1")

@@ -12,32 +12,31 @@ import (
 
 // card is one GPU of the node: the properties that the driver reports, and the instances on the GPU.
 type card struct {
-	// GPU contains the properties of the GPU. Only the field Problem changes, and node.mu protects this field (see
-	// [node.usable]).
+	// GPU holds the GPU's properties. Only Problem changes, and is protected by node.mu (see [node.usable]).
 	inventory.GPU
 	// hardware ensures that only one call at a time changes the GPU. A goroutine that needs both locks must lock
 	// hardware before node.mu.
 	hardware sync.Mutex
-	// ours contains the instances that the agent created, by placement.
+	// ours holds the instances that the agent created, by placement.
 	ours map[int]*instance
-	// foreign contains the instances that other programs created. The units of foreign instances are occupied, and the
-	// agent never changes foreign instances.
+	// foreign holds the instances that other programs created. Their units are occupied, and the agent never changes
+	// them.
 	foreign []gpu.Instance
-	// held is the reason why the agent cannot switch MIG mode off, or an empty string. While held is not empty, the GPU
-	// is not offered as a full GPU.
+	// held is the reason why the agent cannot switch MIG mode off, or an empty string. While it is set, the GPU is
+	// not offered as a full GPU.
 	held string
-	// withoutFull is the GPU model without the profile mig.Full, for the plan while held is not empty. All other
-	// placements have the same indices as in Model, because mig.Full is the last profile.
+	// withoutFull is the GPU model without the mig.Full profile, for plans while held is set. Because mig.Full is the
+	// last profile, the other placements have the same indices as in Model.
 	withoutFull *mig.Model
 	// nvlink is the number of the GPU's group (place.GPU.NVLink).
 	nvlink int
 	// unlisted is true if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
-	// asked receives the result of the running discovery. Only a goroutine that holds the lock hardware may use asked.
+	// asked receives the running discovery's result. Only a goroutine that holds the hardware lock may use it.
 	asked chan gpu.GPU
 }
 
-// existing returns the state of the GPU with the instances that exist, but without pending leases.
+// existing returns the GPU's state with the instances that exist, but without pending leases.
 func (c *card) existing() place.GPU {
 	g := place.GPU{Model: c.Model, Offerable: c.Offerable, NVLink: c.nvlink}
 	for p, in := range c.ours {
@@ -64,17 +63,18 @@ func (c *card) existing() place.GPU {
 type instance struct {
 	ledger.Instance
 	cis     []int  // the ids of the compute instances, which are part of the capability files' names
-	used    bool   // processes that belong to no job use the instance, or processes have its capability files open
-	note    string // a text about the processes that have its capability files open
+	used    bool   // processes without a job use the instance, or processes have its capability files open
+	note    string // describes the processes that have its capability files open
 	blocked string // the reason why the driver did not destroy the instance at the last attempt
-	// searched is the time when findBlockers last ran. It is zero if another reason prevented the last destruction.
+	// searched is when findBlockers last ran. It is zero if there was another reason why the instance was not
+	// destroyed.
 	searched time.Time
-	// hook is true while the destroy hook must run for the instance. hooked is the time when it last ran.
+	// hook is true while the destroy hook must run for the instance. hooked is when it last ran.
 	hook   bool
 	hooked time.Time
 	// unlisted is true if the driver did not list the processes on the instance at the last attempt.
 	unlisted bool
-	// strangers contains the foreign processes on the instance, by pid.
+	// strangers holds the foreign processes on the instance, by pid.
 	strangers map[int]stranger
 }
 
@@ -95,7 +95,7 @@ func (n *node) hwOf(in *instance) gpu.Instance {
 	return gpu.Instance{GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, CIs: in.cis, UUID: in.UUID}
 }
 
-// usable reports whether the agent can manage a GPU. A lost GPU is not usable until the GPU is available again.
+// usable reports whether the agent can manage a GPU. A lost GPU is not usable until it is available again.
 func (n *node) usable(c *card) bool { return n.problem(c) == "" }
 
 // usableGPUs returns the indices of the GPUs that the agent can manage.
@@ -108,7 +108,7 @@ func (n *node) usableGPUs() (gpus []int) {
 	return gpus
 }
 
-// problem returns the reason why the agent cannot manage a GPU, or an empty string if the agent can manage the GPU.
+// problem returns the reason why the agent cannot manage a GPU, or an empty string if it can.
 func (n *node) problem(c *card) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"caelum/internal/offer"
 )
 
-// carve returns an instance at a spot of the job's pending lease. If an idle instance with the same placement exists,
-// carve reuses it. Otherwise, carve destroys the idle instances that overlap the placement, and creates a new instance.
-// No other job can hold an overlapping spot, because the placements of all leases and pending leases on a GPU are
+// carve returns an instance at a spot of the job's pending lease. It reuses an idle instance with the same placement
+// if there is one. Otherwise, it destroys the idle instances that overlap the placement, and creates a new one. No
+// other job can hold an overlapping spot, because the placements of all leases and pending leases on a GPU are
 // disjoint.
 func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused bool, err error) {
 	c := a.cards[s.GPU]
@@ -84,9 +84,9 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	a.metrics.Carved(time.Since(asked))
 	failpoint.Hit(failpoint.Created)
 	in := &instance{Instance: c.record(s.Placement, made.GI, made.UUID), cis: made.CIs}
-	// The driver makes the capability files of a new instance readable by all users. A process may open these files
-	// before Make restricts them to root. Before the agent grants the lease, it therefore searches for processes that
-	// have the files open.
+	// The driver makes a new instance's capability files readable by all users, so a process may open them before
+	// Make restricts them to root. Before it grants the lease, the agent therefore searches for processes that have
+	// the files open.
 	closed := a.caps.Make(c.Minor, made)
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	return in, nil
 }
 
-// cleanUp settles the intent of a failed create, which may have left a GPU instance behind. The intent must remain in
-// the ledger until the GPU instance is destroyed. If the driver does not destroy it, cleanUp records it as stuck.
+// cleanUp settles the intent of a failed create, which may have left a GPU instance behind. Until that is destroyed,
+// the intent must remain in the ledger. If the driver does not destroy it, it is recorded as stuck.
 func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
@@ -144,8 +144,8 @@ func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error
 	return nil, nil
 }
 
-// refused records an instance that the driver did not destroy as stuck. If the instance is in use, refused names the
-// processes that use it in the log and in `caelum status`.
+// refused records an instance that the driver did not destroy as stuck. If processes use it, the log and `caelum
+// status` name them.
 func (a *Agent) refused(g int, in *instance, cause error) error {
 	reason, searched := "the driver did not destroy the instance", time.Time{}
 	if errors.Is(cause, gpu.ErrInUse) {
@@ -161,8 +161,8 @@ func (a *Agent) refused(g int, in *instance, cause error) error {
 	return a.ledger.SetStuck(a.cards[g].UUID, in.GI, true)
 }
 
-// destroy writes an intent to the ledger, makes the driver destroy an idle instance, and settles the intent. If the
-// driver does not destroy the instance, destroy records it as stuck, and the agent does not offer its units until it is
+// destroy writes an intent to the ledger, makes the driver destroy an idle instance, and settles the intent. An
+// instance that the driver does not destroy is recorded as stuck, and its units are not offered until it is
 // destroyed. The caller holds the card's hardware lock.
 func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	c := a.cards[g]
@@ -207,7 +207,7 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 		}
 	}
 	if in.Stuck {
-		a.version++ // the units of the instance are free again
+		a.version++ // the instance's units are free again
 	}
 	return nil
 }

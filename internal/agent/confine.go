@@ -15,10 +15,10 @@ import (
 	"caelum/internal/slurm"
 )
 
-// confine writes the device list for the plugin, which is the `devices` file in the run directory. The list contains
-// the capabilities of every instance that can exist on this node. In the cgroup of each job, the plugin denies access
-// to all devices in the list, except those of the job's lease. If Slurm does not put jobs into a devices cgroup,
-// confine removes the list, and only the owner and the mode of the capability files separate jobs.
+// confine writes the device list for the plugin, the `devices` file in the run directory. It lists the capabilities
+// of every instance that can exist on this node. In each job's cgroup, the plugin denies access to all these devices
+// except those of the job's lease. If Slurm does not put jobs into a devices cgroup, confine removes the list, and
+// only the owner and mode of the capability files keep jobs apart.
 func (a *Agent) confine(c slurm.Config) error {
 	path := filepath.Join(a.cfg.RunDir, "devices")
 	if !c.RelativeIndex() {
@@ -43,7 +43,7 @@ func (a *Agent) confine(c slurm.Config) error {
 	return nil
 }
 
-// ownDevices returns the capabilities of a lease's slices. The cgroup of the job must allow these devices.
+// ownDevices returns the capabilities of a lease's slices, which the job's cgroup must allow.
 func (a *Agent) ownDevices(l api.Lease) ([]gpu.Device, error) {
 	var all []gpu.Device
 	for _, s := range l.Slices {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestConfine checks the device list and the lease files if Slurm uses a devices cgroup. The device list must contain
+// TestConfine checks the device list and the lease files if Slurm uses a devices cgroup. The device list must name
 // all devices that require a lease, and each lease file those of its lease.
 func TestConfine(t *testing.T) {
 	w := newWorld(t, 2)
@@ -48,7 +48,7 @@ func TestConfine(t *testing.T) {
 }
 
 // TestNoConfine checks that the agent writes no device list if Slurm uses no devices cgroup, and removes an earlier
-// device list.
+// one.
 func TestNoConfine(t *testing.T) {
 	w := newWorld(t, 1)
 	list := filepath.Join(w.cfg.RunDir, "devices")

@@ -43,7 +43,7 @@ func (w *world) removeCI(id int) {
 }
 
 // TestIdleInstanceRemoved checks that the agent does not lease an idle instance that another program has removed. The
-// job must get a slice that exists.
+// job must get an existing slice.
 func TestIdleInstanceRemoved(t *testing.T) {
 	for name, remove := range removals {
 		t.Run(name, func(t *testing.T) {
@@ -68,8 +68,8 @@ func TestIdleInstanceRemoved(t *testing.T) {
 	}
 }
 
-// TestLeasedInstanceRemoved checks a leased instance that another program has removed. After the job has ended, none of
-// the instance's capability files may remain.
+// TestLeasedInstanceRemoved checks a leased instance that another program has removed. None of its capability files
+// may remain once the job has ended.
 func TestLeasedInstanceRemoved(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

@@ -164,8 +164,8 @@ func TestDestroyWithoutHook(t *testing.T) {
 // capability returns the capability file of the instance that the monitoring program holds.
 func (m *monitored) capability() string { return m.file(api.Slice{GPU: 0, UUID: m.uuid}) }
 
-// TestDestroyHookFails checks hooks that fail. The agent must call resume after every pause, must not wait longer than
-// its limit, and must not call the hook again for the same instance soon.
+// TestDestroyHookFails checks hooks that fail. The agent must call resume after every pause, must not wait longer
+// than its limit, and must not call the hook for the same instance again soon.
 func TestDestroyHookFails(t *testing.T) {
 	for name, c := range map[string]struct{ body, logged string }{
 		"exit status":     {`[ $1 = resume ] || { echo "no $(printf '\033')[2J dcgm" >&2; exit 3; }`, `exit status 3`},
@@ -374,8 +374,8 @@ func (k *campaign) holdIdle() {
 	k.node.Emulator(k.t, "hold", fmt.Sprint(s.GPU), fmt.Sprint(list[0].GI))
 }
 
-// TestRefusalWithoutHolder checks the text for an instance that is in use although no process has it open. Without a
-// hook, the agent searches for processes again a minute later.
+// TestRefusalWithoutHolder checks the message for an instance that is in use although no process has it open. Without
+// a hook, the agent searches for processes again a minute later.
 func TestRefusalWithoutHolder(t *testing.T) {
 	m := newMonitored(t, pauseAndResume)
 	if err := os.RemoveAll(filepath.Join(m.proc, fmt.Sprint(madeUp))); err != nil {

@@ -3,9 +3,9 @@
 // choose placements and offers. The agent never changes instances that it did not create, and never carves a slice that
 // slurmctld has not counted for the job.
 //
-// The package has three main types. The type node contains the state of the node in memory. The type publisher writes
-// this state into slurmctld. The type Agent serves prologs, epilogs and commands, calls the driver, and repairs
-// differences. caelumd's main function (cmd/caelumd) creates an Agent with New and calls Run.
+// There are three main types: node holds the node's state in memory, publisher writes this state into slurmctld, and
+// Agent serves prologs, epilogs and commands, calls the driver, and repairs differences. caelumd's main function
+// (cmd/caelumd) creates an Agent with New and calls Run.
 //
 // Files:
 //
@@ -70,7 +70,7 @@
 //
 // Processes on slices:
 //
-//	holders.go     finds the processes that have a capability file open, before a lease, and ends them
+//	holders.go     before a lease, finds and ends the processes that have a capability file open
 //	destroyhook.go pauses a monitoring program that keeps an instance in use, to destroy the instance (destroy_hook)
 //	sharedscan.go  shares one scan of /proc between the prologs that wait at the same time
 //	leftovers.go   leftover processes and stuck instances, which are checked every leftoverInterval

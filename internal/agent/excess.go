@@ -12,29 +12,28 @@ import (
 )
 
 // slurmctld 22.05.8 may count as used some slices that no job holds. After `scontrol reconfigure` and after a restart,
-// it recounts the count-only GRES of running jobs. If the count of a type in slurm.conf is 0, slurmctld counts the
-// slices of a job on k nodes k times on each of these nodes. When the job ends, slurmctld subtracts the job's
-// allocation only once, and the rest remains in GresUsed. This rest is called the excess. If the published totals did
-// not include it, slurmctld would show too few free slices. No update of the node clears an excess. A restart of
-// slurmctld always clears it, and `scontrol reconfigure` sometimes does.
+// it recounts the count-only GRES of running jobs. If a type's count in slurm.conf is 0, it counts the slices of a
+// job on k nodes k times on each of them. When the job ends, slurmctld subtracts its allocation only once, and the
+// rest, called the excess, remains in GresUsed. If the published totals did not include it, slurmctld would show too
+// few free slices. No update of the node clears an excess. A restart of slurmctld always clears it, and `scontrol
+// reconfigure` sometimes does.
 //
-// The agent computes the excess as GresUsed minus slurmctld's allocations to the jobs on the node. It does not use the
-// leases for this, because slurmctld also counts slices for jobs that hold none (--exclusive jobs, jobs without GPU
+// The agent computes the excess as GresUsed minus slurmctld's allocations to the jobs on the node. It cannot use the
+// leases instead, because slurmctld also counts slices for jobs that hold none (--exclusive jobs, jobs without GPU
 // slots). With or without an excess, the totals never exceed the sum of the used and the offered slices. The excess
-// must not contain a job's allocation, because the allocation becomes free when the job ends, and if the job has no GPU
-// slots, no epilog then publishes new totals.
+// must not include any job's allocation, which becomes free when the job ends: if the job has no GPU slots, no epilog
+// then publishes new totals.
 
-// allocation contains the gres/mig on this node that slurmctld has allocated to one run of a job.
+// allocation is the gres/mig on this node that slurmctld has allocated to one run of a job.
 type allocation struct {
 	restarts int            // the job's restart count, which identifies the run
 	counts   map[string]int // by profile
 	known    bool           // false if slurmctld's record does not determine the counts
 }
 
-// findExcess compares slurmctld's used counts with its allocations to the jobs on this node, and stores the excess. The
-// caller has read the node before the jobs. If a job started in between, the excess is too small until the next pass.
-// If a job ended in between, the excess is too large; findExcess therefore stores a new excess only if confirmExcess
-// confirms it.
+// findExcess compares slurmctld's used counts with its allocations to the jobs on this node, and stores the excess.
+// The caller has read the node before the jobs. If a job started in between, the excess is too small until the next
+// pass. If one ended, it is too large, so a new excess is stored only if confirmExcess confirms it.
 func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	p.mu.Lock()
 	here, held, before := slices.Collect(maps.Values(p.here)), p.slicesHeld(), p.status.excess
@@ -79,11 +78,11 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// confirmExcess rereads the node and the jobs and returns the excess. here contains the jobs found by the first
-// reading, and allocated contains their allocations. same is false if the runs on the node have changed since then. In
-// this case, the excess is unknown: a job may have ended before the first reading of the jobs, and another job may have
-// started on the released slice before the second reading of the node. The second job can start before the next pass,
-// because the epilog of the first may offer the slice again (reoffer.go).
+// confirmExcess rereads the node and the jobs and returns the excess. here lists the jobs found by the first reading,
+// and allocated their allocations. same is false if the runs on the node have changed since then. The excess is then
+// unknown: a job may have ended before the jobs were first read, and another may have started on its slice before the
+// node was reread. This can happen before the next pass, because the epilog of the first job may offer the slice
+// again (reoffer.go).
 func (p *publisher) confirmExcess(
 	ctx context.Context, here []slurm.Job, allocated map[string]int,
 ) (excess map[string]int, same bool, err error) {
@@ -99,8 +98,8 @@ func (p *publisher) confirmExcess(
 	return beyond(node, allocated), sameRuns(here, slurm.On(jobs, p.cfg.Node)), nil
 }
 
-// sameRuns reports whether two lists of the jobs on a node contain the same runs that hold resources, with no other run
-// having started and ended in between.
+// sameRuns reports whether two lists of a node's jobs show the same runs with resources, and no other run can have
+// started and ended in between.
 func sameRuns(before, after []slurm.Job) bool {
 	type run struct {
 		job      uint32
@@ -136,14 +135,14 @@ func beyond(node slurm.Node, counts map[string]int) map[string]int {
 func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[string]int, known bool, err error) {
 	sum, known = map[string]int{}, true
 	for _, j := range here {
-		if !j.Holds() && j.State != "COMPLETING" { // a job state that this package does not handle
+		if !j.Holds() && j.State != "COMPLETING" { // a job state unknown to this package
 			known = false
 		}
 		if !j.Holds() || !asksForSlices(j) && !j.Exclusive && j.Problem == "" {
 			continue
 		}
-		// The allocation is not in the cache if the job started before this agent, or was requeued after its allocation
-		// was cached.
+		// The cache has no allocation if the job started before this agent, or was requeued after its allocation was
+		// cached.
 		if has, cached := p.allocations[j.ID]; !cached || has.restarts != j.Restarts {
 			job, err := p.ctl.Job(ctx, j.ID)
 			if err != nil && classOf(err) != unclear {
@@ -161,9 +160,9 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 }
 
 // noteAllocation caches the allocation that slurmctld reports for a listed job. If the job's record cannot be
-// interpreted, noteAllocation uses the request instead, because slurmctld allocates exactly the requested slices to a
-// job without --exclusive. If the job has ended since it was listed, it caches nothing, because the used counts may or
-// may not include the allocation.
+// interpreted, it uses the request instead, because a job without --exclusive is allocated exactly the slices that it
+// requests. If the job has ended since it was listed, nothing is cached, because the used counts may or may not
+// include the allocation.
 func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	has := allocation{restarts: listed.Restarts}
 	switch {

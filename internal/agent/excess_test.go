@@ -111,7 +111,7 @@ func TestExcessClearedBeforeTheRaise(t *testing.T) {
 	}
 }
 
-// TestNoRoomForAnExcess checks that the total N stays constant if the excess does not fit into N.
+// TestNoRoomForAnExcess checks that the total N stays constant if the excess does not fit into it.
 func TestNoRoomForAnExcess(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb")

@@ -22,7 +22,7 @@ import (
 	"caelum/internal/watch"
 )
 
-// fleet consists of several nodes with emulated A100s, a slurmctld in memory, and an agent on each node.
+// fleet is a set of nodes with emulated A100s, a slurmctld in memory, and an agent on each node.
 type fleet struct {
 	t       testing.TB
 	fake    *slurmtest.Fake
@@ -34,7 +34,7 @@ type fleet struct {
 	mu      sync.Mutex
 	leases  map[uint32]api.Lease
 	hosts   int           // the number of hosts with planners
-	ahead   time.Duration // how far the clock of heartbeats is ahead
+	ahead   time.Duration // how far the heartbeats' clock is ahead
 }
 
 func fleetNode(k int) string { return fmt.Sprintf("n%02d", k) }
@@ -95,7 +95,7 @@ func (f *fleet) start(k int, options ...func(int, *config.Config)) {
 	})
 }
 
-// oneGPU is the hardware of a node whose only GPU is GPU k of an emulated node.
+// oneGPU emulates a node whose only GPU is GPU k of an emulated node.
 type oneGPU struct {
 	*gpu.NVML
 	k int
@@ -132,7 +132,7 @@ func (f *fleet) clock() time.Time {
 	return time.Now().Add(f.ahead)
 }
 
-// advance moves the clock of heartbeats forward.
+// advance moves the heartbeats' clock forward.
 func (f *fleet) advance(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,7 +154,7 @@ func (f *fleet) prolog(j slurm.Job, node string) {
 	f.leases[j.ID] = *l
 }
 
-// planner returns a watcher on a further host that makes plans. It makes a round only on request.
+// planner returns a watcher on one more host that makes plans, but only when asked to.
 func (f *fleet) planner(ctl watch.Controller, policy place.Policy) *watch.Watcher {
 	f.hosts++
 	return f.plannerOn(fmt.Sprint("ctl", f.hosts), ctl, policy)

@@ -13,18 +13,18 @@ import (
 
 // If the watcher makes plans (`planner: true`), it writes each node's part into the node's Comment, and a heartbeat
 // into the Comment of one node (package part). While the heartbeat is fresh, the agent follows its part: a pass reads
-// only the agent's own node, and lists the jobs only if the node's used counts differ from the agent's leases.
-// Otherwise, the agent makes the plan itself.
+// only this node, and lists the jobs only if the node's used counts differ from the agent's leases. Otherwise, the
+// agent makes the plan itself.
 
-// input contains the data that a pass reads. If the agent follows the watcher's plan, part is the node's part, and the
-// queue contains only the waiting jobs that the part names.
+// input is the data that a pass reads. If the agent follows the watcher's plan, part is the node's part of it, and
+// the queue has only the waiting jobs that the part names.
 type input struct {
 	plan.Snapshot
 	node slurm.Node
 	part *part.Part
 }
 
-// stray returns the components of het jobs that the agent must hold according to the part.
+// stray returns the het job components that, according to the part, the agent must hold.
 func (in input) stray() (all []slurm.Waiting) {
 	for _, id := range in.part.Stray {
 		all = append(all, slurm.Waiting{Job: slurm.Job{ID: id}})
@@ -33,8 +33,8 @@ func (in input) stray() (all []slurm.Waiting) {
 }
 
 const (
-	// relist is the time after which a pass lists all jobs although the leases explain the used counts. A listing
-	// updates the expected ends of the jobs, for example after a change of a time limit.
+	// relist is the time after which a pass lists all jobs even if the leases explain the used counts. This updates
+	// the jobs' expected ends, for example after a change to a time limit.
 	relist = 10 * time.Minute
 	// patienceFactor adapts the expiry of the heartbeat to a slow slurmctld, which also delays the watcher. A heartbeat
 	// expires only after patienceFactor times the duration of the request that read it.
@@ -65,8 +65,8 @@ func (p *publisher) readInput(ctx context.Context) (in input, err error) {
 	return p.readOwn(ctx)
 }
 
-// sees reports whether the snapshot contains a part for this node and a fresh heartbeat. A heartbeat that the agent
-// reads for the first time counts as fresh, so that an agent that has just started can follow a plan for Expiry after
+// sees reports whether the snapshot has a part for this node and a fresh heartbeat. A heartbeat that the agent reads
+// for the first time counts as fresh, so an agent that has just started may follow a plan for as long as Expiry after
 // the planner has ended.
 func (p *publisher) sees(in input) bool {
 	own, err := part.Parse(part.In(in.node.Comment))
@@ -110,8 +110,8 @@ func (p *publisher) readOwn(ctx context.Context) (in input, err error) {
 	return in, err
 }
 
-// hear reports whether the heartbeat is fresh. It reads the heartbeat again if the last reading is older than the time
-// between two heartbeats.
+// hear reports whether the heartbeat is fresh. It rereads the heartbeat if the last reading is older than the time
+// between heartbeats.
 func (p *publisher) hear(ctx context.Context, node slurm.Node, beat string) (bool, error) {
 	limit := part.Expiry
 	if now := p.clock(); now.Sub(p.heard) >= part.Every || beat == node.Name {
@@ -130,7 +130,7 @@ func (p *publisher) hear(ctx context.Context, node slurm.Node, beat string) (boo
 	return p.heartbeat.Fresh(p.clock(), limit), nil
 }
 
-// explained reports whether the leases and pending leases explain the used counts of the node. In this case, no job has
+// explained reports whether the leases and pending leases explain the used counts of the node. If they do, no job has
 // started without the agent's knowledge: slurmctld starts no jobs on a node with a COMPLETING job, whose lease may
 // still exist (_pick_best_nodes in node_scheduler.c, 22.05.8 and 24.11.5).
 func (p *publisher) explained(node slurm.Node) bool {
@@ -172,15 +172,15 @@ func (p *publisher) list(ctx context.Context) error {
 	return p.account(ctx, slurm.On(jobs, p.cfg.Node))
 }
 
-// startListing clears the noted jobs before slurmctld lists the jobs, because the list will contain them.
+// startListing clears the noted jobs before slurmctld lists the jobs, because they will be in the list.
 func (p *publisher) startListing() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.noted)
 }
 
-// noteLeased records a job that has got a lease among the jobs on the node, because the passes of an agent that follows
-// the watcher's plan list no jobs. It also notes the job for a listing that began before the job started.
+// noteLeased adds a job that has got a lease to the jobs on the node, because the passes of an agent that follows the
+// watcher's plan do not list the jobs. It also notes the job for a listing that began before it started.
 func (a *Agent) noteLeased(job slurm.Job, err error) {
 	if err != nil {
 		return
@@ -193,8 +193,8 @@ func (a *Agent) noteLeased(job slurm.Job, err error) {
 	}
 }
 
-// withNoted returns a copy of here with the noted jobs that still have a lease. It returns a copy, because releaseGone
-// reads the original. The caller holds n.mu.
+// withNoted returns a copy of here, because releaseGone reads the original, with the noted jobs that still have a
+// lease. The caller holds n.mu.
 func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 	here = maps.Clone(here)
 	for id, job := range n.noted {
@@ -205,8 +205,8 @@ func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 	return here
 }
 
-// concernsWatcher reports whether the watcher must learn of a publication. If the agent follows the watcher's plan, the
-// watcher knows the offers, and only a change of the GPUs' state can change the plan.
+// concernsWatcher reports whether the watcher must learn of a publication. If the agent follows the watcher's plan,
+// the watcher knows the offers already, and only a change in the GPUs' state can affect the plan.
 func (p *publisher) concernsWatcher(d nodePlan) bool {
 	state := plan.Text(plan.State{GPUs: d.gpus, Private: p.hidesJobs()})
 	changed := state != p.notified

@@ -65,7 +65,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestPlannerEnds checks that agents plan for themselves after the planner has ended or can no longer write, and that
+// TestPlannerEnds checks that agents plan for themselves once the planner has ended or can no longer write, and that
 // they follow the next planner.
 func TestPlannerEnds(t *testing.T) {
 	f, w := newPlanned(t, 2)
@@ -109,8 +109,8 @@ func TestPlannerEnds(t *testing.T) {
 	}
 }
 
-// TestPlannerRestarts checks that a watcher takes the place of the earlier watcher of its host at once, and that the
-// earlier watcher yields if it still runs.
+// TestPlannerRestarts checks that a watcher takes over immediately from its host's earlier watcher, and that the
+// latter yields if it is still running.
 func TestPlannerRestarts(t *testing.T) {
 	f, first := newPlanned(t, 2)
 	second := f.plannerOn(fmt.Sprint("ctl", f.hosts), f.fake, place.Reach)
@@ -132,7 +132,7 @@ func TestPlannerRestarts(t *testing.T) {
 	}
 }
 
-// TestTwoPlanners checks that a planner yields to another one, and takes its place after its end.
+// TestTwoPlanners checks that a planner yields to another one, and takes over once that has ended.
 func TestTwoPlanners(t *testing.T) {
 	f, first := newPlanned(t, 2)
 	second := f.planner(f.fake, place.Lifetime{})
@@ -150,7 +150,7 @@ func TestTwoPlanners(t *testing.T) {
 	id := f.submit("7g.40gb:1")
 	f.round(second)
 	before := len(f.fake.Writes())
-	f.round(first) // it has hung and continues
+	f.round(first) // it hung, and continues
 	if n := len(f.fake.Writes()) - before; n != 0 {
 		t.Errorf("the first planner wrote %d times after the second planner had taken its place", n)
 	}

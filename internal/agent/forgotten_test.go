@@ -12,8 +12,8 @@ import (
 // The pass must detect the surplus and withdraw it.
 
 // TestJobComesAndGoesWithinARead checks a job that has a slice but no slot (srun --gres=mig:7g.40gb:1), so that its
-// epilog does not call the agent. slurmctld counts the job when the pass reads the node, but the job has ended by the
-// time the pass reads the jobs.
+// epilog does not call the agent. slurmctld counts the job when the pass reads the node, but it has ended by the time
+// the pass reads the jobs.
 func TestJobComesAndGoesWithinARead(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)

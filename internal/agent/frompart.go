@@ -11,7 +11,7 @@ import (
 )
 
 // planFromPart sets the fields of d from the node's part of the watcher's plan. The part may be wrong or older than the
-// node's state, so planFromPart uses only placements that the agent can carve beside the node's leases.
+// node's state, so planFromPart uses only placements that the agent can carve alongside the node's leases.
 func (p *publisher) planFromPart(d *nodePlan, node slurm.Node, own part.Part) {
 	d.back = plan.BackIn(node.Comment)
 	if node.Unregistered || !eligible.Schedulable(node) {
@@ -38,7 +38,7 @@ func (p *publisher) planFromPart(d *nodePlan, node slurm.Node, own part.Part) {
 	d.reserved = reservedOn(d.gpus, own.Reserved)
 }
 
-// setPlanned sets the spots of the waiting jobs, and the jobs whose spots are all offered.
+// setPlanned sets the waiting jobs' spots, and the jobs whose spots are all on offer.
 func (d *nodePlan) setPlanned(jobs []part.Job) {
 	d.planned = map[uint32][][]offer.Spot{}
 	for _, j := range jobs {
@@ -60,7 +60,7 @@ func (d *nodePlan) setPlanned(jobs []part.Job) {
 	}
 }
 
-// reservedOn returns a reservation in the form of the agent's status.
+// reservedOn returns a reservation in the form in which the agent's status shows it.
 func reservedOn(gpus []place.GPU, r *part.Reservation) *api.Reservation {
 	if r == nil {
 		return nil
@@ -85,7 +85,7 @@ func spotOn(gpus []place.GPU, at part.Spot) (s offer.Spot, ok bool) {
 	return offer.Spot{GPU: at.GPU, Placement: i}, ok
 }
 
-// atLeast reports whether a placement may be offered under a profile name. The slice must be at least as large as
+// atLeast reports whether a placement may be offered under a profile name, because the slice is at least as large as
 // the profile that slurmctld counts.
 func atLeast(g place.GPU, placement int, name string) bool {
 	least, ok := g.Model.EquivalentProfile(name, g.Offerable)

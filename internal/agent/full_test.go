@@ -15,8 +15,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// small mounts a file system of the given size on a directory. fill fills the file system, and room frees the space
-// again.
+// small mounts a file system of the given size on a directory. fill fills it up, and room frees the space again.
 func small(t *testing.T, dir, size string) (fill, room func()) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -64,7 +63,7 @@ func starting(t *testing.T) (*world, func(slurm.Job) (*api.Lease, error)) {
 	}
 }
 
-// notNow checks that the error asks the plugin to repeat the call, and that its text contains the given parts.
+// notNow checks that the error asks the plugin to repeat the call, and that its message contains the given parts.
 func notNow(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if code := api.CodeOf(err); err == nil || code != 503 {
@@ -78,8 +77,8 @@ func notNow(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// whole checks that no instance is foreign or stuck, that the emulator finds no inconsistency, and that the ledger
-// contains no intents.
+// whole checks that no instance is foreign or stuck, that the emulator finds no inconsistency, and that no intents
+// are left in the ledger.
 func (w *world) whole() {
 	w.t.Helper()
 	if err := w.agent.compareGPUs(); err != nil {
@@ -98,8 +97,8 @@ func (w *world) whole() {
 }
 
 // TestStateDirectoryFull checks that the agent asks the prolog and the epilog to repeat their calls while the state
-// directory is full. The error must contain the path of the directory. The agent must neither requeue nor refuse the
-// job. Once the directory has free space, the job must start.
+// directory is full. The error must name the directory. The agent must neither requeue nor refuse the job, which must
+// start once the directory has free space.
 func TestStateDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()

@@ -11,7 +11,7 @@ import (
 )
 
 // A GPU whose MIG mode is off holds one instance of the mig.Full profile (package gpu). The agent creates, leases and
-// destroys this instance like any other, with intents in the ledger. There are three differences:
+// destroys it like any other, with intents in the ledger, except for three differences:
 //
 //   - The device file of the GPU (/dev/nvidiaN) gives access to the instance. While MIG mode is on, all users may open
 //     this file. While MIG mode is off, only root or the job's user may open it.
@@ -33,7 +33,7 @@ func (c *card) mayBeFull() bool { return c.Model != nil && c.Model.Full() != 0 }
 // fullInstance is the instance of a GPU whose MIG mode is off, for the methods of gpu.Caps.
 var fullInstance = gpu.Instance{GI: gpu.FullGI, Profile: mig.Full}
 
-// possible returns the devices of every instance that the GPU can have.
+// possible returns the devices of all instances that the GPU can have.
 func (a *Agent) possible(c *card) ([]gpu.Device, error) {
 	all, err := a.caps.Possible(c.Minor)
 	if err != nil || !a.full() {
@@ -43,9 +43,8 @@ func (a *Agent) possible(c *card) ([]gpu.Device, error) {
 	return append(all, d), err
 }
 
-// shareDevice allows all users to open the device file of a GPU whose MIG mode is on, as slices require. It is called
-// in every comparison, because an earlier agent may have ended after it switched the MIG mode but before it changed the
-// file.
+// shareDevice allows all users to open the device file of a GPU whose MIG mode is on, as slices require. Every
+// comparison calls it, because an earlier agent may have ended between switching the MIG mode and changing the file.
 func (a *Agent) shareDevice(c *card) error {
 	if !c.mayBeFull() {
 		return nil
@@ -53,7 +52,7 @@ func (a *Agent) shareDevice(c *card) error {
 	return a.caps.Share(c.Minor)
 }
 
-// isFull reports whether the MIG mode of the GPU is off. The caller holds the agent's lock.
+// isFull reports whether the GPU's MIG mode is off. The caller holds the agent's lock.
 func (c *card) isFull() bool {
 	for _, in := range c.ours {
 		if in.GI == gpu.FullGI {
@@ -69,7 +68,7 @@ func (c *card) isFull() bool {
 }
 
 // adoptFull adopts the GPUs whose MIG mode was off when the node booted, or was switched off by another program. It
-// adopts a GPU only if no job can be using it (see Adopt).
+// does so only if no job can be using the GPU (see Adopt).
 func (a *Agent) adoptFull(ctx context.Context) error {
 	found := map[int]gpu.Instance{}
 	a.mu.Lock()
@@ -106,9 +105,9 @@ func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
 	return a.hw.Create(g, profile, start)
 }
 
-// makeFull switches off the MIG mode of a GPU. The driver refuses to do this while a process uses the GPU. makeFull
-// therefore first restricts the GPU's device file to root, so that no further user process can open it. If a process
-// still has the file open, the GPU is not offered as a full GPU until the process has closed it.
+// makeFull switches off a GPU's MIG mode, which the driver refuses to do while a process uses the GPU. So it first
+// restricts the GPU's device file to root, to keep further user processes from opening it. If a process still has the
+// file open, the GPU is not offered as a full GPU until the process has closed it.
 func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	c := a.cards[g]
 	if err := a.caps.Make(c.Minor, fullInstance); err != nil {
@@ -127,15 +126,15 @@ func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	return made, err
 }
 
-// holdersOfGPU ends those processes with the device file of a GPU open that the agent may end. It returns the others,
-// except root's processes.
+// holdersOfGPU ends the processes that have a GPU's device file open, as far as the agent may end them. It returns
+// the others, except root's.
 func (a *Agent) holdersOfGPU(g int) ([]gpu.Process, error) {
 	in := &instance{Instance: ledger.Instance{GPU: a.cards[g].UUID, GI: gpu.FullGI, Profile: mig.Full}}
 	found, err := a.clear([]placed{{g, in}}, clearRounds)
 	return found[in], err
 }
 
-// users describes the processes that have the device file of a GPU open, including root's processes.
+// users describes the processes that have a GPU's device file open, including root's.
 func (a *Agent) users(c *card) string {
 	d, err := a.caps.Device(c.Minor)
 	if err == nil {
@@ -147,7 +146,7 @@ func (a *Agent) users(c *card) string {
 	return "the GPU is in use; stop its monitoring programs, for example nvidia-persistenced and DCGM"
 }
 
-// holdBack records the reason why the agent cannot switch off the MIG mode of a GPU.
+// holdBack records why the agent cannot switch off a GPU's MIG mode.
 func (a *Agent) holdBack(g int, reason string) {
 	c := a.cards[g]
 	a.mu.Lock()
@@ -163,8 +162,8 @@ func (a *Agent) holdBack(g int, reason string) {
 	}
 }
 
-// retryHeld makes a GPU available as a full GPU again if no user process has its device file open. The next attempt to
-// switch the MIG mode shows whether the driver still refuses. The caller holds the card's hardware lock.
+// retryHeld makes a GPU available as a full GPU again if no user process has its device file open. Whether the driver
+// still refuses will show at the next attempt to switch the MIG mode. The caller holds the card's hardware lock.
 func (a *Agent) retryHeld(g int, c *card) {
 	a.mu.Lock()
 	held := c.held

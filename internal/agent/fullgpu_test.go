@@ -27,7 +27,7 @@ func newH100s(t testing.TB, gpus int, options ...func(*config.Config)) *world {
 		append(options, whole)...)
 }
 
-// file returns the owner and the mode of the device file of a GPU.
+// file returns the owner and mode of a GPU's device file.
 func (w *world) file(g int) string {
 	w.t.Helper()
 	var st unix.Stat_t
@@ -71,7 +71,7 @@ func TestFullGPUs(t *testing.T) {
 			t.Errorf("device file of the idle GPU %d: %s", s.GPU, got)
 		}
 	}
-	// The next job with a full GPU reuses an idle GPU, and slices use the GPU whose MIG mode is on.
+	// The next job with a full GPU reuses an idle one, and slices go to the GPU whose MIG mode is on.
 	next := w.startNow("full:1")
 	if s := w.lease(next).Slices[0]; !s.Reused {
 		t.Errorf("%+v", s)
@@ -112,8 +112,8 @@ func TestFullAfterRestart(t *testing.T) {
 
 func (w *world) agentDevice(g int) string { return gpu.Caps{Dev: w.node.Dev}.DeviceFile(g) }
 
-// TestFullAtBoot checks that the agent manages a GPU whose MIG mode is off when the agent starts. A job without a lease
-// prevents this, because the job could use the GPU.
+// TestFullAtBoot checks that the agent takes over a GPU whose MIG mode is off when the agent starts, but not while
+// there is a job without a lease, which could be using the GPU.
 func TestFullAtBoot(t *testing.T) {
 	w := newH100s(t, 1)
 	w.stop()
@@ -170,8 +170,8 @@ func TestSliceAfterFullGone(t *testing.T) {
 	}
 }
 
-// TestFullHeldOpen checks that a GPU does not become full while a user process has its device file open. The job waits,
-// other GPUs become full, and the GPU is available again after the process has closed the file.
+// TestFullHeldOpen checks that a GPU does not become full while a user process has its device file open. The job
+// waits, other GPUs become full, and the GPU is available again once the process has closed the file.
 func TestFullHeldOpen(t *testing.T) {
 	w := heldIn(t, newH100s(t, 2))
 	end := w.process(madeUp, 20002, [2]string{w.agent.caps.DeviceFile(0), ""})

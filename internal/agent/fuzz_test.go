@@ -25,7 +25,7 @@ var leaseForm = regexp.MustCompile(
 		`(error [^\x00-\x1f\x7f]+\n|(slot (\d|[1-9]\d+) (-|MIG-[0-9A-Za-z/-]+)\n)+(device \d+:\d+\n)*)end\n$`,
 )
 
-// agentCalls contains the seed inputs of FuzzAgent.
+// agentCalls holds the seed inputs of FuzzAgent.
 var agentCalls = []struct {
 	root         bool
 	method, path string
@@ -48,9 +48,9 @@ var agentCalls = []struct {
 	{true, "POST", "/v1/jobs/1/memory", `{"allocated":1,"ooms":1}`},
 }
 
-// FuzzAgent sends arbitrary requests of root and of users to the socket of a complete agent, with emulated GPUs and a
-// slurmctld in memory. Requests of users must change nothing. After any request of root, the agent must still run, its
-// lease files must be readable, and no two jobs may hold the same slice.
+// FuzzAgent sends arbitrary requests, as root and as a user, to the socket of a complete agent with emulated GPUs and
+// a slurmctld in memory. A user's requests must not change anything. After any request from root, the agent must
+// still run, its lease files must be readable, and no two jobs may hold the same slice.
 func FuzzAgent(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to be another user")
@@ -98,7 +98,7 @@ func FuzzAgent(f *testing.F) {
 	})
 }
 
-// checkAnswers checks that every answer is valid JSON, and that no answer is an internal error of the agent.
+// checkAnswers checks that all answers are valid JSON, and that none is an internal error of the agent.
 func checkAnswers(t *testing.T, raw []byte) {
 	answers, err := apitest.Answers(raw)
 	if err != nil {
@@ -111,8 +111,8 @@ func checkAnswers(t *testing.T, raw []byte) {
 	}
 }
 
-// newBusyWorld returns a world with jobs in every state. Job 1 has its lease. Jobs 2 and 3 run without a lease. Job 4
-// waits for a free slice. Job 5 is unknown to slurmctld.
+// newBusyWorld returns a world with jobs in every state: job 1 has its lease, jobs 2 and 3 run without one, job 4
+// waits for a free slice, and job 5 is unknown to slurmctld.
 func newBusyWorld(f *testing.F) *world {
 	w := newWorld(f, 1)
 	for range 2 {
@@ -134,8 +134,8 @@ func newBusyWorld(f *testing.F) *world {
 	return w
 }
 
-// serve serves the agent's socket. serve returns the path of the socket, and a function that returns the new lines in
-// the server's log since the last call of the function.
+// serve serves the agent's socket. It returns the socket's path, and a function that returns the lines that were
+// added to the server's log since it was last called.
 func (w *world) serve(f *testing.F) (socket string, errs func() string) {
 	dir, err := os.MkdirTemp("", "agent")
 	if err != nil {
@@ -162,7 +162,7 @@ func (w *world) serve(f *testing.F) (socket string, errs func() string) {
 	}
 }
 
-// reset restores the initial state, in which only job 1 has a lease, so that the result of a request does not depend on
+// reset restores the initial state, in which only job 1 has a lease, so that a request's result does not depend on
 // earlier requests.
 func (w *world) reset(t *testing.T) {
 	leases, err := w.agent.ledger.Leases()
@@ -185,8 +185,8 @@ func (w *world) reset(t *testing.T) {
 	}
 }
 
-// everything returns the state that a call could change, as text: the agent's status, the lease files, the GPU's
-// instances, and the number of writes to slurmctld.
+// everything formats the state that a call could change: the agent's status, the lease files, the GPU's instances,
+// and the number of writes to slurmctld.
 func (w *world) everything(t *testing.T) string {
 	var b strings.Builder
 	status, err := w.agent.Status(t.Context())

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// shown returns the problem of a GPU according to the status.
+// shown returns a GPU's problem as the status shows it.
 func (w *world) shown(g int) string {
 	w.t.Helper()
 	status, err := w.agent.Status(context.Background())
@@ -16,8 +16,8 @@ func (w *world) shown(g int) string {
 	return status.GPUs[g].Problem
 }
 
-// TestGPUComesBack checks that the agent manages a lost GPU again, without a restart, once it is available again. An
-// instance that no longer exists on the GPU must be removed from the ledger.
+// TestGPUComesBack checks that, without a restart, the agent resumes managing a lost GPU once it is available again.
+// An instance that no longer exists there must be removed from the ledger.
 func TestGPUComesBack(t *testing.T) {
 	w := newWorld(t, 1)
 	first := w.startNow("1g.5gb:1")
@@ -49,8 +49,8 @@ func TestGPUComesBack(t *testing.T) {
 	}
 }
 
-// TestGPUBecomesUsable checks a GPU that was not usable when the agent started. Once it becomes usable, the agent must
-// restart once.
+// TestGPUBecomesUsable checks that, if a GPU that was not usable when the agent started becomes usable, the agent
+// restarts once.
 func TestGPUBecomesUsable(t *testing.T) {
 	w := newWorld(t, 2)
 	w.stop()

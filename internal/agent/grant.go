@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// preparePending returns the job's pending lease, with spots. Normally, the last pass has recorded it. If not,
-// preparePending uses spots from the current offers. If these do not include the job's slices, it runs a pass that
-// searches for free spots. The result is nil if the pass finds none. The error is api.NotNow if the pass fails before
-// it finds free spots.
+// preparePending returns the job's pending lease, with spots. Normally, the last pass has recorded it. If not, the
+// spots come from the current offers or, if these do not include the job's slices, from a pass that searches for free
+// ones. The result is nil if the pass finds none. The error is api.NotNow if the pass fails before it finds free
+// spots.
 func (a *Agent) preparePending(
 	ctx context.Context, id, array uint32, wants []offer.Want, s *spent,
 ) (*pendingLease, error) {
@@ -80,8 +80,8 @@ func (a *Agent) carveAll(
 		at = append(at, placed{s.GPU, in})
 		created = created || !reused
 	}
-	// The capability files have belonged to root since the agent released or created the instance. A process that has
-	// one of them open must have opened it before that.
+	// The capability files have belonged to root since the agent released or created the instance, so a process that
+	// has one of them open must have opened it before that.
 	if used, err := a.setAsideBeforeGrant(at, created, search); len(used) > 0 || err != nil {
 		for _, u := range used {
 			err = errors.Join(usedError(u.gpu, u.in), err)
@@ -97,8 +97,8 @@ type carved struct {
 	reused bool
 }
 
-// carveSpots carves the instances at the spots of a pending lease. It works on all GPUs in parallel, because switching
-// the MIG mode takes seconds on each GPU.
+// carveSpots carves the instances at the spots of a pending lease. It works on all GPUs in parallel, because
+// switching the MIG mode takes seconds for each of them.
 func (a *Agent) carveSpots(id uint32, spots []offer.Spot, t *spent) ([]carved, error) {
 	all := make([]carved, len(spots))
 	errs := make([]error, len(a.cards))
@@ -168,8 +168,8 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	return lease, nil
 }
 
-// refuse grants a lease without slices, and writes the reason to the lease file. At task_init, the plugin reads this
-// reason and fails the job with it. Slurm does not drain the node.
+// refuse grants a lease without slices, and writes the reason to the lease file. At task_init, the plugin fails the
+// job with this reason, without Slurm draining the node.
 func (a *Agent) refuse(lease api.Lease, reason string) (api.Lease, error) {
 	a.metrics.Failed(metrics.Refuse)
 	return a.grantNone(lease, reason)

@@ -17,10 +17,10 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// write updates the node's gres/mig counts and the agent's text in the node's Extra field. A profile without a total
-// gets the count 0, and the GRES type closed gets the rest of the constant total. If slurmctld already shows the counts
-// and the text, write sends no update. The log entry of an update contains the published plan, so that tests can check
-// the log. wrote is true if write has sent an update, even if the update failed.
+// write updates the node's gres/mig counts and the agent's entries in the node's Extra field. A profile without a
+// total gets the count 0, and the `closed` type gets the rest of the constant total. If slurmctld already shows the
+// counts and the entries, no update is sent. The log entry for an update includes the published plan, so that tests
+// can check it. wrote is true if an update was sent, even if it failed.
 func (p *publisher) write(
 	ctx context.Context,
 	phase string,
@@ -61,8 +61,8 @@ func (p *publisher) write(
 	return true, nil
 }
 
-// fresh is the maximum age of the node data that a write may use without another reading of the node. A restart of
-// slurmctld takes longer than fresh.
+// fresh is how old the node data may be for a write without rereading the node. A restart of slurmctld takes longer
+// than that.
 const fresh = 250 * time.Millisecond
 
 // errOutdated ends a pass whose input may differ from slurmctld's current counts.
@@ -70,13 +70,12 @@ var errOutdated = errors.New(
 	"slurmctld's counts of this node changed during the pass, for example because slurmctld restarted",
 )
 
-// unchanged returns errOutdated if the node has changed since the caller read the node. If the caller's reading is
-// older than fresh, unchanged reads the node again. The check detects a restart of slurmctld. A restarted slurmctld has
-// lost the used counts, and slurmd has not registered yet. If the agent wrote totals that it computed before the
-// restart, slurmctld would offer slices that are not free, and jobs would start without slots. If slurmctld stops while
-// a Slurm command reads the node, the command takes up to 9 s and then succeeds with old data, because the command
-// requests the partitions last (22.05.8). The second reading may therefore return old data, but a third reading returns
-// current data.
+// unchanged returns errOutdated if the node has changed since the caller read it. It rereads the node if the caller's
+// reading is older than fresh. This detects a restart of slurmctld, after which the used counts are lost and slurmd
+// has not registered yet. If the agent then wrote totals from before the restart, slurmctld would offer slices that
+// are not free, and jobs would start without slots. If slurmctld stops while a Slurm command reads the node, the
+// command takes up to 9 s and then succeeds with old data, because it requests the partitions last (22.05.8). So the
+// second reading may return old data, but a third returns current data.
 func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	last := node
 	for range 2 {
@@ -104,8 +103,8 @@ func lowers(node slurm.Node, low map[string]int) bool {
 	return false
 }
 
-// sameCounts reports whether two GRES lists have the same entries, regardless of the order. If slurm.conf does not
-// contain a type, slurmctld lists the type after closed, regardless of the type's position in the update (22.05.8).
+// sameCounts reports whether two GRES lists have the same entries in any order. A type that is not in slurm.conf is
+// listed after `closed`, wherever the update put it (22.05.8).
 func sameCounts(x, y slurm.GRESList) bool {
 	order := func(a, b slurm.GRES) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Count, b.Count))
@@ -113,14 +112,14 @@ func sameCounts(x, y slurm.GRESList) bool {
 	return slices.Equal(slices.SortedFunc(slices.Values(x), order), slices.SortedFunc(slices.Values(y), order))
 }
 
-// taken returns the counts to which the caller adds the offers. The count of a profile is slurmctld's used count, but
-// at most the number of slices that jobs hold or will hold. This limit applies to the time of the plan and to the time
-// of the call. The limit is necessary because slurmctld allocates every offered slice to an --exclusive job, and the
-// requested slices to a job that gets no lease. If taken included all these slices, slurmctld would treat the slices as
-// free, in addition to the offers, from the end of the job until its epilog publishes. If a job releases a slice after
-// the agent has read the node, the plan may offer the slice, and another job may get the slice before the write. taken
-// must not include the slice of the second job, because the offers include the slice. A total below the used count is
-// always safe. extra is the part of the excess that exceeds taken.
+// taken returns the counts to which the caller adds the offers. A profile's count is slurmctld's used count, but at
+// most the number of slices that jobs hold or will hold, both at the time of the plan and at the time of the call.
+// This limit is necessary because slurmctld allocates every offered slice to an --exclusive job, and the requested
+// slices to a job that gets no lease. If taken included them all, slurmctld would treat them as free, in addition to
+// the offers, from the end of the job until its epilog publishes. And if a job releases a slice after the agent has
+// read the node, the plan may offer it, and another job may get it before the write; taken must not include that
+// slice, because the offers do. A total below the used count is always safe. extra is the part of the excess that
+// exceeds taken.
 func (p *publisher) taken(node slurm.Node, d nodePlan) (taken, extra map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,9 +145,9 @@ func exceeds(node slurm.Node, offers map[string]int) bool {
 	return false
 }
 
-// gresLine returns the node's complete GRES list with new counts of gres/mig. An update replaces the whole list, so
-// gresLine copies all other GRES of the node unchanged. profiles contains the profiles that the node publishes. ok is
-// false if the sum of the counts exceeds total.
+// gresLine returns the node's complete GRES list with new gres/mig counts. Because an update replaces the whole list,
+// the node's other GRES are copied unchanged. profiles lists the profiles that the node publishes. ok is false if the
+// sum of the counts exceeds total.
 func gresLine(
 	node slurm.Node, profiles []string, total int, totals map[string]int,
 ) (line slurm.GRESList, ok bool) {
@@ -176,7 +175,7 @@ func gresLine(
 	return append(line, slurm.GRES{Name: "mig", Type: slurm.ClosedType, Count: max(rest, 0)}), rest >= 0
 }
 
-// planFields returns the log fields for a plan, which contain the busy and the offered placements of each GPU.
+// planFields returns the log fields for a plan, which show the busy and the offered placements of each GPU.
 func (p *publisher) planFields(d nodePlan) []map[string]string {
 	var all []map[string]string
 	for i, g := range d.gpus {

@@ -14,13 +14,14 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// growTimeout limits the time for one growth. The plugin waits 5 s for the answer to the epilog. If slurmctld received
-// the requeue only after the last epilog, the jobs that depend on the job would already have seen the failure.
+// growTimeout limits the time for one growth. The plugin waits 5 s for the answer to the epilog, and if slurmctld
+// received the requeue only after the last epilog, dependent jobs would already have seen the failure.
 const growTimeout = 4 * time.Second
 
 // growAfterFailure requeues a job that has failed because it ran out of GPU memory, with the next sufficient profile.
-// The job's epilog calls it before the agent releases the lease. slurmctld changes the admin_comment of a failed job
-// only after the requeue. If the agent is killed between these steps, the job runs again with its old profile.
+// The job's epilog calls it before the agent releases the lease. Because slurmctld changes a failed job's
+// admin_comment only after the requeue, the job reruns with its old profile if the agent is killed between these
+// steps.
 func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	if lease.Grow == "" {
 		return
@@ -78,8 +79,8 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 		Info("requeued a job that ran out of GPU memory, with a larger profile")
 }
 
-// restoreHeld restores the tag Held of a held job. Between the tag and the hold, the pass of another agent may have
-// taken the job for a released one and replaced the tag, and no agent would release the job.
+// restoreHeld restores a held job's Held tag. Between setting the tag and holding the job, another agent's pass may
+// have taken the job for a released one and replaced the tag, and then no agent would release it.
 func (a *Agent) restoreHeld(ctx context.Context, id uint32) error {
 	job, err := a.ctl.Job(ctx, id)
 	if err != nil || job.Priority > 0 || tags.Has(job.AdminComment, tags.Held) {
@@ -123,7 +124,7 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	larger, err := a.larger(job, *lease, append(runs, run), need)
 	if err != nil {
 		if a.mayLog(growKey(id)) {
-			log.WithError(err).Info("the memory of a job will not suffice, but the job is not requeued")
+			log.WithError(err).Info("a job's memory will not suffice, but it is not requeued")
 		}
 		return
 	}
@@ -149,7 +150,8 @@ func fieldsOf(g predict.Growth, larger string) logrus.Fields {
 	return logrus.Fields{"profile": g.Profile, "peak_mib": math.Round(g.MiB), "larger": larger}
 }
 
-// enough reports whether each slice of a lease has this much memory, because the forecast may belong to an earlier run.
+// enough reports whether each slice of a lease has this much memory, which is possible if the forecast was for an
+// earlier run.
 func enough(lease api.Lease, mib float64) bool {
 	return !slices.ContainsFunc(lease.Slices, func(s api.Slice) bool { return float64(s.MemoryMiB) < mib })
 }
@@ -161,7 +163,7 @@ type foreseen struct {
 }
 
 // foresee queues a call to growBeforeFailure, because a sampler must not wait for slurmctld. If the queue is full,
-// foresee drops the forecast, because the monitor will repeat it.
+// the forecast is dropped; the monitor will repeat it.
 func (a *Agent) foresee(job uint32, f predict.Forecast) {
 	a.metrics.Foresaw()
 	select {
@@ -194,11 +196,11 @@ func (a *Agent) failedRun(id uint32) (run predict.Run, ok bool) {
 	return run, ok
 }
 
-// growKey identifies the log line about a job that does not grow.
+// growKey is the key for the log line about a job that does not grow.
 type growKey uint32
 
-// earlierRuns returns the stored runs with the same job key as a run, oldest first, without the run itself. If the
-// repository does not answer before ctx ends, the result is empty.
+// earlierRuns returns the stored runs with the same job key as run, oldest first, except run itself. The result is
+// empty if the repository does not answer before ctx ends.
 func (a *Agent) earlierRuns(ctx context.Context, run predict.Run) (runs []predict.Run) {
 	if a.repository == nil || run.Key == "" {
 		return nil
@@ -234,7 +236,7 @@ func growthOf(job slurm.Job, run predict.Run, cause predict.Cause, mib float64) 
 	return g
 }
 
-// grownComment returns the job's admin_comment after a growth. Because it contains the Held tag, an agent releases the
+// grownComment returns the job's admin_comment after a growth. Because of the Held tag in it, an agent releases the
 // job when its slices are offered.
 func grownComment(job slurm.Job, larger string, g predict.Growth) string {
 	return tags.Replace(tags.Regrown(job, larger, g), tags.Released, tags.Held)

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/usage/usagetest"
 )
 
-// growing is a world whose jobs use the given peak of memory on their slices.
+// growing is a world whose jobs' memory on their slices reaches the given peak.
 type growing struct {
 	*world
 	peak float64
@@ -52,7 +52,7 @@ func growingJob(profile, mode string) slurm.Job {
 	return j
 }
 
-// runs starts the job with the given id and returns the profile of its slice, and the name under which slurmctld counts
+// runs starts the job with the given id and returns its slice's profile, and the name under which slurmctld counts
 // the slice.
 func (g *growing) runs(id uint32) (profile, counted string) {
 	g.t.Helper()
@@ -197,8 +197,8 @@ func TestStaysFailed(t *testing.T) {
 	}
 }
 
-// TestGrowWhileAnotherAgentPasses replaces the tag Held between the tag and the hold, as the pass of another agent may
-// do. The job must have the tag again in the end, because no agent releases a held job without it.
+// TestGrowWhileAnotherAgentPasses replaces the Held tag before the job is held, as another agent's pass may do. The
+// job must have it again in the end, because no agent releases a held job without it.
 func TestGrowWhileAnotherAgentPasses(t *testing.T) {
 	g := newGrowing(t, "22.05.8")
 	id := g.submit(growingJob("1g.5gb", "oom"))
@@ -223,8 +223,8 @@ func TestGrowWhileAnotherAgentPasses(t *testing.T) {
 	}
 }
 
-// TestGrowBeforeFailure requeues a running job. If the requeue fails at first, the job grows only once. A forecast that
-// no profile satisfies, and a job with the mode oom, must not end the run.
+// TestGrowBeforeFailure requeues a running job. If the requeue fails at first, the job grows only once. Neither a
+// forecast that no profile satisfies nor one for a job in oom mode may end the run.
 func TestGrowBeforeFailure(t *testing.T) {
 	g := newGrowing(t, "22.05.8")
 	id := g.submit(growingJob("1g.5gb", "forecast"))
@@ -259,7 +259,7 @@ func TestGrowBeforeFailure(t *testing.T) {
 	}
 }
 
-// TestForecastAgainstEarlierRuns checks that a forecast does not end a run that has used only as much memory as an
+// TestForecastAgainstEarlierRuns checks that a forecast does not end a run that has used no more memory than an
 // earlier, complete run of the job.
 func TestForecastAgainstEarlierRuns(t *testing.T) {
 	g := newGrowing(t, "22.05.8")
@@ -290,7 +290,7 @@ func TestForecastAgainstEarlierRuns(t *testing.T) {
 }
 
 // TestGrownWithoutRoom starts a grown job on a node that offers the requested profile, but has no room for the larger
-// profile. The job must return to the queue, and must not run on the smaller profile.
+// profile. The job must return to the queue instead of running on the smaller one.
 func TestGrownWithoutRoom(t *testing.T) {
 	g := newGrowing(t, "22.05.8")
 	big := g.submit(job(1, "4g.20gb:1"))

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestUserShrinksGrownJob lets a user set the request of a grown job back to the smaller profile. If slurmctld can
-// replace profiles, limits would not apply to the larger slice, so the job must not get it. The agents replace the
+// TestUserShrinksGrownJob lets a user set a grown job's request back to the smaller profile. If slurmctld can replace
+// profiles, the job must not get the larger slice, to which limits would not apply, and the agents must replace the
 // profile again.
 func TestUserShrinksGrownJob(t *testing.T) {
 	for version, granted := range map[string]bool{"22.05.8": true, "24.11.5": false} {
@@ -35,7 +35,7 @@ func TestUserShrinksGrownJob(t *testing.T) {
 	}
 }
 
-// TestGrowths counts the growths of a job from its tags and its stored runs.
+// TestGrowths counts a job's growths from its tags and its stored runs.
 func TestGrowths(t *testing.T) {
 	run := func(job uint32, profile, end string) predict.Run {
 		return predict.Run{Job: job, Profile: profile, End: end}

@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// releaseHeld releases held jobs whose slices are offered. served contains the jobs for which this node offers all
-// slices that the plan assigns to the jobs on this node. If a job needs several nodes, releaseHeld releases the job
-// only when enough nodes offer its slices.
+// releaseHeld releases held jobs whose slices are offered. served lists the jobs for which this node offers all
+// slices that they have here in the plan. A job that needs several nodes is released only when enough nodes offer its
+// slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	config, err := p.config(ctx)
 	retypes := err == nil && replacesTypes(config)
@@ -22,8 +22,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			continue // assignProfile has not replaced the job's profile yet
 		}
 		if w.Priority > 0 && tags.Has(w.AdminComment, tags.Held) {
-			// Either an administrator has released the job, or an agent has released the job and stopped before it
-			// replaced the tag.
+			// Either an administrator has released the job, or an agent has, but stopped before it replaced the tag.
 			if err := p.retag(ctx, w.ID, tags.Held, tags.Released); err != nil {
 				log.WithError(err).Warn("couldn't change the tag of a released job")
 			}
@@ -38,9 +37,8 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 		} else if !ok {
 			continue
 		}
-		// The agent releases the job before it replaces the job's tag. If the agent crashes between these steps, the
-		// next pass replaces the tag. While a job has the tag Held, job_submit.lua does not allow users to hold the
-		// job.
+		// The agent releases the job before it replaces the tag. If it crashes in between, the next pass replaces the
+		// tag. While a job has the Held tag, job_submit.lua does not let users hold it.
 		err := p.ctl.Release(ctx, w.ID)
 		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
@@ -55,10 +53,9 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 	}
 }
 
-// holdStray holds each component of a het job that can start although another component of the het job cannot start.
-// Without the hold, slurmctld would reserve nodes for the component (plan.Stray). The component gets the tag Held, so
-// that releaseHeld releases the component like any other held job. Only the agent of the first node in the plan calls
-// holdStray.
+// holdStray holds each het job component that can start although another one cannot. Without the hold, slurmctld
+// would reserve nodes for it (plan.Stray). The component gets the Held tag, so that releaseHeld releases it like any
+// other held job. Only the agent of the first node in the plan calls holdStray.
 func (p *publisher) holdStray(ctx context.Context, stray []slurm.Waiting) {
 	for _, w := range stray {
 		log := p.log.WithField("job", w.ID)
@@ -78,8 +75,8 @@ func (p *publisher) holdStray(ctx context.Context, stray []slurm.Waiting) {
 	}
 }
 
-// retag replaces a tag of a job. It reads the comment again, because another agent may have added tags since this pass
-// read the queue.
+// retag replaces one of a job's tags. It rereads the comment, because another agent may have added tags since this
+// pass read the queue.
 func (p *publisher) retag(ctx context.Context, id uint32, old, new string) error {
 	job, err := p.ctl.Job(ctx, id)
 	if err != nil {
@@ -106,8 +103,8 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 	return ready >= max(w.NumNodes, len(w.ReqNodes)), nil
 }
 
-// assignProfile sets the profile of each requeued job whose request contains no profile. If slurmctld replaces the
-// types in a request, assignProfile also sets the larger profile of each job that has grown.
+// assignProfile sets the profile of each requeued job whose request names none. If slurmctld replaces the types in a
+// request, it also sets the larger profile of each job that has grown.
 func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, config slurm.Config) {
 	retypes := replacesTypes(config)
 	for i := range waiting {

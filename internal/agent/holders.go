@@ -11,11 +11,11 @@ import (
 )
 
 // A process that has a capability file open can use every later instance with the same GPU instance id, because the
-// driver checks only the device number of the open file, which depends only on the GPU and the GPU instance id. When
-// the agent releases an instance, and before it leases the instance again, it searches for processes that have the
-// instance's capability files open. Between the release and the lease, the files belong to root, so no user process can
-// open them. If processes of the instance's last user have the files open, the agent ends them (see
-// config.Config.Foreign). If other processes do, the agent sets the instance aside.
+// driver checks only the open file's device number, which depends only on the GPU and this id. When the agent
+// releases an instance, and before it leases the instance again, it searches for processes that have the instance's
+// capability files open. Between the release and the lease, the files belong to root, so no user process can open
+// them. If processes of the instance's last user have them open, the agent ends these processes (see
+// config.Config.Foreign). If others do, it sets the instance aside.
 
 // minorsOf identifies the capabilities of a GPU instance id. All instances with the same GPU instance id on a GPU have
 // the same capabilities.
@@ -70,7 +70,7 @@ func (a *Agent) scan(wanted []gpu.Device) (gpu.Held, error) {
 	return held, err
 }
 
-// holdersIn returns, for each instance, the processes that have its capability files open according to a scan.
+// holdersIn is like holders, but takes the result of a scan.
 func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Process, error) {
 	found := map[*instance][]gpu.Process{}
 	for _, p := range all {
@@ -91,9 +91,8 @@ func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Proc
 	return found, nil
 }
 
-// devicesOf returns the capabilities of an instance. After the agent has loaded an instance from the ledger, its
-// compute instances are unknown until the agent has listed the GPU's instances. Until then, devicesOf assumes compute
-// instance 0.
+// devicesOf returns an instance's capabilities. The compute instances of an instance loaded from the ledger are
+// unknown until the agent has listed the GPU's instances; until then, devicesOf assumes compute instance 0.
 func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 	in := a.hwOf(p.in)
 	if len(in.CIs) == 0 {
@@ -102,10 +101,10 @@ func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 	return a.caps.Devices(a.cards[p.gpu].Minor, in)
 }
 
-// setAsideBeforeGrant is like setHeldAside, but for the instances of a lease. It waits for the given search. If the
-// search found no processes that hold the instances open, it returns no instances; otherwise, it scans again. It always
-// scans again if the agent created an instance and the driver creates capability files with mode 0666. The same applies
-// if the agent has switched off the MIG mode of a GPU, because all users could open the device file before.
+// setAsideBeforeGrant is like setHeldAside, but for the instances of a lease. It waits for the given search and, if
+// that found no processes that hold the instances open, returns none. Otherwise, it scans again. It always does so if
+// the agent created an instance and the driver creates capability files with mode 0666, or if the agent switched off
+// a GPU's MIG mode, because all users could open the device file before.
 func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
 	full := slices.ContainsFunc(all, func(p placed) bool { return p.in.GI == gpu.FullGI })
 	if created && (full || a.caps.Modifies()) {
@@ -121,8 +120,8 @@ func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) 
 	return a.setHeldAside(all)
 }
 
-// setHeldAside ends the processes that have instances open, if the agent may end them. It sets aside the instances that
-// are still open, and returns them. If the agent cannot list the processes, all instances are set aside.
+// setHeldAside ends the processes that have instances open, if the agent may end them, and sets aside and returns the
+// instances that are still open. If the agent cannot list the processes, these are all instances.
 func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	found, err := a.clear(all, clearRounds)
 	if err != nil {
@@ -143,13 +142,12 @@ func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	return held, nil
 }
 
-// clearRounds limits how often a release or a lease ends processes and scans again. A single scan is not sufficient,
-// because a process can pass an open descriptor to a process that the scan has already examined.
+// clearRounds limits how often a release or a lease ends processes and scans again. One scan is not enough, because a
+// process can pass an open descriptor to another that the scan has already examined.
 const clearRounds = 2
 
-// clear ends the processes that have instances open, if the agent may end them. It returns the processes that still
-// have an instance open. The number of rounds is limited, because a user could keep starting processes that have
-// instances open while prologs and epilogs wait.
+// clear ends the processes that have instances open, if the agent may end them, and returns those that still do. The
+// number of rounds is limited, because a user could keep starting such processes while prologs and epilogs wait.
 func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Process, err error) {
 	for range rounds {
 		if found, err = a.holders(all); err != nil || !a.endHolders(all, found) {
@@ -160,7 +158,7 @@ func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Proce
 }
 
 // stillOpen ends the processes that have a GPU's stuck instances open, if the agent may end them. It returns the
-// instances that are still open, or all instances if the agent cannot list the processes.
+// instances that are still open, or all of them if the agent cannot list the processes.
 func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	var all []placed
 	for _, in := range stuck {
@@ -175,9 +173,8 @@ func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	return open
 }
 
-// endHolders ends the processes that have an instance open and belong to its last user. The result is true if at least
-// one of them has ended. endHolders does not end other users' processes, because any process can pass an open
-// descriptor to a process of another user.
+// endHolders ends the processes that have an instance open and belong to its last user, and returns true if at least
+// one of them has ended. It spares other users' processes, because any process can pass them an open descriptor.
 func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (some bool) {
 	if len(found) == 0 || !a.endsHolders() {
 		return false
@@ -188,7 +185,7 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 			continue
 		}
 		own := slices.DeleteFunc(slices.Clone(found[p.in]), func(h gpu.Process) bool { return !startedBy(h, uid) })
-		// Kill ends a process even if it has passed its open descriptor to another process since the scan.
+		// Kill ends a process even if it has passed its open descriptor to another one since the scan.
 		ended, left := a.procs.Kill(own, func(now gpu.Process) bool { return startedBy(now, uid) })
 		a.ended(p.gpu, p.in.UUID, ended, left)
 		some = some || len(left) < len(own)
@@ -197,8 +194,8 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 }
 
 // endsHolders reports whether the agent ends processes that keep a released slice open. By default, it does so only if
-// Slurm confines jobs to their devices (ConstrainDevices). Without ConstrainDevices, a process may have accidentally
-// opened a slice that belongs to another job of the same user.
+// Slurm confines jobs to their devices (ConstrainDevices). Otherwise, a process may have opened a slice of another
+// job of the same user by accident.
 func (a *Agent) endsHolders() bool {
 	switch a.cfg.Foreign {
 	case config.ForeignKill:
@@ -211,8 +208,8 @@ func (a *Agent) endsHolders() bool {
 	return false
 }
 
-// formerUser returns the last user of an instance's capabilities. ok is false if no user has used them, or if the last
-// user was root. Root can use an instance without an open capability file.
+// formerUser returns the last user of an instance's capabilities. ok is false if there was none, or if it was root,
+// who can use an instance without an open capability file.
 func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -220,11 +217,11 @@ func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	return uid, ok && uid != 0
 }
 
-// startedBy reports whether the user with the given uid started a process. It compares the real user id, so the result
-// is also true for a setuid program that the user started. Users may end all processes that they have started.
+// startedBy reports whether the user with the given uid started a process. It compares the real user id, so this
+// includes setuid programs. Users may end all processes that they have started.
 func startedBy(p gpu.Process, uid uint32) bool { return p.UIDs[0] == uid }
 
-// note stores the text that `caelum status` shows for an instance, and logs the text if it is new.
+// note stores the message that `caelum status` shows for an instance, and logs it if it is new.
 func (a *Agent) note(p placed, note string) {
 	a.mu.Lock()
 	same := p.in.note == note
@@ -237,8 +234,7 @@ func (a *Agent) note(p placed, note string) {
 	}
 }
 
-// heldNote returns the text for an instance that the processes in holders have open, or an empty text if there are
-// none.
+// heldNote returns the message for an instance that the processes in holders have open, or "" if there are none.
 func heldNote(holders []gpu.Process, err error) string {
 	switch {
 	case err != nil:
@@ -250,11 +246,11 @@ func heldNote(holders []gpu.Process, err error) string {
 }
 
 // searchPause is the time after which findBlockers searches again for an instance that the driver does not destroy,
-// unless the result decides about the destroy hook. A search reads every process of the node while the agent holds the
-// lock of the card, on which prologs wait.
+// unless the result decides about the destroy hook. A search reads every process on the node while the agent holds
+// the card's lock, for which prologs wait.
 const searchPause = time.Minute
 
-// blockers returns the text of findBlockers for an instance, and the time of the search.
+// blockers returns what findBlockers found for an instance, and the time of the search.
 func (a *Agent) blockers(g int, in *instance) (string, time.Time) {
 	now := a.now()
 	a.mu.Lock()
@@ -266,8 +262,8 @@ func (a *Agent) blockers(g int, in *instance) (string, time.Time) {
 	return a.findBlockers(g, in), now
 }
 
-// findBlockers returns a text about the processes because of which the driver does not destroy an instance, and
-// requests the destroy hook if they may be monitoring programs. Unlike holders, it includes root's processes.
+// findBlockers describes the processes that keep the driver from destroying an instance, and requests the destroy
+// hook if they may be monitoring programs. Unlike holders, it includes root's processes.
 func (a *Agent) findBlockers(g int, in *instance) string {
 	var found map[*instance][]gpu.Process
 	own, err := a.devicesOf(placed{g, in})

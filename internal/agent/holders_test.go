@@ -12,7 +12,7 @@ import (
 	"caelum/internal/gpu"
 )
 
-// held is a world with an emulated /proc, which contains only the processes that a test writes.
+// held is a world with an emulated /proc, which shows only the processes that a test writes.
 type held struct {
 	*world
 	proc string
@@ -31,8 +31,8 @@ func heldIn(t *testing.T, w *world) *held {
 // madeUp is the PID of a process that exists only in the emulated /proc. The largest PID of Linux is 4194304.
 const madeUp = 9999999
 
-// process adds a user's process to the emulated /proc. fds contains the target and the fdinfo of each open file of the
-// process. The returned end function removes the process.
+// process adds a user's process to the emulated /proc. fds lists the target and the fdinfo of each of its open files.
+// The returned end function removes the process.
 func (h *held) process(pid, uid int, fds ...[2]string) (end func()) {
 	h.t.Helper()
 	dir := filepath.Join(h.proc, fmt.Sprint(pid))
@@ -135,8 +135,8 @@ func (h *held) wholeFile() string {
 	return file
 }
 
-// TestHolderRequeuesJob checks a user who opens a slice after it is offered and before it is leased. The user can delay
-// a batch job of another user, but must not be able to keep it held permanently.
+// TestHolderRequeuesJob checks that a user who opens a slice between its offer and its lease can delay another user's
+// batch job, but not keep it held for good.
 func TestHolderRequeuesJob(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -187,8 +187,8 @@ func TestHolderDelaysProlog(t *testing.T) {
 	}
 }
 
-// TestHolderLoggedOnce checks a process that keeps a slice open and changes its name repeatedly. The agent must log the
-// process only once.
+// TestHolderLoggedOnce checks that a process that keeps a slice open while changing its name again and again is
+// logged only once.
 func TestHolderLoggedOnce(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -211,8 +211,8 @@ func TestHolderLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestDescriptorOfNewInstance checks a process of another user that opens the capability files of a new instance before
-// the agent restricts the files to root. The job must get another slice.
+// TestDescriptorOfNewInstance checks that a job gets another slice if a process of another user opens a new
+// instance's capability files before the agent restricts them to root.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -253,7 +253,7 @@ func TestDescriptorsUnreadable(t *testing.T) {
 	}
 }
 
-// TestSharedSearch checks that a prolog uses only the result of a scan that began after the prolog requested it.
+// TestSharedSearch checks that a prolog uses a scan's result only if the scan began after the prolog requested it.
 func TestSharedSearch(t *testing.T) {
 	a := newHeld(t, 1).agent
 	a.searches.running.Lock() // emulates a running scan

@@ -15,8 +15,8 @@ import (
 	"caelum/internal/trust"
 )
 
-// The job map is a directory from which monitoring programs read the job that holds a slice (job_map_dir). It contains
-// two files for each leased slice. Because each program ignores the names that it does not know, one directory serves
+// The job map is a directory (job_map_dir) in which monitoring programs look up the job that holds a slice. It has
+// two files for each leased slice. Because each program ignores names that it does not know, one directory serves
 // both formats:
 //
 //	<gpu>.<gi>, or <gpu> for a full GPU   JOBID        dcgm-exporter's job mapping (README.md of NVIDIA/dcgm-exporter;
@@ -24,15 +24,15 @@ import (
 //	<UUID of the MIG device or full GPU>  JOBID UID    /run/gpustat of jobstats (docs/setup/gpu_node_scripts.md of
 //	                                                   PrincetonUniversity/jobstats)
 //
-// The leases determine the content of the directory. A monitoring program must not disturb jobs, so errors are logged,
-// and the next update tries again.
+// The leases determine the directory's content. Since monitoring must not disturb jobs, errors are only logged, and
+// the next update tries again.
 
-// mapName matches the names of the job map's files. A UUID of another form may not be a file name: early drivers had
-// UUIDs that contain slashes.
+// mapName matches the names of the job map's files. UUIDs of other forms are excluded because they may not be valid
+// file names: in early drivers, they contain slashes.
 var mapName = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?|(MIG|GPU)-[0-9a-fA-F-]+)$`)
 
-// mapMode is the mode of the job map's files: the monitoring programs may run as other users. The mode of the directory
-// can restrict access to the files.
+// mapMode is the mode of the job map's files, which monitoring programs may read as other users. The directory's mode
+// can restrict access to them.
 const mapMode = 0o644
 
 // jobMap ensures that only one goroutine at a time changes the directory.
@@ -41,15 +41,15 @@ type jobMap struct{ mu sync.Mutex }
 // mapFailed is the key for the limit on log lines about the job map.
 type mapFailed struct{}
 
-// updateJobMap makes the job map agree with the leases: it writes the files that are missing or have another content,
-// and removes the files of other slices.
+// updateJobMap makes the job map agree with the leases: it writes the files that are missing or out of date, and
+// removes those of other slices.
 func (a *Agent) updateJobMap() {
 	if a.cfg.JobMapDir == "" {
 		return
 	}
 	a.jobMap.mu.Lock()
 	defer a.jobMap.mu.Unlock()
-	// The leases are read after the lock, so that the last update never writes the state of an earlier lease.
+	// The leases are read under the lock, so that the last update never writes an earlier state.
 	if err := writeJobMap(a.cfg.JobMapDir, a.mapFiles()); err != nil && a.mayLog(mapFailed{}) {
 		a.log.WithError(err).WithField("job_map_dir", a.cfg.JobMapDir).
 			Error("couldn't update the job map; monitoring programs may show wrong jobs")
@@ -80,9 +80,9 @@ func (n *node) mapFiles() map[string]string {
 	return files
 }
 
-// writeJobMap makes a directory contain exactly the given files, apart from files with other kinds of names. It creates
-// the directory if it does not exist. If another user can change the directory or a directory above it, it returns an
-// error and changes nothing.
+// writeJobMap leaves exactly the given files in a directory, apart from files with other kinds of names. It creates
+// the directory if necessary. If another user can change it, or a directory above it, writeJobMap returns an error
+// and changes nothing.
 func writeJobMap(dir string, files map[string]string) error {
 	dir = filepath.Clean(dir)
 	if err := trust.Directory(dir); err != nil {

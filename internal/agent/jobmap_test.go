@@ -48,8 +48,8 @@ func newMapWorld(t *testing.T) *world {
 	return newWorld(t, 2, func(c *config.Config) { c.JobMapDir = filepath.Join(t.TempDir(), "map") })
 }
 
-// TestJobMap checks that the job map contains the slices of a job when its prolog ends, and nothing when its epilog has
-// ended. A restart of the agent must restore the map.
+// TestJobMap checks that a job's slices are in the job map when its prolog ends, and that the map is empty when its
+// epilog has ended. A restart of the agent must restore the map.
 func TestJobMap(t *testing.T) {
 	w := newMapWorld(t)
 	one, two := w.startNow("1g.5gb:1"), w.submit(job(2, "3g.20gb:2"))
@@ -107,8 +107,8 @@ func TestJobMapOfReusedSlice(t *testing.T) {
 	}
 }
 
-// TestJobMapOfAnother checks that the agent writes no files if another user can change the directory, that the job
-// starts nevertheless, and that the agent writes the missing files later.
+// TestJobMapOfAnother checks that, if another user can change the directory, the agent writes no files there but
+// starts the job nevertheless, and writes the missing files later.
 func TestJobMapOfAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can change the owner of a directory")

@@ -13,7 +13,7 @@ type keyed struct {
 	users int
 }
 
-// lock locks a key, and returns the function that unlocks the key.
+// lock locks a key, and returns the function that unlocks it.
 func (k *keyedLock) lock(key uint32) (unlock func()) {
 	k.mu.Lock()
 	l := k.use(key)
@@ -22,7 +22,7 @@ func (k *keyedLock) lock(key uint32) (unlock func()) {
 	return func() { k.unlock(key, l) }
 }
 
-// tryLock is like lock, but returns nil if another call has locked the key.
+// tryLock is like lock, but returns nil if the key is already locked.
 func (k *keyedLock) tryLock(key uint32) (unlock func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -34,7 +34,7 @@ func (k *keyedLock) tryLock(key uint32) (unlock func()) {
 	return func() { k.unlock(key, l) }
 }
 
-// use returns the lock of a key and counts the caller among its users. The caller holds k.mu.
+// use returns a key's lock and counts the caller among its users. The caller holds k.mu.
 func (k *keyedLock) use(key uint32) *keyed {
 	if k.held == nil {
 		k.held = map[uint32]*keyed{}

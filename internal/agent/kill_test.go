@@ -38,9 +38,8 @@ import (
 	"caelum/internal/usage/usagetest"
 )
 
-// TestMain also runs the agent that TestKill kills. The agent is a separate process with the real socket and ledger,
-// and with emulated GPUs. The agent's slurmctld is in the process of the test. The agent calls slurmctld through a
-// socket.
+// TestMain also runs the agent that TestKill kills. It is a separate process with the real socket and ledger, and
+// with emulated GPUs. Its slurmctld is in the test's process, and called through a socket.
 func TestMain(m *testing.M) {
 	if text := os.Getenv("CAELUM_TEST_AGENT"); text != "" {
 		if err := victim(text); err != nil {
@@ -97,8 +96,8 @@ func (n *node) fullRun(id uint32) (predict.Run, bool) {
 	}, true
 }
 
-// foreseeAll repeats, for each job that may grow before a failure, the forecast that the job needs one GiB more than
-// its slice has.
+// foreseeAll repeats, for each job that may grow before a failure, the forecast that it needs one GiB more than its
+// slice has.
 func (a *Agent) foreseeAll() {
 	for range time.Tick(20 * time.Millisecond) {
 		a.mu.Lock()
@@ -115,10 +114,10 @@ func (a *Agent) foreseeAll() {
 	}
 }
 
-// remote is the Controller of the agent. remote forwards all calls to the slurmctld in the test's process.
+// remote is the agent's Controller. It forwards all calls to the slurmctld in the test's process.
 type remote struct{ c *rpc.Client }
 
-// Request is a call of any method of Controller, with its arguments.
+// Request is a call to any method of Controller, with its arguments.
 type Request struct {
 	Op   string
 	Node string
@@ -127,7 +126,7 @@ type Request struct {
 	GRES slurm.GRESList
 }
 
-// Reply is the answer to a call. A Reply contains either the results as JSON, or an error.
+// Reply is the answer to a call: either the results as JSON, or an error.
 type Reply struct {
 	Body []byte
 	Err  string
@@ -203,7 +202,7 @@ func (r remote) SetAdminComment(_ context.Context, id uint32, text string) error
 	return r.do(Request{Op: "SetAdminComment", Job: id, Text: text}, nil)
 }
 
-// Server answers the calls of remote in the test's process.
+// Server answers remote's calls in the test's process.
 type Server struct{ fake *slurmtest.Fake }
 
 // Do executes one call.
@@ -252,16 +251,17 @@ func (s *Server) Do(req Request, rep *Reply) error {
 }
 
 // TestKill kills the agent at every failpoint, and in the middle of a create, while jobs start and end. After each
-// recovery, no two jobs may hold the same slice, and no slice may be lost. Every running job must still have the slice
-// that it had before the kill. The jobs that slurmctld started after the kill must be running. The job map must contain
-// a job's slices when its prolog ends, and no longer when its epilog ends. CAELUM_KILLS is the number of kills at each
-// failpoint: 2 by default and in `make test`, 1 in `make check`. TestKillHook covers the destroy hook's failpoints.
+// recovery, no two jobs may hold the same slice, and no slice may be lost. Every running job must still have the
+// slice that it had before the kill, and the jobs that slurmctld started after it must be running. A job's slices
+// must be in the job map when its prolog ends, and gone when its epilog ends. CAELUM_KILLS is the number of kills at
+// each failpoint: 2 by default and in `make test`, 1 in `make check`. TestKillHook covers the destroy hook's
+// failpoints.
 func TestKill(t *testing.T) {
 	killEverywhere(t, newCampaign, "create.half")
 }
 
-// TestKillFull is like TestKill, but with jobs that use slices and jobs that use full GPUs. TestKillFull also kills the
-// agent in the middle of a switch of the MIG mode.
+// TestKillFull is like TestKill, but with jobs that use slices and jobs that use full GPUs. It also kills the agent
+// in the middle of a switch of the MIG mode.
 func TestKillFull(t *testing.T) {
 	killEverywhere(t, newFullCampaign, "switch.before", "switch.torn", "switch.after")
 }
@@ -308,7 +308,7 @@ type campaign struct {
 	rng     *rand.Rand
 	node    *gputest.Node
 	fake    *slurmtest.Fake
-	wants   []string // the slices of the jobs, one of which a job requests
+	wants   []string // the slices, one of which each job requests
 	cfg     config.Config
 	rpcPath string
 	client  *api.Client
@@ -317,7 +317,7 @@ type campaign struct {
 	mu      sync.Mutex
 	leases  map[uint32]api.Lease // the leases that the prologs of the running jobs received
 
-	submitted  int // an upper bound of the job ids
+	submitted  int // an upper bound on the job ids
 	recoveries []time.Duration
 	unmapped   []time.Duration // for each job with slices: the time from its epilog's first call to its end
 	agent      *exec.Cmd
@@ -395,7 +395,7 @@ func newCampaignOf(
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// start starts an agent that ends at the given failpoint. If point is empty, start starts an ordinary agent and waits
+// start starts an agent that ends at the given failpoint. If point is empty, it starts an ordinary agent and waits
 // for correct offers.
 func (k *campaign) start(point string) {
 	k.t.Helper()
@@ -429,7 +429,7 @@ func (k *campaign) start(point string) {
 	if point != "" {
 		return
 	}
-	// The offers are correct when the agent has published without an error.
+	// The offers are correct once the agent has published without an error.
 	for {
 		s, err := k.client.Status(context.Background())
 		if err == nil && s.PublishedAt != 0 && s.PublishError == "" {
@@ -455,12 +455,12 @@ func (k *campaign) kill() {
 	}
 }
 
-// killAt runs an agent, while jobs start and end, until the agent is killed at the given point. After the kill, killAt
-// starts another agent, which must recover.
+// killAt runs an agent, while jobs start and end, until it is killed at the given point. Then it starts another
+// agent, which must recover.
 func (k *campaign) killAt(point string) {
 	k.t.Helper()
 	q, _ := k.fake.Queue(context.Background())
-	for _, w := range q.Waiting { // includes jobs that an agent has given up, which would never start
+	for _, w := range q.Waiting { // including jobs that an agent has given up on, which would never start
 		k.fake.Cancel(w.ID)
 	}
 	version := "22.05.8"
@@ -505,8 +505,8 @@ func (k *campaign) killAt(point string) {
 	k.kill() // also kills this agent, at an arbitrary point
 }
 
-// step causes one random event: a submission, a scheduling cycle, the end of a job, or an advance of the clock. Events
-// that lead to the given failpoint are somewhat more frequent than other events.
+// step causes one random event: a submission, a scheduling cycle, the end of a job, or an advance of the clock.
+// Events that lead to the given failpoint are somewhat more frequent than others.
 func (k *campaign) step(point string) {
 	live := k.running()
 	switch k.rng.IntN(7) {
@@ -557,7 +557,7 @@ func (k *campaign) step(point string) {
 	time.Sleep(time.Millisecond)
 }
 
-// running lists the jobs that hold resources of the node.
+// running lists the jobs that hold resources on the node.
 func (k *campaign) running() []uint32 {
 	q, err := k.fake.Queue(context.Background())
 	jobs := q.On("n1")
@@ -644,7 +644,7 @@ func (k *campaign) mapping(id uint32) (n int) {
 	return n
 }
 
-// mapRight checks that the job map contains exactly the leased instances.
+// mapRight checks that the job map lists exactly the leased instances.
 func (k *campaign) mapRight(s *api.Status) error {
 	want := map[string]string{}
 	for _, g := range s.GPUs {
@@ -716,7 +716,7 @@ func (k *campaign) verify() error {
 	return k.leasesExist(exists)
 }
 
-// leasesExist checks that the running jobs have their leases, and that no instance belongs to two jobs. exists contains
+// leasesExist checks that the running jobs have their leases, and that no instance belongs to two jobs. exists holds
 // the instances on the GPUs.
 func (k *campaign) leasesExist(exists map[string]gpu.Instance) error {
 	k.mu.Lock()

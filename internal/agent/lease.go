@@ -18,12 +18,12 @@ import (
 // Lease serves the prolog of a job. If the prolog repeats the call for the same job and restart count, Lease returns
 // the existing lease.
 //
-// Slurm drains a node when a prolog fails. A prolog may therefore fail only because of a defect of the node itself. An
-// error of Lease means that the ledger, the disk, a lease file, a capability file or one of Slurm's commands on this
-// node does not work. For any other problem, Lease requeues the job, or writes the reason into the lease file for
-// task_init. Examples of other problems are an invalid request, an unreadable job record, a slice that the agent cannot
-// carve, or an unreachable slurmctld. Lease returns api.NotNow if slurmctld does not answer, if a pass fails, or if
-// leftover processes use slices. The plugin repeats its call for at most req.Wait seconds.
+// Slurm drains a node when a prolog fails, so a prolog may fail only because of a defect of the node itself. An error
+// from Lease means that the ledger, the disk, a lease file, a capability file or one of Slurm's commands on this node
+// does not work. For any other problem, such as an invalid request, an unreadable job record, a slice that the agent
+// cannot carve or an unreachable slurmctld, Lease requeues the job, or writes the reason into the lease file for
+// task_init. It returns api.NotNow if slurmctld does not answer, if a pass fails, or if leftover processes use
+// slices; the plugin then repeats its call for at most req.Wait seconds.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
 	began := time.Now()
 	defer a.jobs.lock(id)()
@@ -58,7 +58,7 @@ func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*ap
 	return &lease, err
 }
 
-// attempt is the state of one call of Lease.
+// attempt is the state of one call to Lease.
 type attempt struct {
 	lease api.Lease
 	job   slurm.Job // the zero value until slurmctld has answered
@@ -68,8 +68,8 @@ type attempt struct {
 const (
 	// maxPatience limits the wait that a plugin may request. One hour is longer than any prolog should take.
 	maxPatience = time.Hour
-	// leastPatience is the minimum time that the agent spends on a late call, for example after a restart of the agent.
-	// leastPatience is shorter than the time that the plugin reserves for the last answer.
+	// leastPatience is the minimum time that the agent spends on a late call, for example after a restart. It is
+	// shorter than the time that the plugin reserves for the last answer.
 	leastPatience = 2 * time.Second
 	// requeueTimeout limits the duration of a requeue after a prolog has run out of time.
 	requeueTimeout = 2 * time.Second
@@ -82,7 +82,7 @@ func isNotNow(err error) bool {
 }
 
 // giveUp ends the wait of a prolog that has run out of time. If the job is a batch job that may be requeued, and
-// slurmctld answers, giveUp requeues the job. Otherwise, giveUp writes the reason into the job's lease file.
+// slurmctld answers, giveUp requeues it. Otherwise, it writes the reason into the job's lease file.
 func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease, error) {
 	reason := fmt.Sprintf("%s could not serve the job in time: %v", a.cfg.Node, cause)
 	a.mu.Lock()
@@ -157,7 +157,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	} else if err != nil {
 		return *lease, err
 	}
-	// The hook, or the last process of an ended job, may also have ended since the plan was made that had no room.
+	// Since the plan without room was made, the hook, or the last process of an ended job, may also have ended.
 	if a.hooking() || a.hooksEnded() != hooks {
 		return *lease, api.NotNow("no room on " + a.cfg.Node + " while the destroy hook frees a slice")
 	}
@@ -167,7 +167,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	return a.requeueOrRefuse(ctx, job, *lease, "no room on "+a.cfg.Node+" for "+list(wants), list(wants))
 }
 
-// setJob copies data of the job from slurmctld's record into the lease.
+// setJob copies the job's data from slurmctld's record into the lease.
 func (t *attempt) setJob(job slurm.Job) {
 	t.job = job
 	lease := &t.lease
@@ -181,9 +181,8 @@ func (t *attempt) setJob(job slurm.Job) {
 	}
 }
 
-// noLease returns the reason why a job gets no lease according to slurmctld's record. If the job may get a lease, the
-// reason is empty. If the prolog must repeat its call, the error is api.NotNow. Any other error is a defect of this
-// node.
+// noLease returns the reason why a job gets no lease according to slurmctld's record. The reason is empty if the job
+// may get one. The error is api.NotNow if the prolog must repeat its call; any other error is a defect of this node.
 func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason string, err error) {
 	switch {
 	case errors.Is(answer, slurm.ErrNoJob):
@@ -205,8 +204,8 @@ func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason st
 	return "", nil
 }
 
-// carveAndGrant carves the job's slices and grants the lease. If the agent finds no free spots for the slices, the
-// result is nil.
+// carveAndGrant carves the job's slices and grants the lease. It returns nil if there are no free spots for the
+// slices.
 func (a *Agent) carveAndGrant(
 	ctx context.Context, t *attempt, wants []offer.Want, search *search,
 ) (*api.Lease, error) {
@@ -236,6 +235,6 @@ func (a *Agent) carveAndGrant(
 	return nil, nil
 }
 
-// carveTries limits how often one call of Lease tries to carve a job's slices. Each attempt uses different placements.
+// carveTries limits how often one call to Lease tries to carve a job's slices, each time with different placements.
 // An attempt fails, for example, if an instance is still in use or a GPU is lost.
 const carveTries = 3

@@ -22,13 +22,13 @@ import (
 // need, because ConstrainDevices denies access by device number.
 const slotMajor = 42
 
-// slotMode is the mode of the placeholder devices. With this mode, a task can check with access(2) which slots its
-// devices cgroup allows. They give no access to a real device, because no driver serves them.
+// slotMode is the mode of the placeholder devices. With it, a task can check with access(2) which slots its devices
+// cgroup allows. The placeholders give no access to a real device, because no driver serves them.
 const slotMode = 0o444
 
-// makeSlots creates the device files of the slots before slurmd checks them. slurmd does not start if a file listed in
-// gres.conf is missing, so a broken GPU could make all other GPUs unavailable. For this reason, makeSlots never creates
-// fewer files than an earlier agent did.
+// makeSlots creates the device files of the slots before slurmd checks them. slurmd does not start if a file listed
+// in gres.conf is missing. So that a broken GPU does not make all others unavailable, makeSlots never creates fewer
+// files than an earlier agent did.
 func (a *Agent) makeSlots() error {
 	text, err := a.ledger.Meta("slots")
 	if err != nil {
@@ -53,8 +53,8 @@ func (a *Agent) makeSlots() error {
 	return a.ledger.SetMeta("slots", strconv.Itoa(n))
 }
 
-// makeDir creates a directory and its parents. It sets the directory's mode independently of the umask, even if the
-// directory already exists.
+// makeDir creates a directory and its parents. It sets the directory's mode independently of the umask, and even if
+// the directory already exists.
 func makeDir(path string, mode os.FileMode) error {
 	if err := os.MkdirAll(path, mode); err != nil {
 		return err
@@ -165,7 +165,7 @@ func leaseText(l api.Lease, index string, own []gpu.Device) string {
 	return b.String()
 }
 
-// oneLine replaces each control character in a text with a space, so that the result is a single line.
+// oneLine replaces each control character in a string with a space, so that the result is a single line.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -9,7 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// unserved returns a new agent without calling Run. No other agent of the world may be running.
+// unserved returns a new agent without calling Run. No other agent may be running in the world.
 func (w *world) unserved() *Agent {
 	w.t.Helper()
 	log := logrus.New()

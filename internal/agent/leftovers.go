@@ -33,8 +33,8 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 }
 
 // processes lists the processes that use an instance. known is false if the driver does not list them. In this case,
-// the agent does not reuse the instance for another job, but destroys it and creates a new one. The driver refuses to
-// destroy an instance that a process uses.
+// the agent does not reuse the instance for another job, but destroys it and creates a new one, because the driver
+// refuses to destroy an instance that a process uses.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
 	a.mu.Lock()
@@ -74,8 +74,8 @@ func (a *Agent) setAside(g int, in *instance, used bool) error {
 	return nil
 }
 
-// closeSlice restricts a slice's capability files to root. If it cannot restrict the files, or if processes still use
-// the slice, it sets the instance aside.
+// closeSlice restricts a slice's capability files to root. If it cannot do so, or if processes still use the slice,
+// it sets the instance aside.
 func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	in := a.held(job, s)
 	if in == nil {
@@ -85,7 +85,7 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 		a.log.WithError(err).
 			WithField("job", job).
 			Error("couldn't restrict a released slice's capability files to root; destroying it")
-		return a.setAside(s.GPU, in, false) // because the job's user could still open the slice
+		return a.setAside(s.GPU, in, false) // because the job's user could still open it
 	}
 	_, err := a.inUse(s.GPU, in)
 	return err
@@ -122,8 +122,8 @@ func (a *Agent) retryStuck(g int, c *card) {
 	}
 }
 
-// checkLeftovers compares the GPUs with the ledger, and publishes if their state has changed. If it has not,
-// checkLeftovers does not query slurmctld, because leftover processes can run for a long time.
+// checkLeftovers compares the GPUs with the ledger, and publishes if their state has changed. Otherwise, it does not
+// query slurmctld, because leftover processes can run for a long time.
 func (a *Agent) checkLeftovers(ctx context.Context) {
 	before := a.stateVersion()
 	err := a.compareGPUs()

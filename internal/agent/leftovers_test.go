@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// compute starts a process that uses a MIG device, and returns a function that ends the process.
+// compute starts a process that uses a MIG device, and returns a function that ends it.
 func (w *world) compute(uuid string) (kill func()) {
 	w.t.Helper()
 	cmd := exec.Command(filepath.Join(w.node.Build(), "cuda-process"), "--seconds", "3600", "--print")

@@ -10,7 +10,7 @@ import (
 // fill the log.
 const logInterval = time.Minute
 
-// logLimit contains, for each key, the time of the last log line, if it was written less than logInterval ago.
+// logLimit maps each key to the time of its last log line, if that was written less than logInterval ago.
 type logLimit struct {
 	mu   sync.Mutex
 	last map[any]time.Time
@@ -34,8 +34,8 @@ func (a *Agent) mayLog(key any) bool {
 	return true
 }
 
-// refusals contains the number of calls that the agent has refused since it last logged refused calls. Any user can
-// make any number of calls that the agent refuses.
+// refusals counts the calls that the agent has refused since it last logged them, because any user can make any
+// number of calls that are refused.
 type refusals struct {
 	mu    sync.Mutex
 	last  time.Time

@@ -15,8 +15,8 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// reports sends a memory report of the calling process as a user, and returns the status and the body of the answer.
-// The emulated /proc shows the process in the given cgroup.
+// reports sends a memory report for the calling process as a user, and returns the status and body of the answer. The
+// emulated /proc shows the process in the given cgroup.
 func (w *world) reports(socket string, uid uint32, job uint32, cgroup, body string) (int, string) {
 	w.t.Helper()
 	dir := filepath.Join(w.procs.Proc, strconv.Itoa(os.Getpid()))
@@ -41,8 +41,8 @@ func (w *world) reports(socket string, uid uint32, job uint32, cgroup, body stri
 }
 
 // TestMemoryReport checks which processes may report the memory of a job: only processes of the job's user, and only
-// processes of the job if Slurm puts jobs into cgroups. For the evidence that a job ran out of memory, reports for
-// other jobs and slices must not count.
+// processes of the job if Slurm puts jobs into cgroups. Reports for other jobs and slices must not count as evidence
+// that a job ran out of memory.
 func TestMemoryReport(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to connect as another user")

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/metrics"
 )
 
-// metricsState returns the state of the node for the metrics.
+// metricsState returns the node's state for the metrics.
 func (a *Agent) metricsState() metrics.State {
 	status, _ := a.Status(context.Background()) // Status always succeeds
 	s := metrics.State{
@@ -27,8 +27,8 @@ func (a *Agent) metricsState() metrics.State {
 	return s
 }
 
-// reportMetrics writes the metrics to the metrics file and serves them on the metrics port, as far as they are
-// configured, until ctx ends. A failure never stops the agent.
+// reportMetrics writes the metrics file and serves the metrics port, as far as they are configured, until ctx ends. A
+// failure never stops the agent.
 func (a *Agent) reportMetrics(ctx context.Context) {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -58,7 +58,7 @@ func (a *Agent) reportMetrics(ctx context.Context) {
 // portInterval is the time between two attempts to open the metrics port.
 const portInterval = time.Minute
 
-// debugLines logs the errors of net/http for debugging, because any user of the network can cause them.
+// debugLines logs the errors of net/http at debug level, because any user of the network can cause them.
 type debugLines warnings
 
 func (d debugLines) Write(p []byte) (int, error) {
@@ -66,8 +66,8 @@ func (d debugLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// noteMetricsFile returns a function that logs the first error of the metrics file, and no further error until a write
-// succeeds. A missing directory is not an error: node_exporter may not be installed.
+// noteMetricsFile returns a function that logs the metrics file's first error, and no further ones until a write
+// succeeds. A missing directory is not an error, because node_exporter may not be installed.
 func (a *Agent) noteMetricsFile() func(error) {
 	failed := false
 	return func(err error) {
@@ -83,8 +83,8 @@ func (a *Agent) noteMetricsFile() func(error) {
 	}
 }
 
-// leased records the result of a prolog's call that began at the given time. If ctx has ended, the plugin no longer
-// waits for the answer, and an error is no defect of the node.
+// leased records the result of a prolog's call that began at the given time. If ctx has ended, the plugin is no
+// longer waiting for the answer, and an error does not mean that the node has a defect.
 func (a *Agent) leased(ctx context.Context, slices int, began time.Time, err error) {
 	switch {
 	case err == nil && slices > 0:

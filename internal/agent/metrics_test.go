@@ -15,7 +15,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// wantMetrics checks that the agent's metrics contain the lines.
+// wantMetrics checks that the lines are in the agent's metrics.
 func (w *world) wantMetrics(lines ...string) {
 	w.t.Helper()
 	path := filepath.Join(w.t.TempDir(), "caelum.prom")
@@ -91,7 +91,7 @@ func TestMetricsOfWaitingJobs(t *testing.T) {
 	}
 }
 
-// TestMetricsOfGrowth lets a job grow after its memory ran out.
+// TestMetricsOfGrowth lets a job grow after it ran out of memory.
 func TestMetricsOfGrowth(t *testing.T) {
 	g := newGrowing(t, "24.11.5")
 	id := g.submit(growingJob("1g.5gb", "oom"))
@@ -137,7 +137,7 @@ func TestMetricsFileAndPort(t *testing.T) {
 	<-ended
 }
 
-// TestMetricsPortInUse checks that an agent without its metrics port continues.
+// TestMetricsPortInUse checks that an agent runs on without its metrics port.
 func TestMetricsPortInUse(t *testing.T) {
 	w := newWorld(t, 1)
 	other, err := net.Listen("tcp", "127.0.0.1:0")
@@ -155,7 +155,7 @@ func TestMetricsPortInUse(t *testing.T) {
 	}
 }
 
-// TestMetricsFileErrors checks that the agent logs each series of errors once.
+// TestMetricsFileErrors checks that the agent logs a series of errors only once.
 func TestMetricsFileErrors(t *testing.T) {
 	w := newWorld(t, 1)
 	note := w.agent.noteMetricsFile()

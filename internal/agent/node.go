@@ -21,9 +21,9 @@ import (
 	"time"
 )
 
-// node is the state of the node: the GPUs, the instances on the GPUs, the leases, and the current offers. Prologs,
-// epilogs, the publisher and the comparisons share this state. The methods of node call neither the driver nor
-// slurmctld, and no goroutine holds mu during a call to the driver or to slurmctld.
+// node is the node's state: the GPUs and the instances on them, the leases, and the current offers. Prologs, epilogs,
+// the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no goroutine
+// holds mu while it does so.
 type node struct {
 	cfg      config.Config
 	profiles []string // the profiles of all GPUs that the site offers, from small to large
@@ -35,21 +35,21 @@ type node struct {
 	cards   []*card
 	leases  map[uint32]*api.Lease
 	pending map[uint32]*pendingLease
-	// unserved contains the jobs on the node that get neither a pending lease nor slices, with their restart counts.
+	// unserved maps the jobs on the node that get neither a pending lease nor slices to their restart counts.
 	unserved map[uint32]int
 	former   map[minorsOf]uint32 // the last user of each GPU instance id
 	nvlinks  map[pair]bool       // the pairs of GPUs that NVLinks connect (nvlink.go)
 	offers   []mig.Layout        // the current offers, by card
-	// planned contains, for each waiting job of the current plan, the spots on this node that the node offers for the
-	// job. The key of an array task is the id of the array.
+	// planned maps each waiting job in the current plan to the spots that this node offers for it. The key of an
+	// array task is the id of the array.
 	planned  map[uint32][][]offer.Spot
 	as       map[offer.Spot]string // the offers that are published under a profile name of another GPU model
-	here     map[uint32]slurm.Job  // the jobs on the node when slurmctld was last read
-	noted    map[uint32]slurm.Job  // the jobs that have got a lease since the last listing of jobs began (follow.go)
+	here     map[uint32]slurm.Job  // the jobs that were on the node when slurmctld was last read
+	noted    map[uint32]slurm.Job  // the jobs that have got a lease since the last listing began (follow.go)
 	reserved *api.Reservation      // the slices on this node that are reserved for a waiting job
 	next     next                  // the next waiting jobs in the current plan
-	// version is the number of changes of the state that plans use as input. The publisher applies a plan only if the
-	// version has not changed since the plan was made.
+	// version counts the changes to the state from which plans are made. The publisher applies a plan only if the
+	// version has not changed since.
 	version int
 }
 
@@ -104,8 +104,8 @@ func (n *node) slotCount() int {
 	return count
 }
 
-// defaultProfile returns the profile for a job that has no profile: the configured default profile, or the largest
-// profile of a slice if no default is configured. The result is empty if the node has no profiles.
+// defaultProfile returns the profile for a job that has none: the configured default or, if there is no default, the
+// largest profile of a slice. It is empty if the node has no profiles.
 func (n *node) defaultProfile() string {
 	if n.cfg.DefaultProfile != "" {
 		return n.cfg.DefaultProfile
@@ -118,7 +118,7 @@ func (n *node) defaultProfile() string {
 	return ""
 }
 
-// view returns the state of the GPUs, including pending leases, as input for the planner. The caller holds n.mu.
+// view returns the GPUs' state, including pending leases, as input for the planner. The caller holds n.mu.
 func (n *node) view() []place.GPU {
 	gpus := make([]place.GPU, len(n.cards))
 	for i, c := range n.cards {
@@ -145,8 +145,8 @@ func (n *node) view() []place.GPU {
 	return gpus
 }
 
-// endOf returns the expected end, in Unix seconds, of a job that has a slice of the given profile on the node. If the
-// end is unknown, endOf returns +Inf. The caller holds n.mu.
+// endOf returns the expected end, in Unix seconds, of a job that has a slice of the given profile on the node, or
+// +Inf if it is unknown. The caller holds n.mu.
 func (n *node) endOf(job uint32, profile string) float64 {
 	j := n.here[job]
 	takes := offer.Want{Sizes: plan.Sizes(j, n.kinds())}.Takes(profile)
@@ -192,8 +192,8 @@ func (n *node) held(job uint32, s api.Slice) *instance {
 	return nil
 }
 
-// countedAs returns the name of another GPU model's profile under which slurmctld counts a leased instance. The result
-// is empty if slurmctld counts the instance under the instance's own profile. The caller holds n.mu.
+// countedAs returns the profile name of another GPU model under which slurmctld counts a leased instance, or "" if it
+// is counted under its own profile. The caller holds n.mu.
 func (n *node) countedAs(in *instance) string {
 	l := n.leases[in.Job]
 	if l == nil {
@@ -207,8 +207,7 @@ func (n *node) countedAs(in *instance) string {
 	return ""
 }
 
-// accounted reports whether a run of a job has a lease or a pending lease, or needs neither a lease nor a pending
-// lease.
+// accounted reports whether a run of a job has a lease or a pending lease, or needs neither.
 func (n *node) accounted(job uint32, restarts int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -221,8 +220,8 @@ func (n *node) accounted(job uint32, restarts int) bool {
 	return n.pending[job] != nil
 }
 
-// dropLease removes a lease from memory and marks the instances of the lease as idle. The caller must hold n.mu, unless
-// no other goroutine is running yet.
+// dropLease removes a lease from memory and marks its instances as idle. The caller must hold n.mu, unless no other
+// goroutine is running yet.
 func (n *node) dropLease(job uint32) {
 	delete(n.leases, job)
 	for _, c := range n.cards {

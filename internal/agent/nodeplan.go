@@ -18,12 +18,12 @@ import (
 type nodePlan struct {
 	version  int  // node.version when the plan was made
 	withheld bool // true if the node offers no slices because slurmd has not registered
-	first    bool // true if this node is the first node in the plan
+	first    bool // true if this node is the first in the plan
 	gpus     []place.GPU
 	text     string     // the state of the GPUs, as published for the other agents
-	back     string     // the jobs that the plan places after all other jobs, for caelum explain
+	back     string     // the jobs that the plan places after all others, for caelum explain
 	mine     offer.Plan // this node's part of the plan
-	served   []uint32   // the jobs for which this node offers all slices that the plan assigns on this node
+	served   []uint32   // the jobs for which this node offers all slices that they have here in the plan
 	reserved *api.Reservation
 	offers   map[string]int
 	pending  map[uint32][]offer.Spot // the new spots of unplaced pending leases
@@ -32,10 +32,10 @@ type nodePlan struct {
 	held     map[string]int            // the result of slicesHeld when the plan was made
 }
 
-// plan returns this node's part of the plan for all nodes. If the agent does not follow the watcher's plan (follow.go),
-// plan makes the plan from the current state. If slurmd has not registered, or if slurmctld starts no jobs on the node,
-// the part contains the slices that jobs hold, but no offers. Prologs can change the state while plan runs. apply
-// therefore checks that the state has not changed since the plan was made.
+// plan returns this node's part of the plan for all nodes. Unless the agent follows the watcher's plan (follow.go),
+// it makes the plan from the current state. If slurmd has not registered, or if slurmctld starts no jobs on the node,
+// the part has the slices that jobs hold, but no offers. Because prologs can change the state while plan runs, apply
+// checks that it is still the same.
 func (p *publisher) plan(in input, node slurm.Node) nodePlan {
 	p.mu.Lock()
 	d := nodePlan{version: p.version, withheld: node.Unregistered, gpus: p.view()}
@@ -68,7 +68,7 @@ func (p *publisher) plan(in input, node slurm.Node) nodePlan {
 	return d
 }
 
-// planAll makes the plan for all nodes, and sets the fields of d that contain this node's part.
+// planAll makes the plan for all nodes, and sets the fields of d that belong to this node's part.
 func (p *publisher) planAll(d *nodePlan, snapshot plan.Snapshot, node slurm.Node) {
 	snapshot.Nodes = slices.Clone(snapshot.Nodes)
 	for k := range snapshot.Nodes {
@@ -97,15 +97,14 @@ func (p *publisher) planAll(d *nodePlan, snapshot plan.Snapshot, node slurm.Node
 	}
 }
 
-// text returns the node's state as the text that the agent publishes in Extra. Every user can read Extra. All agents,
-// including this agent, plan from the published text.
+// text returns the node's state as the agent publishes it in Extra, which every user can read. All agents, including
+// this one, plan from what is published.
 func (p *publisher) text(gpus []place.GPU) string {
 	return plan.Text(plan.State{GPUs: gpus, Since: p.offersSince, Private: p.hidesJobs()})
 }
 
-// carry converts this node's part of the plan to the GPU models that the node's driver reports. These GPU models may
-// include profiles that the node does not publish. If an offer overlaps an instance of an unpublished profile, carry
-// omits the offer.
+// carry converts this node's part of the plan to the GPU models that its driver reports, which may have profiles that
+// the node does not publish. It omits offers that overlap an instance of an unpublished profile.
 func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
 	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), AdvertisedAs: map[offer.Spot]string{}}
 	for k, on := range v.Offers(all, me) {
@@ -130,8 +129,8 @@ func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int
 	return mine
 }
 
-// servedAndReserved returns two results for node me. served contains the jobs for which the node offers all slices that
-// the plan assigns to the jobs on this node. reserved contains the slices that the plan reserves on this node.
+// For node me, servedAndReserved returns the jobs for which it offers all slices that they have there in the plan,
+// and the slices that the plan reserves there.
 func (p *publisher) servedAndReserved(
 	v *plan.View, all offer.Plan, me int, d nodePlan,
 ) (served []uint32, reserved *api.Reservation) {
@@ -171,7 +170,7 @@ func (p *publisher) servedAndReserved(
 	return served, reserved
 }
 
-// plannedHere returns the new content of node.planned for a plan.
+// plannedHere returns the new value of node.planned for a plan.
 func plannedHere(v *plan.View, all offer.Plan, me int, d nodePlan) map[uint32][][]offer.Spot {
 	planned := map[uint32][][]offer.Spot{}
 	on := v.Nodes[me]
@@ -195,7 +194,7 @@ func plannedHere(v *plan.View, all offer.Plan, me int, d nodePlan) map[uint32][]
 	return planned
 }
 
-// apply makes a plan the current plan. If the state has changed since the plan was made, apply changes nothing and
+// apply makes a plan the current one. If the state has changed since the plan was made, it changes nothing and
 // returns false.
 func (n *node) apply(d nodePlan) bool {
 	n.mu.Lock()

@@ -65,7 +65,7 @@ func (a *Agent) listen(ctx context.Context) {
 	}
 }
 
-// readWakeKey reads the key file. The file must belong to the user of this process or to SlurmUser, because the watcher
+// readWakeKey reads the key file, which must belong to the user of this process or to SlurmUser, because the watcher
 // may run as SlurmUser on the same host.
 func readWakeKey(cfg config.Config, c slurm.Config) (notify.Key, error) {
 	owners := []uint32{uint32(os.Geteuid())}
@@ -75,7 +75,7 @@ func readWakeKey(cfg config.Config, c slurm.Config) (notify.Key, error) {
 	return notify.ReadKey(cfg.WakeKey, owners...)
 }
 
-// knownConfig returns slurmctld's configuration, or nil if the agent has not read the configuration yet.
+// knownConfig returns slurmctld's configuration, or nil if the agent has not read it yet.
 func (a *Agent) knownConfig() *slurm.Config {
 	a.slurmMu.Lock()
 	defer a.slurmMu.Unlock()

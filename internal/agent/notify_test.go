@@ -27,7 +27,7 @@ func freePort(t testing.TB) int {
 }
 
 // listening makes the agent listen on its wake port, with the given key unless it is empty. It returns a sender that
-// acts as the watcher.
+// plays the watcher's part.
 func listening(t *testing.T, w *world, key notify.Key) *notify.Sender {
 	a := w.current()
 	a.cfg.WakeAddress, a.cfg.WakePort = "127.0.0.1", freePort(t)
@@ -44,7 +44,7 @@ func listening(t *testing.T, w *world, key notify.Key) *notify.Sender {
 	return &notify.Sender{Key: key, Name: notify.Watcher + "ctl", Address: "127.0.0.1"}
 }
 
-// TestWoken checks that the agent publishes after a datagram from the watcher, and not after other datagrams.
+// TestWoken checks that the agent publishes after a datagram from the watcher, but not after other datagrams.
 func TestWoken(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	w.fake.SetConfig("SlurmctldHost[0]", "ctl(127.0.0.1)")

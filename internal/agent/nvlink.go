@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// nvlinksKey is the key of the NVLinks in the ledger's meta data. The value consists of pairs of GPU UUIDs.
+// nvlinksKey is the key of the NVLinks in the ledger's metadata. The value is a list of pairs of GPU UUIDs.
 const nvlinksKey = "nvlinks"
 
-// pair contains the UUIDs of two GPUs. The first GPU has the lower index.
+// pair is the UUIDs of two GPUs, the one with the lower index first.
 type pair [2]string
 
-// loadNVLinks reads the NVLinks that an earlier agent recorded. The driver reports the NVLinks of a GPU only while the
-// MIG mode of the GPU is off, so the record also remains after a reboot.
+// loadNVLinks reads the NVLinks that an earlier agent recorded. Because the driver reports a GPU's NVLinks only while
+// its MIG mode is off, the record is kept even after a reboot.
 func (a *Agent) loadNVLinks() error {
 	text, err := a.ledger.Meta(nvlinksKey)
 	if err != nil {
@@ -31,8 +31,8 @@ func (a *Agent) loadNVLinks() error {
 }
 
 // readNVLinks asks the driver for the NVLinks between the GPUs whose MIG mode is off, and records the answers in the
-// ledger. readNVLinks omits GPUs whose MIG mode another goroutine may be switching. If the driver does not answer for a
-// pair, the earlier answer remains. Only the goroutine that compares the GPUs calls readNVLinks.
+// ledger. It skips GPUs whose MIG mode another goroutine may be switching. If the driver does not answer for a pair,
+// the earlier answer stays. Only the goroutine that compares the GPUs may call it.
 func (a *Agent) readNVLinks() {
 	links, err := a.queryNVLinks()
 	if !maps.Equal(links, a.nvlinks) {
@@ -56,7 +56,7 @@ func (a *Agent) readNVLinks() {
 	}
 }
 
-// queryNVLinks returns the recorded NVLinks, corrected by the driver's answers. err is the last error of the driver.
+// queryNVLinks returns the recorded NVLinks, corrected by the driver's answers. err is the driver's last error.
 func (a *Agent) queryNVLinks() (links map[pair]bool, err error) {
 	found := a.fullCards()
 	defer func() {
@@ -81,8 +81,8 @@ func (a *Agent) queryNVLinks() (links map[pair]bool, err error) {
 	return links, err
 }
 
-// fullCards returns the usable GPUs whose MIG mode is off, with their hardware locks. The result is nil if the node has
-// fewer than three GPUs that may be full, because NVLinks then do not influence the choice of GPUs.
+// fullCards returns the usable GPUs whose MIG mode is off, with their hardware locks. It returns nil if fewer than
+// three of the node's GPUs may be full, because NVLinks then do not affect the choice of GPUs.
 func (a *Agent) fullCards() (found []int) {
 	if a.mostFull() < 3 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/gpu/gputest"
 )
 
-// newLinked returns a world with four H100s after a boot. Their MIG mode is off. groups are the GPUs that NVLinks
+// newLinked returns a world with four H100s after a boot, with MIG mode off. groups lists the GPUs that NVLinks
 // connect.
 func newLinked(t *testing.T, groups string) *world {
 	node := gputest.New(t, "H100-80GB", 4, "--mig", "off", "--nvlink", groups)
@@ -34,7 +34,7 @@ func (w *world) fullJob(n int) (id uint32, gpus string) {
 	return id, strings.Join(all, " ")
 }
 
-// nvlinkEntry returns the entry caelum-nvlink of the node's Extra.
+// nvlinkEntry returns the `caelum-nvlink` entry of the node's Extra.
 func (w *world) nvlinkEntry() string {
 	w.t.Helper()
 	n, err := w.fake.Node(context.Background(), "n1")
@@ -90,8 +90,8 @@ func TestNVLinkPairs(t *testing.T) {
 	}
 }
 
-// TestNVLinkChanges checks that the agent notices NVLinks that were added or removed while the MIG mode is off, and
-// that the agent publishes no groups if NVLinks connect all GPUs.
+// TestNVLinkChanges checks that the agent notices NVLinks that are added or removed while MIG mode is off, and that
+// it publishes no groups if NVLinks connect all GPUs.
 func TestNVLinkChanges(t *testing.T) {
 	w := newLinked(t, "all")
 	w.publish()

@@ -12,21 +12,22 @@ import (
 	"strings"
 )
 
-// maxReplans limits how often a pass makes a plan. A pass makes a new plan if the state has changed during the pass.
-// After maxReplans plans, the pass gives up, and the offers stay lowered until the next pass.
+// maxReplans limits how often a pass makes a plan, which it has to repeat whenever the state has changed meanwhile.
+// After maxReplans plans, it gives up, and the offers stay lowered until the next pass.
 const maxReplans = 6
 
-// errUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started on the node
-// before the registration would get no slot numbers.
+// errUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started there before
+// the registration would get no slot numbers.
 var errUnregistered = errors.New(
-	"slurmd has not registered since slurmctld started; this node offers no slices until slurmd registers")
+	"slurmd has not registered since slurmctld started; this node offers no slices until it does")
 
 // errBusy is the result of a pass that gave up after maxReplans plans. The published offers are correct, but the node
 // could offer more slices.
-var errBusy = errors.New("jobs kept starting during the pass; the next pass publishes the remaining offers")
+var errBusy = errors.New("jobs kept starting while offers were being published; " +
+	"the next pass will publish the remaining offers")
 
-// pass publishes a new plan in two phases (docs/internals.md). pass first lowers the totals of the offers that the plan
-// withdraws. If the plan is still valid, pass raises the other totals.
+// pass publishes a new plan in two phases (docs/internals.md): it lowers the totals of the offers that the plan
+// withdraws and then, if the plan is still valid, raises the others.
 func (p *publisher) pass(ctx context.Context) (err error) {
 	defer func() { p.set(func(s *publishStatus) { s.err = err }) }()
 	config, err := p.config(ctx)
@@ -63,7 +64,7 @@ func (p *publisher) pass(ctx context.Context) (err error) {
 }
 
 // publishPlan lowers the totals, checks the plan, and raises the totals. If the state has changed since the plan was
-// made, publishPlan returns false. In this case, the counts in slurmctld are safe, but a new plan is necessary.
+// made, it returns false: the counts in slurmctld are safe, but a new plan is needed.
 func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node) (done bool, err error) {
 	failpoint.Pause()
 	if node, err = p.lower(ctx, d, node); err != nil {
@@ -78,9 +79,9 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	if err != nil {
 		return false, err
 	}
-	// slurmctld's used counts may have decreased between the read and the write without an epilog that publishes. The
-	// cause is the end of a job that has a slice but no slot, or a loss of slurmctld's counts (`scontrol reconfigure`).
-	// After such a decrease, slurmctld shows more free slices than the plan offers.
+	// slurmctld's used counts may have decreased between the read and the write without an epilog that publishes,
+	// because a job with a slice but no slot has ended or slurmctld has lost its counts (`scontrol reconfigure`).
+	// slurmctld then shows more free slices than the plan offers.
 	if node.Unregistered != d.withheld || exceeds(node, d.offers) {
 		return false, nil
 	}
@@ -90,8 +91,7 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	return true, nil
 }
 
-// lower withdraws the offers that the plan does not contain, and returns the node's record in slurmctld after the
-// write.
+// lower withdraws the offers that are not in the plan, and returns the node's record in slurmctld after the write.
 func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slurm.Node, error) {
 	low := map[string]int{}
 	high, _ := p.totals(node, d)
@@ -108,7 +108,7 @@ func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slu
 	return p.recount(ctx)
 }
 
-// raise publishes the plan's offers. raise returns the node's record in slurmctld after the write, and the part of the
+// raise publishes the plan's offers. It returns the node's record in slurmctld after the write, and the part of the
 // excess that does not fit into N.
 func (p *publisher) raise(
 	ctx context.Context, d nodePlan, node slurm.Node,
@@ -140,8 +140,8 @@ func (p *publisher) finish(ctx context.Context, d nodePlan, in input) error {
 	return nil
 }
 
-// noteClosed records the Slurm state of a node on which slurmctld starts no jobs. `caelum status` shows the recorded
-// state as the reason why the node offers no slices.
+// noteClosed records the Slurm state of a node on which slurmctld starts no jobs, which `caelum status` shows as the
+// reason why the node offers no slices.
 func (p *publisher) noteClosed(node slurm.Node) {
 	closed := ""
 	if !eligible.Schedulable(node) {
@@ -189,7 +189,7 @@ func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 	return snapshot, node, p.findExcess(ctx, node)
 }
 
-// recount reads this node and the jobs again after the totals were lowered. Like read, it updates the pending leases.
+// recount rereads this node and the jobs after the totals were lowered. Like read, it updates the pending leases.
 func (p *publisher) recount(ctx context.Context) (node slurm.Node, err error) {
 	if node, err = p.ctl.Node(ctx, p.cfg.Node); err != nil {
 		return node, err

@@ -9,19 +9,19 @@ import (
 	"slices"
 )
 
-// pendingLease contains the slices of a job that slurmctld has started on this node and that has no lease yet. If spots
+// pendingLease holds the slices of a job that slurmctld has started on this node but that has no lease yet. If spots
 // is nil, the pending lease is unplaced: the agent has not found free spots for the slices.
 type pendingLease struct {
 	wants []offer.Want
 	spots []offer.Spot
-	// leasing is true while the agent serves the job's prolog. While leasing is true, the agent keeps the pending lease
-	// even if slurmctld no longer lists the job.
+	// leasing is true while the agent serves the job's prolog. During that time, it keeps the pending lease even if
+	// slurmctld no longer lists the job.
 	leasing bool
 }
 
-// takeOffers records a pending lease for a job at offered spots, and withdraws the offers of these spots. If the offers
-// do not include all wanted slices, takeOffers changes nothing and returns false. array is the id of the job's array,
-// or 0. The caller holds n.mu.
+// takeOffers records a pending lease for a job at offered spots, and withdraws these offers. If they do not include
+// all wanted slices, it changes nothing and returns false. array is the id of the job's array, or 0. The caller holds
+// n.mu.
 func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease, bool) {
 	gpus := n.view()
 	offers := slices.Clone(n.offers)
@@ -49,10 +49,9 @@ func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease,
 }
 
 // choose returns the spot for a slice of a job among the offers. slurmctld counts only profiles, so a job can start on
-// an offer that was planned for another job. If the plan contains spots for the job, choose returns a planned spot.
-// Otherwise, choose prefers an offer that is planned for no job. If the offered placement is larger than the job may
-// have, choose returns a placement of the requested profile within the offered placement, and removes the offer. The
-// caller holds n.mu.
+// an offer that was planned for another job. If the plan has spots for the job, choose returns one of these.
+// Otherwise, it prefers an offer that is not planned for any job. If the offered placement is larger than the job may
+// have, choose returns a placement of the requested profile within it, and removes the offer. The caller holds n.mu.
 func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want) (offer.Spot, bool) {
 	isOffered := func(s offer.Spot) bool { return offers[s.GPU].Has(s.Placement) }
 	for _, spots := range n.planned[job] {
@@ -72,9 +71,9 @@ func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer
 	return s, ok
 }
 
-// chooseConnected is like choose, but returns the spots for all full GPUs of a job that wants several full GPUs.
-// chooseConnected prefers GPUs that NVLinks connect (offer.Connected). The result is nil if the job does not want
-// several full GPUs, or if too few full GPUs are offered. The caller holds n.mu.
+// chooseConnected is like choose, but returns all spots for a job that wants several full GPUs, preferring GPUs that
+// NVLinks connect (offer.Connected). It returns nil if the job does not want several full GPUs, or if too few are
+// offered. The caller holds n.mu.
 func (n *node) chooseConnected(
 	gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want,
 ) (spots []offer.Spot) {
@@ -114,7 +113,7 @@ func (n *node) chooseConnected(
 	return nil
 }
 
-// unplanned returns the offers that are planned for no job. The caller holds n.mu.
+// unplanned returns the offers that are not planned for any job. The caller holds n.mu.
 func (n *node) unplanned(offers []mig.Layout) []mig.Layout {
 	offers = slices.Clone(offers)
 	for _, sets := range n.planned {
@@ -131,7 +130,7 @@ func (n *node) nameOf(gpus []place.GPU, s offer.Spot) string {
 }
 
 // inside returns the best placement of the requested profile, or of its equivalent profile, within placement i of a
-// GPU. The best placement leaves the largest number of reachable maximal layouts. If no placement fits, ok is false.
+// GPU: the one that leaves the largest number of reachable maximal layouts. If none fits, ok is false.
 func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
 	top := math.MinInt
 	for j := range g.Model.Placements {
@@ -146,9 +145,9 @@ func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
 	return best, ok
 }
 
-// pick returns the best offered placement of a profile. pick prefers the placements of idle instances, and avoids
-// placements for which a MIG mode must be switched. Among equal placements, pick chooses the placement that leaves the
-// largest number of reachable maximal layouts. If no offer has the profile, ok is false.
+// pick returns the best offered placement of a profile. It prefers the placements of idle instances, and avoids those
+// for which a MIG mode must be switched. Among equals, it chooses the one that leaves the largest number of reachable
+// maximal layouts. If no offer has the profile, ok is false.
 func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {
@@ -174,9 +173,8 @@ func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok b
 	return best, ok
 }
 
-// placePending finds spots for the unplaced pending leases. If not all pending leases fit, placePending places as many
-// as possible, in the order of the job ids. placePending changes gpus, but not the state of the node. The caller holds
-// n.mu.
+// placePending finds spots for the unplaced pending leases. If not all of them fit, it places as many as possible, in
+// the order of the job ids. It changes gpus, but not the node's state. The caller holds n.mu.
 func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	var unplaced []*offer.Job
 	for job, pr := range n.pending {

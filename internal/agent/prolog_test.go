@@ -114,8 +114,8 @@ func TestSlurmctldStaysAway(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestPublishingImpossible checks that the agent requeues or refuses a job if only the agent's writes to the node
-// record fail.
+// TestPublishingImpossible checks that the agent requeues or refuses a job if only its own writes to the node record
+// fail.
 func TestPublishingImpossible(t *testing.T) {
 	for name, tc := range map[string]struct {
 		requeue bool

@@ -14,8 +14,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// publisher writes the node's offers to slurmctld. Only the goroutine of [publisher.run] uses its fields, except for
-// the channels, changes and status.
+// publisher writes the node's offers to slurmctld. Except for the channels, changes and status, only the goroutine of
+// [publisher.run] uses its fields.
 type publisher struct {
 	*node
 	ctl    Controller
@@ -25,9 +25,9 @@ type publisher struct {
 	config func(context.Context) (slurm.Config, error)
 	// hidesJobs reports whether users may not see other users' jobs.
 	hidesJobs func() bool
-	// The publisher calls raised after a write that may let jobs start.
+	// raised is called after a write that may let jobs start.
 	raised func()
-	// The publisher calls failed after a pass that failed.
+	// failed is called after a failed pass.
 	failed func()
 
 	requests chan chan error
@@ -35,7 +35,7 @@ type publisher struct {
 	changes  atomic.Int64  // the number of writes to slurmctld since the agent started
 
 	total        int      // N, the node's constant total of gres/mig; 0 while N is unknown
-	advertised   []string // the profile names of other GPU models under which the node has offered slices
+	advertised   []string // other GPU models' profile names under which the node has offered slices
 	unresponsive plan.Unresponsive
 	unstarted    plan.Unstarted
 	allocations  map[uint32]allocation // slurmctld's allocations to jobs on the node
@@ -45,7 +45,7 @@ type publisher struct {
 	heartbeat    part.Watch            // the heartbeat of the watcher
 	heard        time.Time             // the time at which the heartbeat was last read
 	listed       time.Time             // the time at which all jobs were last listed
-	clock        func() time.Time      // the clock for the age of the heartbeat
+	clock        func() time.Time      // the clock for the heartbeat's age
 	notified     string                // the state of the GPUs in the last notification of the watcher
 
 	statusMu sync.Mutex // protects status, which only the publisher's goroutine changes
@@ -59,8 +59,7 @@ type publishStatus struct {
 	err       error
 	closed    string // the node's state in Slurm if slurmctld starts no jobs on the node
 	// excess is, for each profile, the number of slices that slurmctld counts as used although it has not allocated
-	// them to a job. short is the part of the excess that the published totals do not include because it does not fit
-	// into N.
+	// them to a job. short is the part that the published totals leave out because it does not fit into N.
 	excess, short map[string]int
 	read          bool     // whether a pass has read the queue
 	waiting       int      // the number of waiting jobs that request slices
@@ -105,8 +104,8 @@ func (p *publisher) Publish(ctx context.Context) error {
 // further changes that occur during the delay.
 const settling = 200 * time.Millisecond
 
-// slowdown limits the load on a slow slurmctld. The pause before the next poll is at least slowdown times the duration
-// of the last pass, but slowdown never extends the pause beyond maxPause, about a minute.
+// slowdown limits the load on a slow slurmctld. The pause before the next poll is at least slowdown times the
+// duration of the last pass, but is never extended beyond maxPause, about a minute.
 const (
 	slowdown = 20
 	maxPause = time.Minute
@@ -152,8 +151,8 @@ func (p *publisher) run(ctx context.Context) {
 			retry = time.After(retryInterval)
 		}
 		next := pauseAfter(time.Since(began), p.cfg.PollInterval)
-		// The random part spreads out the polls of agents that were notified at the same time, and keeps polls from
-		// always coinciding with the comparison that runs every minute.
+		// The random part spreads out the polls of agents that were notified together, and keeps polls from always
+		// coinciding with the comparison that runs every minute.
 		poll.Reset(next + rand.N(next/10))
 		for _, answer := range waiting {
 			answer <- err
@@ -161,7 +160,7 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// pauseAfter returns the minimum pause between a pass and the next poll. took is the duration of the pass.
+// pauseAfter returns the minimum pause between a pass that took this long and the next poll.
 func pauseAfter(took, poll time.Duration) time.Duration {
 	return max(poll, min(slowdown*took, maxPause))
 }

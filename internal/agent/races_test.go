@@ -55,8 +55,8 @@ func TestJobTakesWithdrawnOffer(t *testing.T) {
 	}
 }
 
-// TestJobStartsWhileOffersRise starts a job while a pass only adds offers. The job must get a slice that both the old
-// and the new plan contain, and the agent must be able to carve the remaining offers.
+// TestJobStartsWhileOffersRise starts a job while a pass only adds offers. The job must get a slice that is in both
+// the old and the new plan, and the agent must be able to carve the remaining offers.
 func TestJobStartsWhileOffersRise(t *testing.T) {
 	w := newWorld(t, 1)
 	w.submit(job(1, "3g.20gb:1"))
@@ -79,7 +79,8 @@ func TestJobStartsWhileOffersRise(t *testing.T) {
 	}
 }
 
-// withoutPasses replaces the agent with one that runs no passes, so that the test can call the steps of a pass itself.
+// withoutPasses replaces the agent with one that runs no passes, so that the test can make the steps of a pass
+// itself.
 func (w *world) withoutPasses() *publisher {
 	w.t.Helper()
 	w.prologs.Wait()
@@ -159,8 +160,8 @@ func (w *world) startedOnly(slices string) (id uint32, req api.LeaseRequest) {
 	return id, api.LeaseRequest{UID: 20001, Slots: []int{0}}
 }
 
-// nothingHeld checks that a job holds no slice after its epilog. If a job requests the whole GPU, the agent must offer
-// the whole GPU.
+// nothingHeld checks that a job holds no slice after its epilog, and that the agent offers the whole GPU to a job
+// that requests it.
 func (w *world) nothingHeld() {
 	w.t.Helper()
 	w.fake.RunEpilogs()

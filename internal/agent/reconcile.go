@@ -17,8 +17,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// load reads the ledger into memory, and reports whether the node has been rebooted since the agent last started. After
-// a reboot, load clears the ledger, because the earlier instances and jobs no longer exist.
+// load reads the ledger into memory, and reports whether the node has been rebooted since the agent last started. If
+// so, it clears the ledger, because the earlier instances and jobs no longer exist.
 func (a *Agent) load() (rebooted bool, err error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -110,8 +110,8 @@ func (a *Agent) compareGPUs() error {
 	return all
 }
 
-// compareGPU is like compareGPUs, but for one GPU. If the GPU was lost, compareGPU checks whether the driver can reach
-// it again.
+// compareGPU is like compareGPUs, but for one GPU. If the GPU was lost, it checks whether the driver can reach it
+// again.
 func (a *Agent) compareGPU(g int, c *card) error {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
@@ -165,8 +165,8 @@ func (a *Agent) repair(g int, c *card) error {
 	return a.shareDevice(c)
 }
 
-// compare records the instances that were found on a GPU, and returns those of the agent's instances that were not
-// found, by placement.
+// compare records the instances that were found on a GPU, and returns the agent's instances that were not, by
+// placement.
 func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*instance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -196,9 +196,9 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 	return missing
 }
 
-// settle resolves an intent that an earlier driver call left in the ledger. If the instance on the GPU is complete,
-// settle records it as idle. If the compute instance is missing, settle destroys the GPU instance. If the GPU instance
-// does not exist, settle only corrects the ledger.
+// settle resolves an intent that an earlier driver call left in the ledger. A complete instance on the GPU is
+// recorded as idle, and a GPU instance without its compute instance is destroyed. If the GPU instance does not exist,
+// only the ledger is corrected.
 func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("intent", i.Op)
 	p, ok := c.Model.Placement(i.Profile, i.Start)
@@ -213,7 +213,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 	}
 	switch {
 	case there == nil && i.Op == ledger.OpCreate && i.Profile == mig.Full:
-		// The driver may have recorded a switch that it has not carried out yet. Destroy cancels it.
+		// The driver may have recorded a switch that it has not carried out yet, and which Destroy cancels.
 		return errors.Join(a.hw.Destroy(g, gpu.FullGI), a.ledger.Failed(i.ID))
 	case there == nil && i.Op == ledger.OpCreate:
 		return a.ledger.Failed(i.ID)
@@ -278,9 +278,9 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 	}
 	here := a.here
 	a.mu.Unlock()
-	// A completing job keeps its slices until its epilog has run. A completing job that will be requeued already has
-	// the restart count of its next run. If a job holds resources and has a higher restart count than the lease, the
-	// lease belongs to an earlier run.
+	// A completing job keeps its slices until its epilog has run. If it will be requeued, it already has the restart
+	// count of its next run. If a job that holds resources has a higher restart count than the lease, the lease
+	// belongs to an earlier run.
 	keeps := func(l api.Lease, j slurm.Job) bool { return !j.Holds() || j.Restarts <= l.Restart }
 	for _, l := range held {
 		if j, ok := here[l.Job]; ok && keeps(l, j) {

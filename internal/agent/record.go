@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// class is the class of an error that occurred when the agent queried slurmctld about a job. It determines how the
-// job's prolog handles the error.
+// class classifies an error that occurred when the agent queried slurmctld about a job. It determines how the job's
+// prolog handles the error.
 type class int
 
 const (
@@ -41,8 +41,8 @@ const (
 	recordPause = 100 * time.Millisecond
 )
 
-// readJob reads the record of a job from slurmctld. If the record is unclear, readJob rereads it. A record can be
-// unclear because the user changed the job between the calls to squeue and scontrol.
+// readJob reads a job's record from slurmctld, and rereads it if it is unclear, which can happen if the user changes
+// the job between the calls to squeue and scontrol.
 func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err error) {
 	pause := a.recordPause
 	for range recordTries {

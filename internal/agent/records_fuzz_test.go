@@ -16,7 +16,7 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// records is a Fake with one additional job, for which the test specifies the output of squeue and scontrol.
+// records is a Fake with one more job, for which the test specifies what squeue and scontrol print.
 type records struct {
 	*slurmtest.Fake
 	client *slurm.Client
@@ -79,7 +79,7 @@ func (r *records) SetJobGRES(ctx context.Context, id uint32, gres slurm.GRESList
 
 func (r *records) Release(ctx context.Context, id uint32) error { return r.client.Release(ctx, id) }
 
-// run replaces Slurm's commands. The client calls run as slurm.Options.Run.
+// run stands in for Slurm's commands, as slurm.Options.Run.
 func (r *records) run(_ context.Context, env []string, name string, args ...string) (string, string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (r *records) run(_ context.Context, env []string, name string, args ...stri
 
 const fuzzedJob = 77
 
-// These constants contain the record of a healthy job with one 1g.5gb on n1, as squeue and scontrol 22.05.8 print it.
+// These constants are the record of a healthy job with one 1g.5gb on n1, as squeue and scontrol 22.05.8 print it.
 const (
 	healthyFields = "jobid=77\narrayjobid=77\nstate=RUNNING\nreason=Prolog\nuserid=20001\nusername=user1\n" +
 		"partition=gpu\nprioritylong=5\nrestartcnt=0\nbatchflag=1\nrequeue=1\noversubscribe=OK\n" +
@@ -129,15 +129,15 @@ const (
 		"   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0\n   Power=\n"
 )
 
-// with returns the fields of a healthy record, followed by the given lines. Later lines override earlier lines.
+// with returns the fields of a healthy record, followed by the given lines. Later lines override earlier ones.
 func with(lines string) string { return healthyFields + "\n" + lines }
 
-// gave returns the healthy output of scontrol with a different allocation.
+// gave returns scontrol's healthy output with a different allocation.
 func gave(gres string) string {
 	return strings.Replace(healthyShow, "gpu:a100:1(IDX:0),mig:1g.5gb(CNT:1)", gres, 1)
 }
 
-// jobRecords contains the seed inputs of FuzzRecords.
+// jobRecords holds the seed inputs of FuzzRecords.
 var jobRecords = []struct {
 	fields, show, nodes, stderr string
 	failAt, slots               uint8

@@ -17,16 +17,16 @@ import (
 )
 
 // The agent writes a lease file once the lease is in the ledger, and removes the file before it removes the lease from
-// the ledger. A lease file whose lease is missing from the ledger therefore means that the ledger was lost or is too
-// old: its file was removed or emptied, or SQLite silently dropped the end of a damaged journal. In this case, the
-// agent restores the lease from the lease file and the instances on the GPUs. It does so before it uses any instance
-// that is idle according to the ledger.
+// the ledger. So a lease file whose lease is missing from the ledger means that the ledger was lost or is too old:
+// its file was removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent then restores
+// the lease from the lease file and the instances on the GPUs, before it uses any instance that is idle according to
+// the ledger.
 //
 // If the ledger is lost, the agent cannot distinguish its own idle instances from those of other programs. All of them
 // are foreign until root adopts them (adopt.go).
 
-// recoverLeases restores the leases that are missing from the ledger. If lease files contradict each other, it returns
-// an error, because only the administrator can resolve the contradiction.
+// recoverLeases restores the leases that are missing from the ledger. If lease files contradict each other, it
+// returns an error, because only the administrator can resolve that.
 func (a *Agent) recoverLeases() error {
 	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -105,8 +105,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			continue
 		}
 		if old := in.card.ours[p]; old != nil && old.UUID == s.UUID && old.Job != 0 && old.Job != l.Job {
-			// If the other job has no lease file, the agent released its lease, but the ledger has lost the record of
-			// the release.
+			// If the other job has no lease file, its lease was released, but the ledger has lost the record of this.
 			if _, err := os.Lstat(a.leaseFile(old.Job)); err == nil {
 				return fmt.Errorf(
 					"the lease files of jobs %d and %d name the same slice %s: "+
@@ -139,7 +138,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 	a.leases[l.Job] = &l
 	log.WithField("restart", l.Restart).
 		WithField("slices", len(l.Slices)).
-		Warn("the ledger had lost the lease of this job; restored from its lease file")
+		Warn("the ledger had lost this job's lease; restored it from the lease file")
 	return nil
 }
 

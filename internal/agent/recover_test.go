@@ -28,7 +28,7 @@ func (w *world) removeLedger() {
 }
 
 // TestLostLedger checks that an agent whose ledger was lost restores the leases of running jobs from their lease files.
-// The jobs must keep their slices, other jobs must not get these slices, and the jobs' epilogs must release the slices.
+// The jobs must keep their slices, no others may get them, and the jobs' epilogs must release them.
 func TestLostLedger(t *testing.T) {
 	for name, lose := range map[string]func(*world){
 		"removed": (*world).removeLedger,
@@ -84,7 +84,7 @@ func testLostLedger(t *testing.T, lose func(*world)) {
 	if o := w.offers(); o["7g.40gb"]+o["4g.20gb"] > 0 {
 		t.Errorf("on offer: %v, although jobs run", o)
 	}
-	if n := strings.Count(w.log.String(), "the ledger had lost the lease of this job"); n != 1 {
+	if n := strings.Count(w.log.String(), "the ledger had lost this job's lease"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	// The next agent has the same lease.
@@ -103,7 +103,7 @@ func testLostLedger(t *testing.T, lose func(*world)) {
 	}
 }
 
-// spotsOf returns the slices of a lease in a form that can be compared.
+// spotsOf returns the slices of a lease in a comparable form.
 func spotsOf(l api.Lease) (all []string) {
 	for _, s := range l.Slices {
 		all = append(all, fmt.Sprint(s.Slot, s.GPU, s.Profile, s.Start, s.Size, s.MemoryMiB, s.UUID))
@@ -111,9 +111,9 @@ func spotsOf(l api.Lease) (all []string) {
 	return all
 }
 
-// TestOldLedger checks a ledger that is too old, for example because SQLite dropped the end of a damaged journal. If a
-// lease file contains an instance that is idle or leased to another job according to the ledger, the instance belongs
-// to the job named in the lease file.
+// TestOldLedger checks a ledger that is too old, for example because SQLite dropped the end of a damaged journal. If
+// a lease file names an instance that, according to the ledger, is idle or leased to another job, it belongs to the
+// lease file's job.
 func TestOldLedger(t *testing.T) {
 	for name, between := range map[string]func(*world) (old uint32){
 		"from before any job": func(*world) uint32 { return 0 },
@@ -177,7 +177,7 @@ func (w *world) granted(profile string) api.Slice {
 	return l.Slices[0]
 }
 
-// startError starts an agent and returns its error. If the agent starts without an error, startError stops the agent.
+// startError starts an agent and returns its error. An agent that starts without an error is stopped.
 func (w *world) startError() error {
 	log := logrus.New()
 	log.SetOutput(&syncWriter{w: &w.log})
@@ -188,7 +188,7 @@ func (w *world) startError() error {
 	return err
 }
 
-// TestContradictingLeaseFiles checks that the agent does not start if two lease files contain the same slice.
+// TestContradictingLeaseFiles checks that the agent does not start if two lease files name the same slice.
 func TestContradictingLeaseFiles(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("3g.20gb:1")

@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// Release serves the epilog of a job: Release makes the job's slices idle, and publishes new offers before it returns.
-// The call may be repeated, may be late, and may occur without an earlier prolog. If the restart count of the call is
-// lower than the restart count of the lease, the call comes from a late epilog of an earlier run, and Release releases
-// no slices.
+// Release serves a job's epilog: it makes the job's slices idle, and publishes new offers before it returns. The call
+// may be repeated, may be late, and may occur without an earlier prolog. If its restart count is lower than the
+// lease's, it comes from a late epilog of an earlier run, and nothing is released.
 func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 	return a.releaseJob(ctx, id, restart, false)
 }
 
-// releaseJob is like Release. gone is true if no epilog has run. In this case, the end time of the run is unknown.
+// releaseJob is like Release. gone is true if no epilog has run, so that the run's end time is unknown.
 func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone bool) error {
 	again, err := a.endLease(ctx, id, restart, gone)
 	if err != nil {

@@ -10,20 +10,20 @@ import (
 	"slices"
 )
 
-// If the first waiting job requests a slice of the released profile, the agent can offer a released slice again without
-// a new plan. slurmctld counts the released slice as free when the epilog ends. The agent offers the slice while it
-// serves the epilog, without waiting for slurmctld. As after any other change, a pass follows.
+// If the first waiting job requests a slice of the same profile, the agent can offer a released slice again without a
+// new plan. slurmctld counts it as free when the epilog ends, so the agent offers it while it serves the epilog,
+// without waiting for slurmctld. As after any other change, a pass follows.
 
-// next describes the first jobs in the queue that have no spots in the current plan. All these jobs request one slice
+// next describes the first jobs in the queue that have no spots in the current plan, all of which request one slice
 // of the same profile.
 type next struct {
 	profile string
 	jobs    int // the number of consecutive jobs in the queue that request the profile
 }
 
-// nextOn returns next for a member of a plan. The result is empty if the first job without spots cannot use a single
-// released slice of the member: the job requests several slices or nodes, has equivalent profiles, should get a larger
-// slice than it requests, or is a component of a het job, or the member does not accept the job.
+// nextOn returns next for a member of a plan. It is empty if the first job without spots cannot use a single released
+// slice of the member, because it requests several slices or nodes, has equivalent profiles, should get a larger
+// slice than it requests or is a component of a het job, or because the member does not accept it.
 func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 	for k, spots := range all.Spots {
 		if spots != nil {
@@ -49,8 +49,8 @@ func prefersLarger(v *plan.View, all offer.Plan, me int, w offer.Want) bool {
 }
 
 // undercounted reports whether slurmctld counts fewer slices of a profile as used than the running jobs on this node
-// hold. After a restart, slurmctld may not count the slices of running jobs (24.11.5). If the agent offered a released
-// slice again during such a pass, the pass would count the slice both as used and as offered. The caller holds p.mu.
+// hold. After a restart, slurmctld may not count the slices of running jobs (24.11.5). If the agent then offered a
+// released slice again, the pass would count it both as used and as offered. The caller holds p.mu.
 func (p *publisher) undercounted(node slurm.Node) bool {
 	held := map[string]int{}
 	for job, l := range p.leases {
@@ -70,8 +70,8 @@ func (p *publisher) undercounted(node slurm.Node) bool {
 	return false
 }
 
-// offerAgain offers the slice of a dropped lease if the next waiting job requests a slice of the same profile.
-// offerAgain reports whether it has offered the slice. The caller holds n.mu.
+// offerAgain offers the slice of a dropped lease if the next waiting job requests one of the same profile, and
+// reports whether it has done so. The caller holds n.mu.
 func (n *node) offerAgain(lease api.Lease) bool {
 	if len(lease.Slices) != 1 || n.next.jobs == 0 || len(n.offers) != len(n.cards) {
 		return false

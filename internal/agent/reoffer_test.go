@@ -20,8 +20,8 @@ func (w *world) full(waiting ...string) (running []uint32) {
 	return running
 }
 
-// TestOfferedAgain checks that the agent offers a released slice before the epilog ends, without a call to slurmctld,
-// if the first waiting job requests a slice of the released profile.
+// TestOfferedAgain checks that the agent offers a released slice before the epilog ends, without calling slurmctld,
+// if the first waiting job requests a slice of the same profile.
 func TestOfferedAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	running := w.full("1g.5gb:1", "1g.5gb:1")
@@ -39,7 +39,7 @@ func TestOfferedAgain(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	// No other job waits, so only a pass may offer the slice of the next job that ends.
+	// No other job waits, so the slice of the next job that ends may be offered only by a pass.
 	calls := len(w.fake.Calls())
 	w.fake.Finish(running[2])
 	if len(w.fake.Calls()) == calls {

@@ -17,7 +17,7 @@ import (
 	"caelum/internal/watch"
 )
 
-// commands is the number of Slurm commands that one call of the client runs. Each command sends one request for the
+// commands is the number of Slurm commands that one call to the client runs. Each command sends one request for the
 // data that it prints, and some commands also request the partitions.
 var commands = map[string]int{"Queue": 2, "Job": 2, "Hold": 2, "Release": 2, "SetJobGRES": 2, "SetAdminComment": 2}
 
@@ -50,8 +50,8 @@ func (f *fleet) watched(b *testing.B, planner bool, port int) (submitted func())
 	return func() { os.WriteFile(trigger, []byte("."), 0o600) }
 }
 
-// count returns the number of Slurm commands since a call, except the heartbeats, and how many of them return all nodes
-// or all jobs.
+// count returns the number of Slurm commands since a call, not counting heartbeats, and how many of them return all
+// nodes or all jobs.
 func (f *fleet) count(since int) (all, listings int) {
 	for _, c := range f.fake.Calls()[since:] {
 		n := max(commands[c.Op], 1)
@@ -130,7 +130,7 @@ func (f *fleet) heartbeats(since int) (n int) {
 	return n
 }
 
-// settle waits until no call has reached slurmctld for 0.7 s, except the calls of a heartbeat.
+// settle waits until no call except heartbeats has reached slurmctld for 0.7 s.
 func (f *fleet) settle() {
 	quiet, last := time.Now(), len(f.fake.Calls())
 	for time.Since(quiet) < 700*time.Millisecond {

@@ -18,10 +18,9 @@ import (
 // agent does not count requeues, because these processes could belong to another user.
 const maxRequeues = 3
 
-// requeueOrRefuse handles a job whose slices are not available. If it is a batch job that may be requeued,
-// requeueOrRefuse requeues and holds it, and sets the Held tag. Because of this tag, an agent releases the job when its
-// slices are offered. For all other jobs, requeueOrRefuse writes the reason to the lease. At the last requeue, it
-// writes missing and the node to the job's admin_comment.
+// requeueOrRefuse handles a job whose slices are not available. A batch job that may be requeued is requeued and held
+// with the Held tag, so that an agent releases it when its slices are offered. For all other jobs, requeueOrRefuse
+// writes the reason to the lease. At the last requeue, it writes missing and the node to the job's admin_comment.
 func (a *Agent) requeueOrRefuse(
 	ctx context.Context,
 	job slurm.Job,
@@ -44,8 +43,7 @@ func (a *Agent) requeueOrRefuse(
 	if uncounted || times < maxRequeues {
 		comment = tags.Replace(comment, tags.Released, tags.Held)
 	} else {
-		// The job leaves the node before `caelum job` can show the reason, so `scontrol show job` shows the tag
-		// instead.
+		// The job leaves the node before `caelum job` can show the reason; `scontrol show job` shows the tag instead.
 		comment = tags.Replace(comment, "", tags.NoRoom+missing+"@"+a.cfg.Node)
 		reason += fmt.Sprintf("; held after %d requeues; ask an administrator to check `caelum status` on %s",
 			times, a.cfg.Node)

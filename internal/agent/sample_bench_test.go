@@ -16,8 +16,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkSample samples a GPU with seven busy slices. It reports the CPU time of a sample per slice, and the share of
-// a core that one sample per second uses.
+// BenchmarkSample samples a GPU with seven busy slices. It reports the CPU time per sample and slice, and the share
+// of a core that one sample per second uses.
 func BenchmarkSample(b *testing.B) {
 	l := newLearning(b, 1)
 	for range 7 {

@@ -17,8 +17,8 @@ func sizedJob() slurm.Job {
 	return j
 }
 
-// TestLargerSlice checks that a job for which Caelum has chosen a small profile gets the whole idle GPU, and that
-// slurmctld counts the requested profile. A restart of the agent must not change the two profiles.
+// TestLargerSlice checks that a job for which Caelum has chosen a small profile gets the whole idle GPU, while
+// slurmctld counts the requested profile. A restart of the agent must not change either profile.
 func TestLargerSlice(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.submit(sizedJob())
@@ -49,7 +49,7 @@ func TestLargerSlice(t *testing.T) {
 }
 
 // TestNamedProfileOnLargerOffer checks a job whose user requests 1g.5gb, but which slurmctld starts on a larger offer
-// that was planned for another job. The first job must get a 1g.5gb slice, and the other job must also get a slice.
+// that was planned for another job. The first must get a 1g.5gb slice, and the other must get a slice as well.
 func TestNamedProfileOnLargerOffer(t *testing.T) {
 	w := newWorld(t, 1)
 	planned := w.submit(sizedJob())
@@ -94,8 +94,8 @@ func TestPlannedOffers(t *testing.T) {
 }
 
 // TestSizedOfferedAgain checks when the agent offers a released slice again. If so many jobs are waiting that they
-// should get the requested profile, the agent must offer the slice during the epilog. If the next job should get a
-// larger slice, only a pass may offer the slice.
+// should get the requested profile, the agent must offer it during the epilog. If the next job should get a larger
+// slice, only a pass may do so.
 func TestSizedOfferedAgain(t *testing.T) {
 	for waiting, again := range map[int]bool{1: false, 20: true} {
 		t.Run(fmt.Sprint(waiting), func(t *testing.T) {

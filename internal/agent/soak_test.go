@@ -17,9 +17,9 @@ import (
 )
 
 // TestSoak runs the agent with random actions of users and slurmctld and with crashes. Jobs may start and end between
-// any two calls that the agent makes. A simple oracle checks every write: the slices of all jobs that slurmctld may
-// start after the write must fit on the GPUs together with the slices of the running jobs. The agent must requeue no
-// job, and no two jobs may hold overlapping slices.
+// any two of the agent's calls. A simple oracle checks every write: the slices of all jobs that slurmctld may start
+// after the write must fit on the GPUs together with the slices of the running jobs. The agent must not requeue any
+// jobs, and no two jobs may hold overlapping slices.
 func TestSoak(t *testing.T) {
 	steps := 150
 	if testing.Short() {
@@ -34,10 +34,9 @@ type soaker struct {
 	*world
 	mu  sync.Mutex // protects rng, because hooks run in other goroutines
 	rng *rand.Rand
-	// scheduler is held while slurmctld starts jobs. The oracle also holds it, because all reads by the oracle must
-	// show the same state.
+	// scheduler is held while slurmctld starts jobs, and by the oracle, whose reads must all show the same state.
 	scheduler sync.Mutex
-	// epilogs is held while epilogs run, and while no epilog may begin. An agent must not stop while an epilog runs.
+	// epilogs is held while epilogs run, and while none may begin. An agent must not stop while an epilog runs.
 	epilogs sync.Mutex
 	// quiet prevents slurmctld from starting jobs while the test waits for prologs.
 	quiet atomic.Bool
@@ -76,9 +75,9 @@ func soak(t *testing.T, seed uint64, steps int) {
 	t.Logf("%d writes checked", s.writes)
 }
 
-// setHooks sets the actions of slurmd, and those of slurmctld and users between the agent's calls.
+// setHooks sets what slurmd does, and what slurmctld and users do between the agent's calls.
 func (s *soaker) setHooks() {
-	// A prolog whose agent has ended repeats its request to the next agent.
+	// A prolog whose agent has ended repeats its request to the next one.
 	s.fake.Prolog(func(j slurm.Job, _ string) {
 		s.prologs.Add(1)
 		go func() {
@@ -87,7 +86,7 @@ func (s *soaker) setHooks() {
 			s.prolog(j)
 		}()
 	})
-	// The next job may get the slices of a job during the job's epilog.
+	// The next job may get a job's slices during its epilog.
 	s.fake.Epilog(func(j slurm.Job, _ string) {
 		s.world.mu.Lock()
 		delete(s.leases, j.ID)
@@ -197,8 +196,8 @@ func (s *soaker) tick() {
 	}
 }
 
-// finish ends a job that has a lease, and runs its epilog. An epilog that needs a pass waits for the current pass to
-// end, so finish waits for the epilog only for a short time.
+// finish ends a job that has a lease, and runs its epilog. Because an epilog that needs a pass waits for the current
+// pass to end, finish waits for it only for a short time.
 func (s *soaker) finish() {
 	if !s.epilogs.TryLock() {
 		return

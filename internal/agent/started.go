@@ -7,14 +7,14 @@ import (
 	"maps"
 )
 
-// account compares the pending leases with the jobs that slurmctld lists on the node. It adds a pending lease for each
-// new job, and removes those of jobs that have left the node.
+// account compares the pending leases with the jobs that slurmctld lists on the node. It adds a pending lease for
+// each new job, and removes those for jobs that have left the node.
 func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {
 		here[j.ID] = j
-		// A job that is ending gets no slices. If its prolog is still running, the prolog gets an error. If a job's
-		// record is unreadable, its request is unknown, so slurmctld may have allocated slices to it.
+		// A job that is ending gets no slices; if its prolog is still running, it gets an error. If a job's record is
+		// unreadable, its request is unknown, and slurmctld may have allocated slices to it.
 		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || p.accounted(j.ID, j.Restarts) {
 			continue
 		}
@@ -43,8 +43,8 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	return nil
 }
 
-// preLease records a pending lease for a job that slurmctld has started on this node and that has no lease yet. If the
-// job's record is unclear, preLease uses the listed request, because a user's job must not prevent the node from
+// preLease records a pending lease for a job that slurmctld has started on this node but that has no lease yet. If
+// the job's record is unclear, it uses the listed request, because a user's job must not keep the node from
 // publishing. The job's prolog converts the pending lease to a lease or removes it. A job without GPU slots gets no
 // pending lease, because its prolog does not request one.
 func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
@@ -90,7 +90,7 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	return nil
 }
 
-// slotsAsked returns the largest number of this node's GPU slots that the job's request allows.
+// slotsAsked returns the largest number of GPU slots on this node that the job's request allows.
 func (p *publisher) slotsAsked(job slurm.Job) int {
 	if job.Exclusive {
 		return p.slotCount()

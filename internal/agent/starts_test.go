@@ -55,9 +55,9 @@ type pendingCase struct {
 	wants   string
 }
 
-// TestPendingLeases checks the pending leases of jobs. A job without GPU slots must get no pending lease, even if its
-// record is ambiguous, because no prolog removes the pending lease before the job ends. A job with slots must get a
-// pending lease with at most as many slices as slots.
+// TestPendingLeases checks the pending leases of jobs. A job without GPU slots must not get one, even if its record
+// is ambiguous, because no prolog removes it before the job ends. A job with slots must get one with at most as many
+// slices as slots.
 func TestPendingLeases(t *testing.T) {
 	slices7, exclusive := job(7, "1g.5gb:7"), job(1, "2g.10gb:1")
 	exclusive.PerNode = exclusive.PerNode.Named("mig")
@@ -129,7 +129,7 @@ func testPendingLease(t *testing.T, tc pendingCase) {
 	}
 }
 
-// TestSlicesWithoutSlots checks that a job that has slices but no slots does not prevent other jobs from using the GPU.
+// TestSlicesWithoutSlots checks that a job with slices but no slots does not keep other jobs from using the GPU.
 func TestSlicesWithoutSlots(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "1g.5gb:7")

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/version"
 )
 
-// Status implements api.Handler. It returns the status of the node.
+// Status implements api.Handler. It returns the node's status.
 func (a *Agent) Status(context.Context) (*api.Status, error) {
 	pass := a.publisher.last()
 	a.mu.Lock()
@@ -99,7 +99,7 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 	return g
 }
 
-// Job implements api.Handler. It returns the lease of a job.
+// Job implements api.Handler. It returns a job's lease.
 func (a *Agent) Job(_ context.Context, id uint32) (*api.Lease, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -67,8 +67,8 @@ func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 	a.endStrangers(s, end, job, uid)
 }
 
-// strange returns a process and the reason why it does not belong to a job. The reason is empty if the process belongs
-// to the job or to root, or has ended.
+// strange returns a process and the reason why it does not belong to a job. The reason is empty if the process
+// belongs to the job or to root, or if it has ended.
 func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 	p, err := a.procs.Read(pid)
 	if err != nil || p.Root() {
@@ -82,9 +82,8 @@ func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 }
 
 // strangeness returns the reason why a process with the given cgroups does not belong to a job of the user with the
-// given uid, or an empty string if it does. If the name of the cgroup contains a job id, strangeness compares the job
-// ids; otherwise, it compares the users. jobCgroups is true if Slurm puts every process of a job into a cgroup of the
-// job.
+// given uid, or an empty string if it does. If the cgroup's name contains a job id, the job ids are compared;
+// otherwise, the users. jobCgroups is true if Slurm puts every process of a job into a cgroup of its own.
 func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bool) string {
 	in, named := slurmJob(cgroups)
 	switch {
@@ -102,9 +101,9 @@ func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bo
 
 // slurmJob returns the job to which a process belongs according to its cgroups. Slurm's cgroups are
 // /slurm/uid_U/job_J/... or /system.slice/slurmstepd.scope/job_J/... If several slurmd daemons run on one host, the
-// names contain the NodeName. named reports whether the process is in one of Slurm's cgroups. job is 0 if the cgroup's
-// name does not contain the job id; since Slurm 26.05, it contains the SLUID instead. slurmJob ignores cgroups below
-// user.slice, because users can create cgroups with any name there.
+// names include the NodeName. named reports whether the process is in one of Slurm's cgroups. job is 0 if the
+// cgroup's name contains the SLUID instead of the job id, as it does since Slurm 26.05. Cgroups below user.slice are
+// ignored, because users can create cgroups with any name there.
 func slurmJob(paths []string) (job uint32, named bool) {
 	for _, path := range paths {
 		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
@@ -126,15 +125,15 @@ func slurmJob(paths []string) (job uint32, named bool) {
 	return 0, named
 }
 
-// jobCgroups reports whether Slurm puts every process of a job into a cgroup of the job.
+// jobCgroups reports whether Slurm puts every process of a job into a cgroup of that job.
 func (a *Agent) jobCgroups() bool {
 	a.slurmMu.Lock()
 	defer a.slurmMu.Unlock()
 	return a.slurm != nil && a.slurm.Has("ProctrackType", "proctrack/cgroup")
 }
 
-// endStrangers ends the processes in list that still use the job's slice and still do not belong to the job. It never
-// ends a process if one of its user ids is root's.
+// endStrangers ends the processes in list that still use the job's slice without belonging to the job. It never ends
+// a process if one of its user ids is root's.
 func (a *Agent) endStrangers(s usage.Slice, list []gpu.Process, job, uid uint32) {
 	list = slices.DeleteFunc(list, func(p gpu.Process) bool { return slices.Contains(p.UIDs[:], 0) })
 	if len(list) == 0 || a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID}) == nil {
@@ -166,8 +165,8 @@ func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 	}
 }
 
-// noteOn returns a text about the processes that use an instance or have the instance open but do not belong to its
-// job, or about the reason why the driver did not destroy it. The caller holds a.mu.
+// noteOn describes the processes that use an instance or have it open but do not belong to its job, or says why the
+// driver did not destroy it. The caller holds a.mu.
 func noteOn(in *instance) string {
 	var names []string
 	for _, s := range in.strangers {

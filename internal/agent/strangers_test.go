@@ -79,8 +79,8 @@ func (h *held) computes(uuid string, uid int, cgroup string) (pid int, ended cha
 	return pid, ended
 }
 
-// TestStranger checks that the agent logs a foreign process once and shows it in the status. The agent must end a
-// foreign process only if foreign_processes requires it, and must never end one of root's processes.
+// TestStranger checks that the agent logs a foreign process once and shows it in the status. It must end the process
+// only if foreign_processes says so, and must never end one of root's.
 func TestStranger(t *testing.T) {
 	const otherJob = "/system.slice/slurmstepd.scope/job_999999/step_0"
 	for _, c := range []struct {
@@ -176,8 +176,8 @@ func (h *held) setuid(pid int) {
 const setuid = -20001
 
 // TestHolderEnded checks a process of the last user that keeps a slice open. The agent must end it before another job
-// gets the slice, but by default only if Slurm confines jobs to their devices. The agent must not end a process of
-// another user, because the last user may have sent the descriptor to it.
+// gets the slice, but by default only if Slurm confines jobs to their devices. It must not end a process of another
+// user, who may have been sent the descriptor by the last user.
 func TestHolderEnded(t *testing.T) {
 	for _, c := range []struct {
 		name, foreign string

@@ -2,7 +2,7 @@ package agent
 
 import "time"
 
-// spent contains the time that a prolog has spent on calls to slurmctld and to the driver.
+// spent is the time that a prolog has spent on calls to slurmctld and to the driver.
 type spent struct {
 	slurmctld, driver time.Duration
 }

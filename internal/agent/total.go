@@ -10,15 +10,15 @@ import (
 	"strconv"
 )
 
-// learnTotal determines N, the node's constant total of gres/mig in slurm.conf, and stores N in the ledger. slurmctld
-// shows N in CfgTRES, which no update changes. CfgTRES contains gres/mig only if AccountingStorageTRES contains
-// gres/mig. If CfgTRES does not contain N, learnTotal waits until slurmctld resets the node record to the counts in
-// slurm.conf, where N is the count of the type closed. learnTotal detects a reset if the node had offers and now only
-// closed has a count. While the ledger does not contain N, guessTotal estimates N.
+// learnTotal determines N, the node's constant total of gres/mig in slurm.conf, and stores it in the ledger.
+// slurmctld shows it in CfgTRES, which no update changes, but only if AccountingStorageTRES includes gres/mig.
+// Otherwise, learnTotal waits until slurmctld resets the node record to the counts in slurm.conf, where N is the
+// count of the `closed` type. It detects a reset if the node had offers and now only `closed` has a count. Until N is
+// in the ledger, guessTotal estimates it.
 //
-// If only closed has a count when an agent starts, slurmctld has not necessarily reset the record, because CloseOffers
-// may have written the record. If a record contains offers, the sum of its counts is not always N: after a restart of
-// slurmd, slurmctld 22.05 sets closed to N, but keeps the offers.
+// If only `closed` has a count when an agent starts, slurmctld has not necessarily reset the record: CloseOffers may
+// have written it. The counts in a record with offers do not always add up to N either: after a restart of slurmd,
+// slurmctld 22.05 sets `closed` to N, but keeps the offers.
 func (p *publisher) learnTotal(node slurm.Node) error {
 	if _, ok := node.Gres.Profiles()[slurm.ClosedType]; !ok {
 		return fmt.Errorf(
@@ -43,9 +43,8 @@ func (p *publisher) learnTotal(node slurm.Node) error {
 	return p.ledger.SetMeta("total", strconv.Itoa(total))
 }
 
-// guessTotal estimates N from a node's record. If the count of closed is the count that `caelum slurm-config` prints
-// for the node's slots, as after a restart of slurmd, guessTotal returns this count. Otherwise, guessTotal returns the
-// sum of the counts of all types.
+// guessTotal estimates N from a node's record. If the count of `closed` is the one that `caelum slurm-config` prints
+// for the node's slots, as after a restart of slurmd, it returns this count, and otherwise the sum over all types.
 func guessTotal(node slurm.Node) int {
 	has := node.Gres.Profiles()
 	if has[slurm.ClosedType] == inventory.Total(node.Gres.Total("gpu")) {
@@ -68,9 +67,8 @@ func offering(counts map[string]int) bool {
 	return false
 }
 
-// CloseOffers withdraws all offers of a node. The command `caelumd close` calls CloseOffers after the agent has
-// stopped. known is N according to the ledger, or 0. If slurmctld's CfgTRES contains N, CloseOffers uses N from CfgTRES
-// instead of known.
+// CloseOffers withdraws all offers of a node. `caelumd close` calls it after the agent has stopped. known is N
+// according to the ledger, or 0. If slurmctld's CfgTRES shows N, that value takes precedence.
 func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int) error {
 	node, err := ctl.Node(ctx, nodeName)
 	if err != nil {

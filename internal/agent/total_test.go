@@ -9,7 +9,7 @@ import (
 // The tests in this file check N, the node's constant total of gres/mig. N must be the total in slurm.conf, and never a
 // count that an agent or `caelumd close` has written.
 
-// TestSlurmdAndAgentRestarted restarts slurmd. When slurmd registers, slurmctld sets the count of closed to N, although
+// TestSlurmdAndAgentRestarted restarts slurmd. When it registers, slurmctld sets the count of `closed` to N, although
 // the offers stay published. Before the next pass, the agent ends and `caelumd close` runs.
 func TestSlurmdAndAgentRestarted(t *testing.T) {
 	for _, tc := range []struct{ name, tres string }{

@@ -24,9 +24,8 @@ func (w *world) requeued(id uint32) slurm.Job {
 	return j
 }
 
-// TestJobWithoutASize checks a job that requests GPUs but no slice. The job must get no lease. Before its next run, the
-// job must get the profile that job_submit.lua chose at submission, or the node's default profile if job_submit.lua
-// chose no profile.
+// TestJobWithoutASize checks that a job that requests GPUs but no slice gets no lease. Before its next run, it must
+// get the profile that job_submit.lua chose at submission or, if there is none, the node's default profile.
 func TestJobWithoutASize(t *testing.T) {
 	for name, tc := range map[string]struct{ comment, size string }{
 		"not seen by job_submit.lua":    {"", "3g.20gb"},
@@ -56,8 +55,8 @@ func TestJobWithoutASize(t *testing.T) {
 	}
 }
 
-// TestUncountedSlices checks that no job gets a slice that slurmctld has not allocated to it. If the job may be
-// requeued, the agent must requeue it. Otherwise, the job must get an error that contains the reason.
+// TestUncountedSlices checks that no job gets a slice that slurmctld has not allocated to it. A job that may be
+// requeued must be requeued; any other must get an error with the reason.
 func TestUncountedSlices(t *testing.T) {
 	exclusive := func(j slurm.Job) slurm.Job { j.Exclusive = true; return j }
 	interactive := func(j slurm.Job) slurm.Job { j.Batch = false; return j }
@@ -94,8 +93,8 @@ func TestUncountedSlices(t *testing.T) {
 	}
 }
 
-// TestAllocationCovers checks an --exclusive job. The agent must carve the requested slices only if the job's
-// allocation contains all requested slices.
+// TestAllocationCovers checks that the requested slices of an --exclusive job are carved only if its allocation
+// includes all of them.
 func TestAllocationCovers(t *testing.T) {
 	w := newWorld(t, 1)
 	all := gres(t, "gpu:a100:7,mig:1g.5gb:1,mig:2g.10gb:2,mig:closed:25")
@@ -117,8 +116,8 @@ func TestAllocationCovers(t *testing.T) {
 	}
 }
 
-// TestSlicesRemovedAgainAndAgain checks a job whose user removes the slices each time after an agent has added the
-// slices. The job must be held after maxRequeues requeues.
+// TestSlicesRemovedAgainAndAgain checks a job whose user removes the slices whenever an agent has added them. It must
+// be held after maxRequeues requeues.
 func TestSlicesRemovedAgainAndAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()

@@ -29,7 +29,7 @@ func TestProcessesNotListed(t *testing.T) {
 		t.Fatalf("the next job has %+v again", second)
 	}
 
-	// An instance with a process cannot be destroyed, so the next job must get another instance.
+	// An instance with a process cannot be destroyed, so the next job must get another one.
 	kill := w.compute(second.UUID)
 	if err := w.fake.Finish(2); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestProcessesNotListed(t *testing.T) {
 	}
 }
 
-// lost is a driver that reports a GPU as fallen off the bus.
+// lost is a driver that reports that a GPU has fallen off the bus.
 type lost struct{ gpu.Hardware }
 
 func (lost) Instances(int) ([]gpu.Instance, error) { return nil, gpu.ErrLost }

@@ -58,7 +58,7 @@ func (l *learning) sample(g int) {
 	l.agent.sampleOnce(g, l.samplers)
 }
 
-// sampleOnce takes one sample of a GPU. samplers contains the samplers of earlier calls.
+// sampleOnce takes one sample of a GPU. samplers holds the samplers of earlier calls.
 func (a *Agent) sampleOnce(g int, samplers map[int]*usage.Sampler) {
 	if samplers[g] == nil {
 		samplers[g] = a.usage.Sampler(g)
@@ -66,8 +66,7 @@ func (a *Agent) sampleOnce(g int, samplers map[int]*usage.Sampler) {
 	samplers[g].Sample()
 }
 
-// uses starts a process on a slice, and waits until the process has allocated memory. The returned function ends the
-// process.
+// uses starts a process on a slice, and waits until it has allocated memory. The returned function ends it.
 func (w *world) uses(uuid string, mib int) (end func()) {
 	w.t.Helper()
 	cmd := exec.Command(
@@ -117,9 +116,9 @@ func (l *learning) finish(id uint32) predict.Run {
 	return runs[k]
 }
 
-// TestObservedRun checks an ordinary run. The memory usage of the job rises and falls, and the owner of the job can see
-// the usage. At the end, the repository must contain a run with the peak, the quantiles, the duration, and the key that
-// job_submit.lua computed for the job.
+// TestObservedRun checks an ordinary run. The job's memory usage rises and falls, and its owner can see it. At the
+// end, the repository must have a run with the peak, the quantiles, the duration, and the key that job_submit.lua
+// computed for the job.
 func TestObservedRun(t *testing.T) {
 	l := newLearning(t, 1)
 	j := job(1, "2g.10gb:1")
@@ -142,7 +141,7 @@ func TestObservedRun(t *testing.T) {
 		t.Errorf("while it runs its owner sees %+v, %v", got.Slices[0].Use, err)
 	}
 	r := l.finish(id)
-	const bins = 128 // bins in the memory of a slice
+	const bins = 128 // bins in a slice's memory
 	bin := float64(slice.MemoryMiB) / bins
 	if r.Samples != len(all) || r.PeakMiB != 5555 || r.MedianMiB < 4321 || r.MedianMiB > 4321+bin ||
 		r.HighMiB != 5555 ||
@@ -167,8 +166,7 @@ func TestObservedRun(t *testing.T) {
 	}
 }
 
-// TestObservedSlices checks that the run of a job with several slices contains the usage of the slice with the highest
-// usage.
+// TestObservedSlices checks that the run of a job with several slices records the highest usage among them.
 func TestObservedSlices(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.submit(job(2, "1g.5gb:2"))
@@ -207,7 +205,7 @@ func TestUnobservedRuns(t *testing.T) {
 	}
 }
 
-// TestClockJumps checks that a jump of the system time in either direction does not change the duration of a run.
+// TestClockJumps checks that a run's duration does not change if the system time jumps in either direction.
 func TestClockJumps(t *testing.T) {
 	l := newLearning(t, 1)
 	for _, jump := range []time.Duration{-1000 * time.Hour, 1000 * time.Hour} {
@@ -222,8 +220,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// newStopped returns a world whose agent has stopped. The agent has sampled 900 MiB once on the slice of a job, and has
-// stored this observation. The job is still running.
+// newStopped returns a world whose agent has stopped. It has sampled 900 MiB once on a job's slice, and stored this
+// observation. The job is still running.
 func newStopped(t *testing.T) (l *learning, id uint32, uuid string) {
 	l = newLearning(t, 1)
 	id = l.startNow("1g.5gb:1")
@@ -267,7 +265,7 @@ func TestRepositoryComesLate(t *testing.T) {
 }
 
 // TestEndedWithoutAnAgent checks a run that ended while no agent was running. The next agent must store the run with
-// the earlier samples, with or without the lease of the run.
+// the earlier samples, whether or not the run's lease exists.
 func TestEndedWithoutAnAgent(t *testing.T) {
 	for name, leased := range map[string]bool{"the epilog never came": true, "killed before the run was kept": false} {
 		t.Run(name, func(t *testing.T) {
@@ -307,7 +305,7 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 }
 
 // TestEpilogNeverCame checks the run of a job whose epilog never calls the agent. slurmctld still lists the job when
-// the agent starts. The run must contain the samples up to the end of the job.
+// the agent starts. The run must have the samples up to the job's end.
 func TestEpilogNeverCame(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -377,9 +375,8 @@ func TestAgentEnds(t *testing.T) {
 	}
 }
 
-// TestRepositoryFails checks two errors of the repository. If the agent cannot read an observation, the agent must
-// start a new observation. If the agent cannot write the repository, the agent must log the error once and continue to
-// serve jobs.
+// TestRepositoryFails checks two errors of the repository. If an observation cannot be read, the agent must start a
+// new one. If the repository cannot be written, the agent must log the error once and continue to serve jobs.
 func TestRepositoryFails(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -417,8 +414,7 @@ func TestRepositoryFails(t *testing.T) {
 	}
 }
 
-// TestObservedGPULost checks that the loss of a GPU ends the sampling of the jobs on the lost GPU, but not of other
-// jobs.
+// TestObservedGPULost checks that the loss of a GPU ends the sampling of the jobs on it, but not of others.
 func TestObservedGPULost(t *testing.T) {
 	l := newLearning(t, 2)
 	ids := []uint32{l.startNow("7g.40gb:1"), l.startNow("7g.40gb:1")}

@@ -11,8 +11,8 @@ import (
 // users' jobs.
 var _ api.Private = (*Agent)(nil)
 
-// VisibleTo implements api.Private. It returns which data of other users a user may see. Users never see more than
-// slurmctld would show them. Unlike slurmctld, the agent shows no additional data to operators and account
+// VisibleTo implements api.Private. It determines which of other users' data a user may see. Users never see more
+// than slurmctld would show them, but unlike slurmctld, the agent does not show more to operators and account
 // coordinators.
 func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	c := a.privacy.Load()
@@ -25,7 +25,7 @@ func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	return api.SeesJobs
 }
 
-// hidesJobs reports whether users may not see other users' jobs. Until slurmctld has answered, the result is true.
+// hidesJobs reports whether users may not see other users' jobs. It is true until slurmctld has answered.
 func (a *Agent) hidesJobs() bool {
 	c := a.privacy.Load()
 	return c == nil || c.HidesJobs()
@@ -39,8 +39,8 @@ func slurmUserOf(c *slurm.Config) (uint32, bool) {
 	return c.SlurmUser()
 }
 
-// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer, the value
-// that was last read successfully applies.
+// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer, the last
+// known value applies.
 func (a *Agent) learnPrivacy(ctx context.Context) {
 	if c, err := a.ctl.Config(ctx); err == nil {
 		a.privacy.Store(&c)

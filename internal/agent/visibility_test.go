@@ -9,8 +9,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestVisibleTo checks that users see the data of other users' jobs only if slurmctld's configuration allows it. While
-// the configuration is unknown, users must not see data of other users' jobs.
+// TestVisibleTo checks that users see the data of other users' jobs only if slurmctld's configuration allows it.
+// While the configuration is unknown, they must not see it.
 func TestVisibleTo(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.current()
@@ -43,7 +43,7 @@ func TestVisibleTo(t *testing.T) {
 	}
 }
 
-// TestEndsPrivate checks that the node's Extra does not contain the expected ends of jobs if users may not see other
+// TestEndsPrivate checks that the node's Extra does not show the expected ends of jobs if users may not see other
 // users' jobs. PrivateData may change while jobs are running.
 func TestEndsPrivate(t *testing.T) {
 	w := newWorld(t, 1)

@@ -12,18 +12,17 @@ import (
 	"strings"
 )
 
-// unsuitable is the error for a job that must start again, because the job cannot get its slices in this run. One
-// possible reason is that slurmctld has not counted the slices: limits and billing would not include uncounted slices.
-// The other reason is that no GPU of the node has a slice that is large enough for a job after its growth. missing
-// lists the slices as profile:count.
+// unsuitable is the error for a job that must restart because it cannot get its slices in this run. Either slurmctld
+// has not counted the slices, so that limits and billing would not include them, or no GPU on the node has a slice
+// that is large enough for the job after its growth. missing lists the slices as profile:count.
 type unsuitable struct{ reason, missing string }
 
 func (u *unsuitable) Error() string { return u.reason }
 
-// wants returns the slices that the job gets on this node. If slurmctld has allocated the whole node to the job, the
-// result contains the requested slices. Otherwise, the result contains the allocated slices. slurmctld counts all
-// returned slices for the job. Every error is a problem of the job: the error has the type *unsuitable, or its text
-// describes the mistake in the request. If slots is 0, wants does not check the number of slots.
+// wants returns the slices that the job gets on this node. These are the allocated slices or, if slurmctld has
+// allocated the whole node to the job, the requested ones. slurmctld counts all of them for the job. Every error is a
+// problem of the job: it is an *unsuitable, or describes the mistake in the request. If slots is 0, the number of
+// slots is not checked.
 func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	here := job.Allocated[n.cfg.Node]
 	allocated, requested := here.Named("mig").Positive(), job.PerNode.Named("mig").Positive()
@@ -32,23 +31,23 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	granted := allocated
 	switch {
 	case untyped:
-		// The request contains gres/mig without a profile. slurmctld checks limits only against the request, and
-		// chooses a profile afterwards (22.05.8). Limits on profiles would therefore not apply to the job.
+		// The request has gres/mig without a profile. Because slurmctld checks limits only against the request, and
+		// chooses a profile afterwards (22.05.8), limits on profiles would not apply to the job.
 		return nil, fmt.Errorf(
 			"the job requests gres/mig without a profile, so slurmctld has counted no slice of any profile; "+
 				"name a profile (--gres=mig:%s:1)",
 			n.sizeOf(job),
 		)
 	case wholeNode:
-		// slurmctld allocates every GRES of the node to an --exclusive job, including the type closed. The agent carves
-		// only the requested slices.
+		// slurmctld allocates every GRES of the node to an --exclusive job, including the `closed` type. The agent
+		// carves only the requested slices.
 		granted = requested
 		if len(requested) == 0 && asksForGPU(job) {
 			return nil, n.noSize(job, max(job.GPUsPerNode(), 1))
 		}
 	case len(allocated) == 0 && here.Total("gpu") > 0:
-		// The job requests GPU slots but no profile. Either job_submit.lua did not process the job, or an update
-		// removed the slices from the request.
+		// The job requests GPU slots but no profile: either job_submit.lua did not process it, or an update removed
+		// the slices from the request.
 		return nil, n.noSize(job, cmp.Or(job.GPUsPerNode(), here.Total("gpu")))
 	}
 	if !allocated.Covers(granted) {
@@ -102,7 +101,7 @@ func (n *node) noSize(job slurm.Job, gpus int) error {
 	}
 }
 
-// tooSmall returns the error for a grown job that slurmctld has started on a node without a slice that is large enough.
+// tooSmall returns the error for a grown job that slurmctld has started on a node without a large enough slice.
 func (n *node) tooSmall(want offer.Want) error {
 	missing := fmt.Sprintf("%s:%d", want.Grown, want.Count)
 	return &unsuitable{
@@ -112,8 +111,8 @@ func (n *node) tooSmall(want offer.Want) error {
 	}
 }
 
-// sizeOf returns the profile for a job that names no profile: the profile that job_submit.lua chose at submission, or
-// the node's default profile if job_submit.lua chose no profile.
+// sizeOf returns the profile for a job that names none: the one that job_submit.lua chose at submission or, if there
+// is none, the node's default profile.
 func (n *node) sizeOf(job slurm.Job) string {
 	if size := tags.Value(job.AdminComment, tags.Size); slices.Contains(n.profiles, size) {
 		return size

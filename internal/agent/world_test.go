@@ -58,8 +58,8 @@ func newWorld(t testing.TB, gpus int, options ...func(*config.Config)) *world {
 	return newWorldOf(t, "A100-40GB", gpus, fmt.Sprintf(closedA100, 7*gpus, 28*gpus), fullA100, options...)
 }
 
-// newWorldOf is like newWorld, but with GPUs of another model. closed is the Gres of the node in slurm.conf, and
-// catalogue is the Gres of the catalogue node.
+// newWorldOf is like newWorld, but with GPUs of another model. closed is the node's Gres in slurm.conf, and catalogue
+// is that of the catalogue node.
 func newWorldOf(
 	t testing.TB, model string, gpus int, closed, catalogue string, options ...func(*config.Config),
 ) *world {
@@ -114,7 +114,7 @@ func newWorldOn(
 	return w
 }
 
-// tightest is an option of newWorld. With tightest, jobs get the profiles that they request, and the agent offers every
+// tightest is an option for newWorld that gives jobs the profiles that they request, and makes the agent offer every
 // profile speculatively.
 func tightest(c *config.Config) { c.Sizing = plan.SizingTightest }
 

@@ -6,9 +6,9 @@ import (
 	"net/http"
 )
 
-// AdoptRequest lists the foreign instances that the agent is to adopt.
+// AdoptRequest names the foreign instances that the agent is to adopt.
 type AdoptRequest struct {
-	// UUIDs contains the MIG device UUIDs of these instances. An empty list means every foreign instance on the node.
+	// UUIDs lists their MIG device UUIDs. An empty list means every foreign instance on the node.
 	UUIDs []string `json:"uuids,omitempty"`
 }
 
@@ -46,7 +46,7 @@ func serveAdopt(h Handler) http.HandlerFunc {
 	}
 }
 
-// Adopt makes the agent adopt foreign instances. The result contains one entry for each of these instances.
+// Adopt makes the agent adopt foreign instances. The result has one entry for each of them.
 func (c *Client) Adopt(ctx context.Context, req AdoptRequest) ([]Adoption, error) {
 	var all []Adoption
 	err := c.call(ctx, http.MethodPost, "/v1/adopt", req, &all)

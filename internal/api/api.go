@@ -1,14 +1,14 @@
 package api
 
-// DefaultRunDir is the default run directory, which contains the agent's sockets and the lease files.
+// DefaultRunDir is the default run directory, which holds the agent's sockets and the lease files.
 const DefaultRunDir = "/run/caelum"
 
 // SocketName is the name, in the run directory, of the socket for all users.
 const SocketName = "caelumd.sock"
 
 // RootSocketName is the name, in the run directory, of the socket for root, which serves the same calls. Root needs a
-// separate socket because a Unix socket has only one queue of connections that have not been accepted yet, and any user
-// can fill the queue of the socket for all users.
+// socket of its own because a Unix socket has only one queue of connections that have not been accepted yet, and any
+// user can fill that of the socket for all users.
 const RootSocketName = "root.sock"
 
 // LeaseRequest describes the job for which a prolog requests a lease.
@@ -18,14 +18,14 @@ type LeaseRequest struct {
 	UID       uint32 `json:"uid"`
 	GID       uint32 `json:"gid"`
 	Partition string `json:"partition,omitempty"`
-	// Slots contains the indices of the gres/gpu slots that Slurm has bound to the job on this node (SLURM_JOB_GPUS).
+	// Slots lists the indices of the gres/gpu slots that Slurm has bound to the job on this node (SLURM_JOB_GPUS).
 	Slots []int `json:"slots"`
 	// MIG is the value of --mig at submission (a profile or "auto"), or empty if the option was not given. It comes
 	// from the user's environment, and only its characters and length have been checked.
 	MIG string `json:"mig,omitempty"`
 	// Wait is how long, in seconds, the plugin will keep repeating the request after status 503. When this time has
 	// passed, the agent requeues the job or writes an error into its lease file, so that the prolog succeeds. Plugins
-	// from earlier releases do not send Wait (0), and their prologs fail instead.
+	// from earlier releases do not send it (0), and their prologs fail instead.
 	Wait float64 `json:"wait,omitempty"`
 }
 
@@ -34,8 +34,8 @@ type Slice struct {
 	Slot    int    `json:"slot"`
 	GPU     int    `json:"gpu"`
 	Profile string `json:"profile"`
-	// AdvertisedAs is set if slurmctld counts the slice under the name of another GPU model's profile. Profile is then
-	// the equivalent profile of this GPU model. AdvertisedAs is empty if slurmctld counts the slice under Profile.
+	// AdvertisedAs is the profile of another GPU model under whose name slurmctld counts the slice; Profile is then
+	// this GPU model's equivalent profile. It is empty if slurmctld counts the slice under Profile.
 	AdvertisedAs string `json:"as,omitempty"`
 	// Start and Size are in placement units of the GPU model's grid.
 	Start     int    `json:"start"`
@@ -43,7 +43,7 @@ type Slice struct {
 	MemoryMiB uint64 `json:"memory_mib"`
 	UUID      string `json:"uuid"`
 	Reused    bool   `json:"reused,omitempty"`
-	// Use is the last usage sample, or nil if there is none yet. Only the replies to Job and Status contain it.
+	// Use is the last usage sample, or nil if there is none yet. It is set only in the replies to Job and Status.
 	Use *Use `json:"use,omitempty"`
 }
 
@@ -71,21 +71,21 @@ type Lease struct {
 	User    string `json:"user,omitempty"`
 	Account string `json:"account,omitempty"`
 	// Key and Fingerprint are the job key and the script fingerprint that job_submit.lua has written into the job's
-	// admin_comment, or empty if they are missing there.
+	// admin_comment, or empty if it has not.
 	Key         string  `json:"key,omitempty"`
 	Fingerprint string  `json:"work,omitempty"`
 	Slots       []int   `json:"slots"`
 	Slices      []Slice `json:"slices"`
 	// Error is empty, or a message that task_init prints. In that case, the task does not start.
 	Error string `json:"error,omitempty"`
-	// Since is the time at which the lease was granted. End is the latest time at which Slurm will end the job, or 0 if
-	// the job has no time limit. Both are in Unix seconds.
+	// Since is the time at which the lease was granted. End is when Slurm will end the job at the latest, or 0 if
+	// there is no time limit. Both are in Unix seconds.
 	Since int64 `json:"since"`
 	End   int64 `json:"end,omitempty"`
 	// Expected is the run time, in seconds, that was predicted from earlier runs, or 0.
 	Expected int `json:"expected,omitempty"`
 	// Grow determines when the agent requeues the job on a larger slice: "oom" after it has failed because it ran out
-	// of memory, and "forecast" also before this happens. If Grow is empty, the job never grows.
+	// of memory, and "forecast" also before this happens. If it is empty, the job never grows.
 	Grow string `json:"grow,omitempty"`
 }
 
@@ -98,21 +98,21 @@ type Status struct {
 	Version string  `json:"version"`
 	GPUs    []GPU   `json:"gpus"`
 	Leases  []Lease `json:"leases"`
-	// Profiles contains the profiles that the agent offers, under the driver's names, from small to large. Stale
-	// contains the profiles that slurm.conf lists for the node although the driver does not report them.
+	// Profiles lists the profiles that the agent offers, under the driver's names, from small to large. Stale lists
+	// those that slurm.conf has for the node although the driver does not report them.
 	Profiles []string `json:"profiles"`
 	Stale    []string `json:"stale_profiles,omitempty"`
 	// Reserved describes the slices on this node that are reserved for the first job that must wait, or is nil if none
 	// are.
 	Reserved *Reservation `json:"reserved,omitempty"`
-	// Published contains the total of each profile in slurmctld after the last successful pass.
+	// Published maps each profile to its total in slurmctld after the last successful pass.
 	Published map[string]int `json:"published"`
 	// PublishedAt is the time of the last successful pass in Unix seconds. PublishError is the last pass's error, or
 	// empty if the pass succeeded.
 	PublishedAt  int64  `json:"published_at"`
 	PublishError string `json:"publish_error,omitempty"`
-	// Closed is the node's state if it prevents slurmctld from starting jobs there, so that the agent offers nothing.
-	// Otherwise, it is empty.
+	// Closed is the node's state if it keeps slurmctld from starting jobs there, so that the agent offers nothing,
+	// and otherwise empty.
 	Closed string `json:"closed,omitempty"`
 	// Excess is, for each profile, the number of slices that slurmctld counts as used although no job holds them. To
 	// compensate, the agent has raised the published totals by Excess minus ExcessShort, which is the part that does
@@ -176,7 +176,8 @@ type Instance struct {
 	UUID  string `json:"uuid,omitempty"`
 	State string `json:"state"` // one of the following states
 	Job   uint32 `json:"job,omitempty"`
-	// Note lists the processes that use the instance but do not belong to its job, with their pids, uids and commands.
+	// Note lists the processes that use the instance without belonging to its job, with their pids, uids and
+	// commands.
 	Note string `json:"note,omitempty"`
 }
 

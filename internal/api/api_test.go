@@ -144,7 +144,7 @@ func TestListenReplacesADeadSocketButNotALiveOne(t *testing.T) {
 }
 
 // TestOnlyRootChangesLeases starts a child process as another user, and checks that this user may read the status but
-// may not change leases.
+// not change leases.
 func TestOnlyRootChangesLeases(t *testing.T) {
 	if socket := os.Getenv("CAELUM_TEST_DIR"); socket != "" {
 		c := NewClient(socket)

@@ -45,7 +45,7 @@ func post(path, body string) string {
 }
 
 // TestMalformedRequests checks that the server rejects malformed requests without calling the handler, and that each
-// answer contains the reason.
+// answer gives the reason.
 func TestMalformedRequests(t *testing.T) {
 	f := &fake{}
 	dir := serve(t, f)

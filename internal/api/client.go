@@ -29,9 +29,9 @@ type Client struct {
 	http   *http.Client
 }
 
-// NewClient returns a client for the agent whose sockets are in runDir. It does not connect yet. A client that runs as
-// root connects to the socket for root. If this fails, it connects to the socket for all users, because agents of
-// earlier releases have no socket for root.
+// NewClient returns a client for the agent whose sockets are in runDir. It does not connect yet. A client that runs
+// as root connects to the socket for root or, if this fails, to the socket for all users, because agents from earlier
+// releases have no socket for root.
 func NewClient(runDir string) *Client {
 	socket := filepath.Join(runDir, SocketName)
 	dialer := net.Dialer{}
@@ -69,7 +69,7 @@ func (c *Client) Release(ctx context.Context, job uint32, restart int) error {
 	return c.call(ctx, http.MethodDelete, fmt.Sprintf("/v1/jobs/%d/lease?restart=%d", job, restart), nil, nil)
 }
 
-// Job returns the job's lease. If the job has no lease, the error is an *Error with code 404.
+// Job returns the job's lease. If it has none, the error is an *Error with code 404.
 func (c *Client) Job(ctx context.Context, job uint32) (*Lease, error) {
 	lease := new(Lease)
 	if err := c.call(ctx, http.MethodGet, fmt.Sprintf("/v1/jobs/%d", job), nil, lease); err != nil {
@@ -117,7 +117,7 @@ func temporary(err error) bool {
 	return true
 }
 
-// Reason returns the text of err without the method and address that the net/http and net packages add.
+// Reason returns err's message without the method and address that the net/http and net packages add.
 func Reason(err error) string {
 	var errno syscall.Errno
 	var e *Error

@@ -11,7 +11,7 @@ type Error struct {
 	// Code is the HTTP status: 400 bad request, 403 not permitted, 404 job not found, 429 too many calls, 503 try again
 	// later, 500 a fault on the node.
 	Code int
-	// Message contains the reason and the remedy, without the code.
+	// Message gives the reason and the remedy, without the code.
 	Message string
 }
 

@@ -20,8 +20,8 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// recorder is a handler that returns all kinds of answers that an agent gives. It records the number of calls, and any
-// call that the server should have rejected.
+// recorder is a handler that returns all kinds of answers that an agent gives. It counts the calls, and records any
+// that the server should have rejected.
 type recorder struct {
 	mu            sync.Mutex
 	asked, others int
@@ -106,7 +106,7 @@ const wholeReport = `{"uuid":"MIG-1","allocated":1,"reserved":2,"peak_allocated"
 
 const wholeRequest = `{"restart":0,"uid":1001,"gid":1001,"partition":"gpu","slots":[0,3]}`
 
-// seeds contains the seed inputs of FuzzServer: valid requests, and one invalid request for each kind of mistake.
+// seeds holds the seed inputs of FuzzServer: valid requests, and one invalid request for each kind of mistake.
 var seeds = []struct {
 	root                         bool
 	method, target, header, body string
@@ -136,7 +136,7 @@ var seeds = []struct {
 }
 
 // serveAnyone starts a server on a socket to which every user can connect. It returns the handler, the error log and
-// the path of the socket.
+// the socket's path.
 func serveAnyone(t testing.TB) (*recorder, *lines, string) {
 	dir, err := os.MkdirTemp("", "api") // other users have no access to a directory of t.TempDir
 	if err != nil {

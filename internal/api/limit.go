@@ -14,8 +14,8 @@ const (
 	callBurst = 50
 	// callEvery is the minimum interval between a user's further calls after the first callBurst calls.
 	callEvery = 100 * time.Millisecond
-	// maxCounted limits the number of users for whom calls are counted separately. All other users share one limit,
-	// because a single user can have many ids in a user namespace.
+	// maxCounted limits how many users have their calls counted separately. All others share one limit, because a
+	// single user can have many ids in a user namespace.
 	maxCounted  = 1024
 	tooManyText = "too many calls to the agent by this user; wait a second between calls"
 )
@@ -23,8 +23,8 @@ const (
 // limiter limits the rate of each user's calls.
 type limiter struct {
 	mu sync.Mutex
-	// due contains, for each user, the time at which the next call would be due at a rate of one call per callEvery.
-	// Once this time has passed, the user needs no entry.
+	// due maps each user to the time at which the next call would be due at a rate of one call per callEvery. Once
+	// that has passed, the user needs no entry.
 	due map[uint32]time.Time
 }
 
@@ -56,8 +56,8 @@ func (l *limiter) admit(uid uint32, now time.Time) bool {
 	return true
 }
 
-// limited returns a handler that passes requests to next. If a peer calls too often, the handler replies with status
-// 429 without reading the request.
+// limited returns a handler that passes requests to next. If a peer calls too often, it replies with status 429
+// without reading the request.
 func limited(next http.Handler) http.Handler {
 	l := limiter{due: map[uint32]time.Time{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

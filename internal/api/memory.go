@@ -9,8 +9,8 @@ import (
 	"net/http"
 )
 
-// MemoryReport contains the values of the memory allocator in one of a job's processes. They come from the user, and
-// must not affect anything but this user's own job.
+// MemoryReport holds the values of the memory allocator in one of a job's processes. They come from the user, and
+// must not affect anything but that user's own job.
 type MemoryReport struct {
 	// UUID is the UUID of the MIG device. If it is empty, the report is about the job's only slice.
 	UUID string `json:"uuid,omitempty"`
@@ -26,7 +26,7 @@ type MemoryReport struct {
 	// OOMs is the number of allocations that have failed, since the process started, because there was too little
 	// memory.
 	OOMs int `json:"ooms"`
-	// Iteration is the number of completed iterations. Iterations is the total number. Unknown values are 0.
+	// Iteration is the number of completed iterations, and Iterations the total number. Unknown values are 0.
 	Iteration  int64 `json:"iteration,omitempty"`
 	Iterations int64 `json:"iterations,omitempty"`
 }

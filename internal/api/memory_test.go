@@ -56,7 +56,7 @@ func TestMemoryReport(t *testing.T) {
 	}
 }
 
-// chunk returns a text as one chunk of a chunked body.
+// chunk returns a string as one chunk of a chunked body.
 func chunk(text string) string {
 	if text == "" {
 		return ""

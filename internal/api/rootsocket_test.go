@@ -67,8 +67,8 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// TestRootSocket checks that users get no answer on the socket for root. Its mode prevents users from connecting, and
-// the server must close the connection of a user who connected before the mode was set.
+// TestRootSocket checks that users get no answer on the socket for root. Its mode keeps them from connecting, and the
+// server must close the connection of a user who connected before the mode was set.
 func TestRootSocket(t *testing.T) {
 	asRoot(t)
 	defer syscall.Umask(syscall.Umask(0))
@@ -104,8 +104,8 @@ func TestRootSocket(t *testing.T) {
 	}
 }
 
-// TestRootFallsBack checks that root can call an agent of an earlier release, which has no socket for root. In this
-// case, the socket either does not exist or was left behind by a killed agent.
+// TestRootFallsBack checks that root can call an agent of an earlier release, which has no socket for root. The
+// socket then either does not exist or was left behind by a killed agent.
 func TestRootFallsBack(t *testing.T) {
 	asRoot(t)
 	dir := serve(t, &fake{})

@@ -41,9 +41,9 @@ type Refuser interface {
 	Refused(uid uint32, call string)
 }
 
-// Listen creates the socket for all users in runDir, which must exist, and listens on it. If an agent that has ended
-// left a socket there, Listen replaces it. If another agent accepts connections on the socket, Listen returns an error.
-// For each call that changes leases, the server checks the caller with SO_PEERCRED.
+// Listen creates the socket for all users in runDir, which must exist, and listens on it. It replaces a socket that
+// an earlier agent has left there, but returns an error if another agent accepts connections on it. For each call
+// that changes leases, the server checks the caller with SO_PEERCRED.
 func Listen(runDir string) (net.Listener, error) {
 	return listen(filepath.Join(runDir, SocketName), 0o666, limits{maxPerUser, maxAllUsers})
 }
@@ -167,8 +167,8 @@ func Peer(ctx context.Context) uint32 {
 	return nobody
 }
 
-// PeerPID returns the id of the process that opened the request's connection, or 0 if it is unknown. The process may
-// have ended since then.
+// PeerPID returns the id of the process that opened the request's connection, or 0 if unknown. The process may have
+// ended since then.
 func PeerPID(ctx context.Context) int {
 	p, _ := ctx.Value(peerKey{}).(peer)
 	return p.pid
@@ -220,8 +220,9 @@ func answer(w http.ResponseWriter, body any, err error) {
 
 // CodeOf returns the HTTP status for an error that a Handler returned. With status 503, the prolog repeats the call.
 // With status 500, the prolog fails, and Slurm drains the node. Only a defect of the node itself may drain it, so a
-// Handler must return an *Error for every other failure. For a full disk, CodeOf returns 503: the prolog repeats the
-// call until an administrator frees disk space. If it gives up before that, its error contains the message.
+// Handler must return an *Error for every other failure. For a full disk, CodeOf returns 503, so that the prolog
+// repeats the call until an administrator frees disk space. If it gives up before that, its error includes the
+// message.
 func CodeOf(err error) int {
 	var e *Error
 	switch {

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// check returns an error for the first invalid value, or nil. The error contains the key, the value and the valid
+// check returns an error for the first invalid value, or nil. The error names the key, the value and the valid
 // values.
 func (c Config) check() error {
 	for _, check := range []func() error{

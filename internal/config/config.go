@@ -22,7 +22,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// Config contains the settings from /etc/caelum/caelum.yaml. The comments in that file describe the keys.
+// Config holds the settings from /etc/caelum/caelum.yaml. The comments in that file describe the keys.
 type Config struct {
 	Node            string        `mapstructure:"node"`
 	RunDir          string        `mapstructure:"run_dir"`
@@ -61,8 +61,8 @@ type Config struct {
 	LogFormat       string        `mapstructure:"log_format"`
 }
 
-// These constants are the values of foreign_processes, which selects what the agent does if a process uses a slice that
-// another job holds, or keeps a released slice open.
+// These constants are the values of foreign_processes, which determines what the agent does if a process uses another
+// job's slice, or keeps a released slice open.
 const (
 	ForeignReport     = "report"           // only report the process in the log and in `caelum status`
 	ForeignKillOthers = "kill-other-users" // also end the process if it can harm another user
@@ -123,9 +123,9 @@ func defaults() map[string]any {
 }
 
 // Load reads the YAML file at path. The file must exist unless path is DefaultPath, in which case all keys have their
-// default values. If the process runs as root, Load rejects a file that other users can change (package trust), because
-// it contains the path of the NVML library that the process loads. The error is a single line that contains the path of
-// the file and the unknown or invalid key.
+// default values. If the process runs as root, Load rejects a file that other users can change (package trust),
+// because it names the NVML library that the process loads. The error is a single line with the file's path and the
+// unknown or invalid key.
 func Load(path string) (Config, error) {
 	return load(path, os.Geteuid())
 }
@@ -139,8 +139,8 @@ func LoadOwn(path string) (Config, error) {
 	return Load(path)
 }
 
-// trusted returns the resolved path of the file, or an error if users other than root and owners can change it. If path
-// is DefaultPath and the file does not exist, it returns path.
+// trusted returns the resolved path of the file, or an error if users other than root and owners can change it. If
+// path is DefaultPath and does not exist, it returns path.
 func trusted(path string, owners ...int) (string, error) {
 	resolved, err := trust.Path(path, owners...)
 	if path == DefaultPath && errors.Is(err, os.ErrNotExist) {
@@ -172,7 +172,7 @@ func load(path string, uid int) (Config, error) {
 	return c, nil
 }
 
-// oneLine returns the text of an error with each control character replaced by a space.
+// oneLine returns an error's message with each control character replaced by a space.
 func oneLine(err error) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -220,7 +220,7 @@ func (c Config) Planning() (plan.Settings, error) {
 // reads them from it.
 const NoField = "none"
 
-// Field returns the field of a job's accounting record that contains the summaries of the job's runs, or an error if
+// Field returns the field of a job's accounting record that holds the summaries of the job's runs, or an error if
 // accounting_field is NoField.
 func (c Config) Field() (slurm.AccountingField, error) {
 	if c.AccountingField == NoField {

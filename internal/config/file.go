@@ -25,8 +25,8 @@ type Fault struct {
 }
 
 // CheckFile returns all faults in the file at path, in line order. It rejects the files that Load rejects, as well as
-// files that repeat a key in another case. It does not check whether other users can change the file. It needs no GPU,
-// so it only warns about profiles that no known GPU model has. CheckFile returns an error if the file cannot be read.
+// files that repeat a key in another case. It does not check whether other users can change the file. It needs no
+// GPU, so it only warns about profiles that no known GPU model has. It returns an error if the file cannot be read.
 func CheckFile(path string) ([]Fault, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -52,8 +52,8 @@ func CheckFile(path string) ([]Fault, error) {
 	return faults, nil
 }
 
-// checkKey checks one key and its value, with the defaults for the other keys. lines contains the lines of the earlier
-// keys, in lower case, because viper ignores the case of keys.
+// checkKey checks one key and its value, with the defaults for the other keys. lines maps the earlier keys, in lower
+// case, because viper ignores the case of keys, to their lines.
 func checkKey(key, value *yaml.Node, lines map[string]int) []Fault {
 	name := strings.ToLower(key.Value)
 	if before := lines[name]; before > 0 {
@@ -142,7 +142,7 @@ func syntaxFault(err error) Fault {
 	return Fault{Line: line, Text: "not valid YAML: " + strings.TrimPrefix(text, number[0])}
 }
 
-// readable returns the text of one of viper's errors in one line, with YAML's terms for types instead of Go's.
+// readable returns the message of one of viper's errors on one line, with YAML's terms for types instead of Go's.
 func readable(err error) string {
 	text := strings.NewReplacer(
 		"decoding failed due to the following error(s):\n\n", "",

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestCheckFile tests the lines and the texts of the faults. An entry of want is a line number and a part of the text.
+// TestCheckFile tests the lines and messages of the faults. An entry of want is a line number and a part of the
+// message.
 func TestCheckFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "caelum.yaml")
 	for _, c := range []struct {

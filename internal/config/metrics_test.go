@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestMetricsKeys loads valid and invalid values of the metrics keys. An empty error text means that the value is
-// valid.
+// TestMetricsKeys loads valid and invalid values of the metrics keys. An empty error means that the value is valid.
 func TestMetricsKeys(t *testing.T) {
 	for line, want := range map[string]string{
 		`metrics_file: ""`:                   "",

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestOptionalPaths loads valid and invalid values of the paths that may be empty. An empty error text means that the
+// TestOptionalPaths loads valid and invalid values of the paths that may be empty. An empty error means that the
 // value is valid.
 func TestOptionalPaths(t *testing.T) {
 	for line, want := range map[string]string{

@@ -8,7 +8,7 @@ import (
 )
 
 // TestConfigOfOthers loads configuration files that an ordinary user can change. A process that runs as root must
-// reject these files, because the configuration contains the path of a library that the process loads.
+// reject these files, because the configuration names a library that the process loads.
 func TestConfigOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("this test needs root, because it creates files of another user")

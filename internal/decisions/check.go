@@ -13,7 +13,7 @@ type Fault struct {
 	Text string `json:"text"`
 }
 
-// forms contains the forms of all lines after the first line, by their first words.
+// forms holds the forms of all lines after the first, by their first words.
 var forms = map[string]string{
 	"partition": "partition NAME [PROFILE] [grow=off|oom|forecast]",
 	"profile":   "profile NAME [MIB]",
@@ -28,8 +28,8 @@ var forms = map[string]string{
 	"site":      "site FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",
 }
 
-// Check returns all faults of a table, in the order of the lines. It returns none if and only if Parse and
-// job_submit.lua accept the table.
+// Check returns all faults of a table, in line order. It returns none if and only if Parse and job_submit.lua accept
+// the table.
 func Check(text string) []Fault {
 	if err := form(text); err != nil {
 		return []Fault{{Text: err.Error()}}

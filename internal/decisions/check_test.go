@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCheck tests the lines and the texts of all faults of a table. Check must return faults if and only if Parse
+// TestCheck tests the lines and messages of all faults of a table. Check must return faults if and only if Parse
 // returns an error.
 func TestCheck(t *testing.T) {
 	const head, valid = "caelum-decisions 1 7\n", "profile 1g.5gb 4864\ndefault 1g.5gb\n"

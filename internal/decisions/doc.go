@@ -4,6 +4,6 @@
 //
 // Files:
 //
-//	table.go  Table; the lines of a decision table (Parse), their limits (MaxLines, MaxBytes) and the error texts
+//	table.go  Table; the lines of a decision table (Parse), their limits (MaxLines, MaxBytes) and the errors
 //	check.go  all faults of a table, with their lines (Check)
 package decisions

@@ -24,21 +24,21 @@ const (
 // Table is the content of a decision table.
 type Table struct {
 	Partitions []string // the partitions whose jobs get slices
-	// Full contains, by partition, the profile for jobs that request several GPUs, if the partition has one.
+	// Full maps partitions to the profile for jobs that request several GPUs, if they have one.
 	Full map[string]string
-	// Grow is the mode in which jobs grow by default: off, oom or forecast. GrowIn contains the modes of partitions
-	// that have their own. Mode combines both.
+	// Grow is the mode in which jobs grow by default: off, oom or forecast. GrowIn holds the modes of partitions that
+	// have their own. Mode combines both.
 	Grow     string
 	GrowIn   map[string]string
 	Profiles []Profile
 	Default  string // the profile for a job without earlier runs
 	Whole    string // the profile of a whole GPU
-	// Models contains the profiles of each GPU model, from small to large. Its keys are the models' Types in gres.conf.
+	// Models holds the profiles of each GPU model, from small to large. Its keys are the models' Types in gres.conf.
 	Models   map[string][]string
 	MaxNodes int // the number of catalogue nodes
 	// Bypass is the unmanaged partition to which new jobs with GPUs go, or empty if they get slices.
 	Bypass string
-	// Key, User and Site contain the predictions from earlier runs. Key is indexed by "<user id>:<job key>", User by
+	// Key, User and Site hold the predictions from earlier runs. Key is indexed by "<user id>:<job key>", User by
 	// "<user id>:<script fingerprint>", and Site by script fingerprint.
 	Key, User, Site map[string]predict.Line
 	// OldKeys is the number of key lines without a user id, which earlier releases wrote (IgnoredKeys).
@@ -72,8 +72,8 @@ func (t Table) Names() (names []string) {
 
 // Alternatives returns the profiles that a job may request instead of a given profile because of its time limit. model
 // is the GPU model that the request names, or empty. If the table has model lines for it, they list the result.
-// Otherwise, the result contains the profiles of all GPU models that have the given profile, or all profiles if no
-// model has it.
+// Otherwise, these are the profiles of all GPU models that have the given profile, or all profiles if no model has
+// it.
 func (t Table) Alternatives(model, profile string) (all []string) {
 	if of, ok := t.Models[model]; ok {
 		return of
@@ -92,8 +92,8 @@ func (t Table) Alternatives(model, profile string) (all []string) {
 // Mode returns the mode in which the jobs of a partition grow: off, oom or forecast.
 func (t Table) Mode(partition string) string { return cmp.Or(t.GrowIn[partition], t.Grow, "off") }
 
-// IgnoredKeys returns the warning about key lines without a user id, and its remedy. Both are empty if the table has no
-// such lines. job_submit.lua logs the same texts.
+// IgnoredKeys returns the warning about key lines without a user id, and its remedy. Both are empty if the table has
+// none. job_submit.lua logs the same messages.
 func (t Table) IgnoredKeys() (warning, remedy string) {
 	lines := "1 key line"
 	switch {
@@ -106,7 +106,7 @@ func (t Table) IgnoredKeys() (warning, remedy string) {
 		"write key <user id>:<key> <profile>, or run `caelum repo decisions`, which rewrites all learned lines"
 }
 
-// Parse parses a table. If the table is invalid, the error text is the reason that job_submit.lua writes to slurmctld's
+// Parse parses a table. If the table is invalid, the error is the reason that job_submit.lua writes to slurmctld's
 // log.
 func Parse(text string) (Table, error) {
 	if err := form(text); err != nil {
@@ -165,12 +165,12 @@ func blank(r rune) bool { return strings.ContainsRune(" \t\n\v\f\r", r) }
 // reader is the state of the parser.
 type reader struct {
 	Table
-	named map[string]int // for each profile that needs a profile line, the first line that names the profile
+	named map[string]int // for each profile that needs a profile line, the first line that names it
 	// bypass is the number of the bypass line, or 0 if there is none.
 	bypass int
 }
 
-// read parses line n, which may contain a comment. It returns false if the line is invalid.
+// read parses line n, which may have a comment. It returns false if the line is invalid.
 func (r *reader) read(n int, line string) bool {
 	line, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), "#")
 	words := strings.FieldsFunc(line, blank)
@@ -278,8 +278,8 @@ func (r *reader) learn(n int, lines map[string]predict.Line, form *regexp.Regexp
 	return true
 }
 
-// list parses the rest of a profile line. If two GPU models have a profile with the same name but different amounts of
-// memory, MiB is the smaller amount, which is available on both models.
+// list parses the rest of a profile line. If two GPU models have a profile with the same name but different amounts
+// of memory, MiB is the smaller one, which both offer.
 func (r *reader) list(name string, rest []string) bool {
 	p := Profile{Name: name}
 	if !profileForm.MatchString(name) || name == "closed" || len(rest) > 1 ||

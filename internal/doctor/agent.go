@@ -118,7 +118,7 @@ type CapFile struct {
 	Mode    fs.FileMode
 	Owner   uint32
 	// Job is the job that holds the instance, or 0 if there is none. User is the only user who may open the file: the
-	// job's user, or root if no job holds the instance.
+	// job's user or, without a job, root.
 	Job, User uint32
 }
 
@@ -157,9 +157,9 @@ func deviceFiles(f *Facts) []Finding {
 	return found
 }
 
-// steady returns the instances that are the same in two of the agent's replies, by instanceKey. Read reads the
-// capability files between the two replies, so their owners and modes belong to the returned instances. Only leased,
-// idle and stuck instances are returned, because the agent has not set the owners of other instances' files.
+// steady returns the instances that are the same in two of the agent's replies, by instanceKey. Because Read reads
+// the capability files between the two, their owners and modes belong to the returned instances. Only leased, idle
+// and stuck instances are returned, because the agent has not set the owners of other instances' files.
 func steady(before, after api.Status) map[string]api.Instance {
 	states := map[string]api.Instance{}
 	for _, g := range before.GPUs {

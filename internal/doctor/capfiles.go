@@ -12,9 +12,9 @@ import (
 
 // driverFiles describes the instances that the driver lists.
 type driverFiles struct {
-	// gpus contains the UUIDs of the GPUs whose instances the driver listed.
+	// gpus holds the UUIDs of the GPUs whose instances the driver listed.
 	gpus map[string]bool
-	// files contains the capability files of all instances, by instanceKey, with their current owners and modes.
+	// files holds the capability files of all instances, by instanceKey, with their current owners and modes.
 	files map[string][]CapFile
 }
 

@@ -74,8 +74,8 @@ func catalogueState(n slurm.Node) []Finding {
 			n.Name, strings.Join(n.States, "+")), next)}
 }
 
-// features compares the features of the catalogue nodes with those of the real nodes. As long as no node offers a slice
-// with the requested profile, slurmctld accepts a request with a constraint only if a catalogue node satisfies it.
+// features compares the features of the catalogue nodes with those of the real nodes. While no node offers a slice of
+// the requested profile, slurmctld accepts a request with a constraint only if a catalogue node satisfies it.
 func features(f *Facts) []Finding {
 	catalogue := f.catalogueNodes()
 	if len(catalogue) == 0 {

@@ -18,7 +18,7 @@ import (
 type Confinement struct {
 	// Cgroup is the version of the cgroups that control access to devices, or 0 if the host has none.
 	Cgroup int
-	// Program is true if the plugin's BPF program is attached to the cgroup that contains all steps.
+	// Program is true if the plugin's BPF program is attached to the cgroup of all steps.
 	Program bool
 	// Tasks is true if any job's tasks are running.
 	Tasks bool
@@ -44,8 +44,8 @@ func readConfinement(mountpoint, slice, node string) Confinement {
 	return Confinement{}
 }
 
-// readScope reads the cgroup that contains all steps. The plugin attaches its program to this cgroup, which slurmd
-// creates when it starts. If several slurmds run on a host, the cgroup's name contains the node's name.
+// readScope reads the cgroup of all steps. slurmd creates this cgroup when it starts, and the plugin attaches its
+// program to it. If several slurmds run on a host, its name includes the node's name.
 func readScope(slice, node string) Confinement {
 	c := Confinement{Cgroup: 2}
 	for _, name := range []string{node + "_slurmstepd.scope", "slurmstepd.scope"} {
@@ -124,7 +124,7 @@ func nameOfProgram(id uint32) (string, error) {
 
 func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
-// bpf makes the bpf(2) system call. attr contains the first fields of union bpf_attr.
+// bpf makes the bpf(2) system call. attr holds the first fields of union bpf_attr.
 func bpf[T any](command uintptr, attr *T) (int, error) {
 	n, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
 	if errno != 0 {

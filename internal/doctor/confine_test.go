@@ -26,7 +26,7 @@ func TestReadConfinement(t *testing.T) {
 	}
 }
 
-// cgroup2 creates a v2 cgroup with the subdirectory below, and returns the cgroup's path.
+// cgroup2 creates a v2 cgroup with the subdirectory below, and returns its path.
 func cgroup2(t *testing.T, below string) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -56,7 +56,7 @@ func cgroup2(t *testing.T, below string) string {
 	return path
 }
 
-// attach attaches a device BPF program with the given name to a cgroup. The program allows every access.
+// attach attaches a device BPF program with the given name, which allows every access, to a cgroup.
 func attach(t *testing.T, cgroup, name string) {
 	t.Helper()
 	insn := [2]uint64{0x1_0000_00b7, unix.BPF_JMP | unix.BPF_EXIT} // r0 = 1
@@ -97,7 +97,7 @@ func attach(t *testing.T, cgroup, name string) {
 	}
 }
 
-// TestReadScope tests that readScope considers only tasks and programs in the cgroup that contains this node's steps.
+// TestReadScope tests that readScope considers only tasks and programs in the cgroup of this node's steps.
 func TestReadScope(t *testing.T) {
 	const none = "not known yet"
 	const unconfined = "BPF program is not attached"

@@ -9,7 +9,7 @@
 //
 // The common parts:
 //
-//	doctor.go     Finding and Severity; Examine; the list of checks, with their OK texts and sources
+//	doctor.go     Finding and Severity; Examine; the list of checks, with their OK messages and sources
 //	nodefaults.go the checks for node health checkers, which run no Slurm commands
 //	read.go       collects the facts from slurmctld, agent, files, driver, slurmdbd; the findings for missing sources
 //
@@ -30,7 +30,7 @@
 //	plugin.go     finds and checks plugstack.conf, the plugin's release (plugin_version), its Go object and run_dir
 //	installed.go  the plugins in the usual directories and their Slurm releases, for caelum version
 //	files.go      owners and modes of files that root uses; the restrictions of caelumd.service
-//	confine.go    whether the plugin's BPF program is attached to the cgroup that contains all steps
+//	confine.go    whether the plugin's BPF program is attached to the cgroup of all steps
 //	driver.go     NVreg_ModifyDeviceFiles, and device files that do not exist
 //	scrub.go      whether the driver overwrites freed GPU memory (RMDisableScrubOnFree)
 //	unmanaged.go  device files of GPUs that the agent does not manage ("whole GPUs" check)

@@ -34,7 +34,7 @@ func fault(text, next string) Finding   { return Finding{Severity: Error, Text: 
 func warning(text, next string) Finding { return Finding{Severity: Warning, Text: text, Next: next} }
 func note(text string) Finding          { return Finding{Severity: Info, Text: text} }
 
-// findingIf returns a list that contains only f if the condition is true, and nil otherwise.
+// findingIf returns a list with only f if the condition is true, and nil otherwise.
 func findingIf(f Finding, condition bool) []Finding {
 	if !condition {
 		return nil
@@ -59,12 +59,12 @@ const (
 
 var sources = []Source{Slurmctld, OwnNode, Agent, Plugstack, Devices, Module, Decisions, Slurmdbd}
 
-// nodeSources contains the sources that exist only on GPU nodes.
+// nodeSources lists the sources that exist only on GPU nodes.
 var nodeSources = []Source{OwnNode, Agent, Plugstack, Devices, Module}
 
-// Facts contains the values that Examine evaluates.
+// Facts holds the values that Examine evaluates.
 type Facts struct {
-	// Missing contains a finding for each source that could not be read. The fields from these sources are zero.
+	// Missing has a finding for each source that could not be read. The fields from these sources are zero.
 	Missing map[Source]Finding
 
 	// Controller is true if this host runs slurmctld and is not a GPU node. Examine then skips the checks that need one
@@ -85,9 +85,9 @@ type Facts struct {
 	Agent  api.Status
 	Plugin Plugin
 	Files  []CapFile
-	// Unlisted contains the leased instances that the agent reports and the driver does not list.
+	// Unlisted holds the leased instances that the agent reports but the driver does not list.
 	Unlisted []api.Instance
-	// NoSlots contains the paths of the slots' device files that are missing.
+	// NoSlots lists the paths of the slots' device files that are missing.
 	NoSlots []string
 
 	Confinement Confinement
@@ -98,18 +98,18 @@ type Facts struct {
 
 	// Owners describes wrong owners and modes of the files that root's processes read, load or write.
 	Owners Files
-	// Unmanaged contains the device files of GPUs that the agent does not manage.
+	// Unmanaged holds the device files of GPUs that the agent does not manage.
 	Unmanaged []UnmanagedGPU
 
-	// Settings contains this host's policy and sizing, formatted by plan.Settings.Text.
+	// Settings is this host's policy and sizing, formatted by plan.Settings.Text.
 	Settings string
 
-	// Limits contains the limits on gres/gpu in slurmdbd.
+	// Limits lists the limits on gres/gpu in slurmdbd.
 	Limits []string
 }
 
 // check is one check, with the sources that it needs. If run returns no findings, Examine adds an OK finding with
-// okText. okText is empty for checks that return only Info findings.
+// okText, which is empty for checks that return only Info findings.
 type check struct {
 	name   string
 	okText string

@@ -15,15 +15,15 @@ type Driver struct {
 	// Modifies is true if NVreg_ModifyDeviceFiles is not 0 (the default is 1). In that case, nvidia-modprobe may create
 	// device files and set their owner and mode.
 	Modifies bool
-	// Missing contains those device files needed by every GPU program that do not exist.
+	// Missing lists the missing ones among the device files that every GPU program needs.
 	Missing []string
 	// Unscrubbed is true if freed GPU memory retains its contents.
 	Unscrubbed bool
 }
 
 // readDriver reads the "ModifyDeviceFiles: 1" line in PROC/driver/nvidia/params, where PROC is the value of proc
-// (source: os-registry.c and nv-caps.c of the open kernel modules 595.45.04). It also checks whether the dev directory
-// contains nvidiactl and one device file for each GPU.
+// (source: os-registry.c and nv-caps.c of the open kernel modules 595.45.04). It also checks whether nvidiactl and
+// one device file for each GPU are in the dev directory.
 func readDriver(proc, dev string, gpus int) (Driver, error) {
 	path := filepath.Join(proc, "driver/nvidia/params")
 	data, err := os.ReadFile(path)

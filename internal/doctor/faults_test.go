@@ -52,8 +52,8 @@ func healthyNodes() []slurm.Node {
 	}
 }
 
-// healthy returns the facts of a node for which no check reports a fault. The node has an A100 with one slice, which
-// job 7 of user 20001 holds.
+// healthy returns the facts of a node for which no check reports a fault. It has an A100 with one slice, held by job
+// 7 of user 20001.
 func healthy() *Facts {
 	nodes := healthyNodes()
 	return &Facts{
@@ -101,8 +101,8 @@ func set(key, value string) func(*Facts) {
 	return func(f *Facts) { f.Config.Values[key] = value }
 }
 
-// cases contains an entry for each fault. An entry consists of the check that reports the fault, the severity of the
-// finding, a part of the finding's text, and a function that adds the fault to a healthy node.
+// cases has an entry for each fault, with the check that reports it, the finding's severity, part of its text, and a
+// function that adds the fault to a healthy node.
 var cases = []struct {
 	check    string
 	severity Severity
@@ -451,7 +451,7 @@ func TestEachFault(t *testing.T) {
 	}
 }
 
-// TestEachCheckCanFail tests that cases contains at least one entry for each check.
+// TestEachCheckCanFail tests that cases has at least one entry for each check.
 func TestEachCheckCanFail(t *testing.T) {
 	can := map[string]bool{}
 	for _, c := range cases {

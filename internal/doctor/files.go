@@ -18,10 +18,9 @@ import (
 
 // Files describes wrong owners and modes of the files on this host that root's processes read, load or write.
 type Files struct {
-	// Untrusted contains the errors of package trust. Each error describes a path that users other than root can
-	// change.
+	// Untrusted holds the errors from package trust, each about a path that users other than root can change.
 	Untrusted []string
-	// Wrong contains the agent's files whose owner or mode differs from what the agent sets.
+	// Wrong lists the agent's files whose owner or mode differs from what the agent sets.
 	Wrong []WrongFile
 	// Unit is the DevicePolicy of the loaded caelumd.service, or empty if systemd has not loaded this unit.
 	Unit string
@@ -80,8 +79,8 @@ func (f *Facts) readOwners(host Host) {
 }
 
 // devicePolicy returns the DevicePolicy of the loaded caelumd.service, or an empty string if systemd has not loaded
-// this unit. The value in the shipped unit differs from systemd's default, so it shows whether systemd has loaded the
-// shipped unit's restrictions.
+// this unit. Because the shipped unit's value differs from systemd's default, it shows whether systemd has loaded
+// that unit's restrictions.
 func devicePolicy(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -55,8 +55,8 @@ func TestReadOwners(t *testing.T) {
 	}
 }
 
-// TestWholeGPUsWithoutConstrainDevices tests unmanaged GPUs on a host without a devices cgroup. wholeGPUs must report a
-// GPU that jobs can open, and must not report a GPU that only root can open.
+// TestWholeGPUsWithoutConstrainDevices tests that, on a host without a devices cgroup, wholeGPUs reports an unmanaged
+// GPU that jobs can open, but not one that only root can open.
 func TestWholeGPUsWithoutConstrainDevices(t *testing.T) {
 	f := healthy()
 	f.Config.Values["ConstrainDevices"] = "no"

@@ -14,12 +14,12 @@ type InstalledPlugin struct {
 	Slurm string `json:"slurm"`
 }
 
-// pluginDirs contains patterns that match Slurm's plugin directory. They are, in order, those of Debian's packages,
-// SchedMD's Debian packages, Enterprise Linux, and Slurm's default configuration.
+// pluginDirs lists patterns that match Slurm's plugin directory: in order, those of Debian's packages, SchedMD's
+// Debian packages, Enterprise Linux, and Slurm's default configuration.
 var pluginDirs = []string{"/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm", "/usr/lib64/slurm", "/usr/local/lib/slurm"}
 
 // InstalledPlugins returns the plugins in the directories where packages install Slurm's plugins. It does not read
-// plugstack.conf, and therefore also works on hosts where Slurm is not configured.
+// plugstack.conf, so it also works on hosts where Slurm is not configured.
 func InstalledPlugins() []InstalledPlugin { return pluginsIn(pluginDirs) }
 
 func pluginsIn(dirs []string) []InstalledPlugin {

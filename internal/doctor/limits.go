@@ -13,7 +13,7 @@ import (
 // unreachable.
 const limitsTimeout = 5 * time.Second
 
-// readLimits returns the limits on gres/gpu according to sacctmgr.
+// readLimits returns the limits on gres/gpu that sacctmgr shows.
 func readLimits(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limitsTimeout)
 	defer cancel()

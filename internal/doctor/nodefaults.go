@@ -76,8 +76,8 @@ func nodeChecks() []check {
 	return list
 }
 
-// brokenGPUs reports the GPUs that do not work. This does not include GPUs whose MIG mode is off, because a site may
-// want a GPU without slices.
+// brokenGPUs reports the GPUs that do not work. It leaves out GPUs whose MIG mode is off, because a site may want a
+// GPU without slices.
 func brokenGPUs(f *Facts) []Finding {
 	var found []Finding
 	managed := false
@@ -93,8 +93,9 @@ func brokenGPUs(f *Facts) []Finding {
 	return found
 }
 
-// foreignInstances reports foreign instances. A stuck instance is not a fault of the node: any user can cause one with
-// a process that uses the instance, the agent keeps trying to destroy it, and jobs can use the other instances.
+// foreignInstances reports foreign instances. A stuck instance is not a fault of the node, because any user can cause
+// one with a process that uses the instance, the agent keeps trying to destroy it, and jobs can use the other
+// instances.
 func foreignInstances(f *Facts) []Finding {
 	foreign := Facts{}
 	for _, g := range f.Agent.GPUs {
@@ -133,8 +134,8 @@ func slurmConfs() []string {
 }
 
 // readLocalPlugin is like readPlugin, but reads slurm.conf instead of asking slurmctld. If slurm.conf does not set
-// PluginDir, readLocalPlugin searches pluginDirs. The plugin is not checked if none of the given paths has a
-// slurm.conf, or if slurm.conf does not show where the plugin is.
+// PluginDir, it searches pluginDirs. The plugin is not checked if none of the given paths has a slurm.conf, or if
+// slurm.conf does not show where the plugin is.
 func (f *Facts) readLocalPlugin(confs []string) {
 	i := slices.IndexFunc(confs, func(path string) bool { return path != "" && isFile(path) })
 	if i < 0 {
@@ -174,8 +175,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// localValues returns the values of PluginDir and PlugStackConfig in the text of slurm.conf. In keys, Slurm ignores
-// case.
+// localValues returns the values of PluginDir and PlugStackConfig in the text of slurm.conf, in whose keys Slurm
+// ignores case.
 func localValues(text string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(text) {

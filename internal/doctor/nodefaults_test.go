@@ -24,7 +24,7 @@ type reporter struct {
 func (r reporter) Status(context.Context) (*api.Status, error) { return &r.status, nil }
 
 // nodeHost returns a host with a healthy agent, an emulated A100, a plugin, and the device files of all slots. change
-// changes the agent's status.
+// modifies the agent's status.
 func nodeHost(t *testing.T, change func(*api.Status)) Host {
 	t.Helper()
 	dir := t.TempDir()

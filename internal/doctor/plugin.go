@@ -19,7 +19,7 @@ type Plugin struct {
 	// Plugstack is the path of plugstack.conf.
 	Plugstack string
 	// Named is true if plugstack.conf or an included file has a line for the plugin. Path is the path in this line,
-	// Args contains its key=value arguments, and Required is true if it begins with "required".
+	// Args holds its key=value arguments, and Required is true if it begins with "required".
 	Named, Required bool
 	Path            string
 	Args            map[string]string
@@ -97,8 +97,8 @@ func (f *Facts) pluginRelease() []Finding {
 	)
 }
 
-// pluginRunDir compares the plugin's run_dir with the agent's. If f.RunDir is empty, the agent's run_dir is unknown,
-// and there is no finding.
+// pluginRunDir compares the plugin's run_dir with the agent's. There is no finding if f.RunDir is empty, because the
+// agent's run_dir is then unknown.
 func (f *Facts) pluginRunDir() []Finding {
 	dir, ok := f.Plugin.Args["run_dir"]
 	if !ok {
@@ -154,8 +154,8 @@ func pairs(words []string) map[string]string {
 	return m
 }
 
-// pluginVersion reads plugin_version, an unsigned int that a shared object exports. When Slurm loads a plugin, it
-// compares plugin_version with its own version.
+// pluginVersion reads plugin_version, an unsigned int that a shared object exports, and that Slurm compares with its
+// own version when it loads a plugin.
 func pluginVersion(r io.ReaderAt) (uint32, error) {
 	file, err := elf.NewFile(r)
 	if err != nil {
@@ -182,9 +182,9 @@ func pluginVersion(r io.ReaderAt) (uint32, error) {
 	return 0, fmt.Errorf("the file exports no plugin_version")
 }
 
-// readPlugin finds plugstack.conf in the same way as Slurm (plugstack.c, 22.05.8). PlugStackConfig contains the file's
-// path. If this parameter is not set, the file is in the same directory as slurm.conf. In a configless cluster, slurmd
-// stores slurm.conf in /run/slurm/conf.
+// readPlugin finds plugstack.conf in the same way as Slurm (plugstack.c, 22.05.8): its path is in PlugStackConfig or,
+// if that is not set, it is in the same directory as slurm.conf. In a configless cluster, slurmd stores slurm.conf in
+// /run/slurm/conf.
 func (f *Facts) readPlugin() {
 	var paths []string
 	if path := f.Config.Values["PlugStackConfig"]; path != "" {
@@ -249,7 +249,7 @@ func (p *Plugin) find(path string, depth int) error {
 	return nil
 }
 
-// resolve finds the files of the plugin. pluginDir is a directory, or a list of directories with colons as separators.
+// resolve finds the plugin's files. pluginDir is a directory, or a list of directories with colons as separators.
 func (p *Plugin) resolve(pluginDir string) {
 	candidates := []string{p.Path}
 	if !filepath.IsAbs(p.Path) {

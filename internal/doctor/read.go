@@ -31,8 +31,8 @@ type Host struct {
 	Decisions string
 }
 
-// agentTimeout limits the duration of a request to the agent. A working agent replies much faster, because it answers
-// from memory.
+// agentTimeout limits the duration of a request to the agent. A working agent, which answers from memory, replies
+// much faster.
 const agentTimeout = 10 * time.Second
 
 // Read collects the facts. If a source cannot be read, Read adds a finding to Facts.Missing; it does not report errors
@@ -106,7 +106,7 @@ func (f *Facts) readModule(host Host) {
 	}
 }
 
-// readDecisions reads the decision table, which may be missing on a GPU node.
+// readDecisions reads the decision table, which need not exist on a GPU node.
 func (f *Facts) readDecisions(host Host) {
 	var err error
 	if f.Table, err = readTable(host.Decisions); err == nil {

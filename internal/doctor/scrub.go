@@ -9,8 +9,8 @@ import (
 // open kernel modules). By default, the driver overwrites freed memory before another process can use it.
 const scrubKey = "RMDisableScrubOnFree"
 
-// unscrubbed reports whether the driver's parameters disable this overwriting of freed memory. params is the text of
-// /proc/driver/nvidia/params, in which RegistryDwords and RegistryDwordsPerDevice have the form
+// unscrubbed reports whether the driver's parameters disable this overwriting of freed memory. params is the content
+// of /proc/driver/nvidia/params, where RegistryDwords and RegistryDwordsPerDevice have the form
 // "KEY=NUMBER;KEY=NUMBER", including the quotation marks.
 func unscrubbed(params string) bool {
 	for line := range strings.Lines(params) {
@@ -33,7 +33,7 @@ func unscrubbed(params string) bool {
 
 func scrubbing(f *Facts) []Finding {
 	return findingIf(fault(
-		"the driver's parameter "+scrubKey+" is set: jobs can read data of earlier jobs in GPU memory",
+		"the driver's parameter "+scrubKey+" is set: jobs can read earlier jobs' data in GPU memory",
 		"remove "+scrubKey+" from NVreg_RegistryDwords in /etc/modprobe.d, then reboot the node"), f.Driver.Unscrubbed)
 }
 

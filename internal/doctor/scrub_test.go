@@ -25,8 +25,7 @@ func TestUnscrubbed(t *testing.T) {
 	}
 }
 
-// TestModifiedDeviceFiles tests that ModifyDeviceFiles=1 is an error without a devices cgroup and a warning with a
-// devices cgroup.
+// TestModifiedDeviceFiles tests that ModifyDeviceFiles=1 is an error without a devices cgroup and a warning with one.
 func TestModifiedDeviceFiles(t *testing.T) {
 	for constrain, want := range map[string]Severity{"yes": Warning, "no": Error} {
 		f := healthy()

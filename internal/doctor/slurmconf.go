@@ -28,7 +28,7 @@ func prologFlags(f *Facts) []Finding {
 }
 
 // defaultWait is how long, in seconds, a prolog waits for the agent if the plugin's line in plugstack.conf does not
-// contain wait=.
+// set wait=.
 const defaultWait = 60
 
 // prologWait returns how long, in seconds, a prolog waits for the agent.
@@ -113,8 +113,8 @@ func backfill(f *Facts) []Finding {
 	)
 }
 
-// hetPriority checks bf_hetjob_prio. If the components of a het job have different priorities, backfill reserves nodes
-// for the first one and starts jobs with priorities between those of the components on the remaining nodes. In a
+// hetPriority checks bf_hetjob_prio. If a het job's components have different priorities, backfill reserves nodes for
+// the first one and, on the remaining nodes, starts jobs with priorities between those of the components. In a
 // measurement with 22.05.8, only one job at a time ran on four idle GPUs. With priority/basic, the components get
 // different priorities if the agent releases them one after another.
 func hetPriority(f *Facts) []Finding {
@@ -196,9 +196,9 @@ func clock(f *Facts) []Finding {
 	)
 }
 
-// isolation checks whether a job can open a slice that belongs to another job of the same user. The owners of the
-// device files isolate users from each other. If Slurm uses a devices cgroup, the plugin also isolates a user's jobs
-// from each other.
+// isolation checks whether a job can open a slice that belongs to another job of the same user. The device files'
+// owners isolate users from each other. With a devices cgroup, the plugin also isolates a user's own jobs from each
+// other.
 func isolation(f *Facts) []Finding {
 	const own = "other users cannot open a job's slice, but other jobs of the same user on this node can: "
 	const trust = "no action is necessary if a user's jobs need not be isolated from each other; otherwise "

@@ -10,7 +10,7 @@ import (
 )
 
 // TestWakeKey tests that the "wake key" check returns a warning if a wake port is set and the key file is missing or
-// has the wrong owner or mode. The remedy must contain the command that creates the key.
+// has the wrong owner or mode. The remedy must include the command that creates the key.
 func TestWakeKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.key")
 	me := strconv.Itoa(os.Geteuid())

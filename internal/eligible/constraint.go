@@ -7,8 +7,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// LacksFeatures returns the reason why a job whose constraint is c cannot use a node with the given features, or an
-// empty string if it can. nodes is the number of nodes that the job requests.
+// LacksFeatures returns the reason why a job with constraint c cannot use a node with the given features, or an empty
+// string if it can. nodes is the number of nodes that the job requests.
 func LacksFeatures(c slurm.Constraint, features []string, nodes int) string {
 	switch {
 	case c.Problem != "":

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// constraints contains expressions, each with a node that does or does not satisfy it.
+// constraints lists expressions, each with a node that does or does not satisfy it.
 var constraints = []struct {
 	text     string
 	nodes    int
@@ -184,8 +184,8 @@ func TestConstraintPlainly(t *testing.T) {
 	}
 }
 
-// FuzzConstraint checks that the evaluator returns a result for every text. A node without features must never satisfy
-// an expression that contains a feature.
+// FuzzConstraint checks that the evaluator returns a result for every input, and that a node without features never
+// satisfies an expression with a feature.
 func FuzzConstraint(f *testing.F) {
 	for _, s := range []string{
 		"a&b", "(a|b)&c", "[a|b]&c*2", "a*", "[[", "(a))", "a,,b", "a|b*3", "[a*1&b*2]", "x\x00y",

@@ -9,10 +9,10 @@ import (
 )
 
 // DeferReason returns the reason why a job could not start now on a node that accepts it, even if its slices were
-// available. The result is empty if the job could start. The node may lack free CPUs or memory or, if the job needs a
-// whole node, have GRES in use. The node may also have offered the slices since the given time, and slurmctld may have
-// evaluated the job in the meantime without starting it, for an unknown reason. This last case does not apply to jobs
-// that wait behind another job, or to multi-node jobs, which may have lacked another node.
+// available. It is empty if the job could start. The node may lack free CPUs or memory or, if the job needs a whole
+// node, have GRES in use. Or it may have offered the slices since the given time, and slurmctld may have evaluated
+// the job in the meantime without starting it, for an unknown reason. This last case does not apply to jobs that wait
+// behind another job, or to multi-node jobs, which may have lacked another node.
 func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):
@@ -37,8 +37,8 @@ func needsCPUs(n slurm.Node, w slurm.Waiting) int {
 	return (w.CPUs + nodes - 1) / nodes
 }
 
-// needsMemory returns the memory, in MiB, that the job needs on the node, assuming that it needs the same amount on
-// each of its nodes.
+// needsMemory returns the memory, in MiB, that the job needs on the node, assuming that it needs as much on each of
+// its nodes.
 func needsMemory(n slurm.Node, w slurm.Waiting) int {
 	return min(w.Memory/max(w.NumNodes, 1), n.Memory)
 }

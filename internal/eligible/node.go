@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Schedulable reports whether the node is in a state in which slurmctld starts jobs on it. The result is true for a
-// completing node, although slurmctld starts no jobs there until it has finished completing.
+// Schedulable reports whether the node is in a state in which slurmctld starts jobs on it. This includes COMPLETING
+// nodes, although slurmctld starts no jobs there until they have finished completing.
 func Schedulable(n slurm.Node) bool {
 	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "FUTURE", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
 }
@@ -20,8 +20,8 @@ func Accepts(n slurm.Node, w slurm.Waiting) bool { return RejectReason(n, w) == 
 
 // RejectReason returns the reason why a job could not run on the node even if its slices were available there, or an
 // empty string if it could run. The reason concerns the node's state, partition, node lists, features, GPU model,
-// reservations, CPUs, sockets, cores, threads or temporary disk. Memory is ignored: for a job that requests all of a
-// node's memory, slurmctld may show the memory size of another node as the job's request.
+// reservations, CPUs, sockets, cores, threads or temporary disk. Memory is ignored, because for a job that requests
+// all of a node's memory, slurmctld may show another node's memory size as the request.
 func RejectReason(n slurm.Node, w slurm.Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
 	switch {
@@ -47,7 +47,7 @@ func RejectReason(n slurm.Node, w slurm.Waiting) string {
 }
 
 // tooSmall describes the first hardware property in which the node falls short of the job's request
-// (job_req_node_filter in slurmctld). The result is empty if the node is large enough.
+// (job_req_node_filter in slurmctld). It is empty if the node is large enough.
 func tooSmall(n slurm.Node, w slurm.Waiting) string {
 	for _, c := range []struct {
 		unit      string

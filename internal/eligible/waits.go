@@ -6,9 +6,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// WaitsForNodes reports whether the job waits only for nodes or GRES, according to the reason that slurmctld shows. The
-// result is false for limits, holds, dependencies, begin times, licences and unknown reasons. The job becomes eligible
-// at w.Job.Eligible.
+// WaitsForNodes reports whether the job waits only for nodes or GRES, according to the reason that slurmctld shows.
+// It returns false for limits, holds, dependencies, begin times, licences and unknown reasons. The job becomes
+// eligible at w.Job.Eligible.
 //
 // If no node offers a job's slices but catalogue nodes could run the job, the job's reason is "ReqNodeNotAvail, May be
 // reserved for other job" (22.05.8 to 26.05.5), or begins with "Nodes required for job are DOWN, DRAINED". If real

@@ -1,12 +1,12 @@
 // Package failpoint simulates crashes and delays of the agent in tests. It can kill the agent at a named point between
-// two lasting effects, or delay it between a read and a write. The package does nothing unless the environment variable
-// CAELUM_FAILPOINT contains the name of a point, or CAELUM_FAILPOINT_PAUSE contains a duration. With
+// two lasting effects, or delay it between a read and a write. The package does nothing unless the CAELUM_FAILPOINT
+// environment variable names a point, or CAELUM_FAILPOINT_PAUSE is set to a duration. With
 // CAELUM_FAILPOINT=create.done, SIGKILL ends the process when it first reaches the create.done point. With
 // CAELUM_FAILPOINT=create.done:3, it does so the third time.
 //
 // Files:
 //
-//	failpoint.go  the names of the failpoints (Points); Hit kills the process; Pause delays the process
+//	failpoint.go  the names of the failpoints (Points); Hit kills the process; Pause delays it
 package failpoint
 
 import (
@@ -21,39 +21,39 @@ import (
 // The comment on each failpoint describes the agent's state at that point. Every lasting effect of the agent occurs
 // between two failpoints.
 const (
-	CreateIntended  = "create.intended"   // the intent is durable, the driver has not been called
-	Created         = "create.done"       // the instance exists, the ledger contains only the intent
-	CreateSettled   = "create.settled"    // the ledger contains the instance, no job holds the instance
-	DestroyIntended = "destroy.intended"  // the intent is durable, the instance still exists
-	Destroyed       = "destroy.done"      // the instance is destroyed, the ledger still contains it
-	DestroySettled  = "destroy.settled"   // the ledger no longer contains the instance
-	GrantOpened     = "grant.opened"      // the device files belong to the user, the lease is not in the ledger
-	GrantWritten    = "grant.written"     // the lease is in the ledger, the lease file does not exist
-	GrantMapped     = "grant.mapped"      // the job map contains the lease, the lease file does not exist
-	Granted         = "grant.done"        // the lease file is written, the prolog has no reply yet
-	ReleaseClosed   = "release.closed"    // the device files belong to root, the ledger still contains the lease
-	ReleaseUnlinked = "release.unlinked"  // the lease file is removed, the ledger still contains the lease
-	Released        = "release.done"      // the ledger contains no lease, the offers are not published yet
-	ReleaseUnmapped = "release.unmapped"  // the job map no longer contains the lease, the offers are not published yet
+	CreateIntended  = "create.intended"   // the intent is durable; the driver has not been called
+	Created         = "create.done"       // the instance exists; the ledger has only the intent
+	CreateSettled   = "create.settled"    // the ledger has the instance; no job holds it
+	DestroyIntended = "destroy.intended"  // the intent is durable; the instance still exists
+	Destroyed       = "destroy.done"      // the instance is destroyed; the ledger still has it
+	DestroySettled  = "destroy.settled"   // the ledger no longer has the instance
+	GrantOpened     = "grant.opened"      // the device files belong to the user; the lease is not in the ledger
+	GrantWritten    = "grant.written"     // the lease is in the ledger; the lease file does not exist
+	GrantMapped     = "grant.mapped"      // the job map shows the lease; the lease file does not exist
+	Granted         = "grant.done"        // the lease file is written; the prolog has no reply yet
+	ReleaseClosed   = "release.closed"    // the device files belong to root; the ledger still has the lease
+	ReleaseUnlinked = "release.unlinked"  // the lease file is removed; the ledger still has the lease
+	Released        = "release.done"      // the lease is gone from the ledger; the offers are not published yet
+	ReleaseUnmapped = "release.unmapped"  // the job map no longer shows the lease; the offers are not published yet
 	Lowered         = "publish.lowered"   // the offers that the plan withdraws are no longer published
 	Raised          = "publish.raised"    // the plan is published
 	RequeueTagged   = "giveback.marked"   // the job has its tag, and is still running
-	Requeued        = "giveback.requeued" // the job is back in the queue, its prolog has no reply yet
-	HeldReleased    = "held.released"     // a held job is released, its tag still marks the job as held
+	Requeued        = "giveback.requeued" // the job is back in the queue; its prolog has no reply yet
+	HeldReleased    = "held.released"     // a held job is released; its tag still marks it as held
 
-	PauseRecorded = "hook.recorded" // the ledger contains the pause, the destroy hook has not been called
-	Paused        = "hook.paused"   // the destroy hook has paused the monitoring program, the instance exists
-	Resumed       = "hook.resumed"  // the monitoring program runs again, the ledger still contains the pause
+	PauseRecorded = "hook.recorded" // the ledger has the pause; the destroy hook has not been called
+	Paused        = "hook.paused"   // the destroy hook has paused the monitoring program; the instance exists
+	Resumed       = "hook.resumed"  // the monitoring program runs again; the ledger still has the pause
 
 	GrowRequeued     = "grow.requeued"     // a failed job is back in the queue with its old tags
 	GrowTagged       = "grow.tagged"       // the job has the tags of its larger profile, and is not held
-	GrowHeld         = "grow.held"         // the job is held, its epilog has no reply and its lease still exists
-	GrowRetyped      = "grow.retyped"      // the request of a grown job contains the larger profile
+	GrowHeld         = "grow.held"         // the job is held; its epilog has no reply and its lease still exists
+	GrowRetyped      = "grow.retyped"      // the request of a grown job names the larger profile
 	ForeseenTagged   = "foreseen.tagged"   // a job has the tags of a larger profile, and still runs on its slice
-	ForeseenRequeued = "foreseen.requeued" // the job is back in the queue, its epilog has not run
+	ForeseenRequeued = "foreseen.requeued" // the job is back in the queue; its epilog has not run
 )
 
-// Points contains all failpoints.
+// Points lists all failpoints.
 var Points = []string{
 	CreateIntended, Created, CreateSettled, DestroyIntended, Destroyed, DestroySettled,
 	GrantOpened, GrantWritten, GrantMapped, Granted, ReleaseClosed, ReleaseUnlinked, Released, ReleaseUnmapped,
@@ -80,8 +80,8 @@ func parse(text string) (name string, nth int64) {
 	return name, n
 }
 
-// Hit marks a failpoint. It kills the process once the failpoint in CAELUM_FAILPOINT has been reached the configured
-// number of times.
+// Hit marks a failpoint. It kills the process once the one in CAELUM_FAILPOINT has been reached the configured number
+// of times.
 func Hit(name string) {
 	if armed != name || armed == "" {
 		return

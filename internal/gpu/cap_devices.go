@@ -38,7 +38,7 @@ const maxGI = 15
 
 // Possible returns the capabilities of every GPU instance that the GPU with the given minor number can have: for each
 // GPU instance, its own capability and that of its first compute instance (Caelum creates no others). A process that
-// cannot open any of the returned capabilities cannot use any part of the GPU.
+// can open none of these cannot use any part of the GPU.
 func (c Caps) Possible(minor int) ([]Device, error) {
 	var all []Device
 	for gi := range maxGI {
@@ -51,17 +51,17 @@ func (c Caps) Possible(minor int) ([]Device, error) {
 	return all, nil
 }
 
-// capability describes one of an instance's capabilities by its device's minor number and its file under /proc. modify
-// is true if nvidia-modprobe sets the owner and mode of the device file.
+// capability describes one of an instance's capabilities by its device's minor number and its file under /proc.
+// modify is true if nvidia-modprobe sets the device file's owner and mode.
 type capability struct {
 	minor  int
 	access string
 	modify bool
 }
 
-// of returns the capabilities of the GI and the CIs of an instance. It reads them from the driver's files under /proc.
-// If these do not exist, it applies the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of GPU
-// N has the minor number 3 + 135 N + 9 M, and CI K has its GI's minor number plus 1 plus K.
+// of returns the capabilities of an instance's GI and CIs. It reads them from the driver's files under /proc or, if
+// these do not exist, applies the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of GPU N
+// has the minor number 3 + 135 N + 9 M, and CI K has its GI's minor number plus 1 plus K.
 func (c Caps) of(minor int, in Instance) []capability {
 	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
 	gi := 3 + 135*minor + 9*in.GI
@@ -72,9 +72,8 @@ func (c Caps) of(minor int, in Instance) []capability {
 	return all
 }
 
-// readAccess reads a capability's file under /proc, which contains the lines "DeviceFileMinor: 111", "DeviceFileMode:
-// 292" and "DeviceFileModify: 1". If the file does not exist, the result has the given minor number and modify is
-// false.
+// readAccess reads a capability's file under /proc, with the lines "DeviceFileMinor: 111", "DeviceFileMode: 292" and
+// "DeviceFileModify: 1". If the file does not exist, the result has the given minor number and modify is false.
 func readAccess(path string, minor int) capability {
 	cp := capability{minor: minor, access: path}
 	data, err := os.ReadFile(path)
@@ -97,7 +96,7 @@ func readAccess(path string, minor int) capability {
 	return cp
 }
 
-// ErrNoCapabilities means that the kernel has no capability devices, so that no process can have one open.
+// ErrNoCapabilities means that the kernel has no capability devices, so no process can have one open.
 var ErrNoCapabilities = errors.New("/proc/devices does not list nvidia-caps; " +
 	"check that an NVIDIA driver with MIG support is loaded")
 

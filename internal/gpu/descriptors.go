@@ -30,13 +30,13 @@ import (
 type Processes struct {
 	// Proc is the /proc directory of the initial PID namespace.
 	Proc string
-	// Limit is the maximum number of descriptors that a scan reads per user, so that no user can delay it. 0 means
-	// scanLimit.
+	// Limit is the maximum number of descriptors that a scan reads per user, which keeps users from delaying it. 0
+	// means scanLimit.
 	Limit int
 
 	mu sync.Mutex
-	// hung contains the ids of processes with an open file on a file system that does not complete statx, even for
-	// cached data. Each of these processes blocks one of the agent's threads until the file system responds.
+	// hung holds the ids of processes with an open file on a file system that does not complete statx, even for
+	// cached data. Each of them blocks one of the agent's threads until the file system responds.
 	hung sync.Map
 }
 
@@ -46,8 +46,8 @@ const scanLimit = 200_000
 // processCost is the cost of reading a process's data, expressed as a number of descriptors.
 const processCost = 10
 
-// maxScanners limits the number of CPUs that one scan uses. In addition, a scan uses at most about a quarter of the
-// node's CPUs, because other jobs' prologs need CPUs as well.
+// maxScanners limits the number of CPUs that one scan uses. A scan also uses at most about a quarter of the node's
+// CPUs, because other jobs' prologs need some as well.
 const maxScanners = 4
 
 // hangLimit is the time without progress after which a scan skips a process.
@@ -55,10 +55,9 @@ const hangLimit = 2 * time.Second
 
 // Held is the result of a scan.
 type Held struct {
-	// Open contains, for each device, the processes with an open descriptor.
+	// Open maps each device to the processes with an open descriptor.
 	Open map[Device][]Process
-	// Unread contains the real user id of each process whose descriptors could not all be read, and maps it to the
-	// reason.
+	// Unread maps the real user id of each process whose descriptors could not all be read to the reason.
 	Unread map[uint32]string
 }
 
@@ -250,7 +249,7 @@ func kernelThread(dir string) bool {
 	return unix.Stat(filepath.Join(dir, "task"), &st) == nil && st.Nlink == 3
 }
 
-// order compares the descriptor tables of two tasks. If the kernel does not support kcmp, all tables are treated as
+// order compares the descriptor tables of two tasks. If the kernel does not support kcmp, all tables count as
 // different.
 func order(a, b int) int {
 	const files = 2 // KCMP_FILES of linux/kcmp.h

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asHolder is the name of an environment variable whose value is a key of ways. If it is set, the test binary acts as a
+// asHolder names an environment variable whose value is a key of ways. If it is set, the test binary acts as a
 // process that has a device open.
 const asHolder = "HOLDERS_TEST_WAY"
 
@@ -35,8 +35,8 @@ func beHolder(way, path string) {
 	bufio.NewReader(os.Stdin).ReadString('\n')
 }
 
-// ways contains the ways in which a process can have a device open. Before calling one of these functions, the process
-// changes to the user id in HOLDERS_TEST_UID.
+// ways maps names to the ways in which a process can have a device open. Before it calls one of these functions, the
+// process changes to the user id in HOLDERS_TEST_UID.
 var ways = map[string]func(path string){
 	"nothing": func(string) { becomeUser() },
 	"open": func(path string) {
@@ -228,7 +228,7 @@ func contains(list []Process, pid int) bool {
 	return false
 }
 
-// TestHoldersLimit checks a user whose processes have too many descriptors. Held.Unread must contain the user, and the
+// TestHoldersLimit checks a user whose processes have too many descriptors. The user must be in Held.Unread, and the
 // scan must still read other users' processes.
 func TestHoldersLimit(t *testing.T) {
 	path := node(t, full)

@@ -26,8 +26,8 @@ func (n *NVML) GPUs() ([]GPU, error) {
 		gpus[i] = n.discover(i, d)
 		n.devices[i].Store(d)
 	}
-	// While MIG mode is off, the driver may not report profile names. In this case, they come from GPUs of the same
-	// model whose MIG mode is on.
+	// While MIG mode is off, the driver may not report profile names. They then come from GPUs of the same model
+	// whose MIG mode is on.
 	for i := range gpus {
 		if gpus[i].Full {
 			d := new(device)
@@ -124,9 +124,9 @@ func (n *NVML) namesOf(model string) map[uint32]string {
 	return names
 }
 
-// model returns a GPU model with the profiles and placements that the driver reports. The driver's data take precedence
-// over the tables in package mig, because names and memory sizes differ between driver releases. names supplies the
-// profile names that the driver does not report.
+// model returns a GPU model with the profiles and placements that the driver reports. They take precedence over the
+// tables in package mig, because names and memory sizes differ between driver releases. names supplies the profile
+// names that the driver does not report.
 func (d *device) model(name string, names map[uint32]string) (*mig.Model, error) {
 	d.profiles = map[string]nvml.GpuInstanceProfileInfo{}
 	d.names = map[uint32]string{}
@@ -163,8 +163,8 @@ func (d *device) model(name string, names map[uint32]string) (*mig.Model, error)
 			grid = max(grid, int(pl.Start+pl.Size))
 		}
 		sort.Ints(p.Starts)
-		// Some drivers report a wrong instance count on the A30 (noted in mig-parted's discovery). The number of starts
-		// is an upper bound for the correct count.
+		// Some drivers report a wrong instance count on the A30 (noted in mig-parted's discovery). The number of
+		// starts is an upper bound on the correct count.
 		p.Max = int(info.InstanceCount)
 		if p.Max < 1 || p.Max > len(p.Starts) {
 			p.Max = len(p.Starts)

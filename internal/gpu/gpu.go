@@ -7,8 +7,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// Every error from a Hardware either wraps ErrNoRoom, ErrInUse, ErrLost or ErrNotFound, or contains the NVML code of
-// another driver error.
+// Every error from a Hardware wraps ErrNoRoom, ErrInUse, ErrLost or ErrNotFound, or shows the NVML code of another
+// driver error.
 var (
 	// ErrNoRoom means NVML_ERROR_INSUFFICIENT_RESOURCES: the GPU has no free units, or the placement is occupied.
 	ErrNoRoom = errors.New("no room at that placement")
@@ -25,8 +25,8 @@ var (
 type Hardware interface {
 	// GPUs returns all GPUs, with the profiles and placements that each GPU supports.
 	GPUs() ([]GPU, error)
-	// Discover returns the current data of one GPU. If the GPU has no problem, later calls to the other methods use
-	// this data. If the GPU hangs, Discover may hang as well.
+	// Discover returns the current data of one GPU. Unless it has a problem, later calls to the other methods use
+	// this data. If it hangs, Discover may hang as well.
 	Discover(gpu int) GPU
 	// Instances lists a GPU's instances, including GPU instances without a compute instance.
 	Instances(gpu int) ([]Instance, error)
@@ -34,11 +34,11 @@ type Hardware interface {
 	// calls than Instances.
 	Exists(gpu int, in Instance) (bool, error)
 	// Create creates a GPU instance at exactly the given placement and, in it, one compute instance of the full size.
-	// If the driver cannot create the compute instance, Create destroys the GPU instance. If this fails too, the error
-	// contains both failures. For the mig.Full profile, Create switches MIG mode off.
+	// If the driver cannot create the compute instance, Create destroys the GPU instance; if this fails too, the
+	// error shows both failures. For the mig.Full profile, Create switches MIG mode off.
 	Create(gpu int, profile string, start int) (Instance, error)
-	// Destroy destroys a GPU instance and its compute instances. While the instance is in use, Destroy retries for
-	// about 1.3 s. For FullGI, Destroy switches MIG mode on.
+	// Destroy destroys a GPU instance and its compute instances, retrying for about 1.3 s while it is in use. For
+	// FullGI, it switches MIG mode on.
 	Destroy(gpu, gi int) error
 	// Processes returns the ids of the compute processes on a GPU instance, including processes in other PID
 	// namespaces.
@@ -57,7 +57,7 @@ type GPU struct {
 	UUID  string
 	// Name is the device name according to NVML, such as "NVIDIA A100-SXM4-40GB".
 	Name string
-	// Model contains the profiles and placements that the driver reports, or is nil if it reports none.
+	// Model holds the profiles and placements that the driver reports, or is nil if it reports none.
 	Model *mig.Model
 	// Full is true if the GPU's MIG mode is off.
 	Full bool
@@ -65,8 +65,8 @@ type GPU struct {
 	Reset bool
 	// MemoryMiB is the GPU's memory in MiB.
 	MemoryMiB uint64
-	// Problem is the reason why the GPU cannot be managed, with a remedy, or empty if it can. If Full is true, Problem
-	// says that MIG mode is off, and Model contains the profiles that the GPU would have.
+	// Problem is the reason why the GPU cannot be managed, with a remedy, or empty if it can. If Full is true, it
+	// says that MIG mode is off, and Model holds the profiles that the GPU would have.
 	Problem string
 }
 
@@ -86,7 +86,7 @@ type Instance struct {
 	Profile string // the driver's name without "MIG ", or "profile <id>" if the driver provides no name
 	// Start and Size are in placement units of the GPU model's grid.
 	Start, Size int
-	// CIs contains the ids of the compute instances. An instance that Caelum created has exactly one, or none after a
+	// CIs lists the ids of the compute instances. An instance that Caelum created has exactly one, or none after a
 	// crash.
 	CIs []int
 	// Whole is true if the only compute instance has the full size of the GPU instance. It is set by Create and

@@ -17,7 +17,7 @@ type Use struct {
 	// Processes is the number of compute processes on the instance according to the driver, or -1 if the driver does
 	// not report them.
 	Processes int
-	// PIDs contains the ids of the compute processes on the instance.
+	// PIDs lists the ids of the compute processes on the instance.
 	PIDs []int
 }
 
@@ -43,7 +43,7 @@ type meter struct {
 	// before and now hold the counters of the previous and the current reading. They are nil if the GPU has no
 	// counters.
 	before, now nvml.GpmSample
-	counted     bool // before contains valid counters
+	counted     bool // before holds valid counters
 	metrics     *nvml.GpmMetricsGetType
 }
 
@@ -69,8 +69,8 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 	return m, nil
 }
 
-// counts reports whether the GPU has counters for the utilisation of its instances (GPM, since Hopper). The result is
-// false for drivers without the GPM functions: go-nvml would end the process if it called a missing function.
+// counts reports whether the GPU has counters for the utilisation of its instances (GPM, since Hopper). It is false
+// for drivers without the GPM functions, because go-nvml would end the process if it called a missing function.
 func (n *NVML) counts(d *device) bool {
 	if n.lib.Extensions().LookupSymbol("nvmlGpmMigSampleGet") != nil {
 		return false

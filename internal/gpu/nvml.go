@@ -21,7 +21,7 @@ type NVML struct {
 	devices []atomic.Pointer[device]
 }
 
-// device contains a GPU's handle and the profiles that Create needs. The devices in NVML.devices never change.
+// device holds a GPU's handle and the profiles that Create needs. The devices in NVML.devices never change.
 type device struct {
 	handle   nvml.Device
 	name     string // the device name
@@ -298,8 +298,8 @@ func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 }
 
 // retryInUse repeats a call for about 1.3 s as long as it returns ErrInUse. After a job ends, about one destroy in 40
-// initially returns ErrInUse. A create returns ErrInUse while a profiler has a channel open. If a call still returns
-// ErrInUse after 1.3 s, a process or a monitoring program is using the instance.
+// initially returns ErrInUse. A create returns ErrInUse while a profiler has a channel open. If it still does after
+// 1.3 s, a process or a monitoring program is using the instance.
 func retryInUse(call func() error) error {
 	wait := 10 * time.Millisecond
 	for {
@@ -321,7 +321,8 @@ func (n *NVML) device(gpu int) (*device, error) {
 	return nil, fmt.Errorf("GPU %d: %w", gpu, ErrNotFound)
 }
 
-// check converts an NVML return code to one of this package's errors. The error text is "couldn't", followed by action.
+// check converts an NVML return code to one of this package's errors, whose message is "couldn't", followed by
+// action.
 func check(ret nvml.Return, action string) error {
 	var class error
 	switch ret {

@@ -296,8 +296,8 @@ func TestCaps(t *testing.T) {
 	check(12345)
 }
 
-// TestCapsKeepsModprobeOut checks that Close sets DeviceFileModify to 0. If the value stayed 1, nvidia-modprobe would
-// make the capability files readable by all users.
+// TestCapsKeepsModprobeOut checks that Close sets DeviceFileModify to 0, because at 1, nvidia-modprobe would make the
+// capability files readable by all users.
 func TestCapsKeepsModprobeOut(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	in := create2g(t, node)

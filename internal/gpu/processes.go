@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a running process. PID and Start together identify the process, because a later process with the same PID
-// will have a different Start.
+// Process is a running process. PID and Start together identify it, because a later process with the same PID will
+// have a different Start.
 type Process struct {
 	PID int
-	// UIDs contains the real, effective, saved and file-system user ids.
+	// UIDs holds the real, effective, saved and file-system user ids.
 	UIDs    [4]uint32
 	Command string
 	// Start is the start time in clock ticks since the boot of the machine (field 22 of /proc/PID/stat).
@@ -31,7 +31,7 @@ type Process struct {
 // Root reports whether all user ids of the process are 0.
 func (p Process) Root() bool { return p.UIDs == [4]uint32{} }
 
-// Is reports whether any of the process's user ids is uid. If so, the process acts or can act as that user.
+// Is reports whether any of the process's user ids is uid, so that it acts or can act as that user.
 func (p Process) Is(uid uint32) bool { return slices.Contains(p.UIDs[:], uid) }
 
 func (p Process) String() string {
@@ -138,8 +138,7 @@ type pinned struct {
 // Kill sends SIGKILL to processes and waits until they have closed their files. After opening a process's pidfd, it
 // calls stillMeant and skips the process if the result is false. A traced process can remain until its tracer ends
 // (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. It ends at most maxKilled processes, and
-// waits at most 2 x endLimit in total. ended contains the processes that have ended, and left those that have not ended
-// yet.
+// waits at most 2 x endLimit in total. ended lists the processes that have ended, and left those that have not.
 func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, left []Process) {
 	var all []pinned
 	defer func() {
@@ -207,8 +206,8 @@ func (s *Processes) killTracer(p Process) {
 		return
 	}
 	defer unix.Close(fd)
-	// The kernel does not reuse the PID while the pidfd is open. If pid is still the tracer of p, the pidfd therefore
-	// refers to it.
+	// The kernel does not reuse the PID while the pidfd is open. So if pid is still p's tracer, the pidfd refers to
+	// it.
 	if tracer, err := s.Read(pid); err != nil || tracer.UIDs[0] != p.UIDs[0] || s.statusOf(p.PID, "TracerPid:") != tid {
 		return
 	}
@@ -225,7 +224,7 @@ func (s *Processes) statusOf(pid int, key string) int {
 	return n
 }
 
-// field returns the value of the first line that begins with key.
+// field returns the value in the first line that begins with key.
 func field(data []byte, key string) string {
 	for line := range bytes.Lines(data) {
 		if value, ok := bytes.CutPrefix(line, []byte(key)); ok {

@@ -83,8 +83,8 @@ func TestKillTraced(t *testing.T) {
 	if len(traced) != 1 || traced[0].PID == tracer {
 		t.Fatalf("want one traced process with the file open, got %v", traced)
 	}
-	// On a busy machine, the kernel may need more time than Kill waits. The test therefore repeats Kill, as the agent
-	// does at its next scan.
+	// On a busy machine, the kernel may need more time than Kill waits, so the test repeats Kill, as the agent does
+	// at its next scan.
 	for tries := 0; ; tries++ {
 		_, left := s.Kill(traced, func(Process) bool { return true })
 		if len(left) == 0 {

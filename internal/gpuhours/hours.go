@@ -13,20 +13,20 @@ import (
 type Run struct {
 	Job                      uint32
 	Account, User, Partition string
-	// SliceSeconds is the time for which the run held slices or whole GPUs, multiplied by their number. GPUSeconds
-	// weights each of them by the share of the GPU that it occupied.
+	// SliceSeconds is the time for which the run held slices or whole GPUs, multiplied by their number. In
+	// GPUSeconds, each counts as the share of the GPU that it occupied.
 	SliceSeconds, GPUSeconds float64
-	// Unknown contains the profiles whose share of a GPU is unknown, or an empty string for slices whose profile is
-	// unknown. GPUSeconds does not include their slices.
+	// Unknown lists the profiles whose share of a GPU is unknown, with an empty string for slices whose profile is
+	// unknown. GPUSeconds leaves their slices out.
 	Unknown []string
 }
 
 // Hours returns the GPU time that each record's run held between from and to, in the order of the records. It omits
 // runs that held no GPU. A run that has not ended is assumed to hold its GPUs until to.
 //
-// There are two sources for the slices of a run. The agents' summaries (predict.Summaries) contain the slices that the
-// run really held, which may be larger than those requested, and how long it held them. They do not exist while the run
-// lasts, or if the site stores no summaries. The GRES in the record contain the requested profiles. Hours uses the
+// There are two sources for the slices of a run. The agents' summaries (predict.Summaries) show the slices that the
+// run really held, which may be larger than those requested, and how long it held them, but they do not exist while
+// the run lasts, or if the site stores no summaries. The record's GRES show the requested profiles. Hours uses the
 // summaries if they describe as many slices as the record's GRES.
 //
 // The records must include all runs of a job between the two times, because slurmdbd stores the summaries of all runs
@@ -75,7 +75,7 @@ func (r *Run) add(h holding, from, to time.Time) {
 	}
 }
 
-// held returns what a record's run held. now is the end of a run that has not ended.
+// held returns what a record's run held. A run that has not ended counts until now.
 func held(r slurm.Allocation, observed Observed, now time.Time) (all []holding) {
 	if r.Start.IsZero() {
 		return nil
@@ -104,9 +104,9 @@ func held(r slurm.Allocation, observed Observed, now time.Time) (all []holding) 
 	return all
 }
 
-// Counted returns the slices that slurmctld counted for the run. These are normally the allocated slices. slurmctld
-// allocates all of the node's slices to an --exclusive job, but the agents carve only the requested ones, so Counted
-// then returns these.
+// Counted returns the slices that slurmctld counted for the run, normally the allocated ones. For an --exclusive job,
+// to which slurmctld allocates all of the node's slices, Counted returns the requested ones, because the agents carve
+// only these.
 func Counted(r slurm.Allocation) (counted slurm.GRESList) {
 	requested, allocated := r.Requested.Profiles(), r.Allocated.Named("mig")
 	typed := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type != "" })

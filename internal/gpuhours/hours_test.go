@@ -10,7 +10,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// at returns a time within the test's hour: the number of seconds after its beginning.
+// at returns the time this many seconds after the beginning of the test's hour.
 func at(seconds int64) time.Time { return time.Unix(1_800_000_000+seconds, 0) }
 
 // record returns an accounting record of user1 on n1. requested and allocated are lists of TRES.

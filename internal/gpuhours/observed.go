@@ -10,7 +10,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Observed contains the agents' summaries in accounting records.
+// Observed holds the agents' summaries from accounting records.
 type Observed struct {
 	runs  map[uint32][]predict.Run // by job
 	nodes nodes
@@ -36,8 +36,8 @@ func same(a, b predict.Run) bool {
 	return strings.EqualFold(a.Node, b.Node) && a.Restart == b.Restart && a.Start == b.Start
 }
 
-// Runs returns the summaries of a record's run, one for each node and profile. now is the end of a run that has not
-// ended.
+// Runs returns the summaries of a record's run, one for each node and profile. A run that has not ended counts until
+// now.
 func (o Observed) Runs(r slurm.Allocation, now time.Time) (runs []predict.Run) {
 	if r.Start.IsZero() {
 		return nil

@@ -22,7 +22,7 @@ func modelsOf(gpuType string) (models []*mig.Model) {
 	return models
 }
 
-// nodes contains, for each node in lower case, the GPU models that the node may have.
+// nodes maps each node's name, in lower case, to the GPU models that the node may have.
 type nodes map[string][]*mig.Model
 
 // seen excludes the GPU models that cannot have run s: those of another type, and those without its profile. If no

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Keys contains the properties by which Sum can add up runs, in the order of the columns of `caelum usage`.
+// Keys lists the properties by which Sum can add up runs, in the order of the columns of `caelum usage`.
 var Keys = []string{"account", "user", "partition"}
 
 // Total is the GPU time of all runs with the same keys.
 type Total struct {
-	Keys                 []string // the values of the keys, in the order of the argument of Sum
+	Keys                 []string // the values of the keys, in the order of Sum's argument
 	Runs                 int
 	SliceHours, GPUHours float64
 	UnknownRuns          int // runs with slices whose share of a GPU is unknown, so that GPUHours is too low

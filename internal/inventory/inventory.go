@@ -18,16 +18,16 @@ import (
 
 // Inventory describes a node's GPUs in Slurm's terms.
 type Inventory struct {
-	// Slots contains the number of gres/gpu slots of each type, in the order of the slots' device files.
+	// Slots holds the number of gres/gpu slots of each type, in the order of the slots' device files.
 	Slots []TypedCount `json:"slots"`
-	// Most contains, for each profile, the largest number of instances that the node can hold. The profiles are sorted
+	// Most holds, for each profile, the largest number of instances that the node can have. The profiles are sorted
 	// from small to large.
 	Most []Offered `json:"most"`
-	// Models contains the node's GPU models, each with the profiles that it can offer.
+	// Models lists the node's GPU models, each with the profiles that it can offer.
 	Models []Model `json:"models"`
 	// Total is N, the constant total of gres/mig.
 	Total int `json:"total"`
-	// Problems contains a line for each GPU that cannot be managed, with the reason.
+	// Problems has a line for each GPU that cannot be managed, with the reason.
 	Problems []string `json:"problems,omitempty"`
 }
 
@@ -40,7 +40,7 @@ type TypedCount struct {
 // Offered is a profile that a node can offer.
 type Offered struct {
 	TypedCount
-	// MemoryMiB is the memory of an instance in MiB: the smallest amount, if it differs between the node's GPU models.
+	// MemoryMiB is the memory of an instance in MiB, the smallest if it differs between the node's GPU models.
 	MemoryMiB int `json:"memory_mib"`
 	// Whole is the largest profile, except mig.Full, that the site offers on the first GPU model with this profile. If
 	// the site offers all profiles, it is the whole GPU.
@@ -53,8 +53,8 @@ type Model struct {
 	Profiles []string `json:"profiles"` // from small to large
 }
 
-// Read reads the inventory from the hardware. profiles contains the profiles that the site offers. If it is empty, the
-// site offers every plain profile (mig.Plain). whole determines the GPUs that also have the mig.Full profile.
+// Read reads the inventory from the hardware. profiles lists the profiles that the site offers; if it is empty, these
+// are all plain profiles (mig.Plain). whole determines which GPUs also have the mig.Full profile.
 func Read(hw gpu.Hardware, profiles []string, whole mig.Whole) (Inventory, error) {
 	var inv Inventory
 	found, err := hw.GPUs()
@@ -95,7 +95,7 @@ func Read(hw gpu.Hardware, profiles []string, whole mig.Whole) (Inventory, error
 	return inv, nil
 }
 
-// offered describes one of a node's profiles. names contains all of them, from small to large.
+// offered describes one of a node's profiles. names lists all of them, from small to large.
 func offered(gpus []GPU, names []string, name string) Offered {
 	o := Offered{TypedCount: TypedCount{Type: name}}
 	for _, c := range gpus {
@@ -140,17 +140,16 @@ func mostOf(b *mig.Model, set mig.Layout) int {
 // GPU is one of the node's GPUs, with the placements and slots that the site offers.
 type GPU struct {
 	gpu.GPU
-	// Offerable contains the placements of all profiles that the site offers.
+	// Offerable holds the placements of all profiles that the site offers.
 	Offerable mig.Layout
-	// Slots contains this GPU's gres/gpu indices, one for each instance that it can hold. A slot does not belong to a
+	// Slots lists this GPU's gres/gpu indices, one for each instance that it can hold. A slot does not belong to a
 	// particular instance.
 	Slots []int
 }
 
-// Divide assigns offerable placements and slots to each discovered GPU. The second result contains the profiles that
-// the site offers, from small to large: the profiles in named, or every plain profile if named is empty. If whole
-// allows the mig.Full profile on a GPU, the site also offers it. Divide returns an error if named contains a profile
-// that no GPU has.
+// Divide assigns offerable placements and slots to each discovered GPU. Its second result lists the profiles that the
+// site offers, from small to large: those in named, or every plain profile if named is empty. If whole allows the
+// mig.Full profile on a GPU, the site also offers it. A profile in named that no GPU has is an error.
 func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string

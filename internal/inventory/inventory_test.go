@@ -9,7 +9,7 @@ import (
 )
 
 // TestOfferedByTwoModels tests a profile name that two GPU models have with different memory sizes. The result must
-// contain the smaller size, and the Whole field must be the largest profile of the first GPU model with this profile.
+// have the smaller size, and its Whole field must be the largest profile of the first GPU model with this profile.
 func TestOfferedByTwoModels(t *testing.T) {
 	var found []gpu.GPU
 	for i, name := range []string{"A100-40GB", "A100-80GB"} {

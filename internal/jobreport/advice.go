@@ -5,14 +5,14 @@ type Advice struct {
 	Topic Topic  `json:"topic"`
 	Job   string `json:"job,omitempty"` // the component of a het job
 	Text  string `json:"text"`
-	// Paste contains lines for the job's script, or a command.
+	// Paste is lines for the job's script, or a command.
 	Paste []string `json:"paste,omitempty"`
 }
 
 // Topic is the subject of a piece of advice, worded to fit into a table.
 type Topic string
 
-// These constants are the topics, in the order in which a report contains them.
+// These constants are the topics, in the order in which a report lists them.
 const (
 	NotMeasured Topic = "not measured"  // the GPU usage is unknown
 	OutOfMemory Topic = "out of memory" // the GPU memory, or the host's memory, was insufficient

@@ -37,12 +37,13 @@ const (
 	unused = 0.25
 	// longLimit is the shortest time limit, in seconds, that timeLimit suggests shortening.
 	longLimit = 30 * 60
-	// reserve is the time limit that timeLimit proposes, divided by the run time or by the limit that was reached.
+	// reserve is the ratio of the time limit that timeLimit proposes to the run time or to the limit that was
+	// reached.
 	reserve = 1.5
 )
 
-// timeLimit returns the advice on the time limit. If a job ran on a larger slice than requested, this does not show
-// that a shorter limit is sufficient, because the next run may be slower.
+// timeLimit returns the advice on the time limit. A job that ran on a larger slice than requested does not show that
+// a shorter limit is sufficient, because its next run may be slower.
 func timeLimit(j Job) []Advice {
 	switch {
 	case j.Limit == 0:

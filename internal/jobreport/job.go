@@ -138,7 +138,7 @@ func newSlice(s predict.Run, models []*mig.Model) Slice {
 	return slice
 }
 
-// memory returns the memory of a slice in MiB: the smallest of the possible GPU models, or 0 if none has the profile. A
+// memory returns a slice's memory in MiB: the smallest among the possible GPU models, or 0 if none has the profile. A
 // full GPU has at least as much memory as the largest profile.
 func memory(profile string, models []*mig.Model) (least float64) {
 	for _, m := range models {

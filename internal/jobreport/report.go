@@ -14,8 +14,7 @@ import (
 type Report struct {
 	ID   string `json:"id"`
 	Kind Kind   `json:"kind"`
-	// Jobs contains the job, the tasks of the array or the components of the het job, in the order of slurmdbd's
-	// records.
+	// Jobs lists the job, the array's tasks or the het job's components, in the order of slurmdbd's records.
 	Jobs []Job `json:"jobs"`
 	// GPUHours and SliceHours are sums over all jobs and all their runs (gpuhours.Run).
 	GPUHours   float64 `json:"gpu_hours"`
@@ -35,7 +34,7 @@ const (
 	Het    Kind = "het job"
 )
 
-// Data contains the input of New and Each.
+// Data is the input of New and Each.
 type Data struct {
 	Records []slurm.Allocation // must include all runs of each job, oldest first
 	Names   map[uint64]string  // the job names by slurm.Record.Index; names may be missing
@@ -44,7 +43,7 @@ type Data struct {
 }
 
 // New returns the report on the job, array or het job with the given id in sacct's form (12, 12_3, 12+1). All records
-// must belong to it. If there are no records, the report is empty.
+// must belong to it. Without records, the report is empty.
 func New(id string, d Data) Report {
 	d.Records = ofLastUser(d.Records)
 	r := Report{ID: id, Kind: Single, Jobs: jobs(d), Advice: []Advice{}}
@@ -135,8 +134,8 @@ func jobs(d Data) (all []Job) {
 }
 
 // together returns a job that stands for all tasks of an array: the usage of all tasks that ended, and the longest run.
-// Its state is the one that the advice depends on: the first of FAILED (because it ran out of GPU memory), TIMEOUT and
-// COMPLETED that any task has, or otherwise the last task's state.
+// Its state, on which the advice depends, is the first of FAILED (because it ran out of GPU memory), TIMEOUT and
+// COMPLETED that any task has, or otherwise the last task's.
 func together(tasks []Job) Job {
 	all := tasks[len(tasks)-1]
 	all.Slices, all.Earlier, all.Growths, all.observed, all.models, all.Run = nil, nil, nil, nil, nil, 0

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// at returns a time of the test: the number of seconds after its beginning.
+// at returns the time this many seconds after the beginning of the test.
 func at(seconds int64) time.Time { return time.Unix(1_800_000_000+seconds, 0) }
 
 // record returns the record of a run of job 7 that began after 100 s and took an hour, and whose time limit was two
@@ -38,7 +38,7 @@ func ran(profile, board string, peak int, more string) string {
 	return text + more
 }
 
-// adviceCases contains the records of TestAdvice, and the topics of the advice with the lines to paste.
+// adviceCases holds the records for TestAdvice, and the topics of the advice with the lines to paste.
 var adviceCases = []struct {
 	name   string
 	change func(*slurm.Allocation)
@@ -170,7 +170,7 @@ func TestArray(t *testing.T) {
 	}
 }
 
-// TestReusedID checks that a report does not contain the runs of another user's earlier job with the same id.
+// TestReusedID checks that a report leaves out the runs of another user's earlier job with the same id.
 func TestReusedID(t *testing.T) {
 	other := record(func(a *slurm.Allocation) { a.UID, a.Index = 1002, 1 })
 	own := record(func(a *slurm.Allocation) { a.Index, a.Start, a.End = 2, at(5000), at(5100) })
@@ -180,7 +180,7 @@ func TestReusedID(t *testing.T) {
 	}
 }
 
-// TestEach checks that the list contains the jobs with GPUs once, newest first.
+// TestEach checks that the list has each job with GPUs once, newest first.
 func TestEach(t *testing.T) {
 	job := func(index uint64, id uint32, gpus int) slurm.Allocation {
 		return record(func(a *slurm.Allocation) {

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// everywhere is a layout that contains every placement.
+// everywhere is a layout with every placement.
 const everywhere = ^mig.Layout(0)
 
 // size returns the advice on the profile.
@@ -34,7 +34,7 @@ func size(j Job, d Data) []Advice {
 	text := "The run did not complete, so it does not show how much GPU memory the job needs."
 	if j.State == "FAILED" {
 		text = fmt.Sprintf("The job failed with exit status %d. Its GPU memory was not full, so a larger slice "+
-			"probably does not help.", j.Exit)
+			"would probably not help.", j.Exit)
 	}
 	return []Advice{{Topic: Unclear, Text: text}}
 }
@@ -65,8 +65,8 @@ func (j Job) notMeasured(now time.Time) Advice {
 	return a
 }
 
-// recording is the time after a job's end within which the agents usually record its usage. A recorder repeats a failed
-// attempt after pauses that start at 5 s and double each time, so that there is time for about six attempts.
+// recording is how soon after a job's end the agents usually record its usage. A recorder repeats a failed attempt
+// after pauses that start at 5 s and double each time, so there is time for about six attempts.
 const recording = 5 * time.Minute
 
 // first returns the first task that an id such as 12_[4-9] refers to; it returns any other id unchanged.

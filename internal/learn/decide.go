@@ -22,14 +22,14 @@ type Written struct {
 	Changed    bool   `json:"changed"`
 }
 
-// errUnread is the error for a repository that does not contain all runs from slurmdbd yet. A table made from it would
-// lack learned lines.
+// errUnread is the error for a repository that does not have all runs from slurmdbd yet, so that a table made from it
+// would lack learned lines.
 var errUnread = errors.New("the repository is new and does not contain all runs from slurmdbd yet; " +
 	"the decision table was not changed; run `caelum repo sync`")
 
 // Write writes the repository's predictions into the decision table at path, below the administrator's lines, and
 // increments the generation number. If the predictions have not changed, it leaves the file untouched. If the
-// repository does not contain all runs from slurmdbd yet, it returns errUnread.
+// repository does not have all runs from slurmdbd yet, it returns errUnread.
 func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	t, was, err := readTable(path)
 	if err != nil {
@@ -56,8 +56,8 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	return done, replace(path, was, text)
 }
 
-// unread reports whether a repository does not contain all runs from slurmdbd yet: its first sync has not completed, or
-// it is empty and no sync has run.
+// unread reports whether a repository does not have all runs from slurmdbd yet, because its first sync has not
+// completed, or because it is empty and no sync has run.
 func unread(r *repo.Repo) (bool, error) {
 	if deep, err := noteTime(r, noteDeep); err != nil || !deep.IsZero() {
 		return false, err
@@ -135,7 +135,7 @@ type decider struct {
 	table Table
 	site  predict.Site
 	lines []learnedLine
-	// now maps the name of each possible line to the prediction for the jobs to which it would apply. has contains the
+	// now maps the name of each possible line to the prediction for the jobs to which it would apply. has holds the
 	// names of the lines that exist.
 	now map[string]Prediction
 	has map[string]bool

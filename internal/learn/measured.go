@@ -40,9 +40,8 @@ func measured(r *repo.Repo, job repo.JobKeys) (*Measured, error) {
 	return m, nil
 }
 
-// use returns the prediction p with its profile replaced by that of m. If a run with the key has run out of memory
-// since the choice, or if the table does not contain the profile, p is returned unchanged. h contains the runs of the
-// key.
+// use returns the prediction p with its profile replaced by that of m. It returns p unchanged if a run with the key
+// has run out of memory since the choice, or if the profile is not in the table. h holds the runs of the key.
 func (m *Measured) use(p Prediction, h predict.History, t Table) Prediction {
 	for _, run := range h.Runs {
 		if run.Start >= m.At && run.OutOfMemory() {

@@ -13,7 +13,7 @@ import (
 
 // Table is the part of the decision table that affects predictions.
 type Table struct {
-	// Models contains the GPU models to which the table applies. Each model has only the profiles that the table lists
+	// Models lists the GPU models to which the table applies. Each model has only the profiles that the table lists
 	// and that a prediction may choose.
 	Models  []*mig.Model
 	Default string
@@ -33,10 +33,10 @@ func (t table) forPredictions() Table { return Table{t.gpuModels(), t.fallback, 
 type Prediction struct {
 	// Choice is the profile that follows from earlier runs. If Own is not empty, the job gets Own instead.
 	Choice
-	// Own is the profile from an administrator's line that takes precedence over Choice. It is empty if there is no
-	// such line.
+	// Own is the profile from an administrator's line that takes precedence over Choice. It is empty if there is
+	// none.
 	Own string
-	// Need is the need at the level that determined Choice, and History contains the runs at that level. If no run was
+	// Need is the need at the level that determined Choice, and History holds the runs at that level. If no run was
 	// complete at any level, Need is a lower bound, or empty if the runs do not even provide that.
 	Need     predict.Need
 	History  predict.History
@@ -126,8 +126,8 @@ func (p Prediction) profile() string {
 	return p.Profile
 }
 
-// line converts a prediction into a line of the table. The line contains a run time and a busy share only if these are
-// known from complete runs or an administrator's line.
+// line converts a prediction into a line of the table, with a run time and a busy share only if these are known from
+// complete runs or an administrator's line.
 func (p Prediction) line() predict.Line {
 	if p.Own != "" {
 		return p.ownLine

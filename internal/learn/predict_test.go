@@ -82,7 +82,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// killed returns a run that ran out of memory. mib is the memory of the run's profile.
+// killed returns a run that ran out of memory on a profile with this memory.
 func killed(key string, job uint32, profile string, mib float64, start time.Time) predict.Run {
 	n := seen(job, "n1", start)
 	n.Key, n.Profile, n.State, n.Exit = key, profile, "FAILED", 1

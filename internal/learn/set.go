@@ -23,8 +23,8 @@ var plainWord = regexp.MustCompile(`^[^\s#[:cntrl:]]+$`)
 // SetLine writes one line into the decision table at path, and increments the table's generation. The line replaces any
 // lines for the same key, including a learned one; otherwise, it is added to the administrator's lines. If the new
 // table would have too many lines or bytes, the oldest learned lines are omitted. The file is replaced atomically and
-// keeps its owner and mode. SetLine returns false if the table already contains the line. It returns an error, and
-// changes nothing, if job_submit.lua would reject the resulting table.
+// keeps its owner and mode. SetLine returns false if the table already has the line. It returns an error, and changes
+// nothing, if job_submit.lua would reject the resulting table.
 func SetLine(path string, words []string) (changed bool, err error) {
 	if len(words) < 2 {
 		return false, errWords
@@ -54,7 +54,7 @@ var (
 		"second word")
 )
 
-// edit replaces the lines of the table at path by the results of change. words are the words of the changed line.
+// edit replaces the lines of the table at path with the results of change. words are the words of the changed line.
 func edit(path string, words []string, change func(table) (own, learned string)) (changed bool, err error) {
 	if keyWords[words[0]] == 0 {
 		return false, errWords
@@ -83,8 +83,8 @@ func edit(path string, words []string, change func(table) (own, learned string))
 	return true, replace(path, info, text)
 }
 
-// ownWith returns the administrator's lines with the first line for the key of words replaced and the other lines for
-// this key removed. It keeps the comment of the replaced line. done is false if no line was replaced.
+// ownWith returns the administrator's lines, with the first line for the key in words replaced and its other lines
+// removed. It keeps the comment of the replaced line. done is false if no line was replaced.
 func (t table) ownWith(words []string) (own string, done bool) {
 	var b strings.Builder
 	for line := range strings.Lines(t.own) {
@@ -107,7 +107,7 @@ func (t table) ownWith(words []string) (own string, done bool) {
 	return b.String(), done
 }
 
-// without returns lines without the lines for the key of words.
+// without returns lines without those for the key in words.
 func without(lines string, words []string) string {
 	var b strings.Builder
 	for line := range strings.Lines(lines) {
@@ -118,8 +118,8 @@ func without(lines string, words []string) string {
 	return b.String()
 }
 
-// newest returns the first learned lines, at most the given number of lines and of bytes. A table contains its newest
-// learned lines first.
+// newest returns the first learned lines, up to the given number of lines and bytes. These are the newest, because a
+// table has them first.
 func newest(learned string, lines, bytes int) string {
 	end := 0
 	for line := range strings.Lines(learned) {
@@ -155,7 +155,7 @@ func CheckTable(path string) ([]decisions.Fault, error) {
 	return decisions.Check(text), nil
 }
 
-// readText returns the text of the table at path.
+// readText returns the content of the table at path.
 func readText(path string) (string, os.FileInfo, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -38,9 +38,8 @@ const (
 	clocks = time.Hour
 )
 
-// noteSynced and noteDeep are the names of notes in the repository. The first note contains the time up to which all
-// records have been read, and the second the time of the last sync that reread the previous 30 days, both in Unix
-// seconds.
+// noteSynced and noteDeep are the names of notes in the repository. The first holds the time up to which all records
+// have been read, and the second the time of the last sync that reread the previous 30 days, both in Unix seconds.
 const noteSynced, noteDeep = "synced", "synced deep"
 
 // Synced is the result of Sync.
@@ -122,8 +121,8 @@ func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err er
 	return synced.Add(-overlap), false, err
 }
 
-// HasSynced reports whether a sync has read runs from slurmdbd into the repository. Without a sync, the repository
-// contains only runs that were imported or recorded by this node's agent.
+// HasSynced reports whether a sync has read runs from slurmdbd into the repository. Without one, it has only runs
+// that were imported or recorded by this node's agent.
 func HasSynced(r *repo.Repo) (bool, error) {
 	synced, err := noteTime(r, noteSynced)
 	return !synced.IsZero(), err
@@ -192,8 +191,8 @@ func runsOf(
 		for _, n := range summaries {
 			own, ok := runOf(all, n)
 			if !ok && time.Unix(n.Start, 0).Before(rec.Start) {
-				// The record of the last run also contains the summaries of the job's earlier runs, whose records may
-				// be on an earlier page.
+				// The last run's record also holds the summaries of the job's earlier runs, whose own records may be
+				// on an earlier page.
 				if all, err = dbd.RecordsOf(ctx, field, rec.ID); err != nil && !errors.Is(err, slurm.ErrNoJob) {
 					return nil, nil, fmt.Errorf("couldn't read job %d: %w", rec.ID, err)
 				}
@@ -228,8 +227,8 @@ func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	}), true
 }
 
-// nodeOf returns the name of the summary's node in slurmctld's spelling. The summary contains the name in lower case,
-// because sacctmgr converts summaries to lower case.
+// nodeOf returns the name of the summary's node in slurmctld's spelling. The summary has it in lower case, because
+// sacctmgr converts summaries to lower case.
 func nodeOf(rec slurm.Record, n predict.Run) string {
 	i := slices.IndexFunc(rec.Nodes, func(name string) bool { return strings.EqualFold(name, n.Node) })
 	if i < 0 {
@@ -238,7 +237,7 @@ func nodeOf(rec slurm.Record, n predict.Run) string {
 	return rec.Nodes[i]
 }
 
-// complete returns the run, with the fields that only the record contains filled in.
+// complete returns the run with the fields filled in that only the record has.
 func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account
@@ -247,8 +246,8 @@ func complete(n predict.Run, rec slurm.Record) predict.Run {
 	return n
 }
 
-// hash returns the valid hash after a tag in a comment, or an empty string if the comment contains no valid hash. The
-// tag determines whether this is the job key or the script fingerprint.
+// hash returns the valid hash after a tag in a comment, or an empty string if there is none. The tag determines
+// whether this is the job key or the script fingerprint.
 func hash(comment, tag string) string {
 	if h := tags.Value(comment, tag); repo.IsHash(h) {
 		return h

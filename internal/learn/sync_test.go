@@ -18,7 +18,7 @@ import (
 type dbd struct {
 	records []slurm.Record
 	names   map[uint64]string
-	busy    bool  // if true, every page contains many of other users' jobs
+	busy    bool  // if true, every page has many of other users' jobs
 	err     error // the error that every call returns
 	nameErr error
 	pages   []string // "from-to" for each query, in hours after began
@@ -70,8 +70,8 @@ func seen(job uint32, node string, start time.Time) predict.Run {
 	}
 }
 
-// record returns slurmdbd's record of a job that ran for ten minutes. The record contains the summaries of the given
-// runs in lower case.
+// record returns slurmdbd's record of a job that ran for ten minutes, with the summaries of the given runs in lower
+// case.
 func record(index uint64, job uint32, start time.Time, nodes []string, runs ...predict.Run) slurm.Record {
 	text := "caelum:key=" + key + " caelum:work=" + work + " caelum:sized=7g.40gb"
 	for _, n := range runs {
@@ -119,8 +119,8 @@ func add(t *testing.T, r *repo.Repo, runs ...predict.Run) {
 	}
 }
 
-// requeued returns an emulated slurmdbd with a requeued job, and the job's two runs. As in reality, only the job's last
-// record contains the agents' summaries of both runs.
+// requeued returns an emulated slurmdbd with a requeued job, and the job's two runs. As in reality, only the job's
+// last record has the agents' summaries of both runs.
 func requeued() (*dbd, []predict.Run) {
 	later := began.Add(30 * time.Hour)
 	first, second := seen(8, "GPU1", began.Add(2*time.Second)), seen(8, "gpu2", later)
@@ -167,7 +167,7 @@ func TestSyncEqualsTheNode(t *testing.T) {
 	}
 }
 
-// TestSyncIgnores checks that a sync ignores other tools' texts and summaries that contradict slurmdbd's record.
+// TestSyncIgnores checks that a sync ignores what other tools wrote, and summaries that contradict slurmdbd's record.
 func TestSyncIgnores(t *testing.T) {
 	good := seen(1, "n1", began)
 	for name, spoil := range map[string]func(*slurm.Record){

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// marker separates the administrator's lines from the learned lines. Write replaces the lines below it. Existing
-	// tables contain this text, so it must never change.
+	// marker separates the administrator's lines from the learned lines. Write replaces the lines below it. It is in
+	// existing tables, so it must never change.
 	marker = "# What stands below this line is learned from earlier runs (caelum repo decisions): " +
 		"it is written anew each time. Above it, write what you like.\n"
 	head = "caelum-decisions 1 "
@@ -31,10 +31,10 @@ type table struct {
 	generation uint64
 	own        string // the administrator's lines, without the first line of the file
 	learned    string
-	marked     bool // true if the table contains the marker
+	marked     bool // true if the table has the marker
 	// profiles maps the profiles that jobs may get to their memory in MiB, or to 0 if the table does not specify it.
 	profiles map[string]float64
-	gpuTypes []string                // the GPU types that the table contains
+	gpuTypes []string                // the GPU types in the table
 	fallback string                  // the default profile
 	lines    decisions.Table         // the administrator's lines
 	decided  map[string]predict.Line // the administrator's decisions by line name, e.g. "key <user id>:<key>"
@@ -69,8 +69,8 @@ func parseTable(text string) (t table, err error) {
 
 // gpuModels returns the GPU models to which the table applies, each with the profiles that the table lists. The table
 // applies to a model if it lists the model's whole-GPU profile, or if the model has the default profile. Because models
-// may share profile names, the order matters: models with the default profile come first, then models whose type the
-// table contains, then models with more listed profiles, and then models with less memory.
+// may share profile names, the order matters: models with the default profile come first, then those whose type is in
+// the table, then those with more listed profiles, and then those with less memory.
 func (t table) gpuModels() []*mig.Model {
 	var list []*mig.Model
 	for _, b := range mig.Models() {
@@ -115,7 +115,7 @@ func (t table) gpuModels() []*mig.Model {
 	return list
 }
 
-// with returns the text of the table's next generation, with as many of the given learned lines as fit.
+// with returns the content of the table's next generation, with as many of the given learned lines as fit.
 func (t table) with(lines []learnedLine) string {
 	text := fmt.Sprintf("%s%d\n%s%s", head, t.generation+1, t.own, marker)
 	room, bytes := decisions.MaxLines-strings.Count(text, "\n"), decisions.MaxBytes-len(text)
@@ -156,8 +156,8 @@ func (e *noTable) Unwrap() error { return os.ErrNotExist }
 // errChanged means that another program wrote the table after it was read and before it could be replaced.
 var errChanged = errors.New("another program has changed the decision table; try again")
 
-// replace writes a new file and renames it over the old one, so that slurmctld never reads an incomplete table. The new
-// file gets the mode of the old file and, if permissions allow, its owner.
+// replace writes a new file and renames it over the old one, so that slurmctld never reads an incomplete table. The
+// new file gets the old one's mode and, if permissions allow, its owner.
 func replace(path string, was os.FileInfo, text string) (err error) {
 	defer func() {
 		if err != nil {

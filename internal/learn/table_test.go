@@ -16,7 +16,7 @@ import (
 	"caelum/internal/repo"
 )
 
-// own contains the administrator's lines of a table, with the profiles of an A100-40GB.
+// own holds the administrator's lines of a table, with the profiles of an A100-40GB.
 const own = `partition gpu   # GPUs
 profile 1g.5gb 4864
 profile 1g.10gb
@@ -102,7 +102,7 @@ user 1002:fedcba9876543210 1g.5gb
 }
 
 // TestWriteShared checks that the table has a site line for a script if the site shares runs and enough users have run
-// the script. It must also have a line for each user with runs of the script.
+// the script. It must also have one for each user with runs of the script.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
 	site := memoryOnly
@@ -124,8 +124,8 @@ func TestWriteShared(t *testing.T) {
 	}
 }
 
-// TestWriteBusy checks that a learned line contains the 90% quantile of the run time, and the busy share if it is known
-// from the runs. The line must be omitted as redundant if the administrator's line contains almost the same values.
+// TestWriteBusy checks that a learned line shows the 90% quantile of the run time, and the busy share if it is known
+// from the runs, and that it is omitted as redundant if the administrator's line has almost the same values.
 func TestWriteBusy(t *testing.T) {
 	const user, name = "user 1001:" + work + " 1g.10gb", "key 1001:" + key + " 1g.10gb"
 	for _, c := range []struct {
@@ -288,8 +288,8 @@ func TestWriteBounds(t *testing.T) {
 	}
 }
 
-// TestWriteRefuses checks that Write does not change a file that is not a decision table, and that the error contains
-// the file's path.
+// TestWriteRefuses checks that Write does not change a file that is not a decision table, and that the error names
+// it.
 func TestWriteRefuses(t *testing.T) {
 	r := filled(t)
 	for text, want := range map[string]string{
@@ -360,8 +360,8 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestReplaceInADirectoryOfAnother checks that root does not write into another user's directory, because this user
-// could redirect the write with a symbolic link.
+// TestReplaceInADirectoryOfAnother checks that root does not write into a directory of another user, who could
+// redirect the write with a symbolic link.
 func TestReplaceInADirectoryOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to change the owner of a directory")

@@ -43,7 +43,7 @@ func edit(t *testing.T, path, statement string) {
 }
 
 // TestRefused checks that Open rejects files that are not complete ledgers and does not change them. The error must
-// contain the path and a remedy.
+// name the path and a remedy.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -92,7 +92,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestDamagedLease checks a ledger in which the text of one lease is damaged in a way that SQLite does not detect.
+// TestDamagedLease checks a ledger in which one lease is damaged in a way that SQLite does not detect.
 func TestDamagedLease(t *testing.T) {
 	path := made(t)
 	edit(t, path, "UPDATE lease SET lease = '{' WHERE job = 7")
@@ -134,7 +134,7 @@ func TestFullDisk(t *testing.T) {
 	if err := errors.Join(l.SetMeta("slots", "7"), l.Grant(api.Lease{Job: 1}, nil)); err != nil {
 		t.Fatal(err)
 	}
-	// SQLite's files may contain free pages, which suffice for a few small writes.
+	// SQLite's files may have free pages, which suffice for a few small writes.
 	filler := filepath.Join(dir, "filler")
 	os.WriteFile(filler, make([]byte, 256<<10), 0o600)
 	var err error

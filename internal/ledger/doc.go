@@ -1,6 +1,6 @@
 // Package ledger stores the state that must survive a crash of the agent: the instances that the agent created, the
-// leases of jobs on these instances, and the intents for unfinished driver calls. It makes no decisions and never calls
-// the driver.
+// leases of jobs on these instances, and the intents of unfinished driver calls. It makes no decisions and never
+// calls the driver.
 //
 // The agent writes an intent before each driver call that changes a GPU, and settles the intent after the call. After a
 // crash, the agent checks the GPUs for the effects of the calls whose intents were not settled.

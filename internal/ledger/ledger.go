@@ -37,7 +37,7 @@ const (
 	OpDestroy = "destroy"
 )
 
-// Ledger is an open database. Several goroutines may call its methods, whose errors contain the path and a remedy.
+// Ledger is an open database. Several goroutines may call its methods, whose errors name the path and a remedy.
 type Ledger struct{ db *sqlite.DB }
 
 // Close closes the database.
@@ -69,7 +69,7 @@ func (l *Ledger) SetMeta(key, value string) error {
 	)
 }
 
-// Writable tests whether the ledger can be written to. It returns nil if a write succeeds, and the error otherwise.
+// Writable tests whether the ledger can be written to, and returns the error if it cannot.
 func (l *Ledger) Writable() error {
 	return l.SetMeta("tried", time.Now().Format(time.RFC3339Nano))
 }

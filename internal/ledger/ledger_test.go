@@ -19,8 +19,8 @@ func open(t *testing.T, path string) *Ledger {
 	return l
 }
 
-// TestLifeOfASlice creates, leases, releases and destroys a slice. After each step, it reads the state through a second
-// connection, because the ledger must not keep any state only in memory.
+// TestLifeOfASlice creates, leases, releases and destroys a slice. After each step, it reads the state through a
+// second connection, because no state may exist only in memory.
 func TestLifeOfASlice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "ledger.db")
 	l := open(t, path)

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// schema contains the SQL statements of each version of the ledger's schema. PRAGMA user_version is the number of
+// schema holds the SQL statements of each version of the ledger's schema. PRAGMA user_version is the number of
 // applied versions.
 var schema = []string{`
 CREATE TABLE meta     (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -37,15 +37,15 @@ var kind = sqlite.Kind{
 	Busy:    func(text string) error { return api.NotNow(text) },
 }
 
-// Open opens or creates the ledger at path. If the directory does not exist, it is created with mode 0700. Open returns
-// an error and does not change the file if it is damaged, belongs to another program, or was written by a newer
-// release.
+// Open opens or creates the ledger at path. If the directory does not exist, it is created with mode 0700. If the
+// file is damaged, belongs to another program, or was written by a newer release, Open returns an error and does not
+// change it.
 func Open(path string) (*Ledger, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("couldn't create the ledger's directory: %w", err)
 	}
-	// A crash of the machine can lose the ledger's last transactions (see package sqlite). The loss is harmless,
-	// because GPU instances do not survive the crash either.
+	// A crash of the machine can lose the ledger's last transactions (see package sqlite). This is harmless, because
+	// GPU instances do not survive the crash either.
 	db, err := sqlite.Open(path, kind)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// functionLines is the maximum number of lines of a function, so that a function fits on a screen.
+// functionLines is the maximum number of lines in a function, so that it fits on a screen.
 const functionLines = 60
 
 // TestFunctionLines checks that no function has more than functionLines lines. Lines inside the function's data do not

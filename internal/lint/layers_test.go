@@ -1,5 +1,5 @@
 // Package lint checks rules that the usual linters do not check, for example which packages a package may import. It
-// contains only tests.
+// has only tests.
 package lint
 
 import (
@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// layers contains the packages in order. A package may import only packages that precede it in this order.
+// layers lists the packages in order. A package may import only those that precede it.
 var layers = []string{
 	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
@@ -24,19 +24,19 @@ var layers = []string{
 	"internal/trace", "internal/sim", "internal/report",
 }
 
-// leaves contains the packages that may not import any other Caelum package, with the reason for each.
+// leaves lists the packages that may not import any other Caelum package, with the reason for each.
 var leaves = map[string]string{
 	"internal/slurm": "the package only queries slurmctld and parses the output; eligible, offer and plan make " +
 		"decisions",
 }
 
-// exceptions contains the permitted imports that violate the order, with the reason for each.
+// exceptions lists the permitted imports that violate the order, with the reason for each.
 var exceptions = map[[2]string]string{
 	{"internal/ledger", "internal/api"}: "the ledger stores a lease in the form that the socket transmits",
 }
 
-// pure contains the packages without I/O that make decisions both in production and in simulations, with a description
-// of the decisions. These decisions must depend only on the input values.
+// pure lists the packages without I/O that make decisions both in production and in simulations, with a description
+// of these decisions, which must depend only on the input values.
 var pure = map[string]string{
 	"internal/mig":         "geometry",
 	"internal/place":       "placement",
@@ -64,7 +64,7 @@ var forbidden = map[string]string{
 	"context":      "waiting",
 }
 
-// spankBans contains the packages that the Go object in Slurm's prolog must not import directly or indirectly, with the
+// spankBans lists the packages that the Go object in Slurm's prolog must not import directly or indirectly, with the
 // reason for each.
 var spankBans = map[string]string{
 	"github.com/NVIDIA/go-nvml": "the package needs lazy binding and opens the driver in Slurm's process",

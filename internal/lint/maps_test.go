@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// mapped contains the packages whose doc.go comment must contain a line for each of their files.
+// mapped lists the packages whose doc.go comment must have a line for each of their files.
 var mapped = []string{
 	"internal/agent", "internal/predict", "internal/repo", "internal/plan", "internal/part", "internal/offer",
 	"internal/slurm",

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// harmless contains the files whose goroutines need no race detector, with the reason for each.
+// harmless lists the files whose goroutines need no race detector, with the reason for each.
 var harmless = map[string]string{
 	"cmd/caelum/main_test.go":     "the state is constant, and internal/api tests the server with the race detector",
 	"cmd/caelum/complete_test.go": "the state is constant, and internal/api tests the server with the race detector",
@@ -32,8 +32,8 @@ func withoutRace(t *testing.T) []string {
 	return strings.Fields(value)
 }
 
-// goroutines returns the positions at which a file starts goroutines. A file starts a goroutine with a go statement or
-// by calling a method named Go, such as sync.WaitGroup's.
+// goroutines returns the positions at which a file starts goroutines. This happens with a go statement or by calling
+// a method named Go, such as sync.WaitGroup's.
 func goroutines(t *testing.T, path string, src any) (at []string) {
 	t.Helper()
 	fset := token.NewFileSet()

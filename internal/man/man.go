@@ -1,6 +1,6 @@
 // Package man writes manual pages. It converts the help text of each command, and the table of keys in
 // docs/configure.md, which becomes caelum.yaml(5). Only tests import the package. The build runs these tests to write
-// the pages, so that the installed programs do not contain this code. The package never runs a command.
+// the pages, so this code is not part of the installed programs. The package never runs a command.
 //
 // Files:
 //
@@ -66,7 +66,7 @@ func markdown(help string) string {
 	return b.String()
 }
 
-// escape puts a backslash before each character of a line that Markdown would interpret.
+// escape puts a backslash before each character in a line that Markdown would interpret.
 func escape(line string) string {
 	return strings.NewReplacer("_", `\_`, "*", `\*`, "<", `\<`, "|", `\|`).Replace(line)
 }
@@ -75,8 +75,8 @@ func escape(line string) string {
 // target.
 var link = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
-// Configuration returns the caelum.yaml(5) manual page. page is the text of docs/configure.md, whose first table
-// contains the keys.
+// Configuration returns the caelum.yaml(5) manual page. page is the content of docs/configure.md, whose first table
+// lists the keys.
 func Configuration(page string) ([]byte, error) {
 	_, table, found := strings.Cut(page, "\n| key | default | meaning |\n")
 	table, _, _ = strings.Cut(table, "\n\n")

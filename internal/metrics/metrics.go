@@ -23,15 +23,15 @@ const (
 	Requeue Failure = "requeue" // a job was requeued because its slices were not available
 )
 
-// leaseBuckets and carveBuckets contain the upper bounds of the histograms' buckets in seconds. An unobstructed prolog
-// takes a fraction of a second; by default, a prolog waits at most a minute. Carving a slice takes less than a second,
-// whereas switching the MIG mode takes several seconds.
+// leaseBuckets and carveBuckets are the upper bounds of the histograms' buckets in seconds. An unobstructed prolog
+// takes a fraction of a second; by default, a prolog waits at most a minute. Carving a slice takes less than a
+// second, whereas switching the MIG mode takes several seconds.
 var (
 	leaseBuckets = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 	carveBuckets = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 )
 
-// Metrics contains an agent's metrics. Its methods may be called concurrently.
+// Metrics is an agent's metrics. Its methods may be called concurrently.
 type Metrics struct {
 	registry  *prometheus.Registry
 	lease     prometheus.Histogram

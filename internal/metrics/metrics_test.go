@@ -52,7 +52,7 @@ func page(t *testing.T, m *Metrics) string {
 	return string(text)
 }
 
-// series returns the lines of a page that contain values.
+// series returns the lines of a page that show values.
 func series(page string) (lines []string) {
 	for line := range strings.Lines(page) {
 		if !strings.HasPrefix(line, "#") {
@@ -208,7 +208,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// TestOtherUsersJobs checks that the page contains no data about jobs, and no labels other than the documented ones.
+// TestOtherUsersJobs checks that the page shows no data about jobs, and no labels other than the documented ones.
 func TestOtherUsersJobs(t *testing.T) {
 	g := busyGPU
 	g.UUID = "GPU-secret1"

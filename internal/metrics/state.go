@@ -24,11 +24,11 @@ type State struct {
 	RepositoryFailed bool
 }
 
-// states contains the states of slices in the order of the documentation.
+// states lists the states of slices in the order of the documentation.
 var states = []string{api.StateLeased, starting, api.StateIdle, api.StateStuck, api.StateForeign}
 
-// starting is the state of a slice that is reserved for a job whose prolog has not got the lease yet. `caelum status`
-// shows the same word.
+// starting is the state of a slice that is reserved for a job whose prolog has not got the lease yet, as in `caelum
+// status`.
 const starting = "starting"
 
 // collector computes the metrics of an agent's state on each reading.
@@ -117,7 +117,7 @@ func stateOf(in api.Instance) string {
 	return in.State
 }
 
-// slicesOf returns the number of slices by profile and state. It contains all profiles that the node offers.
+// slicesOf returns the number of slices by profile and state, for all profiles that the node offers.
 func slicesOf(s api.Status) map[string]map[string]int {
 	count := map[string]map[string]int{}
 	for _, p := range s.Profiles {
@@ -134,7 +134,7 @@ func slicesOf(s api.Status) map[string]map[string]int {
 	return count
 }
 
-// offersOf returns the number of offered slices by profile. It contains all profiles that the node offers.
+// offersOf returns the number of offered slices by profile, for all profiles that the node offers.
 func offersOf(s api.Status) map[string]int {
 	count := map[string]int{}
 	for _, p := range s.Profiles {

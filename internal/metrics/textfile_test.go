@@ -42,7 +42,7 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// TestWriteFileOverLinks checks that a write does not follow links, and replaces the incomplete file of a killed agent.
+// TestWriteFileOverLinks checks that a write does not follow links, and replaces a killed agent's incomplete file.
 func TestWriteFileOverLinks(t *testing.T) {
 	dir := t.TempDir()
 	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "caelum.prom")

@@ -24,7 +24,7 @@
 // # Counting futures
 //
 // Even a single 1g.5gb on an empty A100 makes many layouts impossible. A layout is maximal if no further instance fits.
-// [Model.Reach] is the number of maximal layouts that contain a given layout. [Model.CC] is the number of placements
+// [Model.Reach] is the number of maximal layouts that include a given layout. [Model.CC] is the number of placements
 // that still fit alongside a given layout:
 //
 //	start of the 1g.5gb   0  1  2  3  4  5  6

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Draw returns a one-line drawing of the GPU's units, which all have the same width. An instance's cell contains the
-// name of its profile, padded with =, and a free unit's cell contains dots.
+// Draw returns a one-line drawing of the GPU's units, which all have the same width. An instance's cell shows the
+// name of its profile, padded with =, and a free unit's cell dots.
 //
 //	|3g.20gb====================|1g.5gb|......|......|......|
 func (b *Model) Draw(l Layout) string { return b.DrawBeside(l, 0) }
 
-// DrawBeside is like Draw, but the cells of blocked units contain #.
+// DrawBeside is like Draw, but shows blocked units as cells of #.
 func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 	at := make([]int, b.Grid) // for each unit, 1 + the index of the placement that begins there
 	for i := range l.Indices() {

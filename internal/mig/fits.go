@@ -2,7 +2,7 @@ package mig
 
 import "math"
 
-// budget contains the amounts of the resources that instances share, except units: first the compute slices, then the
+// budget holds the amounts of the resources that instances share, except units: first the compute slices, then the
 // media engines. Copy engines are left out, because on every GPU model in models.txt the compute slices are the
 // stricter limit.
 type budget [5]int
@@ -109,7 +109,7 @@ func (b *Model) prune(r room) room {
 	return r
 }
 
-// beside returns the room for the layout l. The result is false if l is not a legal layout of the GPU model.
+// beside returns the room for the layout l, or false if l is not a legal layout of the GPU model.
 func (b *Model) beside(l Layout) (room, bool) {
 	r := b.empty()
 	for i := range l.Indices() {
@@ -129,7 +129,7 @@ func (b *Model) Legal(l Layout) bool {
 
 // Open returns the placements that fit alongside l and do not use the blocked units. Each of them fits on its own, but
 // they do not necessarily fit together. Blocked units belong to instances that do not match any placement of the GPU
-// model or cannot be destroyed. If l is illegal, the result is empty.
+// model or cannot be destroyed. There are none if l is illegal.
 func (b *Model) Open(l Layout, blocked uint64) Layout {
 	r, _ := b.beside(l)
 	if blocked != 0 {

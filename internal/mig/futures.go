@@ -2,7 +2,7 @@ package mig
 
 import "slices"
 
-// futures contains all layouts of a GPU model and all maximal layouts, both in ascending order. Each GPU model computes
+// futures holds all layouts of a GPU model and all maximal layouts, both in ascending order. Each GPU model computes
 // its lists on first use. All GPU models in models.txt together, with all variants, have about 20,000 layouts, which
 // take 2 ms to compute.
 type futures struct{ layouts, maximal []Layout }
@@ -35,8 +35,8 @@ func (b *Model) Layouts() []Layout { return b.futures().layouts }
 // the list.
 func (b *Model) Maximal() []Layout { return b.futures().maximal }
 
-// Reach returns the number of maximal layouts that contain l, which is the number of ways to fill the rest of the GPU.
-// MIGPro calls this the future configuration reachability. The result is 0 for an illegal layout.
+// Reach returns the number of maximal layouts that include l, which is the number of ways to fill the rest of the
+// GPU. MIGPro calls this the future configuration reachability. It is 0 for an illegal layout.
 func (b *Model) Reach(l Layout) int { return Containing(b.Maximal(), l) }
 
 // ReachBeside returns the reach of l on a GPU with blocked units: the number of ways to fill the units that are neither
@@ -66,7 +66,7 @@ func (b *Model) MaximalBeside(blocked uint64) []Layout {
 // CC returns the number of placements, over all profiles, that still fit alongside l (GRMU's configuration capability).
 func (b *Model) CC(l Layout) int { return b.Open(l, 0).Count() }
 
-// Containing returns the number of layouts in set that contain l, which is the reach of l within set.
+// Containing returns the number of layouts in set that include l, which is the reach of l within set.
 func Containing(set []Layout, l Layout) int {
 	n := 0
 	for _, m := range set {

@@ -84,7 +84,7 @@ func TestGoldenFirstSlice(t *testing.T) {
 	}
 }
 
-// arrangement contains the properties in which two arrangements of the same profiles can differ.
+// arrangement holds the properties in which two arrangements of the same profiles can differ.
 type arrangement struct {
 	cc   int
 	room [6]int // the number of open placements of each profile
@@ -113,7 +113,7 @@ func multiset(b *Model, layout Layout) (n [6]int) {
 	return n
 }
 
-// groups contains, for each multiset of profiles, the number of its arrangements.
+// groups counts the arrangements of each multiset of profiles.
 type groups map[[6]int]map[arrangement]int
 
 func (g groups) add(multiset [6]int, a arrangement) {

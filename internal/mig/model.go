@@ -27,7 +27,7 @@ type Model struct {
 	Grid     int    // number of units
 	Profiles []Profile
 
-	// Placements contains every profile at every start, ordered by profile and then by start.
+	// Placements lists every profile at every start, ordered by profile and then by start.
 	Placements []Placement
 
 	total     budget   // the resources of the whole GPU
@@ -43,8 +43,8 @@ type Model struct {
 	tables  *sync.Map // blocked units -> func() *Table
 }
 
-// Compute returns the number of compute slices of the GPU. If the number is unknown because no profile occupies the
-// whole GPU, it returns math.MaxInt.
+// Compute returns the number of compute slices of the GPU. If it is unknown because no profile occupies the whole
+// GPU, it returns math.MaxInt.
 func (b *Model) Compute() int { return b.total[0] }
 
 // NewModel returns a GPU model with the given profiles. grid is the number of units, at most 64. The profile that
@@ -185,7 +185,7 @@ func (b *Model) Placement(profile string, start int) (int, bool) {
 	return i, i >= 0
 }
 
-// OfProfile returns the placements of profile p. p is an index in Profiles.
+// OfProfile returns the placements of profile p, an index into Profiles.
 func (b *Model) OfProfile(p int) Layout { return b.ofProfile[p] }
 
 // ProfileOf returns the name of the profile of placement i.

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Table contains, for every layout of a GPU model, the values that policies need repeatedly. The layouts are the nodes
+// Table holds, for every layout of a GPU model, the values that policies need repeatedly. The layouts are the nodes
 // of a graph, in which edges lead from each layout to the layouts with one more placement. Computing a table takes
 // about a millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table never changes.
 type Table struct {
@@ -22,7 +22,7 @@ type Node struct {
 	Units  int    // the units that are neither occupied nor blocked
 	// Compute is the number of free compute slices.
 	Compute int
-	// Reach is the number of maximal layouts that contain the layout (MIGPro's future configuration reachability).
+	// Reach is the number of maximal layouts that include this one (MIGPro's future configuration reachability).
 	Reach int
 	// CC is the number of open placements (GRMU's configuration capability).
 	CC int
@@ -62,7 +62,7 @@ func newTable(b *Model, blocked uint64) *Table {
 	t.nodes = make([]Node, len(layouts))
 	next := make([]int32, len(layouts)*len(b.Placements))
 	placeable := make([]int8, len(layouts)*len(b.Profiles))
-	// A layout with an additional placement has a larger index than the original layout.
+	// Adding a placement to a layout gives one with a larger index.
 	for k := len(layouts) - 1; k >= 0; k-- {
 		l := layouts[k]
 		r, _ := b.beside(l)
@@ -103,7 +103,7 @@ func (t *Table) Node(l Layout) *Node {
 	return &t.nodes[i]
 }
 
-// Nodes returns the nodes of all layouts in ascending order. The caller must not change the nodes.
+// Nodes returns the nodes of all layouts in ascending order. The caller must not change them.
 func (t *Table) Nodes() []Node { return t.nodes }
 
 // Table returns the table to which the node belongs.
@@ -112,11 +112,11 @@ func (n *Node) Table() *Table { return n.table }
 // With returns the node with placement i added. The placement must be open.
 func (n *Node) With(i int) *Node { return &n.table.nodes[n.next[i]] }
 
-// Placeable returns the number of further instances of profile p that fit. p is an index in Profiles.
+// Placeable returns the number of further instances of profile p, an index into Profiles, that fit.
 func (n *Node) Placeable(p int) int { return int(n.placeable[p]) }
 
-// Ideal returns the number of instances of profile p for which enough compute slices and units are free, regardless of
-// the positions of the units (FragAware).
+// Ideal returns the number of instances of profile p for which enough compute slices and units are free, wherever
+// these units are (FragAware).
 func (n *Node) Ideal(p int) int {
 	pr := n.table.Model.Profiles[p]
 	return min(n.Compute/pr.Compute, n.Units/pr.Size)
@@ -136,7 +136,7 @@ func (n *Node) frag() float64 {
 	return sum / float64(count)
 }
 
-// Lost returns the weighted sum that fragmentation gradient descent minimises. Each profile contributes the number of
+// Lost returns the weighted sum that fragmentation gradient descent minimizes. Each profile contributes the number of
 // free units that its instances cannot use. weights is indexed by profile.
 func (n *Node) Lost(weights []float64) float64 {
 	sum := 0.0

@@ -89,7 +89,7 @@ func (o oracle) layouts() [][]interval {
 	return all
 }
 
-// reach returns the number of maximal sets that contain l and do not use the blocked units.
+// reach returns the number of maximal sets that include l and do not use the blocked units.
 func (o oracle) reach(all [][]interval, l []interval, blocked uint64) int {
 	n := 0
 	for _, set := range all {

@@ -1,18 +1,18 @@
 // Package notify sends and receives notifications. A notification is a UDP datagram that makes the receiver read the
-// queue but contains no information about the queue. The watcher sends notifications to the agents, and they send
-// notifications to the watcher. Each receives them on its host's UDP port wake_port (Listener). If wake_address is set,
-// the Listener receives notifications only on this address. Notifications may be lost.
+// queue, but does not itself say anything about it. The watcher sends them to the agents, and the agents to the
+// watcher. Each receives them on its host's UDP port wake_port (Listener) and, if wake_address is set, only on that
+// address. Notifications may be lost.
 //
-// A datagram contains the sender's name, the receiver's name and a time, with an HMAC-SHA256 under the site's key. A
-// receiver accepts a datagram only once, and only if all of the following conditions are met:
+// A datagram has the sender's name, the receiver's name and a time, with an HMAC-SHA256 under the site's key. A
+// receiver accepts it only once, and only if all of the following conditions are met:
 //
-//   - The MAC is correct, and the datagram contains the name of this receiver.
+//   - The MAC is correct, and the datagram names this receiver.
 //   - The time in the datagram differs from the receiver's clock by at most 30 seconds. It is later than the receiver's
 //     start, and later than the time in the sender's previous datagram.
 //   - The datagram comes from one of the sender's addresses.
 //
-// A captured datagram therefore has no effect after its first arrival, and a forged datagram costs the receiver only
-// the computation of one MAC. If the clocks differ by more than 30 seconds, receivers reject all datagrams, and agents
+// So a captured datagram has no effect after its first arrival, and a forged one costs the receiver only the
+// computation of one MAC. If the clocks differ by more than 30 seconds, receivers reject all datagrams, and agents
 // only poll.
 //
 // The package also limits the reactions to datagrams: at most 20 in a burst, and then two per second. The pause between

@@ -23,7 +23,7 @@ const (
 )
 
 // ReadKey reads the key file at path. It must be a regular file that belongs to one of the owners and is inaccessible
-// to group and others, in a directory that only root and the owners can change. The error contains a remedy.
+// to group and others, in a directory that only root and the owners can change. The error names a remedy.
 func ReadKey(path string, owners ...uint32) (Key, error) {
 	file, err := Locate(path, owners...)
 	if err != nil {

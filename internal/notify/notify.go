@@ -13,8 +13,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Watcher is the watcher's name as a receiver. As a sender, its name is Watcher followed by the name of its host. These
-// names differ from all node names, because node names contain no slash.
+// Watcher is the watcher's name as a receiver. As a sender, its name is Watcher followed by the name of its host.
+// Node names cannot clash with these, because they have no slash.
 const Watcher = "watcher/"
 
 const (
@@ -151,14 +151,14 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan
 	}
 }
 
-// acceptor accepts or rejects datagrams in the order of their arrival.
+// acceptor accepts or rejects datagrams in order of arrival.
 type acceptor struct {
 	*Listener
 	start time.Time
 	last  map[string]int64 // for each sender, the time in its last accepted datagram
 }
 
-// accept returns the reason why a datagram is rejected, or an empty string if the datagram is accepted.
+// accept returns the reason why a datagram is rejected, or an empty string if it is accepted.
 func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now time.Time) string {
 	d, ok := a.Key.open(data)
 	at := time.Unix(0, d.at)

@@ -32,7 +32,7 @@ func hosts(sender string) []string {
 	return nil
 }
 
-// TestAccept checks which datagrams an agent accepts. The agent must reject a datagram with any kind of fault.
+// TestAccept checks which datagrams an agent accepts. It must reject a datagram with any kind of fault.
 func TestAccept(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	a := acceptor{

@@ -5,21 +5,21 @@ import "caelum/internal/place"
 // Submission is a job that was submitted earlier.
 type Submission struct {
 	At      float64 // the time of the submission, in seconds
-	RunTime float64 // the expected run time in seconds if the run time was learned from earlier runs; otherwise 0
+	RunTime float64 // the expected run time in seconds if it was learned from earlier runs; otherwise 0
 }
 
 const (
 	// arrivalGaps is the largest number of times between submissions from which ExpectedArrivals computes the rate of
 	// submissions, and leastGaps is the smallest number.
 	arrivalGaps, leastGaps = 8, 2
-	// leastSpan limits the rate of submissions. If many jobs are submitted at the same moment, the rate is unknown.
+	// leastSpan limits the rate of submissions. If many jobs are submitted at the same time, the rate is unknown.
 	leastSpan = 1.0 // seconds
 )
 
-// ExpectedArrivals returns the number of jobs that are expected to be submitted during a mean run, or 0 if the number
-// is unknown. all contains the earlier submissions in the order of their times, and now is the current time in seconds.
-// The mean run time is the mean over the last [place.RecentKept] submissions. The mean includes only learned run times,
-// because time limits are often several times as long as run times.
+// ExpectedArrivals returns the number of jobs that are expected to be submitted during a mean run, or 0 if unknown.
+// all lists the earlier submissions in chronological order, and now is the current time in seconds. The mean run time
+// is taken over the last [place.RecentKept] submissions, but only over learned run times, because time limits are
+// often several times as long.
 func ExpectedArrivals(all []Submission, now float64) float64 {
 	gaps := min(len(all)-1, arrivalGaps)
 	if gaps < leastGaps {

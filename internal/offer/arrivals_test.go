@@ -9,7 +9,7 @@ import (
 	"caelum/internal/place"
 )
 
-// every returns n submissions, one every gap seconds since the time 0, with the same run time.
+// every returns n submissions with the same run time, one every gap seconds since time 0.
 func every(gap, runTime float64, n int) (all []Submission) {
 	for k := range n {
 		all = append(all, Submission{At: gap * float64(k), RunTime: runTime})
@@ -43,7 +43,7 @@ func TestExpectedArrivals(t *testing.T) {
 }
 
 // TestArrivalsMakeSlicesSmaller checks that a job on an idle GPU gets a smaller slice if many jobs are expected, and
-// that the number of jobs that run or wait limits this effect.
+// that this effect is limited by the number of jobs that run or wait.
 func TestArrivalsMakeSlicesSmaller(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	sizes := sizesOf(b, "1g.5gb")

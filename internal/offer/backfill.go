@@ -6,9 +6,9 @@ import "slices"
 // (slurm.conf(5)).
 const Depth = 500
 
-// backfill places the first group of jobs behind the head of the queue that does not delay the head, and returns false
-// if every group would delay it. backfill places no group on a node where an earlier job is waiting for the same
-// profile, because slurmctld would allocate the slice to the earlier job, which could delay the head.
+// backfill places the first group of jobs behind the head of the queue that does not delay the head, and returns
+// false if every group would. It does not place a group on a node where an earlier job is waiting for the same
+// profile, because slurmctld would give the slice to that job, which could delay the head.
 func (p *planner) backfill(head int) bool {
 	earlier := newDemand()
 	for i, group := range byStart(p.jobs[head:]) {
@@ -32,7 +32,7 @@ func (p *planner) backfill(head int) bool {
 	return false
 }
 
-// searches records, by the index of the first job, the failed searches for groups of jobs that need several slices.
+// searches records the failed searches for groups of jobs that need several slices, by the index of the first job.
 type searches map[int]*search
 
 // search records the most recent failed search for a group of jobs, and the number of searches for this group.
@@ -47,9 +47,9 @@ type search struct {
 // times.
 const maxSearches = 8
 
-// again reports whether a plan should search for spots for a group of jobs, and records the search. It returns false if
-// the same search has already failed in this plan, because even fewer spots are free now, and also after maxSearches
-// searches. A new plan starts with no recorded searches.
+// again reports whether a plan should search for spots for a group of jobs, and records the search. It returns false
+// if the same search has already failed in this plan, because now even fewer spots are free, and after maxSearches
+// searches. Each plan starts with no recorded searches.
 func (t searches) again(k int, jobs []*Job, r *Reservation) bool {
 	if len(jobs) == 1 && jobs[0].slices() == 1 {
 		return true

@@ -7,7 +7,7 @@ import (
 	"caelum/internal/place"
 )
 
-// counted is a policy that counts the calls to its own methods.
+// counted is a policy that counts the calls to its methods.
 type counted struct{ n *int }
 
 func (c counted) Choose(s *place.Situation, r place.Request) place.Choice {
@@ -31,8 +31,8 @@ func het(id, het uint32, nodes int, profile string) *Job {
 	return j
 }
 
-// TestComponentOfAnySize checks the cost of planning a component without slices that requests a million nodes outside
-// the cluster. The cost must not exceed the cost for a component that requests all nodes of the cluster.
+// TestComponentOfAnySize checks that planning a component without slices that requests a million nodes outside the
+// cluster costs no more than planning one that requests all nodes of the cluster.
 func TestComponentOfAnySize(t *testing.T) {
 	cost := func(nodes int) (n int) {
 		jobs := []*Job{het(1, 1, 1, "1g.5gb"), het(2, 1, nodes, "")}
@@ -48,8 +48,8 @@ func TestComponentOfAnySize(t *testing.T) {
 	}
 }
 
-// TestManyComponents checks that the plan searches only once for equal components of a het job. The het job has one
-// component for each node, and each component may run on every node.
+// TestManyComponents checks that the plan searches only once for equal components of a het job, which has one
+// component for each node. Each component may run on every node.
 func TestManyComponents(t *testing.T) {
 	const nodes = 64
 	var jobs []*Job
@@ -70,13 +70,13 @@ func TestManyComponents(t *testing.T) {
 	}
 }
 
-// TestCostlyJobsInFront checks the cost of a plan for a queue that begins with jobs that need an expensive search and
-// cannot be placed, followed by many jobs that can. The plan must not repeat the search after every placed job.
+// TestCostlyJobsInFront checks that a plan for a queue that begins with jobs that need an expensive search and cannot
+// be placed, followed by many jobs that can, does not repeat the search after every placed job.
 func TestCostlyJobsInFront(t *testing.T) {
 	const nodes, small = 64, 100
 	all := emptyNodes(t, nodes)
 	b := all[0][0].Model
-	for n := range all { // each GPU has a free 3g.20gb, and no GPU has a free 4g.20gb
+	for n := range all { // each GPU has a free 3g.20gb, but none has a free 4g.20gb
 		for k := range all[n] {
 			for i := range everything(b).Indices() {
 				if b.ProfileOf(i) == "4g.20gb" {

@@ -10,25 +10,26 @@ import (
 	"caelum/internal/place"
 )
 
-// Cluster contains the GPUs of the nodes that a plan covers, and the instances on these GPUs.
+// Cluster holds the GPUs of the nodes that a plan covers, and the instances on them.
 type Cluster struct {
-	// Situation is the input of the policy. Its Pool contains the GPUs of all nodes. Make sets Behind to the jobs that
-	// wait behind the job to be placed. Other callers of Find must set Behind themselves.
+	// Situation is the policy's input. Its Pool holds the GPUs of all nodes. Make sets Behind to the jobs that wait
+	// behind the job to be placed; other callers of Find must do this themselves.
 	place.Situation
 	Policy place.Policy
 	Nodes  [][]int // the indices in the pool of each node's GPUs
-	// parts caches parts of the pool by their nodes. Jobs that can run on the same nodes share a part.
+	// parts caches parts of the pool by their nodes, because jobs that can run on the same nodes share a part.
 	parts map[string]*part
 	// earliest caches the results of firstOfAll, by profile names.
 	earliest map[string]*earliest
-	// Making is the longest time from a job's start until its slices exist, in seconds.
+	// Making is the maximum time, in seconds, between a job's start and its slices existing.
 	Making float64
-	// Speculative contains the profiles that Make may offer for jobs that are submitted later. nil means all profiles.
+	// Speculative lists the profiles that Make may offer for jobs that will be submitted later. nil means all
+	// profiles.
 	Speculative map[string]bool
-	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (see quota.go). With 1,
-	// there is no limit. With 0, the number of waiting jobs for slices determines the limit.
+	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (see quota.go). 1 means
+	// no limit. With 0, the limit depends on the number of jobs waiting for slices.
 	WholeShare float64
-	// Arrivals is the number of jobs that are expected to be submitted during a mean run, or 0 if the number is unknown
+	// Arrivals is the number of jobs that are expected to be submitted during a mean run, or 0 if unknown
 	// (ExpectedArrivals).
 	Arrivals float64
 	linked   bool // see setLinked
@@ -58,8 +59,8 @@ func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 	return c
 }
 
-// SetGPUs replaces the GPUs of a node by as many other GPUs. It reports whether all models and all placements that may
-// be offered are as before.
+// SetGPUs replaces a node's GPUs with as many others. It reports whether all models and all placements that may be
+// offered are as before.
 func (c *Cluster) SetGPUs(node int, gpus []place.GPU) (same bool) {
 	same, linked := true, false
 	for i, k := range c.Nodes[node] {
@@ -80,9 +81,9 @@ func (c *Cluster) SetGPUs(node int, gpus []place.GPU) (same bool) {
 // Spot is a placement on a GPU. The GPU is an index in the pool.
 type Spot = place.Spot
 
-// Find calls the policy to place a job. r is a reservation or nil. Find uses the reserved spots only if the job ends
-// before the reservation begins. Find does not change the cluster. If Find returns no spots, why is the result of the
-// policy. why is empty for a job that needs several slices.
+// Find calls the policy to place a job, without changing the cluster. r is a reservation or nil. The reserved spots
+// are used only if the job ends before the reservation begins. If Find returns no spots, why is the policy's result,
+// or empty for a job that needs several slices.
 func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) {
 	if len(j.Wants) == 0 {
 		return nil, why
@@ -124,8 +125,8 @@ func (c *Cluster) choose(s *place.Situation, w Want, runs float64) place.Choice 
 }
 
 // chooseRequested asks the policy to place first the requested profile and then its equivalent profiles on other GPU
-// models. chooseRequested returns the first placement on which the job can start now. If the job cannot start now,
-// chooseRequested returns the first result that is not Nowhere.
+// models. It returns the first placement on which the job can start now. If there is none, it returns the first
+// result that is not Nowhere.
 func (c *Cluster) chooseRequested(s *place.Situation, w Want, runs float64) (choice place.Choice) {
 	for _, name := range w.profiles() {
 		next := c.Policy.Choose(s, place.Request{Profile: name, Duration: runs})
@@ -151,10 +152,10 @@ func (c *Cluster) chooseOnNodes(j *Job) place.Choice {
 	return choice
 }
 
-// part is a pool that contains the GPUs of some nodes.
+// part is a pool with only the GPUs of some nodes.
 type part struct {
 	gpus  []int
-	index map[int]int // maps a GPU's index in the pool to the GPU's index in gpus
+	index map[int]int // maps a GPU's index in the pool to its index in gpus
 	pool  *place.Pool
 }
 
@@ -178,7 +179,7 @@ func (c *Cluster) part(nodes []int) *part {
 	return p
 }
 
-// set replaces the state of a GPU in the pool and in all parts.
+// set replaces a GPU's state in the pool and in all parts.
 func (c *Cluster) set(gpu int, g place.GPU) {
 	c.Pool.Set(gpu, g)
 	for _, p := range c.parts {
@@ -209,8 +210,8 @@ func (c *Cluster) situationOn(gpus []int) place.Situation {
 	return s
 }
 
-// findSeveral finds spots for all slices of a job that needs several slices. findSeveral uses the fullest nodes that
-// have room for the job's share, and returns nil if too few nodes have room.
+// findSeveral finds spots for all slices of a job that needs several. It uses the fullest nodes that have room for
+// the job's share, and returns nil if there are too few.
 func (c *Cluster) findSeveral(j *Job) (all []Spot) {
 	nodes := c.nodesNow(j)
 	free := make([]int, len(c.Nodes))
@@ -260,7 +261,7 @@ func (c *Cluster) nodesOf(j *Job) []int {
 // nodesNow returns the nodes on which a job lacks at most slices.
 func (c *Cluster) nodesNow(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
 
-// without removes the nodes in some from the list nodes and returns the shorter list, which shares the array of nodes.
+// without removes some from nodes and returns the shorter list, which shares its array with nodes.
 func without(nodes, some []int) []int {
 	if len(some) == 0 {
 		return nodes
@@ -272,11 +273,11 @@ func without(nodes, some []int) []int {
 	return slices.DeleteFunc(nodes, func(n int) bool { return n >= 0 && n < len(out) && out[n] })
 }
 
-// findTogether finds spots on the given GPUs for all slices that a job needs on one node. The result is nil if the
-// slices do not all fit.
+// findTogether finds spots on the given GPUs for all slices that a job needs on one node, or returns nil if they do
+// not all fit.
 func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 	if w := j.Wants[0]; len(w.Alternatives)+len(w.Sizes) == 0 && c.placeable(gpus, w.Profile) < w.Count {
-		return nil // a faster search for the most frequent result
+		return nil // a faster search for the most common result
 	}
 	s := c.situationOn(gpus)
 	for _, w := range c.bySize(j.Wants) {
@@ -308,7 +309,7 @@ func (c *Cluster) placeable(gpus []int, profile string) (n int) {
 	return n
 }
 
-// bySize sorts the wants by the size of their profiles, largest first, because large profiles are the hardest to place.
+// bySize sorts the wants by profile size, largest first, because large profiles are the hardest to place.
 func (c *Cluster) bySize(wants []Want) []Want {
 	if len(wants) == 1 {
 		return wants

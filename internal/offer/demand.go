@@ -2,15 +2,14 @@ package offer
 
 import "slices"
 
-// demand contains the smallest number of slices per node for which an earlier job waits, by profile name for jobs that
-// can use every node, and otherwise by profile name and node.
+// demand is the smallest number of slices per node for which an earlier job waits, by profile name for jobs that can
+// use every node, and otherwise by profile name and node.
 type demand struct {
 	everywhere map[string]int
 	on         map[wanted]int
 }
 
-// wanted is a node and the name under which a profile is offered. If node has the value everywhere, wanted refers to
-// all nodes.
+// wanted is a node and the name under which a profile is offered. If node is everywhere, it stands for all nodes.
 type wanted struct {
 	profile string
 	node    int
@@ -39,15 +38,15 @@ func (d demand) addAll(jobs []*Job) {
 	}
 }
 
-// restrict returns the job without the eligible nodes on which slurmctld could allocate the job's slices to an earlier
-// job. The result is nil if too few nodes remain. An earlier job that needs more slices of a profile than a node would
-// offer cannot start there.
+// restrict returns the job without the eligible nodes on which slurmctld could give the job's slices to an earlier
+// job, or nil if too few nodes remain. An earlier job that needs more slices of a profile than a node would offer
+// cannot start there.
 func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
 	if len(j.Wants) == 0 || len(d.everywhere)+len(d.on) == 0 {
 		return j
 	}
 	wanted := len(d.on) > 0
-	for _, w := range j.Wants { // the most frequent results, without visiting the nodes
+	for _, w := range j.Wants { // the most common cases, without visiting the nodes
 		least := d.everywhere[w.Profile]
 		if least > 0 && least <= w.Count {
 			return nil
@@ -75,8 +74,7 @@ func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
 	return &left
 }
 
-// restrictAll applies restrict to jobs that start together. The result is nil if restrict returns nil for any of the
-// jobs.
+// restrictAll applies restrict to jobs that start together. It returns nil if restrict returns nil for any of them.
 func (d demand) restrictAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 	for _, j := range jobs {
 		left := d.restrict(c, plan, j)
@@ -91,8 +89,7 @@ func (d demand) restrictAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 // has reports whether an earlier job is waiting for the profile and could use it on the node.
 func (d demand) has(profile string, node int) bool { return d.least(profile, node) > 0 }
 
-// least returns the smallest number of slices of the profile that a job is waiting for on the node, or 0 if no job is
-// waiting.
+// least returns the smallest number of slices of the profile for which a job is waiting on the node, or 0 if none is.
 func (d demand) least(profile string, node int) int {
 	anywhere := d.everywhere[profile]
 	if len(d.on) == 0 {
@@ -105,7 +102,7 @@ func (d demand) least(profile string, node int) int {
 	return min(here, anywhere)
 }
 
-// Offered returns the number of slices of a profile that a plan offers on a node.
+// Offered returns how many slices of a profile a plan offers on a node.
 func (c *Cluster) Offered(plan *Plan, profile string, node int) (n int) {
 	for _, g := range c.Nodes[node] {
 		b := c.Pool.GPU(g).Model

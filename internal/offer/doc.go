@@ -1,7 +1,6 @@
-// Package offer decides which placements the nodes offer. The offers of a GPU are free placements that form a legal
-// layout together with the busy placements. The node can therefore carve the slices of any jobs that slurmctld starts,
-// in any order. The section "Rules for offers" in docs/internals.md describes the jobs for which placements are
-// offered, and the order of these jobs.
+// Package offer decides which placements the nodes offer. A GPU's offers are free placements that form a legal layout
+// together with the busy ones, so the node can carve the slices for any jobs that slurmctld starts, in any order. The
+// section "Rules for offers" in docs/internals.md says for which jobs placements are offered, and in which order.
 //
 //	Cluster      the GPUs of one or more nodes, and the policy; Cluster.Find places a job on the GPUs
 //	Make         makes the plan: first for the queue, then speculative offers
@@ -9,8 +8,7 @@
 //	Plan.Check   checks that all offers of a plan can be carved together
 //	Pack         searches for the placements of running jobs after a restart
 //
-// The package is pure: the package computes a plan from values, without a clock or I/O. The package never carves or
-// publishes slices.
+// The package is pure: it computes a plan from values, without a clock or I/O. It never carves or publishes slices.
 //
 // Files:
 //
@@ -20,7 +18,7 @@
 //	plan.go         Plan: offers, spots, reservation; Check; Pack
 //	make.go         Make: places the jobs in queue order; the order in which slurmctld allocates the offers
 //	backfill.go     places jobs behind the head of the queue; limits (Depth, maxSearches)
-//	lend.go         keeps spots for a job that lacks CPUs or memory, and lends the spots to other jobs
+//	lend.go         keeps spots for a job that lacks CPUs or memory, and lends them to other jobs
 //	demand.go       the profiles for which earlier jobs wait, so that later jobs are not placed on the same nodes
 //	quota.go        limits the number of full GPUs while jobs wait for slices (WholeShare)
 //	nvlink.go       chooses full GPUs that NVLinks connect, and keeps connected GPUs free

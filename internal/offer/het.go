@@ -6,7 +6,7 @@ import (
 	"caelum/internal/place"
 )
 
-// FindAll finds spots for jobs that start together. The result is nil unless spots are found for all of them. Each job
+// FindAll finds spots for jobs that start together, or returns nil unless it finds spots for all of them. Each job
 // gets its own nodes, and the policy chooses the spots there.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
@@ -22,7 +22,7 @@ func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.
 	return [][]Spot{spots}, why
 }
 
-// alike returns a function that returns the result of find for the k-th job on node n. It calls find only once for all
+// alike returns a function that returns find's result for the k-th job on node n, but calls find only once for all
 // jobs that are alike.
 func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 	first := make([]int, len(jobs))
@@ -45,7 +45,7 @@ func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 // AssignNodes assigns disjoint sets of nodes to the jobs and returns the spots of each job. Like slurmctld, it
 // processes the jobs in order. Each job gets the first nodes that leave enough nodes for the later jobs. room returns
 // the spots of the k-th job on node n, or nil if the job does not fit; it is called once for each job and node. A job
-// with OutsideCluster gets the nodes that the other jobs do not use. The result is nil if no assignment exists.
+// with OutsideCluster gets the nodes that the other jobs leave. The result is nil if no assignment exists.
 func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
 	spots := make([]map[int][]Spot, len(jobs))
@@ -86,11 +86,11 @@ func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot 
 	return all
 }
 
-// matching assigns nodes to jobs. Each node is assigned to at most one job. To assign one node, matching visits the
-// candidate nodes of each job at most once.
+// matching assigns nodes to jobs, each node to at most one job. To assign a node, it visits the candidate nodes of
+// each job at most once.
 type matching struct {
 	rooms  [][]int // for each job, the nodes with room for its slices, ascending
-	holder []int   // for each node, the job to which the node is assigned, or vacant or settled
+	holder []int   // for each node, the job to which it is assigned, or vacant or settled
 }
 
 // vacant marks a node that no job has, and settled marks a node whose assignment is final.
@@ -99,9 +99,9 @@ const (
 	settled = -2
 )
 
-// augment assigns one more node to the k-th job. If necessary, it assigns other nodes to jobs that already have one.
-// seen contains the jobs whose nodes must not change. If augment fails, it adds to seen all jobs whose nodes it has
-// tried to change.
+// augment assigns one more node to the k-th job. If necessary, it gives other nodes to jobs that already have one.
+// seen marks the jobs whose nodes must not change. If augment fails, it marks all jobs whose nodes it has tried to
+// change.
 func (m *matching) augment(k int, seen []bool) bool {
 	seen[k] = true
 	for _, n := range m.rooms[k] {
@@ -160,8 +160,8 @@ func (m *matching) last(k int) int {
 	return vacant
 }
 
-// starts reports whether slurmctld would start each job on its spots in all if these were offered. slurmctld processes
-// the jobs in order, and starts each job on the first nodes that offer its slices and that no earlier job uses
+// starts reports whether slurmctld would start each job on its spots in all if these were offered. slurmctld
+// processes the jobs in order, and starts each on the first nodes that offer its slices and that no earlier job uses
 // (backfill.c, 22.05.8).
 func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	nodeOf := c.nodeOf()

@@ -11,8 +11,7 @@ import (
 	"caelum/internal/place"
 )
 
-// TestComponents checks that either all components of a het job get slices on separate nodes, or no component gets
-// slices.
+// TestComponents checks that either all components of a het job get slices, on separate nodes, or none does.
 func TestComponents(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	two := component(2, 1, "1g.5gb")
@@ -78,7 +77,7 @@ func nodeUntil(b *mig.Model, end float64) []place.GPU {
 	return gpus
 }
 
-// component returns a component, which runs for 50 s, of the het job het, or an ordinary job if het is 0.
+// component returns a component of het job het, or an ordinary job if het is 0, which runs for 50 s.
 func component(id, het uint32, profile string, on ...int) *Job {
 	return &Job{
 		ID:            id,
@@ -134,8 +133,8 @@ func drawHetJobs(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	return jobs
 }
 
-// mustBeServedTogether checks that either all components or none have spots, and that no two components share a node.
-// The result is true if they have spots.
+// mustBeServedTogether checks that either all components have spots or none does, and that no two share a node. It
+// returns true if they have spots.
 func mustBeServedTogether(t *rapid.T, nodeOf []int, group []*Job, all [][]Spot) bool {
 	used := map[int]uint32{}
 	got := 0
@@ -156,9 +155,9 @@ func mustBeServedTogether(t *rapid.T, nodeOf []int, group []*Job, all [][]Spot) 
 	return got > 0
 }
 
-// mustStart starts components in the same way as backfill, according to the free counts of each node. Backfill
-// processes the components in order, and starts each of them on the first nodes that offer its slices and that no
-// earlier component uses (backfill.c, 22.05.8).
+// mustStart starts components as backfill would, given each node's free counts. Backfill processes the components in
+// order, and starts each on the first nodes that offer its slices and that no earlier component uses (backfill.c,
+// 22.05.8).
 func mustStart(t *rapid.T, group []*Job, free []map[string]int) {
 	taken := map[int]bool{}
 	for _, j := range group {
@@ -191,8 +190,8 @@ func TestComponentsFindNodes(t *testing.T) {
 	})
 }
 
-// drawNamedComponents returns the components of a random het job. Some components request a node by name. slurmctld
-// does not use a node that one component requests by name for the other components (proc_req.c, 22.05.8).
+// drawNamedComponents returns the components of a random het job, some of which request a node by name. slurmctld
+// does not use that node for the others (proc_req.c, 22.05.8).
 func drawNamedComponents(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	named := map[int]bool{}
 	for range rapid.IntRange(2, 3).Draw(t, "components") {
@@ -219,7 +218,7 @@ func drawNamedComponents(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	return jobs
 }
 
-// canStart tries every assignment of nodes and reports whether jobs that start together could start.
+// canStart reports whether jobs that start together could start with any assignment of nodes.
 func canStart(cl *Cluster, jobs []*Job) bool {
 	all := make([][]Spot, len(jobs))
 	used := map[int]bool{}

@@ -8,36 +8,36 @@ import (
 	"caelum/internal/place"
 )
 
-// Job contains the requirements of a waiting job.
+// Job is the requirements of a waiting job.
 type Job struct {
 	ID            uint32
 	Wants         []Want // the slices that the job needs on each of its nodes
 	Nodes         int    // the number of nodes; 0 means 1
 	EligibleNodes []int  // the nodes on which the job can run; nil means all nodes
-	// DeferredNodes contains the eligible nodes on which the job cannot start now because the job lacks resources other
-	// than slices. If possible, a plan places the job on other nodes.
+	// DeferredNodes holds the eligible nodes on which the job cannot start now because it lacks resources other than
+	// slices. If possible, a plan places it on other nodes.
 	DeferredNodes []int
-	// NoOfferNodes contains the DeferredNodes that offer no slices for the job while the job cannot start.
+	// NoOfferNodes holds the DeferredNodes that offer no slices for the job while it cannot start.
 	NoOfferNodes []int
-	// ReadyAt contains the remaining DeferredNodes, each with the time in seconds at which the missing resources are
-	// expected to be free. A plan reserves slices for the job on these nodes, and lends the slices to jobs that end
-	// before that time. On a node without an entry, the missing resources may become free at any time.
+	// ReadyAt maps the other DeferredNodes to the time, in seconds, at which the missing resources are expected to be
+	// free. A plan reserves slices for the job on these nodes, and lends them to jobs that end before that time. On a
+	// node without an entry, the missing resources may become free at any time.
 	ReadyAt map[int]float64
-	// FreedAt contains DeferredNodes, each with the time in seconds at which jobs with slices are expected to have
-	// released the missing resources. A plan reserves no spots for the job on a deferred node without an entry.
+	// FreedAt maps DeferredNodes to the time, in seconds, at which jobs with slices are expected to have released the
+	// missing resources. On a deferred node without an entry, a plan does not reserve spots for the job.
 	FreedAt map[int]float64
-	// A plan places at most one of the jobs with the same SingletonKey. The key 0 does not limit the number of jobs.
+	// A plan places at most one of the jobs with the same SingletonKey, unless the key is 0.
 	SingletonKey uint64
 	RunTime      float64 // the expected run time in seconds, or +Inf if unknown
-	// Learned is true if RunTime was learned from earlier runs. Otherwise, RunTime is the time limit, which may be far
-	// too long.
+	// Learned is true if RunTime was learned from earlier runs. Otherwise, it is the time limit, which may be far too
+	// long.
 	Learned   bool
 	TimeLimit float64 // the time limit in seconds, or +Inf if the job has none
-	Waited    float64 // the time in seconds since the job became eligible
-	// Het identifies the het job to which a component belongs, and is 0 for other jobs. The components of a het job are
-	// adjacent in the queue, start only together, and start on different nodes. Only slurmctld's backfill starts
-	// components, and backfill reserves the nodes of each component (backfill.c, 22.05.8). A component may request no
-	// slices. OutsideCluster means that a component without slices can start on a node outside the cluster if other
+	Waited    float64 // the time, in seconds, since the job became eligible
+	// Het identifies the het job to which a component belongs, and is 0 for other jobs. A het job's components are
+	// adjacent in the queue, and start only together and on different nodes. Only slurmctld's backfill starts
+	// components, and it reserves the nodes of each (backfill.c, 22.05.8). A component may request no slices.
+	// OutsideCluster means that a component without slices can start on a node outside the cluster if other
 	// components use all of its eligible nodes.
 	Het            uint32
 	OutsideCluster bool
@@ -48,15 +48,14 @@ type Want struct {
 	// Profile is the requested profile, under whose name slurmctld counts the slices.
 	Profile string
 	Count   int
-	// Grown is the profile that the job needs instead of Profile, or empty. The job's earlier run showed that Profile
-	// is too small, but the request of the job still contains Profile. A plan offers a slice of the profile Grown under
-	// the name Profile.
+	// Grown is the profile that the job needs instead of Profile, or empty. An earlier run showed that Profile is too
+	// small, but the job's request still names it, so a plan offers a slice of Grown under the name Profile.
 	Grown string
-	// Alternatives contains the equivalent profiles on other GPU models. If no GPU has room for the needed profile, a
-	// plan places an alternative and offers the alternative under the name Profile.
+	// Alternatives lists the equivalent profiles on other GPU models. If no GPU has room for the needed profile, a
+	// plan places one of them and offers it under the name Profile.
 	Alternatives []string
-	// Sizes contains the larger profiles that the job may get instead of the needed profile. A plan offers a slice of a
-	// larger profile under the name Profile. Only a job that needs a single slice has Sizes.
+	// Sizes lists the larger profiles that the job may get instead of the needed one, also under the name Profile.
+	// Only a job that needs a single slice has Sizes.
 	Sizes []Size
 }
 
@@ -72,8 +71,8 @@ func (w Want) Allows(profile string) bool {
 		slices.ContainsFunc(w.Sizes, func(s Size) bool { return s.Profile == profile })
 }
 
-// Components returns the jobs that start together with the k-th job, including the k-th job. first is the index of the
-// first of these jobs.
+// Components returns the jobs that start together with the k-th job, including that job itself. first is the index of
+// the first of them.
 func Components(jobs []*Job, k int) (first int, all []*Job) {
 	first, next := k, k+1
 	if het := jobs[k].Het; het != 0 {
@@ -100,8 +99,8 @@ func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 	}
 }
 
-// RequestedAs returns the requested profile name of a slice that was placed as profile for a job with these wants.
-// slurmctld counts the slice under the requested name.
+// RequestedAs returns the requested profile name for a slice that was placed as profile for a job with these wants.
+// slurmctld counts the slice under that name.
 func RequestedAs(wants []Want, profile string) string {
 	for _, w := range wants {
 		if w.Needed() == profile {
@@ -126,7 +125,7 @@ func (j *Job) slices() (n int) {
 	return n * j.nodes()
 }
 
-// request converts the requirements of a job to the input of a policy.
+// request converts a job's requirements to a policy's input.
 func (j *Job) request() place.Request {
 	return place.Request{Profile: j.Wants[0].Needed(), Duration: j.RunTime}
 }
@@ -141,14 +140,14 @@ func (j *Job) Alike(o *Job) bool {
 	return j.RunTime == o.RunTime && j.TimeLimit == o.TimeLimit && slices.EqualFunc(j.Wants, o.Wants, same)
 }
 
-// onNode returns the part of a job that runs on one node, as a separate job.
+// onNode returns the part of a job that runs on one node, as a job of its own.
 func (j *Job) onNode(node int) *Job {
 	one := *j
 	one.EligibleNodes, one.DeferredNodes, one.Nodes = []int{node}, nil, 1
 	return &one
 }
 
-// CanStartOn reports whether a job that has slices on a node could start on that node now.
+// CanStartOn reports whether a job that has slices on a node could start there now.
 func (j *Job) CanStartOn(node int) bool {
 	return (j.EligibleNodes == nil || slices.Contains(j.EligibleNodes, node)) && !slices.Contains(j.DeferredNodes, node)
 }

@@ -8,7 +8,7 @@ import (
 
 // The functions in this file keep spots for a job that lacks resources other than slices, such as CPUs or memory. The
 // plan offers these spots so that slurmctld plans the missing resources for the job. If the job's expected start is
-// late enough, the plan lends the spots to jobs that will end before then.
+// far enough away, the plan lends them to jobs that will end before then.
 
 // keep places a group of jobs that lack resources other than slices, and records that its spots are kept. It returns
 // false if the group is not placed. A plan keeps spots for only one group.
@@ -24,8 +24,8 @@ func (p *planner) keep(head int, group []*Job) bool {
 	return placed
 }
 
-// ifReady returns copies of the jobs in which only NoOfferNodes are deferred. A plan can place these copies on nodes
-// where the jobs lack other resources.
+// ifReady returns copies of the jobs in which only NoOfferNodes are deferred, so that a plan can place them on nodes
+// where they lack other resources.
 func ifReady(jobs []*Job) []*Job {
 	all := make([]*Job, len(jobs))
 	for k := range jobs {
@@ -58,16 +58,16 @@ func (c *Cluster) deferred(jobs []*Job) bool {
 	})
 }
 
-// unreservable reports whether any of the jobs lacks resources other than slices on too many nodes, and these resources
-// are not expected to become free. No reservation is possible for a job like this.
+// unreservable reports whether any of the jobs lacks resources other than slices on too many nodes, which are not
+// expected to become free. No reservation is possible for a job like this.
 func (c *Cluster) unreservable(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j))+len(j.FreedAt) < j.nodes() && !j.OutsideCluster
 	})
 }
 
-// lendKept lends the kept spots to waiting jobs that will end before the spots are needed. If it lends any spot, it
-// removes from the plan the jobs for which the spots were kept.
+// lendKept lends the kept spots to waiting jobs that will end before the spots are needed. If it lends any, it
+// removes from the plan the jobs for which they were kept.
 func (p *planner) lendKept() {
 	first, owners := Components(p.jobs, p.plan.Kept.Job)
 	theirs := p.plan.Spots[first : first+len(owners)]
@@ -118,7 +118,7 @@ func (p *planner) placeBorrowers(first int) {
 type keptOffer struct {
 	Spot
 	end  float64 // the expected end, in seconds, of the job on the spot
-	name string  // the name under which the spot is offered, or empty for the name of the spot's profile
+	name string  // the name under which the spot is offered, or empty for its profile's name
 }
 
 // withdraw removes a spot's offer from the plan, and frees the spot.

@@ -42,7 +42,7 @@ func TestLendSound(t *testing.T) {
 	})
 }
 
-// drawLacking gives a job a random time limit, and random nodes on which the job lacks resources other than slices.
+// drawLacking gives a job a random time limit, and random nodes on which it lacks resources other than slices.
 func drawLacking(t *rapid.T, j *Job, nodes int) {
 	j.TimeLimit = float64(rapid.IntRange(1, 300).Draw(t, "limit"))
 	j.RunTime = j.TimeLimit

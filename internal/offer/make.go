@@ -8,17 +8,17 @@ import (
 	"caelum/internal/place"
 )
 
-// Make makes the plan. Make first places the waiting jobs with the policy, in queue order. For the first job that must
-// wait, Make reserves the spots that become free first, or the spot for which the policy holds the job. If strict is
+// Make makes the plan. It first places the waiting jobs with the policy, in queue order. For the first job that must
+// wait, it reserves the spots that become free first, or the spot for which the policy holds the job. If strict is
 // false, later jobs may use the reserved spots until the reservation begins.
 //
-// slurmctld knows only the profiles of the offered slices and their nodes. slurmctld starts the first job that requests
-// a profile on the first node that offers the profile. Make therefore offers only slices that slurmctld will allocate
-// to the intended jobs. The next plan offers the remaining slices.
+// slurmctld knows only the offered profiles and their nodes: it starts the first job that requests a profile on the
+// first node that offers it. Make therefore offers only slices that slurmctld will allocate to the intended jobs, and
+// leaves the rest to the next plan.
 //
-// For jobs that will be submitted later, Make speculatively offers the units that no waiting job needs. Speculative
-// offers include only profiles for which no job waits. Otherwise, slurmctld could allocate a slice to a waiting job
-// although the policy chose another slice for the job. Make does not change the cluster's pool.
+// For jobs that will be submitted later, Make speculatively offers the units that no waiting job needs, but only as
+// profiles for which no job waits. Otherwise, slurmctld could give a slice to a waiting job for which the policy
+// chose another. Make does not change the cluster's pool.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	p := newPlanner(c, jobs, strict)
 	p.planQueue()
@@ -36,20 +36,20 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	return p.plan
 }
 
-// planner contains an unfinished plan. In the cluster's pool, the spots of the jobs that are already placed are busy.
+// planner is an unfinished plan. In the cluster's pool, the spots of the jobs that are already placed are busy.
 type planner struct {
 	*Cluster
 	jobs     []*Job
 	strict   bool
 	plan     Plan
-	scarcity float64           // the factor of the price in this plan (see size.go)
+	scarcity float64           // the factor for the price in this plan (see size.go)
 	behind   int               // the number of later jobs that the policy considers
-	before   map[int]place.GPU // the original state of each GPU that has changed
-	// singletons contains the SingletonKey of each job that has been placed.
+	before   map[int]place.GPU // the original state of each changed GPU
+	// singletons holds the SingletonKey of each placed job.
 	singletons map[uint64]bool
 	searched   searches
 	quota      quota
-	passed     int // the number of heads of the queue that the plan skipped after a search for a reservation
+	passed     int // how many heads of the queue the plan skipped after a search for a reservation
 
 	placed        int // the number of jobs with spots
 	gpus, running int // the number of GPUs, and of busy placements before the plan
@@ -87,7 +87,7 @@ func (p *planner) restore() {
 	p.Behind, p.parts, p.earliest = nil, nil, nil
 }
 
-// swap resets the cluster to the state before planning. A second call of swap restores the state of the plan.
+// swap resets the cluster to the state before planning. A second call restores the plan's state.
 func (p *planner) swap() {
 	p.sizing = sizing{}
 	for k, g := range p.before {
@@ -105,9 +105,9 @@ func (p *planner) planQueue() {
 	}
 }
 
-// placeQueue places the jobs of the queue. placeQueue stops when the head of the queue must wait and no later job can
-// be placed without delaying the head. After each job that backfill places, placeQueue tries the head again, because a
-// better reservation may now be possible.
+// placeQueue places the queue's jobs. It stops when the head of the queue must wait and no later job can be placed
+// without delaying the head. After each job that backfill places, it retries the head, because a better reservation
+// may now be possible.
 func (p *planner) placeQueue() {
 	for head := 0; head < len(p.jobs); {
 		_, group := Components(p.jobs, head)
@@ -120,15 +120,14 @@ func (p *planner) placeQueue() {
 	}
 }
 
-// decided reports whether the plan needs no spots for the k-th job, because the job already has spots or the plan
-// contains another job with the same SingletonKey.
+// decided reports whether the plan needs no spots for the k-th job, because it already has some or the plan has
+// another job with the same SingletonKey.
 func (p *planner) decided(k int) bool {
 	return p.plan.Spots[k] != nil || p.singletons[p.jobs[k].SingletonKey]
 }
 
-// mustWait places the group of jobs at the head of the queue, or else reserves spots for the group. mustWait returns
-// false if the group was placed or no spots can be reserved for the group. In both cases, the next group becomes the
-// head.
+// mustWait places the group of jobs at the head of the queue, or else reserves spots for it. It returns false if the
+// group was placed, or if no spots can be reserved for it. In both cases, the next group becomes the head.
 func (p *planner) mustWait(head int, group []*Job) bool {
 	if p.plan.Reserved != nil && len(group) > 1 {
 		// The jobs that were placed behind the head have not changed its reservation. Another search for a reservation
@@ -152,13 +151,13 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 	return true
 }
 
-// maxPassed limits the number of jobs that lack resources other than slices and that a plan skips after a search for a
-// reservation. A search for a reservation may visit every node.
+// maxPassed limits how many jobs that lack resources other than slices a plan skips after a search for a reservation,
+// because this search may visit every node.
 const maxPassed = 32
 
 // place places all jobs of a group, or none, without delaying the reservation r, which may be nil. k is the index of
-// the group's first job in the queue. The jobs in group may have fewer eligible nodes than the same jobs in the queue.
-// If the group does not fit, why is the result of the policy.
+// the group's first job in the queue. They may have fewer eligible nodes in group than in the queue. If the group
+// does not fit, why is the policy's result.
 func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why place.Choice) {
 	p.setBehind(k + len(group))
 	p.setPrice()
@@ -207,16 +206,16 @@ func (p *planner) offer(s Spot, j *Job) {
 	}
 }
 
-// filterByQueueOrder withdraws the offers that slurmctld would allocate to jobs other than the intended jobs. slurmctld
-// starts the first job that requests a profile on the first node that offers the profile and on which the job may run.
-// A job must therefore wait if an earlier job is planned on a later node, but could also run on the node of the later
-// job. If one component of a het job must wait, all components of the het job wait.
+// filterByQueueOrder withdraws the offers that slurmctld would allocate to jobs other than the intended ones.
+// slurmctld starts the first job that requests a profile on the first node that offers it and on which the job may
+// run. So a job must wait if an earlier one is planned on a later node, but could also run on this job's node. If one
+// component of a het job must wait, they all do.
 func (p *planner) filterByQueueOrder() {
 	nodeOf := p.nodeOf()
 	name := func(at Spot) string { return p.plan.Name(p.Pool.GPU(at.GPU).Model, at) }
 	type wanting struct {
 		job  *Job
-		last int // the last node of the job in the plan, or the number of nodes if the job must wait
+		last int // the job's last node in the plan, or the number of nodes if it must wait
 	}
 	earlier := map[string][]wanting{} // by profile name
 	for k, group := range byStart(p.jobs) {

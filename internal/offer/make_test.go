@@ -8,8 +8,8 @@ import (
 	"caelum/internal/place"
 )
 
-// TestServeInOrder checks that jobs that can run only on different nodes do not wait for each other. The plan must
-// place all other jobs in the order of the nodes.
+// TestServeInOrder checks that jobs that can run only on different nodes do not wait for each other. All other jobs
+// must be placed in the order of the nodes.
 func TestServeInOrder(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	node := func() []place.GPU { return []place.GPU{{Model: b, Offerable: everything(b)}} }
@@ -41,8 +41,8 @@ func TestServeInOrder(t *testing.T) {
 			t.Errorf("%s: served %v, want %v", c.what, got, c.served)
 		}
 	}
-	// The plan must not place a job that may run on both nodes on the second node. slurmctld would start that job on
-	// the slice that the first node offers.
+	// A job that may run on both nodes must not be placed on the second, because slurmctld would start it on the
+	// slice that the first node offers.
 	full := node()
 	for i := range everything(b).Indices() {
 		if b.ProfileOf(i) == "4g.20gb" {
@@ -57,8 +57,9 @@ func TestServeInOrder(t *testing.T) {
 	}
 }
 
-// TestFewerThanTheFirstWants checks a job that needs several slices on a node and must wait for an unknown time. Fewer
-// slices must remain available to other jobs, because slurmctld cannot start the first job with fewer slices.
+// TestFewerThanTheFirstWants checks a job that needs several slices on a node and must wait for an unknown time. If
+// fewer slices are free, other jobs must be able to use them, because slurmctld cannot start the first job with
+// fewer.
 func TestFewerThanTheFirstWants(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	node := func(full, empty int) (gpus []place.GPU) {
@@ -124,8 +125,8 @@ func TestKeptForOne(t *testing.T) {
 	}
 }
 
-// TestAnotherModel checks a job for whose requested profile no GPU has room. The plan must offer the equivalent profile
-// of another GPU model under the requested name. An earlier job that requests the same name must get the slice first.
+// TestAnotherModel checks a job for whose requested profile no GPU has room. The plan must offer another GPU model's
+// equivalent profile under the requested name. An earlier job that requests the same name must get the slice first.
 func TestAnotherModel(t *testing.T) {
 	a, h := plain(t, "A100-40GB"), plain(t, "H100-80GB")
 	job := func(id uint32, or ...string) *Job {

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/place"
 )
 
-// holding is a policy that returns Hold for the listed profiles and places all other profiles.
+// holding is a policy that returns Hold for the listed profiles and places all others.
 type holding []string
 
 func (h holding) Choose(s *place.Situation, r place.Request) place.Choice {

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/place"
 )
 
-// TestNotebook runs the files testdata/node/*.txt, which contain these commands:
+// TestNotebook runs the files testdata/node/*.txt, with these commands:
 //
 //	node board=MODEL   sets the GPUs, one drawing per line; an idle instance follows as idle=3g.20gb@4
 //	plan               prints the offers and the jobs with spots; one job per line: id profile count [profile count ...]

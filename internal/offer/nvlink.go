@@ -9,13 +9,14 @@ import (
 	"caelum/internal/place"
 )
 
-// Connected returns n of the GPUs in free, in ascending order, for one job that needs n full GPUs. free contains GPUs
-// of one node, and gpu returns the state of a GPU. The result is nil if free has fewer than n GPUs. The set has the
-// largest possible number of pairs of GPUs that NVLinks connect. Among these sets, Connected chooses a set with the
-// fewest GPUs whose MIG mode must be switched, and then a set whose remaining GPUs have the most connected pairs.
+// Connected returns n of the GPUs in free, in ascending order, for one job that needs n full GPUs. free lists GPUs of
+// one node, and gpu returns a GPU's state. The result is nil if free has fewer than n GPUs. The chosen set has as
+// many pairs of GPUs connected by NVLinks as possible. Among these sets, Connected prefers those with the fewest GPUs
+// whose MIG mode must be switched, and then those that leave the most connected pairs among the other GPUs.
 //
 // NVLinks connect all GPUs of a group with each other (place.GPU). If one group has enough GPUs, all pairs of the set
-// are connected. Otherwise, the number of connected pairs is largest if the set contains the largest group completely.
+// are connected. Otherwise, the number of connected pairs is highest if the set includes the whole of the largest
+// group.
 func Connected(gpu func(int) place.GPU, free []int, n int) (set []int) {
 	if len(free) < n {
 		return nil
@@ -41,7 +42,7 @@ func Connected(gpu func(int) place.GPU, free []int, n int) (set []int) {
 	return set
 }
 
-// groupsOf returns the GPUs that NVLinks connect with each other. In each group, the full GPUs precede the other GPUs.
+// groupsOf returns the GPUs that NVLinks connect with each other. In each group, the full GPUs come first.
 func groupsOf(gpu func(int) place.GPU, gpus []int) (groups [][]int) {
 	index := map[int]int{}
 	for _, full := range []bool{true, false} {
@@ -61,8 +62,8 @@ func groupsOf(gpu func(int) place.GPU, gpus []int) (groups [][]int) {
 	return groups
 }
 
-// setLinked determines whether NVLinks connect only some of the GPUs of a node. Otherwise, the functions of this file
-// change no spots.
+// setLinked determines whether there is a node with NVLinks between only some of its GPUs. Otherwise, the functions
+// in this file change no spots.
 func (c *Cluster) setLinked() {
 	c.linked = false
 	for k := range c.Pool.Len() {
@@ -70,8 +71,8 @@ func (c *Cluster) setLinked() {
 	}
 }
 
-// connect replaces the last n spots, at which the policy has placed the n full GPUs of one want, by the spots on the
-// GPUs that Connected chooses. s contains the given GPUs of one node with all spots of the job.
+// connect replaces the last n spots, at which the policy has placed the n full GPUs of one want, with the spots on
+// the GPUs that Connected chooses. s holds the given GPUs of one node with all of the job's spots.
 func (c *Cluster) connect(s *place.Situation, gpus []int, all []Spot, n int) {
 	others, chosen := all[:len(all)-n], all[len(all)-n:]
 	var free []int
@@ -95,8 +96,8 @@ func (c *Cluster) connect(s *place.Situation, gpus []int, all []Spot, n int) {
 	}
 }
 
-// connectReserved is like connect for the spots of a reservation that begins at the time at. all contains the spots of
-// the profile mig.Full on the node, and taken the spots that the job uses on each GPU.
+// connectReserved is like connect, but for the spots of a reservation that begins at the time at. all lists the
+// node's mig.Full spots, and taken the spots that the job uses on each GPU.
 func (c *Cluster) connectReserved(spots []Spot, all []freeSlot, at float64, taken map[int]mig.Layout) {
 	full := map[int]int{}
 	var free []int
@@ -114,7 +115,7 @@ func (c *Cluster) connectReserved(spots []Spot, all []freeSlot, at float64, take
 	}
 }
 
-// fullPlacement returns the index of the placement of the profile mig.Full.
+// fullPlacement returns the index of the mig.Full profile's placement.
 func fullPlacement(b *mig.Model) int {
 	for i := range b.Full().Indices() {
 		return i
@@ -122,9 +123,9 @@ func fullPlacement(b *mig.Model) int {
 	return -1
 }
 
-// spare keeps connected GPUs free for jobs with several full GPUs. If the spot is on a GPU without busy instances,
-// spare returns the same placement on the GPU of the node that has the same state and the fewest NVLinks to other free
-// GPUs. A GPU with the same state is equally suitable for the slice.
+// spare keeps connected GPUs free for jobs with several full GPUs. If the spot is on a GPU without busy instances, it
+// returns the same placement on the node's GPU that has the same state, and is thus equally suitable, and the fewest
+// NVLinks to other free GPUs.
 func (c *Cluster) spare(at Spot) Spot {
 	g := c.Pool.GPU(at.GPU)
 	if !c.linked || g.Busy != 0 || g.Blocked != 0 {

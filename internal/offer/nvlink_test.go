@@ -33,7 +33,7 @@ func drawLinked(t *rapid.T) []place.GPU {
 	return gpus
 }
 
-// pairs returns the number of pairs in a set (a bit for each GPU) that NVLinks connect.
+// pairs returns the number of pairs connected by NVLinks in a set (a bit for each GPU).
 func pairs(gpus []place.GPU, set uint) (n int) {
 	for a := range gpus {
 		for b := range a {
@@ -45,8 +45,8 @@ func pairs(gpus []place.GPU, set uint) (n int) {
 	return n
 }
 
-// bestSet returns the cost of the best set of n of the GPUs in free, by comparing all sets: the connected pairs in the
-// set (negative), the number of switches, and the connected pairs of the other free GPUs (negative).
+// bestSet compares all sets of n of the GPUs in free, and returns the cost of the best one: the connected pairs in
+// the set (negative), the number of switches, and the connected pairs of the other free GPUs (negative).
 func bestSet(gpus []place.GPU, free uint, n int) (best []int) {
 	for set := range uint(1) << len(gpus) {
 		if set&^free == 0 && bits.OnesCount(set) == n {
@@ -99,7 +99,7 @@ func TestConnected(t *testing.T) {
 			}
 			return
 		}
-		// The reservation contains the best set of the GPUs that are free at its beginning.
+		// The reservation has the best set of the GPUs that are free at its beginning.
 		r := c.Reserve(j, place.Choice{})
 		if math.IsInf(r.At, 1) {
 			return
@@ -123,8 +123,8 @@ func policyOf(t *rapid.T) place.Policy {
 	return p
 }
 
-// TestSpare checks that one slice or one full GPU does not use a connected GPU if another GPU with the same state is
-// less connected, and that the NVLinks do not change the state of the GPU that the slice uses.
+// TestSpare checks that a slice or a single full GPU does not use a connected GPU if another one in the same state is
+// less connected, and that NVLinks have no influence on that state.
 func TestSpare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawLinked(t)

@@ -10,26 +10,25 @@ import (
 
 // Plan is the result of Make.
 type Plan struct {
-	// Offers contains one set of placements per GPU.
+	// Offers holds one set of placements per GPU.
 	Offers []mig.Layout
-	// AdvertisedAs maps a placement to the requested profile name, if the placement is not offered under the name of
-	// its own profile.
+	// AdvertisedAs maps a placement to the requested profile name, if it is not offered under its own profile's name.
 	AdvertisedAs map[Spot]string
-	// Spots contains the spots of each job in queue order. The element of a job that must wait is nil.
+	// Spots holds each job's spots, in queue order, or nil for a job that must wait.
 	Spots [][]Spot
-	// Reserved is the reservation for the first job that must wait, or nil if no job must wait.
+	// Reserved is the reservation for the first job that must wait, or nil if there is none.
 	Reserved *Reservation
-	// Kept describes the spots that are kept for a job that lacks resources other than slices. Until the time Kept.At,
-	// the kept spots are lent to other jobs. Kept is nil if no spots are kept.
+	// Kept describes the spots that are kept for a job that lacks resources other than slices, or is nil if there are
+	// none. Until the time Kept.At, they are lent to other jobs.
 	Kept *Reservation
-	// OverQuota is true for each job that has no spots because too many GPUs would be full. OverQuota is nil if there
-	// is no such job.
+	// OverQuota is true for each job that has no spots because too many GPUs would be full. It is nil if there are
+	// none.
 	OverQuota []bool
 	// Price is the price of a second of a whole GPU, in seconds of delay for the jobs that must wait (see size.go).
 	Price float64
 }
 
-// Name returns the profile name under which a placement is offered. b is the model of the GPU.
+// Name returns the profile name under which a placement is offered. b is the GPU's model.
 func (p Plan) Name(b *mig.Model, at Spot) string {
 	if name, ok := p.AdvertisedAs[at]; ok {
 		return name
@@ -48,7 +47,7 @@ func (p Plan) Counts(gpus []place.GPU) map[string]int {
 	return n
 }
 
-// Check returns an error if not all offers can be carved at the same time beside the busy placements.
+// Check returns an error unless all offers can be carved at the same time, alongside the busy placements.
 func (p Plan) Check(gpus []place.GPU) error {
 	if len(p.Offers) != len(gpus) {
 		return fmt.Errorf("the plan contains offers for %d GPUs, but the node has %d GPUs", len(p.Offers), len(gpus))
@@ -77,8 +76,8 @@ func (p Plan) Check(gpus []place.GPU) error {
 	return nil
 }
 
-// Pack finds placements for the demands of all jobs, beside the busy placements. Agents call Pack after a restart, if
-// jobs hold slices of a lost plan. Pack returns false only if no placements for all demands exist ([place.Pack]).
+// Pack finds placements for the demands of all jobs, alongside the busy placements. Agents call it after a restart,
+// if jobs hold slices from a lost plan. It returns false only if no placements for all demands exist ([place.Pack]).
 func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	largest := NewCluster(nil, gpus)
 	var jobs []uint32

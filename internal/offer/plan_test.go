@@ -25,7 +25,7 @@ func TestSound(t *testing.T) {
 		if err := plan.Check(gpus); err != nil {
 			t.Fatal(err)
 		}
-		// The offers must contain all slices that the placed jobs together need.
+		// The offers must include all slices that the placed jobs need together.
 		need := map[string]int{}
 		for _, d := range jobs {
 			if slices.Contains(served(jobs, plan), d.ID) {
@@ -110,7 +110,7 @@ func TestCheckFinds(t *testing.T) {
 }
 
 // TestPackFindsEarlierLayout checks that Pack finds spots for all slices that existed on the node before a restart,
-// regardless of the order of the slices.
+// in whatever order they are given.
 func TestPackFindsEarlierLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := mig.Models()[1].Select(mig.Plain)

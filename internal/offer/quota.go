@@ -6,23 +6,22 @@ import (
 	"caelum/internal/mig"
 )
 
-// The code in this file limits the number of full GPUs while jobs wait for slices (Cluster.WholeShare). A GPU is
-// full while a job has its instance of the profile mig.Full.
+// The code in this file limits the number of full GPUs while jobs wait for slices (Cluster.WholeShare). A GPU is full
+// while a job has its mig.Full instance.
 //
 // If WholeShare is above 0, the limit is this share of the GPUs, and applies while any job waits for slices. If
-// WholeShare is 0, a job for n full GPUs exceeds the limit while the waiting jobs for slices need at least n GPUs. To
-// empty a node for the job would then delay many jobs. After MaxDeferral, this limit no longer applies to a job.
+// WholeShare is 0, a job for n full GPUs exceeds the limit while the waiting jobs for slices need at least n GPUs.
+// Emptying a node for it would then delay many jobs. After MaxDeferral, this limit no longer applies to a job.
 //
-// Make first places the queue as without a quota, except that a job for full GPUs is denied if the job would exceed the
-// quota and a job for slices has no spots yet. A denied job gets neither spots nor a reservation. After a denied job,
-// all later jobs for full GPUs are denied too. Otherwise, a sequence of small jobs could use up the quota, and a large
-// job would never start. Then Make places the denied jobs on the GPUs that are still free. At this time, all jobs for
-// slices that can start have their spots, so the denied jobs take no GPU on which one of these jobs could start.
+// Make first places the queue as without a quota, except that a job for full GPUs is denied if it would exceed the
+// quota while a job for slices has no spots yet. A denied job gets neither spots nor a reservation, and all later
+// jobs for full GPUs are denied too; otherwise, a sequence of small jobs could use up the quota, and a large one
+// would never start. Then Make places the denied jobs on the GPUs that are still free. By then, all jobs for slices
+// that can start have their spots, so the denied jobs do not take a GPU on which one of them could start.
 
-// MaxDeferral limits the time, in seconds, for which jobs for slices are placed before a job for full GPUs without
-// regard to the order of the queue, if WholeShare is 0. Without MaxDeferral, a user who always has many jobs for slices
-// in the queue could block jobs for full GPUs forever. A shorter time leads to longer waits of jobs for slices at high
-// loads.
+// MaxDeferral limits how long, in seconds, jobs for slices are placed before a job for full GPUs regardless of queue
+// order, if WholeShare is 0. Without this limit, a user who always has many jobs for slices in the queue could block
+// jobs for full GPUs forever. With a shorter time, jobs for slices wait longer at high loads.
 const MaxDeferral = 2 * 86400
 
 // quota is the state of the quota in a plan.
@@ -30,7 +29,7 @@ type quota struct {
 	limit int          // the largest number of full GPUs
 	left  int          // limit, without the GPUs that are full; below 0 if the quota is exceeded
 	off   bool         // the quota does not apply
-	shut  bool         // a job has been denied, so that later jobs for full GPUs are denied too
+	shut  bool         // a job has been denied, so later jobs for full GPUs are denied too
 	over  map[int]bool // the denied jobs, by the index of the first job of their group
 	need  []float64    // the number of GPUs that each job needs for slices; nil unless WholeShare is 0
 }
@@ -59,7 +58,7 @@ func (c *Cluster) newQuota(jobs []*Job) quota {
 	return q
 }
 
-// needs returns, for each job, the number of GPUs that the job needs for slices. A slice counts as its share of a GPU.
+// needs returns, for each job, the number of GPUs that it needs for slices. A slice counts as its share of a GPU.
 func (c *Cluster) needs(jobs []*Job) []float64 {
 	share := map[string]float64{mig.Full: 0}
 	for k := range c.Pool.Len() {
@@ -80,7 +79,7 @@ func (c *Cluster) needs(jobs []*Job) []float64 {
 	return all
 }
 
-// switchable reports whether a GPU may be full and may also hold slices. The quota counts only these GPUs.
+// switchable reports whether a GPU may be full and may also hold slices. The quota counts only these.
 func (c *Cluster) switchable(gpu int) bool {
 	g := c.Pool.GPU(gpu)
 	return g.Model != nil && g.Offerable&g.Model.Full() != 0 && g.Offerable&^g.Model.Full() != 0
@@ -91,8 +90,8 @@ func (c *Cluster) becomesFull(s Spot) bool {
 	return c.switchable(s.GPU) && c.Pool.GPU(s.GPU).Model.Full().Has(s.Placement)
 }
 
-// deny reports whether the quota denies n more full GPUs to the group of jobs whose first job has the index k, and
-// records the denial.
+// deny reports whether the quota denies n more full GPUs to the group of jobs that begins at index k, and records the
+// denial.
 func (p *planner) deny(k, n int) bool {
 	q := &p.quota
 	if q.off || n == 0 || n <= q.left && !q.shut || !p.slicesWait(n) ||
@@ -104,8 +103,8 @@ func (p *planner) deny(k, n int) bool {
 	return true
 }
 
-// slicesWait reports whether any job that needs slices has no spots yet. If WholeShare is 0, slicesWait reports whether
-// such jobs need at least n GPUs for their slices.
+// slicesWait reports whether any job that needs slices has no spots yet or, if WholeShare is 0, whether these jobs
+// need at least n GPUs for their slices.
 func (p *planner) slicesWait(n int) bool {
 	sum := 0.0
 	for k, j := range p.jobs {
@@ -152,9 +151,9 @@ func (c *Cluster) becomeFull(all [][]Spot) (n int) {
 	return n
 }
 
-// placeDenied places the denied jobs, in the order of the queue, on the GPUs that are still free. A job that does not
-// fit gets a reservation if no other job has a reservation. Otherwise, no later job for full GPUs is placed. With a
-// strict order, placeDenied places no job behind the first job that must wait.
+// placeDenied places the denied jobs, in queue order, on the GPUs that are still free. A job that does not fit gets a
+// reservation if no other job has one; otherwise, no later job for full GPUs is placed. With a strict order, no job
+// is placed behind the first that must wait.
 func (p *planner) placeDenied() {
 	if p.quota.off {
 		return
@@ -186,7 +185,7 @@ func (p *planner) placeDenied() {
 	}
 }
 
-// overQuota returns, for each job, whether the job has no spots because of the quota, or nil if no job was denied.
+// overQuota returns, for each job, whether it has no spots because of the quota, or nil if no job was denied.
 func (p *planner) overQuota() (all []bool) {
 	for k := range p.quota.over {
 		_, group := Components(p.jobs, k)

@@ -14,7 +14,7 @@ import (
 )
 
 // drawShared returns random nodes whose GPUs may be full or cut, and jobs for full GPUs and for slices. Some GPUs can
-// only be full, and some GPUs can only be cut.
+// only be full, and some can only be cut.
 func drawShared(t *rapid.T) (nodes [][]place.GPU, jobs []*Job) {
 	b := rapid.SampledFrom([]string{"A30-24GB", "H100-80GB"}).Draw(t, "board")
 	m, err := mig.ModelByName(b)
@@ -61,9 +61,9 @@ func drawShared(t *rapid.T) (nodes [][]place.GPU, jobs []*Job) {
 	return nodes, jobs
 }
 
-// needed returns a lower bound for the number of GPUs that the waiting jobs need for slices. needed counts only the
-// first job for each profile, because Make may withdraw the offers of the other jobs at the end (filterByQueueOrder).
-// All models of drawShared have the profiles of the slices.
+// needed returns a lower bound for the number of GPUs that the waiting jobs need for slices. It counts only the first
+// job for each profile, because Make may finally withdraw the offers for the others (filterByQueueOrder). All of
+// drawShared's models have the slices' profiles.
 func needed(m *mig.Model, jobs []*Job, plan Plan) (need float64) {
 	first := map[string]bool{mig.Full: true}
 	for k, j := range jobs {
@@ -77,10 +77,10 @@ func needed(m *mig.Model, jobs []*Job, plan Plan) (need float64) {
 	return need
 }
 
-// excess returns a waiting job for a slice that could start on a GPU that the plan makes full beyond the share of the
-// GPUs, or 0 if there is no such job. If share is 0, a planned job for n full GPUs is beyond the share only if the
-// waiting jobs need at least n GPUs for slices. excess computes the number of full GPUs, the free units and the needs
-// of the jobs without the functions of this package.
+// excess returns a waiting job for a slice that could start on a GPU that the plan makes full beyond share, or 0 if
+// there is none. If share is 0, a planned job for n full GPUs is beyond it only if the waiting jobs need at least n
+// GPUs for slices. excess computes the number of full GPUs, the free units and the jobs' needs without using this
+// package's functions.
 func excess(nodes [][]place.GPU, jobs []*Job, plan Plan, share float64, strict bool) uint32 {
 	gpus := slices.Concat(nodes...)
 	both, full := 0, 0
@@ -111,8 +111,9 @@ func excess(nodes [][]place.GPU, jobs []*Job, plan Plan, share float64, strict b
 		if profile == mig.Full || plan.Spots[k] != nil {
 			continue
 		}
-		// slurmctld gives a slice to the first job that requests the profile. In a strict order, the job also waits for
-		// every earlier job that waits for slices, and, with the share 0, for every earlier job that waits.
+		// slurmctld gives a slice to the first job that requests the profile. In a strict order, the job also waits
+		// for every earlier job that waits for slices and, with a share of 0, for every earlier job that waits at
+		// all.
 		if slices.ContainsFunc(jobs[:k], func(o *Job) bool {
 			waits := plan.Spots[slices.Index(jobs, o)] == nil && (share == 0 || o.Wants[0].Profile != mig.Full)
 			return o.Wants[0].Profile == profile || strict && waits
@@ -186,7 +187,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestNoQuotaWithoutSlices checks that the quota changes no plan if no job waits for slices, or, with the share 0, if
+// TestNoQuotaWithoutSlices checks that the quota changes no plan if no job waits for slices or, with a share of 0, if
 // all jobs for full GPUs have waited long enough.
 func TestNoQuotaWithoutSlices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/place"
 )
 
-// Reservation contains the spots that are reserved for the first job that cannot start, as in EASY backfill. Another
-// job may use these spots if the other job ends before the reservation begins.
+// Reservation holds the spots that are reserved for the first job that cannot start, as in EASY backfill. Another job
+// may use them if it ends before the reservation begins.
 type Reservation struct {
 	Job   int     // the index of the job in the queue
 	At    float64 // expected start in seconds; +Inf if unknown, in which case no spots are reserved
@@ -21,8 +21,8 @@ type Reservation struct {
 	Beside *Reservation // the reservation of another job that also applies, or nil
 }
 
-// Reserve returns the reservation with the earliest spots for a job for which Find returned no spots. why is the result
-// of Find.
+// Reserve returns the reservation with the earliest spots for a job for which Find returned none. why is what Find
+// returned.
 func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	if why.Verdict == place.Hold {
 		return &Reservation{
@@ -40,8 +40,8 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 			if later && !known {
 				continue
 			}
-			// A reservation of spots that become free before the job can start would leave the spots unused. lend.go
-			// handles spots that become free too early.
+			// Reserving spots that become free before the job can start would leave them unused. lend.go handles
+			// these.
 			if r := c.first(c.Nodes[n], j); r != nil && (!later || after <= r.At && r.At > c.Now) {
 				nodes = append(nodes, r)
 			}
@@ -59,7 +59,7 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 }
 
 // ReserveAll returns the reservation with the earliest spots for jobs that start together and for which FindAll
-// returned no spots. why is the result of FindAll.
+// returned none. why is what FindAll returned.
 func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	if len(jobs) == 1 {
 		return c.Reserve(jobs[0], why)
@@ -88,8 +88,8 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 		})
 	}
 	// The set of free spots only grows with time, so bisection finds the earliest time. The exception is a het job
-	// whose components slurmctld would start on other nodes than AssignNodes chose. For such a het job, found may
-	// succeed for one time and fail for a later time, and the reservation then begins later than necessary.
+	// whose components slurmctld would start on nodes other than those that AssignNodes chose: found may then succeed
+	// for one time and fail for a later one, so that the reservation begins later than necessary.
 	first := sort.Search(len(times), func(i int) bool { return found(times[i]) != nil })
 	if first == len(times) {
 		return &Reservation{At: math.Inf(1)}
@@ -97,8 +97,8 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	return &Reservation{At: times[first], Spots: slices.Concat(found(times[first])...)}
 }
 
-// first returns the reservation with the earliest spots on the given GPUs for the slices that a job needs on one node.
-// The result is nil if the slices never fit.
+// first returns the reservation with the earliest spots on the given GPUs for the slices that a job needs on one
+// node, or nil if they never fit.
 func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 	r := &Reservation{At: c.Now}
 	taken := map[int]mig.Layout{}
@@ -124,7 +124,7 @@ func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 }
 
 // firstOfAll returns the reservation with the earliest spot on any GPU for a job that needs a single slice, or nil if
-// the slice never fits. Most plans ask several hundred times, so firstOfAll keeps the earliest spot of each GPU.
+// the slice never fits. Because most plans ask several hundred times, it keeps each GPU's earliest spot.
 func (c *Cluster) firstOfAll(w Want) *Reservation {
 	key := strings.Join(w.profiles(), "\x00")
 	e := c.earliest[key]
@@ -160,21 +160,21 @@ func (c *Cluster) firstOfAll(w Want) *Reservation {
 	return &Reservation{At: e.free[found], Spots: []Spot{{GPU: found, Placement: e.at[found]}}}
 }
 
-// earliest contains, for each GPU of a pool, the earliest spot for one slice, and the time at which the spot is free.
-// The index of the placement is -1 if the slice never fits on the GPU.
+// earliest holds, for each GPU of a pool, the earliest spot for one slice, and the time at which it is free. The
+// placement's index is -1 if the slice never fits on the GPU.
 type earliest struct {
 	pool  *place.Pool
 	now   float64
-	seen  uint64 // the number of changes of the pool that are included
+	seen  uint64 // the number of changes to the pool that are included
 	free  []float64
 	at    []int
 	first []int // for each block of GPUs, the GPU with the earliest spot, or -1 after a change
 }
 
-// blockSize is the number of GPUs in a block. A search visits all blocks and the GPUs of the blocks that have changed.
+// blockSize is the number of GPUs in a block. A search visits all blocks, and the GPUs in blocks that have changed.
 const blockSize = 64
 
-// before reports whether the spot of the GPU a is free before that of the GPU b, which precedes a.
+// before reports whether GPU a's spot is free before that of GPU b, which precedes a.
 func (e *earliest) before(a, b int) bool {
 	return e.free[a] < e.free[b] || e.at[b] < 0 && e.at[a] >= 0
 }
@@ -190,15 +190,15 @@ func (e *earliest) setFirst(block int) {
 	e.first[block] = found
 }
 
-// freeSlot is a spot and the time, in seconds, at which the spot becomes free.
+// freeSlot is a spot and the time, in seconds, at which it becomes free.
 type freeSlot struct {
 	Spot
 	free float64
 }
 
-// slots returns the placements on the given GPUs that are suitable for w, in the order in which the placements become
-// free. If single is true, the job needs no other slice, and the policy has rejected the free placements. slots then
-// returns only the first busy placement.
+// slots returns the placements on the given GPUs that are suitable for w, in the order in which they become free. If
+// single is true, it returns only the first busy one, because the job needs no other slice and the policy has
+// rejected the free ones.
 func (c *Cluster) slots(gpus []int, w Want, single bool) (all []freeSlot) {
 	names := w.profiles()
 	for _, g := range gpus {
@@ -230,7 +230,7 @@ func (c *Cluster) slots(gpus []int, w Want, single bool) (all []freeSlot) {
 	return all
 }
 
-// withhold blocks the reserved spots until the caller calls the returned function.
+// withhold blocks the reserved spots until the returned function is called.
 func (c *Cluster) withhold(r *Reservation) func() {
 	if math.IsInf(r.At, 1) {
 		return func() {}

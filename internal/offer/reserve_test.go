@@ -12,7 +12,7 @@ import (
 )
 
 // TestEarliestSpotOfAllGPUs compares the earliest spot that firstOfAll keeps for each GPU with a search of all GPUs,
-// while GPUs and the time change.
+// as the GPUs and the time change.
 func TestEarliestSpotOfAllGPUs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := NewCluster(place.Reach, drawNodes(t)...)

@@ -8,31 +8,28 @@ import (
 	"caelum/internal/place"
 )
 
-// The code in this file gives a job a larger slice than requested if the shorter run time justifies the larger slice. A
-// job requests the smallest profile that has enough memory. On the requested profile, the job may run slowly while
-// other GPUs are idle.
+// The code in this file gives a job a larger slice than requested if the shorter run time justifies this. A job
+// requests the smallest profile with enough memory, on which it may run slowly while other GPUs are idle.
 //
-// A job on profile p runs for t_p seconds and uses the share u_p of a GPU. While the job runs, other jobs can use less
-// of the GPUs. The total delay of the other jobs is assumed to be price x t_p x u_p. The job gets the free profile with
-// the smallest t_p + price x t_p x u_p. If a larger slice will be free soon, the head of the queue may wait for the
-// larger slice, but only if the run time of the head is known from earlier runs. If the plan used a time limit of a day
-// instead, a job that runs for a minute would wait for hours. The section "Sizes of slices" in docs/results.md contains
-// the measurements.
+// A job on profile p runs for t_p seconds and uses the share u_p of a GPU. Meanwhile, other jobs can use less of the
+// GPUs, and their total delay is assumed to be price x t_p x u_p. The job gets the free profile with the smallest t_p
+// + price x t_p x u_p. If a larger slice will be free soon, the head of the queue may wait for it, but only if its
+// run time is known from earlier runs: with a time limit of a day instead, a job that runs for a minute would wait
+// for hours. The measurements are in the section "Sizes of slices" in docs/results.md.
 //
-// A large slice must not delay other jobs. Make therefore plans twice. The first plan multiplies the price with the
-// constant fair, and therefore starts more jobs on smaller slices. The second plan uses the real price. Make returns
-// the second plan only if the second plan starts all jobs that the first plan starts, and does not delay the
-// reservation of the first waiting job.
+// A large slice must not delay other jobs, so Make plans twice. The first plan multiplies the price by the constant
+// fair, and so starts more jobs on smaller slices. The second plan uses the real price. Make returns the second plan
+// only if it starts all jobs that the first one starts, and does not delay the first waiting job's reservation.
 
-// Size is a profile that a job may get instead of the requested profile.
+// Size is a profile that a job may get instead of the requested one.
 type Size struct {
 	Profile string
 	// Takes is the expected run time on the profile, divided by the run time on the requested profile.
 	Takes float64
 }
 
-// Takes returns the expected run time on a profile, divided by the run time on the requested profile. The result is 1
-// if the profile is not among the want's sizes.
+// Takes returns the expected run time on a profile, divided by that on the requested profile. It is 1 if the profile
+// is not among the want's sizes.
 func (w Want) Takes(profile string) float64 {
 	for _, s := range w.Sizes {
 		if s.Profile == profile {
@@ -42,7 +39,7 @@ func (w Want) Takes(profile string) float64 {
 	return 1
 }
 
-// takes returns the expected run time of a job on a profile, divided by the run time on the requested profile.
+// takes returns a job's expected run time on a profile, divided by that on the requested profile.
 func (j *Job) takes(profile string) float64 {
 	for _, w := range j.Wants {
 		if takes := w.Takes(profile); takes != 1 {
@@ -52,38 +49,38 @@ func (j *Job) takes(profile string) float64 {
 	return 1
 }
 
-// Growable reports whether a job may get a larger slice than requested, and runs long enough to benefit from the larger
-// slice even after a short delay. A plan makes no speculative offers for growable jobs, because a job that takes a
-// speculative offer starts on the requested profile.
+// Growable reports whether a job may get a larger slice than requested, and runs long enough to benefit from it even
+// after a short delay. A plan makes no speculative offers for growable jobs, because they would start on the
+// requested profile.
 func Growable(j Job) bool {
 	return j.RunTime >= shortJob && slices.ContainsFunc(j.Wants, func(w Want) bool { return len(w.Sizes) > 0 })
 }
 
-// shortJob is a run time in seconds. Without a speculative offer, a job starts one to two seconds later, which is at
-// most a tenth of shortJob.
+// shortJob is a run time in seconds, at least ten times the one to two seconds by which a job starts later without a
+// speculative offer.
 const shortJob = 20
 
-// sizing contains the inputs for the choice of a size.
+// sizing holds the inputs for the choice of a size.
 type sizing struct {
-	price   float64 // price of a second of a whole GPU, in seconds of delay of other jobs
+	price   float64 // price of a second of a whole GPU, in seconds of other jobs' delay
 	waiting int     // the number of jobs without spots, including the job to be placed
-	mayHold bool    // the job may wait for a larger slice, because its run time is known
+	mayHold bool    // the job may wait for a larger slice because its run time is known
 }
 
 // The values of the sizing constants were chosen with MISO's training jobs on 4 A100s, in workloads of 100 jobs (seeds
 // 1 to 20) and of 600 jobs (seeds 1 to 3) with one job every 0.5 to 16 minutes, and with drawn jobs (seeds 1 to 20).
 //
 // The price of a second of a whole GPU is the number of delayed jobs, divided by the number of GPUs. A waiting job
-// counts with the share priceWaiting, because a waiting job does not need all GPUs. A running job counts with the share
-// priceRunning, which represents the jobs that will be submitted while the running job occupies its slice.
+// counts as priceWaiting jobs, because it does not need all GPUs. A running job counts as priceRunning jobs, which
+// stands for the jobs that will be submitted while it occupies its slice.
 //
-// At the beginning of a period of high load, few jobs wait and run, but many jobs will be submitted during their runs.
-// If arrivalShare times the expected number of these jobs (Cluster.Arrivals) exceeds the number of running jobs, the
-// larger number counts. The number is limited to mostArrivals times the number of jobs that run or wait, because jobs
-// that are submitted together are often followed by no other jobs.
+// At the beginning of a period of high load, few jobs wait and run, but many more will be submitted during their
+// runs. If arrivalShare times the expected number of these (Cluster.Arrivals) exceeds the number of running jobs, it
+// counts instead. It is limited to mostArrivals times the number of jobs that run or wait, because jobs that are
+// submitted together are often not followed by others.
 //
-// While the head of the queue waits for a larger slice, the head delays each of the other waiting jobs for the share
-// heldShare of the wait.
+// While the head of the queue waits for a larger slice, it delays each of the other waiting jobs by the share
+// heldShare of its wait.
 const (
 	priceWaiting = 0.4
 	priceRunning = 0.15
@@ -93,8 +90,8 @@ const (
 )
 
 // fair is the factor of the price in the first plan. With a larger factor, the first plan prefers the requested
-// profiles. If the requested profiles are slow, mean turnarounds are then up to 20% longer, because jobs that start on
-// small slices occupy these slices for a long time.
+// profiles. If these are slow, mean turnarounds are then up to 20% longer, because jobs that start on small slices
+// occupy them for a long time.
 const fair = 3
 
 // setPrice sets the price of a second of a whole GPU for the next job.
@@ -137,20 +134,20 @@ func (c *Cluster) chooseSize(s *place.Situation, w Want, runs float64, requested
 	return best
 }
 
-// cost returns the sum of the run time on a placement and the delay that the placement causes to other jobs. The unit
-// is the run time on the requested profile.
+// cost returns the run time on a placement plus the delay that the placement causes to other jobs, in multiples of
+// the run time on the requested profile.
 func (c *Cluster) cost(s *place.Situation, at place.Choice, takes float64) float64 {
 	b := s.Pool.GPU(at.GPU).Model
 	return costOf(b, b.Placements[at.Placement].Profile, takes, c.price)
 }
 
-// costOf returns the sum that cost describes, for the k-th profile of a GPU model.
+// costOf is like cost, but for the k-th profile of a GPU model.
 func costOf(b *mig.Model, k int, takes, price float64) float64 {
 	return takes * (1 + price*float64(b.Profiles[k].Size)/float64(b.Grid))
 }
 
-// PrefersLarger reports whether a job that must wait would get a larger profile than requested if all profiles of the
-// GPU model b were free.
+// PrefersLarger reports whether a job that must wait would get a larger profile than requested if all profiles of GPU
+// model b were free.
 func (p Plan) PrefersLarger(w Want, b *mig.Model) bool {
 	if b == nil {
 		return false
@@ -163,8 +160,7 @@ func (p Plan) PrefersLarger(w Want, b *mig.Model) bool {
 }
 
 // nextFree returns the placement of a profile that is expected to be free first, with the verdict Hold. wait is the
-// time in seconds until the placement is free. The verdict is Nowhere if the job must not wait or if the time is
-// unknown.
+// time, in seconds, until it is free. The verdict is Nowhere if the job must not wait, or if this time is unknown.
 func (c *Cluster) nextFree(s *place.Situation, profile string) (next place.Choice, wait float64) {
 	if !c.mayHold {
 		return next, 0
@@ -188,7 +184,7 @@ func (c *Cluster) nextFree(s *place.Situation, profile string) (next place.Choic
 	return next, wait
 }
 
-// enlarged returns a second plan with larger slices, or p if the second plan would delay a job.
+// enlarged returns a second plan with larger slices, or p if that plan would delay a job.
 func (p *planner) enlarged() *planner {
 	if !p.growable() {
 		return p
@@ -205,7 +201,7 @@ func (p *planner) enlarged() *planner {
 	return second
 }
 
-// growable reports whether the plan contains spots for a job that may get a larger slice.
+// growable reports whether the plan has spots for a job that may get a larger slice.
 func (p *planner) growable() bool {
 	for k, j := range p.jobs {
 		if p.plan.Spots[k] != nil && slices.ContainsFunc(j.Wants, func(w Want) bool { return len(w.Sizes) > 0 }) {
@@ -215,8 +211,8 @@ func (p *planner) growable() bool {
 	return false
 }
 
-// delays reports whether any job would start later with this plan than with the first plan. A job with spots whose
-// offers filterByQueueOrder withdrew starts with one of the next plans.
+// delays reports whether any job would start later with this plan than with the first. A job that has spots, but
+// whose offers filterByQueueOrder withdrew, starts with one of the next plans.
 func (p *planner) delays(first *planner) bool {
 	mine, theirs := p.starting(), first.starting()
 	for k := range p.jobs {
@@ -228,7 +224,7 @@ func (p *planner) delays(first *planner) bool {
 	return a != nil && b != nil && a.Job == b.Job && a.At > b.At
 }
 
-// starting returns the spots of the jobs that slurmctld would start because of the plan.
+// starting returns the spots of the jobs that the plan makes slurmctld start.
 func (p *planner) starting() [][]Spot {
 	plan := p.plan
 	defer func() { p.plan = plan }()

@@ -25,9 +25,9 @@ func sizesOf(b *mig.Model, profile string) (all []Size) {
 	return all
 }
 
-// TestSizesDelayNoJob compares the result of Make to Make's first plan, which assumes a higher price. Each job that
-// starts with the first plan must also start with the result. The first job that must wait must not get a later
-// reservation. Only jobs with sizes may get another profile than requested.
+// TestSizesDelayNoJob compares Make's result with its first plan, which assumes a higher price. Each job that starts
+// with the first plan must also start with the result. The first job that must wait must not get a later reservation.
+// Only jobs with sizes may get a profile other than the one requested.
 func TestSizesDelayNoJob(t *testing.T) {
 	larger := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -84,7 +84,7 @@ func drawSizes(t *rapid.T, gpus []place.GPU, jobs []*Job) {
 	}
 }
 
-// hasProfile reports whether a job requests the profile or accepts the profile as an equivalent profile.
+// hasProfile reports whether a job requests the profile, or accepts it as an equivalent profile.
 func hasProfile(j *Job, profile string) bool {
 	return slices.ContainsFunc(j.Wants, func(w Want) bool {
 		return w.Profile == profile || slices.Contains(w.Alternatives, profile)
@@ -137,7 +137,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestSpeculativeProfiles checks that speculative offers contain only the profiles in Cluster.Speculative.
+// TestSpeculativeProfiles checks that only the profiles in Cluster.Speculative are offered speculatively.
 func TestSpeculativeProfiles(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	cl := NewCluster(place.Reach, freeNode(b))
@@ -160,8 +160,8 @@ func TestSpeculativeProfiles(t *testing.T) {
 	}
 }
 
-// TestWaitForLarger checks that a job waits for a larger slice only if its run time is known and long enough. On the
-// GPU, a 4g.20gb is busy for an hour, and the other slices are free.
+// TestWaitForLarger checks that a job waits for a larger slice only if its run time is known and long enough. A
+// 4g.20gb on the GPU is busy for an hour, and the other slices are free.
 func TestWaitForLarger(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	for _, c := range []struct {

@@ -10,13 +10,13 @@ import (
 )
 
 // speculation chooses the offers for jobs that will be submitted later, from the units that are neither reserved nor
-// needed by the queue. speculation offers no profile for which a job already waits, and offers each profile on only one
-// node. If several nodes offered the profile, slurmctld instead of the policy would choose the node.
+// needed by the queue. It offers no profile for which a job already waits, and offers each profile on only one node,
+// because slurmctld, not the policy, would choose among several.
 type speculation struct {
 	*Cluster
 	waited demand
 	nodeOf []int // the node of each GPU
-	// best maps each profile to the spot at which the policy would place one slice. best contains no spots on GPUs that
+	// best maps each profile to the spot at which the policy would place one slice, except for spots on GPUs that
 	// have been filled.
 	best map[string]Spot
 	on   map[string]int // the number of GPUs on which each profile is offered
@@ -24,9 +24,9 @@ type speculation struct {
 	full int            // the largest number of full GPUs to offer
 }
 
-// addSpeculative adds the speculative offers to the plan. addSpeculative first fills the GPUs on which the policy would
-// place slices, and then the other GPUs, beginning with the fullest GPU. Small profiles are therefore offered on nearly
-// full GPUs, and large profiles on emptier GPUs.
+// addSpeculative adds the speculative offers to the plan. It first fills the GPUs on which the policy would place
+// slices, and then the others, beginning with the fullest. Small profiles are therefore offered on nearly full GPUs,
+// and large ones on emptier GPUs.
 func (p *planner) addSpeculative() {
 	if p.plan.Reserved != nil {
 		defer p.withhold(p.plan.Reserved)()
@@ -78,8 +78,8 @@ func (p *planner) addSpeculative() {
 	}
 }
 
-// waited returns the profiles for which jobs of the queue wait. The result includes the profiles of placed jobs,
-// because the plan already offers the slices of these jobs.
+// waited returns the profiles for which jobs in the queue wait. These include the profiles of placed jobs, because
+// the plan already offers their slices.
 func (p *planner) waited() demand {
 	all := newDemand()
 	for k, j := range p.jobs {
@@ -90,8 +90,8 @@ func (p *planner) waited() demand {
 	return all
 }
 
-// choose sets best to the policy's placement of one slice of each profile, and returns the number of these placements
-// on each GPU.
+// choose sets best to the policy's placement of one slice of each profile, and returns how many of these are on each
+// GPU.
 func (s *speculation) choose() map[int]int {
 	preferred := map[int]int{}
 	var seen []*mig.Model
@@ -129,9 +129,9 @@ func (s *speculation) may(profile string, node int) bool {
 		(profile != mig.Full || s.full > 0)
 }
 
-// fill returns the placements to offer on a GPU. Among all ways to fill the GPU, fill chooses the one with the highest
-// total value of the profiles. fill breaks ties first by the number of maximal layouts that are still reachable after a
-// job has started on one of the placements, and then by the number of reused idle instances.
+// fill returns the placements to offer on a GPU. Among all ways to fill the GPU, it chooses the one whose profiles
+// have the highest total value. Ties are broken first by the number of maximal layouts that are still reachable after
+// a job has started on one of the placements, and then by the number of reused idle instances.
 func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	b, taken := g.Model, g.Busy
 	room := b.Open(taken, g.Blocked) & g.Offerable
@@ -187,7 +187,7 @@ func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	return best
 }
 
-// elsewhere reports whether another node offers the profile, or the policy would place the profile on another node.
+// elsewhere reports whether another node offers the profile, or the policy would place it on another node.
 func (s *speculation) elsewhere(profile string, node int) bool {
 	if at, ok := s.best[profile]; ok {
 		return s.nodeOf[at.GPU] != node
@@ -196,8 +196,8 @@ func (s *speculation) elsewhere(profile string, node int) bool {
 	return ok && home != node
 }
 
-// worth returns the value, at most 1, of offering placements of a profile on a GPU. The value is lower if the profile
-// is already offered on another GPU, or if the policy would place the profile on another GPU.
+// worth returns the value, at most 1, of offering placements of a profile on a GPU. It is lower if the profile is
+// already offered on another GPU, or if the policy would place it on another.
 func (s *speculation) worth(profile string, gpu int, placements mig.Layout) float64 {
 	elsewhere := s.on[profile]
 	if at, ok := s.best[profile]; ok {

@@ -2,8 +2,8 @@
 // agent publishes in Extra, and the counts of gres/mig. `caelum status` and `caelum top` print the result. They need no
 // agent, and every user who may read the node records sees the same result.
 //
-// A node record contains neither the UUIDs of the slices nor the jobs that hold them. An agent's own status (package
-// api) contains both.
+// A node record shows neither the UUIDs of the slices nor the jobs that hold them. An agent's own status (package
+// api) shows both.
 //
 // The package is pure: it uses no clock and no I/O.
 package overview

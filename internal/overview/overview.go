@@ -14,28 +14,28 @@ import (
 // Node is a node that Caelum manages.
 type Node struct {
 	Name string `json:"node"`
-	// State contains slurmctld's base state and its flags, for example IDLE+DRAIN. Reason is the reason of a node that
-	// is drained or down.
+	// State is slurmctld's base state and its flags, for example IDLE+DRAIN. Reason says why a node is drained or
+	// down.
 	State      string   `json:"state"`
 	Reason     string   `json:"reason,omitempty"`
 	Partitions []string `json:"partitions"`
-	// Type contains the types of the node's gres/gpu, for example a100.
+	// Type lists the types of the node's gres/gpu, for example a100.
 	Type string `json:"type,omitempty"`
 	// Since is the time at which the agent last changed the offers, in Unix seconds.
 	Since int64 `json:"offers_since,omitempty"`
 	GPUs  []GPU `json:"gpus"`
-	// Offers contains the number of free slices on offer, by profile. Unlike an agent's status, it does not contain
-	// their positions.
+	// Offers is the number of free slices on offer, by profile. Unlike an agent's status, it does not show their
+	// positions.
 	Offers map[string]int `json:"offers"`
 	// Problem is the reason why the state of the GPUs is unknown, or empty if it is known.
 	Problem string `json:"problem,omitempty"`
 }
 
-// GPU is a GPU of a node. If the agent does not manage the GPU, Units is 0 and the drawings are empty.
+// GPU is one of a node's GPUs. If the agent does not manage it, Units is 0 and the drawings are empty.
 type GPU struct {
 	Index int `json:"index"`
-	// Units is the number of placement units. Busy, Idle and Blocked count the units of busy instances, of idle
-	// instances, and the units that no slice can use. The remaining units are free.
+	// Units is the number of placement units. Busy, Idle and Blocked count the units of busy instances, those of idle
+	// instances, and those that no slice can use. The rest are free.
 	Units   int `json:"units"`
 	Busy    int `json:"busy"`
 	Idle    int `json:"idle"`
@@ -52,7 +52,7 @@ type Instance struct {
 	Start   int    `json:"start"`
 	Size    int    `json:"size"`
 	State   string `json:"state"` // Busy or Idle
-	// End is the expected end of the slice's job in Unix seconds, or 0 if it is unknown or private.
+	// End is the expected end of the slice's job in Unix seconds, or 0 if unknown or private.
 	End int64 `json:"end,omitempty"`
 }
 
@@ -70,7 +70,7 @@ const (
 	RowBlocked = '#'
 )
 
-// Nodes returns the nodes that Caelum manages, in the order of records. These are the nodes with gres/mig.
+// Nodes returns the nodes that Caelum manages, those with gres/mig, in the order of records.
 func Nodes(records []slurm.Node) []Node {
 	all := []Node{}
 	for _, r := range records {
@@ -156,7 +156,7 @@ func gpu(index int, g place.GPU) GPU {
 	return out
 }
 
-// initial returns the first character of a profile's name. An administrator can write any name into Extra, so initial
+// initial returns the first character of a profile's name. Because administrators can write any name into Extra, it
 // returns RowBusy unless the character is a digit or a letter.
 func initial(profile string) rune {
 	if profile == "" {

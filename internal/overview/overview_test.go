@@ -84,7 +84,7 @@ func TestNodes(t *testing.T) {
 }
 
 // FuzzNodes checks that every node state that Parse accepts has as many characters in its row as units, and that the
-// counts of the units match the row. An administrator can write any text into a node's Extra.
+// unit counts match the row. Administrators can write anything into a node's Extra.
 func FuzzNodes(f *testing.F) {
 	f.Add(plan.Text(plan.State{GPUs: []place.GPU{gpuWith(f, []string{"2g.10gb@0"}, []string{"1g.5gb@2"})}}))
 	f.Add("1;board/2;profile/\x1b/1/1/2/0.0.0.0/0.1;gpu/\x1b@0,!2")

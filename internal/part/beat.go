@@ -7,11 +7,11 @@ import (
 
 // A planner writes a heartbeat after each round in which it has read slurmctld, made the plan and written all parts
 // that differ from it. The heartbeat consists of the planner's id and a number that changes with each heartbeat, for
-// example "caelum-beat=9f1c22d07a4be610@17". Receivers compare only whether the heartbeat has changed, so that the
-// clocks of the hosts do not matter.
+// example "caelum-beat=9f1c22d07a4be610@17". Receivers check only whether it has changed, so the hosts' clocks do not
+// matter.
 
 const (
-	// Every is the time between two heartbeats.
+	// Every is the time between heartbeats.
 	Every = 5 * time.Second
 	// Expiry is the age of a heartbeat at which agents no longer follow their parts, and at which another planner may
 	// plan. It allows two late or failed rounds.
@@ -26,7 +26,7 @@ func WithBeat(comment, id string, n int) string {
 	return withEntry(comment, beatPrefix, fmt.Sprintf("%s@%d", id, n))
 }
 
-// Watch measures the age of a heartbeat, from the time at which the heartbeat was first read.
+// Watch measures the age of a heartbeat, from the time at which it was first read.
 type Watch struct {
 	text  string
 	since time.Time
@@ -39,7 +39,7 @@ func (w *Watch) Read(text string, at time.Time) {
 	}
 }
 
-// Fresh reports whether there was a heartbeat that was younger than limit at the time at.
+// Fresh reports whether, at the time at, there was a heartbeat younger than limit.
 func (w *Watch) Fresh(at time.Time, limit time.Duration) bool {
 	return w.text != "" && at.Sub(w.since) < limit
 }

@@ -1,13 +1,13 @@
-// Package part describes one node's part of a plan as text in the node's Comment in slurmctld. The watcher makes the
-// plan for the whole cluster once and writes the parts. Each agent reads only its own node's part
-// (docs/internals.md, "A plan from the watcher").
+// Package part stores a node's part of a plan in the node's Comment in slurmctld. The watcher makes the plan for the
+// whole cluster once and writes the parts. Each agent reads only its own node's part (docs/internals.md, "A plan from
+// the watcher").
 //
 //	Of          the part of one node in a plan
 //	Text, Parse the format of a part
 //	Beat        the heartbeat of the planner, in the Comment of one node
 //
-// A part is advice: the agent offers only those of its placements that fit beside the node's leases, whatever the part
-// contains.
+// A part is advice: whatever it says, the agent offers only those of its placements that fit alongside the node's
+// leases.
 //
 // Files:
 //
@@ -17,11 +17,11 @@
 //
 // # The model
 //
-// The tests contain two models of the protocol and visit all their states:
+// The tests visit all states of two models of the protocol:
 //
 //   - explore_test.go visits the states of a model and prints the steps that lead to a violated rule.
 //   - model_pass_test.go and model_steps_test.go: on one node, each job that slurmctld starts gets its slices, whatever
-//     the parts contain.
+//     the parts say.
 //   - model_planner_test.go: with two nodes and up to two planners, the offers are right one poll interval after a
 //     failure.
 package part

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// passModel is one node with one GPU of two units, its agent, and slurmctld. The planner is not part of the model:
-// every part that the agent reads may contain any set of placements. The model therefore includes planners that are
-// wrong, late, doubled or hostile. The fields switch off rules of the agent.
+// passModel is one node with one GPU of two units, its agent, and slurmctld. The planner is not part of the model.
+// Instead, every part that the agent reads may name any set of placements, which covers planners that are wrong,
+// late, doubled or hostile. The fields switch off the agent's rules.
 type passModel struct {
 	wants    []int8 // the profile of each job
 	failures int8   // crashes of the agent, restarts of slurmctld, and jobs that end without an epilog
@@ -35,7 +35,7 @@ var (
 
 const none, unplaced = int8(-1), int8(3)
 
-// The states of a job. A job that is gone has a lease, but slurmctld no longer knows the job.
+// The states of a job. A job that is gone has a lease, but is no longer known to slurmctld.
 const (
 	waiting = iota
 	started
@@ -104,7 +104,7 @@ func usesSlice(j modelJob) bool {
 	return j.at != none && (j.state == leased || j.state == completing || j.state == gone)
 }
 
-// heldNow is slicesHeld of the agent.
+// heldNow corresponds to the agent's slicesHeld.
 func (m passModel) heldNow(s passState) (n [2]int8) {
 	for k, w := range m.wants {
 		if hasLease(s.job[k]) || s.job[k].pend != none {
@@ -170,7 +170,7 @@ func (m passModel) filter(part, busy uint8) (offers uint8) {
 	return offers
 }
 
-// completingNow reports whether slurmctld shows the node as COMPLETING. In this state, it starts no jobs on the node.
+// completingNow reports whether slurmctld shows the node as COMPLETING, and so starts no jobs there.
 func completingNow(s passState) bool {
 	for _, j := range s.job {
 		if j.state == completing || j.state == released {
@@ -244,13 +244,13 @@ func (m passModel) wrong(s passState) string {
 	return ""
 }
 
-// packs reports whether slices fit beside the busy units.
+// packs reports whether slices fit alongside the busy units.
 func packs(busy uint8, open [2]int8) bool {
 	room := int8(2 - bits.OnesCount8(busy))
 	return open[small]+2*open[big] <= room
 }
 
-// TestPassWithAnyPart checks that no part makes an agent offer slices that the agent cannot carve.
+// TestPassWithAnyPart checks that no part makes an agent offer slices that it cannot carve.
 func TestPassWithAnyPart(t *testing.T) {
 	for _, wants := range [][]int8{{small, small}, {small, big}, {big, big}} {
 		holds(t, passModel{wants: wants, failures: 2})

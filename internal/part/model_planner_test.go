@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// plannerModel contains two nodes, two jobs and up to two planners. A pass of an agent is one step, because passModel
-// checks the steps of a pass. After each state, the model assumes that no further failure occurs, and checks that the
-// offers of both nodes are right after the expiry and one poll interval (settle). The fields switch off rules.
+// plannerModel has two nodes, two jobs and up to two planners. An agent's pass is a single step, because passModel
+// checks the steps within it. In each state, the model assumes that no further failure occurs, and checks that both
+// nodes' offers are right after the expiry and one poll interval (settle). The fields switch off rules.
 type plannerModel struct {
 	planners int
 	wants    [2]int8
@@ -17,7 +17,7 @@ type plannerModel struct {
 	neverExpires  bool // agents follow a part although the heartbeat does not change
 	separateBeat  bool // a hung planner continues to write the heartbeat
 	writesOnlyNew bool // the planner compares a part with the last part that it wrote, instead of the node's record
-	neverYields   bool // the planner ignores the heartbeat of another planner
+	neverYields   bool // the planner ignores another planner's heartbeat
 	noFallback    bool // agents without a fresh part keep their offers
 }
 
@@ -31,7 +31,7 @@ const (
 type modelPlanner struct {
 	state uint8
 	has   bool // it has a plan whose parts are not all written
-	isNew bool // it has run for less than the expiry, and waits before it plans beside another planner
+	isNew bool // it has run for less than the expiry, and waits because another planner may be active
 	parts [2]uint8
 	todo  [2]bool
 	wrote [2]uint8 // the parts that it wrote last (writesOnlyNew)
@@ -41,7 +41,7 @@ type modelNode struct {
 	offers uint8
 	shown  uint8 // the busy units that the agent has published
 	part   uint8
-	has    bool // the record contains a part
+	has    bool // the record has a part
 	isNew  bool // the agent has run for less than the expiry, and cannot know the age of the heartbeat
 }
 
@@ -231,7 +231,8 @@ func (m plannerModel) next(s plannerState, emit func(string, plannerState)) {
 	}
 }
 
-// fail emits the failures. A lost or late datagram needs no step, because every step may happen at any time.
+// fail emits the failures. A lost or late datagram needs no step of its own, because every step may happen at any
+// time.
 func (m plannerModel) fail(s plannerState, emit func(string, plannerState)) {
 	s.failures--
 	for p := range m.planners {

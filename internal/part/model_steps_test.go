@@ -146,7 +146,7 @@ func (m passModel) read(s *passState, pc uint8) {
 	s.rtotal, s.rused, s.pc = s.total, m.used(*s), pc
 }
 
-// end ends a pass. The variables of the pass get their initial values, so that equal states are equal.
+// end ends a pass. Its variables are reset, so that equivalent states compare as equal.
 func end(s *passState) {
 	s.pc, s.planned, s.dirty, s.again = idle, 0, false, false
 	s.rtotal, s.rused, s.held = [2]int8{}, [2]int8{}, [2]int8{}

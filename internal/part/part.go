@@ -13,15 +13,15 @@ import (
 
 // Part is one node's part of a plan.
 type Part struct {
-	// Beat is the name of the node whose Comment contains the heartbeat of the planner.
+	// Beat is the name of the node whose Comment has the planner's heartbeat.
 	Beat   string
 	Offers []Offer
-	// Jobs contains the waiting jobs for which the node offers slices. An array has one entry for each planned task.
+	// Jobs lists the waiting jobs for which the node offers slices. An array has one entry for each planned task.
 	Jobs []Job
-	// Held contains the ids of the waiting jobs whose records the agent must read: held jobs that it may release, and
+	// Held lists the ids of the waiting jobs whose records the agent must read: held jobs that it may release, and
 	// jobs whose tags or profile it must change.
 	Held []uint32
-	// Stray contains the ids of the components of het jobs that the agent must hold (plan.Stray).
+	// Stray lists the ids of the het job components that the agent must hold (plan.Stray).
 	Stray    []uint32
 	Reserved *Reservation
 }
@@ -33,8 +33,8 @@ type Spot struct {
 	Start   int
 }
 
-// Offer is a placement to offer. As is the profile name under which the agent offers the placement, or empty if this is
-// the placement's own profile.
+// Offer is a placement to offer. As is the profile name under which the agent offers it, or empty if this is the
+// placement's own profile.
 type Offer struct {
 	Spot
 	As string
@@ -46,7 +46,8 @@ type Job struct {
 	Spots     []Spot
 }
 
-// Reservation contains the spots on the node that the plan reserves for a job, and the expected start in Unix seconds.
+// Reservation holds the spots on the node that the plan reserves for a job, and the job's expected start in Unix
+// seconds.
 type Reservation struct {
 	Job   uint32
 	At    int64
@@ -88,7 +89,7 @@ func spotOf(m *mig.Model, gpu, placement int) Spot {
 	return Spot{gpu, m.ProfileOf(placement), m.Placements[placement].Start}
 }
 
-// Key returns the key under which an agent stores the spots of a job: the id of its array, or its own id.
+// Key returns the key under which an agent stores a job's spots: the id of its array, or its own id.
 func (j Job) Key() uint32 { return cmp.Or(j.Array, j.ID) }
 
 // prefix and beatPrefix are the prefixes of the entries in a node's Comment. All other entries belong to the
@@ -98,11 +99,11 @@ const (
 	beatPrefix = "caelum-beat="
 )
 
-// In returns the text of the part in a node's Comment, or an empty string.
+// In returns the part in a node's Comment as Text wrote it, or an empty string.
 func In(comment string) string { return entry(comment, prefix) }
 
-// With returns a node's Comment with text as the entry of the part. The other entries remain unchanged. An empty text
-// removes the entry.
+// With returns a node's Comment with text as the part's entry, or without this entry if text is empty. The other
+// entries remain unchanged.
 func With(comment, text string) string { return withEntry(comment, prefix, text) }
 
 func entry(comment, prefix string) string {
@@ -114,7 +115,7 @@ func entry(comment, prefix string) string {
 	return ""
 }
 
-// withEntry replaces the entry with this prefix. If the entry is already as required, the comment remains unchanged,
+// withEntry replaces the entry with this prefix. If it is already as required, the comment remains unchanged,
 // including its blanks.
 func withEntry(comment, prefix, text string) string {
 	if entry(comment, prefix) == text {

@@ -31,7 +31,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestComment checks that the entries of the administrator in a node's Comment stay unchanged.
+// TestComment checks that the administrator's entries in a node's Comment stay unchanged.
 func TestComment(t *testing.T) {
 	comment := WithBeat(With("rack  7", example.Text()), "ab", 3)
 	if In(comment) != example.Text() || BeatIn(comment) != "ab@3" {
@@ -61,7 +61,8 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that no text makes Parse panic, and that a parsed part has one text.
+// FuzzParse checks that no input makes Parse panic, and that formatting a parsed part and reparsing it changes
+// nothing.
 func FuzzParse(f *testing.F) {
 	f.Add(example.Text())
 	f.Fuzz(func(t *testing.T, text string) {

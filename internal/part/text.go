@@ -13,10 +13,10 @@ const version = "1"
 // maxItems limits the number of items that Parse accepts. A node has at most 16 GPUs with at most 12 units each.
 const maxItems = 4096
 
-// Text returns a part as text without spaces. The text consists of items separated by semicolons, beginning with the
+// Text returns a part as a string without spaces. It consists of items separated by semicolons, beginning with the
 // version.
 //
-//	beat/n1                        the node whose Comment contains the heartbeat
+//	beat/n1                        the node whose Comment has the heartbeat
 //	offer/0:1g.5gb@6               an offer: GPU, profile and start
 //	offer/0:2g.20gb@0/2g.10gb      an offer under the name of another profile
 //	job/17/0/0:1g.5gb@6,0:1g.5gb@5 a job, the id of its array or 0, and the spots that the plan assigns to it
@@ -66,7 +66,7 @@ func idList(ids []uint32) string {
 	return strings.Join(all, ",")
 }
 
-// Parse parses the text of a part.
+// Parse parses a part as Text writes it.
 func Parse(text string) (p Part, err error) {
 	items := strings.Split(text, ";")
 	if items[0] != version || len(items) > maxItems {

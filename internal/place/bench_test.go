@@ -15,8 +15,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// loaded returns a situation in which jobs of the uniform mix arrive at the given load. The jobs run for an hour on
-// average. Jobs that do not fit are dropped.
+// loaded returns a situation in which jobs from the uniform mix, which run for an hour on average, arrive at the
+// given load. Jobs that do not fit are dropped.
 func loaded(b testing.TB, gpus int, load float64) *place.Situation {
 	model := placetest.PlainA100(b)
 	pool := place.NewPool(make([]place.GPU, gpus))
@@ -70,8 +70,7 @@ func benchmark(b *testing.B, s *place.Situation, policy place.Policy, profiles .
 	}
 }
 
-// cpuTime reports the CPU time of the thread. CPU time, unlike elapsed time, does not depend on the load of the
-// machine.
+// cpuTime reports the thread's CPU time, which, unlike elapsed time, does not depend on the load of the machine.
 func cpuTime(b *testing.B) (stop func()) {
 	used := func() time.Duration {
 		var t unix.Timespec

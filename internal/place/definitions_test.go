@@ -12,7 +12,7 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// This file contains a second implementation of each policy, which uses the oracle's sets of intervals.
+// This file has a second implementation of each policy, which uses the oracle's sets of intervals.
 
 // acquisition returns the cost of acquiring an instance: 0 to reuse an idle instance, 1 to carve, 2 to destroy idle
 // instances before carving, 3 to switch the MIG mode, or -1 if the instance does not fit.
@@ -98,7 +98,7 @@ func (q question) all(costs func(o placetest.PlainGPU, k int, x placetest.Interv
 
 func anywhere(int, placetest.Interval) bool { return true }
 
-// shares returns the weights of a GPU model's profiles. The weight of a profile is its share of all requests.
+// shares returns the weights of a GPU model's profiles. A profile's weight is its share of all requests.
 func (q question) shares(b *mig.Model) []float64 {
 	sum := 0.0
 	for _, p := range b.Profiles {
@@ -115,8 +115,8 @@ func (q question) shares(b *mig.Model) []float64 {
 	return w
 }
 
-// definitions contains, for each policy, the function that sorts the candidates. Each function sorts candidates of
-// equal cost by GPU and then by start.
+// definitions maps each policy to the function that sorts the candidates. Each function sorts candidates of equal
+// cost by GPU and then by start.
 var definitions = map[string]func(q question) []spot{
 	"first-fit": func(q question) []spot {
 		return q.by(anywhere, func(placetest.PlainGPU, int, placetest.Interval) []float64 { return nil })
@@ -200,7 +200,7 @@ var definitions = map[string]func(q question) []spot{
 				if !placetest.Overlap(slot, x) {
 					continue
 				}
-				free := q.now // the time F of the slot
+				free := q.now // the slot's time F
 				for _, y := range o.Busy {
 					if placetest.Overlap(slot, y) {
 						free = max(free, o.Until[y])
@@ -218,7 +218,7 @@ var definitions = map[string]func(q question) []spot{
 	},
 }
 
-// rounded contains the policies whose costs are sums of fractions. Equal costs may differ by rounding errors, which
+// rounded lists the policies whose costs are sums of fractions. Equal costs may differ by rounding errors, which
 // depend on the order of summation.
 var rounded = []string{"mecc", "fgd"}
 

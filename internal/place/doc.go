@@ -1,5 +1,5 @@
-// Package place chooses the GPU and the start (the first unit) of one GPU instance. The package is pure: its functions
-// receive the state of the GPUs and return a choice.
+// Package place chooses the GPU and the start (the first unit) of one GPU instance. The package is pure: its
+// functions take the state of the GPUs and return a choice.
 //
 // Related tasks are left to other packages: package gpu creates and destroys instances, package reconfigure plans
 // changes that stop running jobs, and package offer decides for which jobs placements are offered.
@@ -53,10 +53,10 @@
 //
 // The [Policy] chooses among the candidates of the cheapest way, with two exceptions. fragaware compares load and
 // fragmentation first. The policies that use expected ends (lifetime, scarcity, qla) consider all candidates, and use
-// the acquisition cost only to break ties. An acquisition takes at most half a second, whereas a later job may have to
-// wait an hour if a policy chooses a placement only because it has an idle instance. In simulations in which instances
-// remain after their jobs (churn on 16 A100s, FIFO, exact ends), preferring the cheapest way increased the waits by 29
-// to 55% with lifetime, and by 24 to 128% with qla.
+// the acquisition cost only to break ties. An acquisition takes at most half a second, whereas a later job may have
+// to wait an hour if a placement is chosen only because it has an idle instance. In simulations in which instances
+// remain after their jobs (churn on 16 A100s, FIFO, exact ends), preferring the cheapest way increased the waits by
+// 29 to 55% with lifetime, and by 24 to 128% with qla.
 //
 // # Policies
 //

@@ -10,23 +10,23 @@ import (
 // GPU is the state of one GPU.
 type GPU struct {
 	Model *mig.Model
-	// Busy contains three kinds of placements: leased placements, placements of pending leases, and placements whose
-	// instances other programs use.
+	// Busy holds three kinds of placements: leased ones, those of pending leases, and those whose instances other
+	// programs use.
 	Busy mig.Layout
 	// Blocked is a mask of the unusable units, which belong to instances that cannot be destroyed or that do not match
 	// any of the GPU model's placements.
 	Blocked uint64
-	// Idle contains the instances without a lease. An idle instance can be reused at no cost, and may be destroyed if
+	// Idle holds the instances without a lease. An idle instance can be reused at no cost, and may be destroyed if
 	// its units are needed. Busy and Idle are disjoint and together form a legal layout.
 	Idle mig.Layout
-	// Ends contains, for each placement, the expected end of its busy instance in seconds, or +Inf if unknown. If Ends
-	// is nil, all ends are unknown.
+	// Ends holds, for each placement, the expected end of its busy instance in seconds, or +Inf if unknown. If it is
+	// nil, all ends are unknown.
 	Ends []float64
-	// Offerable contains the placements of the profiles that the site has configured. Policies ignore it, but package
-	// offer rejects a choice that it does not contain.
+	// Offerable holds the placements of the profiles that the site has configured. Policies ignore it, but package
+	// offer rejects a choice that is not in it.
 	Offerable mig.Layout
 	// NVLink is the number of the GPU's group. All GPUs of a node with the same number are connected with each other by
-	// NVLinks. The number is 0 if the GPU is connected with no other GPU or with all GPUs of the node. Policies ignore
+	// NVLinks. It is 0 if the GPU is connected with no other GPU or with all GPUs of the node. Policies ignore
 	// NVLink, but package offer uses it to choose the GPUs for a job with several full GPUs.
 	NVLink int
 	// Node is the index of the GPU's node. Policies use it only for GPUs that may be full (nodeSlots).
@@ -39,8 +39,9 @@ func (g GPU) Same(o GPU) bool {
 		slices.Equal(g.Ends, o.Ends) && g.Offerable == o.Offerable && g.NVLink == o.NVLink && g.Node == o.Node
 }
 
-// Hold marks placement i as busy until end (seconds, or +Inf if unknown). The placement must be possible. Hold removes
-// the idle instances that must be destroyed for it. Ends is copied first, because other GPU values may share the list.
+// Hold marks placement i as busy until end (seconds, or +Inf if unknown). The placement must be possible. The idle
+// instances that must be destroyed for it are removed. Ends is copied first, because other GPU values may share the
+// list.
 func (g *GPU) Hold(i int, end float64) {
 	g.Idle = (g.Idle &^ g.InTheWay(i)).Without(i)
 	g.Busy = g.Busy.With(i)
@@ -66,7 +67,7 @@ const (
 	Reuse   Acquisition = iota // the placement has an idle instance of the profile
 	Carve                      // the units are free
 	Reclaim                    // idle instances must be destroyed first
-	Switch                     // the MIG mode of the GPU must be switched first
+	Switch                     // the GPU's MIG mode must be switched first
 	endOfAcquisitions
 )
 
@@ -83,8 +84,8 @@ func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 	)
 }
 
-// of returns the possible placements that are most cheaply acquired by m. carve contains the placements that fit
-// alongside the busy and idle instances. full is the placement of the mig.Full profile. A GPU with an instance of this
+// of returns the possible placements that are most cheaply acquired by m. carve holds the placements that fit
+// alongside the busy and idle instances. full is the mig.Full profile's placement. A GPU with an instance of this
 // profile has its MIG mode off.
 func (m Acquisition) of(possible, carve, idle, full mig.Layout) mig.Layout {
 	if m == Reuse {

@@ -2,7 +2,7 @@ package place
 
 import "math"
 
-// This file contains the policies whose cost depends only on the resulting layout. In all functions, g is the group
+// The policies in this file have costs that depend only on the resulting layout. In all functions, g is the group
 // before the placement, and i is the placement.
 
 // firstFit chooses the lowest start on the lowest GPU.
@@ -19,7 +19,7 @@ func bestFit(g *Group, i int) cost {
 	return cost{float64(n.Units), -float64(n.CC)}
 }
 
-// mostReach maximises the remaining reach of all GPUs together, as the package comment explains. Ties are detected
+// mostReach maximizes the remaining reach of all GPUs together, as the package comment explains. Ties are detected
 // reliably, because equal ratios of whole numbers are equal as floating-point numbers.
 func mostReach(g *Group, i int) cost {
 	n := g.Node.With(i)
@@ -35,13 +35,13 @@ func mostECC(g *Group, i int, weights []float64) cost {
 	return cost{first: -g.Node.With(i).WeightedCC(weights)}
 }
 
-// leastLost minimises the increase in lost units (fragmentation gradient descent). The lost units are a weighted sum
+// leastLost minimizes the increase in lost units (fragmentation gradient descent). The lost units are a weighted sum
 // over the profiles. Each profile contributes the number of free units that its instances cannot use.
 func leastLost(g *Group, i int, weights []float64) cost {
 	return cost{first: g.Node.With(i).Lost(weights) - g.Node.Lost(weights)}
 }
 
-// fragStep is the step to which fragmentation is rounded. Without this, sums of fractions that should be equal would
+// fragStep is the step to which fragmentation is rounded. Otherwise, sums of fractions that should be equal would
 // differ between layouts because of floating-point errors.
 const fragStep = 1e-9
 

@@ -31,13 +31,13 @@ func (s *Situation) counted(r Request) float64 {
 //	until 12:00 |1g====|......|2g===========|   a 1g until 11:00 next to it costs the 2g slot nothing ...
 //	until 10:00 |1g====|......|2g===========|   ... and here it costs that slot an hour
 //
-// If GPUs may be full, the sum also contains the node's slot (nodeSlots). Instances that end at similar times are then
-// placed on the same node, so that nodes become free for jobs with several full GPUs. Without the nodes' slots, these
-// jobs wait 1.3 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
+// If GPUs may be full, the sum also includes the node's slot (nodeSlots). Instances that end at similar times are
+// then placed on the same node, so that nodes become free for jobs with several full GPUs. Without the nodes' slots,
+// these jobs wait 1.3 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
 //
 // If several placements have the same sum, the policy compares first the acquisition cost, then the reach, then the GPU
-// and the start. Lifetime needs neither migration nor a queue, and never holds a job. All it uses from earlier jobs is
-// their mean duration (see counted).
+// and the start. Lifetime needs neither migration nor a queue, and never holds a job. All that it uses from earlier
+// jobs is their mean duration (see counted).
 type Lifetime struct{}
 
 // bounded is a candidate on any GPU of a group, with lower bounds for its cost.
@@ -74,9 +74,10 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 
 // lifetimeSearch is a search for the best candidate for a job that counts with the duration d.
 //
-// Slots that no busy instance overlaps cost the same on every GPU of a group. The sum of the costs of these slots is a
-// lower bound for all GPUs of the group. If the placement overlaps no other slots, the bound is the exact cost, unless
-// the nodes have slots. If no GPU of a group can be better than the best candidate so far, the search skips the GPUs.
+// Slots that no busy instance overlaps cost the same on every GPU of a group, so the sum of their costs is a lower
+// bound for all GPUs of the group. If the placement overlaps no other slots, the bound is the exact cost, unless the
+// nodes have slots. If no GPU of a group can be better than the best candidate so far, the search skips the whole
+// group.
 type lifetimeSearch struct {
 	*Situation
 	d     float64
@@ -137,7 +138,7 @@ func (s *lifetimeSearch) consider(g *Group, b *bounded) {
 			s.best = c
 		}
 		if s.nodes == nil && b.rest == 0 {
-			return // all GPUs of the group have equal costs
+			return // all of the group's GPUs have equal costs
 		}
 	}
 }

@@ -1,9 +1,9 @@
 package place
 
-// nodeSlots contains one slot for each node. A job with several full GPUs needs GPUs on one node that are free at the
-// same time, which the slots of a single GPU cannot represent. Policies that use expected ends therefore treat all GPUs
-// of a node that may be full as one more slot, which an instance on any of these GPUs blocks. GPU.Node identifies the
-// node of a GPU.
+// nodeSlots holds one slot for each node. A job with several full GPUs needs GPUs on one node that are free at the
+// same time, which the slots of a single GPU cannot represent. Policies that use expected ends therefore treat all
+// GPUs of a node that may be full as one more slot, which an instance on any of these GPUs blocks. GPU.Node
+// identifies the node of a GPU.
 type nodeSlots []nodeSlot
 
 type nodeSlot struct {
@@ -11,15 +11,15 @@ type nodeSlot struct {
 	free float64 // the slot's time F, in seconds, at which all instances on the node will have ended
 }
 
-// nodes contains the slots of a pool's nodes, and what nodeSlots must compute again after changes of GPUs.
+// nodes holds the slots of a pool's nodes, and keeps track of what nodeSlots must recompute after GPUs change.
 type nodes struct {
 	slots nodeSlots
 	on    [][]int // for each node, the indices in the pool of the GPUs that may be full
-	known bool    // false until the first call of nodeSlots, and after a GPU was replaced
+	known bool    // false until the first call to nodeSlots, and after a GPU was replaced
 	stale []int   // nodes whose slots have changed
 }
 
-// change records that the state of a GPU has changed from old to g. old and g are equal after a change of an end.
+// change records that a GPU's state has changed from old to g, which are equal if only an end has changed.
 func (n *nodes) change(old, g *GPU) {
 	switch {
 	case !n.known:
@@ -60,8 +60,8 @@ func (p *Pool) nodeSlots() nodeSlots {
 	return n.slots
 }
 
-// cost returns how much longer, in seconds, an instance on the k-th GPU blocks the slot of the GPU's node than the
-// other instances do, weighted by the size of the slot. The instance runs from start for d seconds.
+// cost returns how much longer, in seconds, an instance on the k-th GPU blocks its node's slot than the other
+// instances do, weighted by the slot's size. The instance runs from start for d seconds.
 func (all nodeSlots) cost(p *Pool, k int, start, d float64) float64 {
 	g := &p.gpus[k]
 	if all == nil || g.Model.Full() == 0 {

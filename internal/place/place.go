@@ -21,17 +21,16 @@ type Situation struct {
 	Pool *Pool
 	Now  float64 // the current time in seconds, on the time scale of the GPUs' Ends
 
-	// Weights contains the frequency of recent requests for each profile. If it is nil, all profiles have the same
-	// weight.
+	// Weights is the frequency of recent requests for each profile. If it is nil, all profiles have the same weight.
 	Weights *Weights
 	// MeanDuration is the mean duration, in seconds, of those recent jobs whose duration is known, or 0 if there are
 	// none.
 	MeanDuration float64
 
-	// Ordered means that jobs start strictly in the order of the queue, as in a FIFO queue. A policy may hold a job
-	// only if Ordered is true. With backfill, the jobs behind a held job start first.
+	// Ordered means that jobs start strictly in queue order, as in a FIFO queue. A policy may hold a job only if
+	// Ordered is true. With backfill, the jobs behind a held job start first.
 	Ordered bool
-	// Behind contains the requests that wait behind the request to be placed, in queue order.
+	// Behind lists the requests that wait behind the request to be placed, in queue order.
 	Behind []Request
 }
 
@@ -56,8 +55,8 @@ type Policy interface {
 	Choose(s *Situation, r Request) Choice
 }
 
-// Reach is the policy that maximises the remaining reach of all GPUs together. The package comment explains what reach
-// is.
+// Reach is the policy that maximizes the remaining reach of all GPUs together. The package comment explains what
+// reach is.
 var Reach Policy = byLayout(mostReach)
 
 // DefaultPolicy is the name of the policy that agents use unless the configuration names another. See "The default
@@ -118,8 +117,8 @@ func ByName(name string) (Policy, error) {
 	return nil, fmt.Errorf("unknown placement policy %q; use one of %s", name, strings.Join(Names(), ", "))
 }
 
-// cost determines the order of the candidates. A policy chooses the candidate with the lowest cost. Among candidates of
-// equal cost, it chooses the lowest GPU, and on this GPU the lowest start.
+// cost determines the order of the candidates. A policy chooses the candidate with the lowest cost and, among equals,
+// the lowest GPU and on it the lowest start.
 type cost struct{ first, second float64 }
 
 func (c cost) less(o cost) bool {
@@ -180,8 +179,8 @@ func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Gr
 
 // every calls visit for every group and every possible placement of the profile, regardless of the acquisition.
 // Creating an instance takes at most half a second, whereas an unsuitable placement may delay other jobs by hours.
-// Placements for which a MIG mode must be switched are visited only if no other placement is possible. Switching takes
-// seconds, and policies that ignored this would switch a GPU back and forth.
+// Placements for which a MIG mode must be switched are visited only if no other placement is possible. Switching
+// takes seconds, and a policy that ignored this would switch a GPU back and forth.
 func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acquisition)) {
 	if !p.acquired(profile, Reuse, Switch, visit) {
 		p.acquired(profile, Switch, endOfAcquisitions, visit)

@@ -60,8 +60,8 @@ func TestAcquisition(t *testing.T) {
 }
 
 // TestPoliciesChooseCheapestAcquisition checks that every policy chooses a possible placement, and finds one whenever
-// one exists. The chosen placement must have the lowest acquisition cost, except with the policies that use expected
-// ends or compare fragmentation first.
+// one exists. It must have the lowest acquisition cost, except with the policies that use expected ends or compare
+// fragmentation first.
 func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := rapid.SliceOfN(rapid.Custom(drawGPU), 0, 4).Draw(t, "gpus")
@@ -104,8 +104,8 @@ func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 	})
 }
 
-// TestMostReachKeepsTheProduct checks with several GPUs that no other candidate leaves the cluster a larger reach. The
-// reach of a cluster is the product of the reaches of its GPUs.
+// TestMostReachKeepsTheProduct checks with several GPUs that no other candidate leaves the cluster a larger reach,
+// which is the product of its GPUs' reaches.
 func TestMostReachKeepsTheProduct(t *testing.T) {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {

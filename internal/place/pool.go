@@ -17,8 +17,7 @@ type Pool struct {
 	sim    simState // working memory of QLA
 	alike  Weights  // equal weights, for a Situation whose Weights is nil
 	nodes  nodes
-	// log contains the indices of the GPUs that have changed, except for those of the first changes, whose number is
-	// forgotten.
+	// log lists the indices of the GPUs that have changed, except for the first changes, whose number is forgotten.
 	log       []int
 	forgotten uint64
 }
@@ -29,7 +28,7 @@ type Spot struct {
 	Placement int // the index into the Placements of that GPU's model
 }
 
-// contents contains the properties that all GPUs in a group have in common.
+// contents holds the properties that all GPUs in a group have in common.
 type contents struct {
 	model   *mig.Model
 	layout  mig.Layout
@@ -48,9 +47,9 @@ type modelGroups struct {
 type member struct {
 	GPU
 	group *Group
-	// free contains, for each placement, the time in seconds at which all instances that overlap it will have ended.
-	// The time is 0 if no instance overlaps the placement, and +Inf if an end is unknown. The comments on lifetime and
-	// qla call this time F.
+	// free holds, for each placement, the time, in seconds, at which all instances that overlap it will have ended.
+	// The time is 0 if no instance overlaps the placement, and +Inf if an end is unknown. The comments on lifetime
+	// and qla call this time F.
 	free []float64
 }
 
@@ -63,8 +62,8 @@ type Group struct {
 
 	both  *mig.Node  // the busy and idle placements
 	clear mig.Layout // the placements that share no unit with busy placements or blocked units
-	index int        // the index among the groups of the GPU model
-	// at contains, for each profile, the group's index in modelGroups.open, and lifetime the group's candidates for
+	index int        // the index among the GPU model's groups
+	// at holds, for each profile, the group's index in modelGroups.open, and lifetime the group's candidates for
 	// Lifetime. lifetime[p] is nil until the first search for profile p.
 	at       []int
 	lifetime [][]bounded
@@ -116,7 +115,7 @@ func (p *Pool) Start(k, i int, end float64) {
 	p.Set(k, g)
 }
 
-// Finish marks placement i of the k-th GPU as free. If keep is true, the instance remains as an idle instance.
+// Finish marks placement i of the k-th GPU as free. If keep is true, the instance remains as an idle one.
 func (p *Pool) Finish(k, i int, keep bool) {
 	g := p.gpus[k].GPU
 	g.Busy = g.Busy.Without(i)
@@ -147,11 +146,11 @@ func (p *Pool) changed(k int, old, g *GPU) {
 	p.log = append(p.log, k)
 }
 
-// Changes returns the number of changes of the pool so far.
+// Changes returns the number of changes to the pool so far.
 func (p *Pool) Changes() uint64 { return p.forgotten + uint64(len(p.log)) }
 
 // ChangedSince calls visit for each GPU that has changed since Changes returned the number before, and possibly for
-// other GPUs. It may call visit several times for a GPU.
+// other GPUs. visit may be called several times for a GPU.
 func (p *Pool) ChangedSince(before uint64, visit func(k int)) {
 	if before < p.forgotten {
 		for k := range p.gpus {
@@ -164,8 +163,8 @@ func (p *Pool) ChangedSince(before uint64, visit func(k int)) {
 	}
 }
 
-// FreeAt returns the time in seconds at which all instances that overlap placement i of the k-th GPU are expected to
-// have ended. The result is 0 if the placement is free, and +Inf if the time is unknown.
+// FreeAt returns the time, in seconds, at which all instances that overlap placement i of the k-th GPU are expected
+// to have ended, or 0 if it is free, or +Inf if the time is unknown.
 func (p *Pool) FreeAt(k, i int) float64 { return p.gpus[k].free[i] }
 
 func (p *Pool) join(k int, g GPU) *Group {
@@ -256,8 +255,8 @@ func (p *Pool) openOn(profile string, visit func(p int, g *Group)) {
 	}
 }
 
-// AcquiredBy returns the placements of profile p for which m is the cheapest way of acquisition. p is an index into the
-// GPU model's Profiles.
+// AcquiredBy returns the placements of profile p for which m is the cheapest acquisition. p is an index into the GPU
+// model's Profiles.
 func (g *Group) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(g.Node.Open&g.Model.OfProfile(p), g.both.Open, g.Idle, g.Model.Full())
 }

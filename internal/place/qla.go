@@ -8,9 +8,10 @@ import (
 // QLA is a queue look-ahead policy that may hold the head of the queue.
 //
 // [Lifetime] computes the cost of a placement from the slots that overlap it, but ignores the waiting jobs. QLA takes
-// them into account: it selects the most promising placements for the head of the queue, and simulates the subsequent
-// events for each of them (a rollout). In a rollout, a simple rule places the jobs behind the head in order, and every
-// instance ends at its expected time. A placement is better if the jobs behind the head start sooner in the rollout.
+// them into account: it selects the most promising placements for the head of the queue, and simulates what happens
+// next for each of them (a rollout). In a rollout, a simple rule places the jobs behind the head in order, and every
+// instance ends at its expected time. The sooner the jobs behind the head start in the rollout, the better the
+// placement.
 //
 // Rollouts also show whether the head should start now, which no rule about placements can determine. For example, a
 // 1g.5gb that starts now on the last free unit of a half may delay a 4g.20gb by an hour, although another unit becomes

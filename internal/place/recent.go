@@ -1,7 +1,7 @@
 package place
 
-// Recent contains the recent requests. Some policies, and the choice of speculative offers, assume that future requests
-// are similar. The zero value contains no requests.
+// Recent holds the recent requests. Some policies, and the choice of speculative offers, assume that future requests
+// are similar. The zero value has no requests.
 type Recent struct {
 	asked   []Request // a ring buffer
 	next    int
@@ -35,8 +35,8 @@ func (r *Recent) Weights() *Weights {
 }
 
 // MeanDuration returns the mean duration, in seconds, of the requests whose duration is known, or 0 if there are none.
-// Jobs without a time limit are ignored. Otherwise, each of them would count with 1e7 s, and a single one in a hundred
-// would dominate the mean.
+// Jobs without a time limit are ignored, because each would count as 1e7 s, and a single one in a hundred would
+// dominate the mean.
 func (r *Recent) MeanDuration() float64 {
 	sum, n := 0.0, 0
 	for _, q := range r.asked {

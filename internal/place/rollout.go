@@ -8,8 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// simState is the state of a simulation. It contains a situation's GPUs in a form that can be changed quickly. Each
-// pool reuses a single simState, so that a decision allocates no memory.
+// simState is the state of a simulation. It holds a situation's GPUs in a form that can be changed quickly. Each pool
+// reuses a single simState, so that a decision allocates no memory.
 type simState struct {
 	now      float64
 	gpus     []gpuState
@@ -38,7 +38,7 @@ type gpuState struct {
 	group  *Group
 }
 
-// shape contains the data that a simulation needs about a GPU model.
+// shape is the data that a simulation needs about a GPU model.
 type shape struct {
 	model     *mig.Model
 	starts    [][]int // the placements of each profile
@@ -65,8 +65,8 @@ func shapeOf(b *mig.Model) *shape {
 	return sh
 }
 
-// cost returns the slot cost of placement i for a job that starts at start and runs for d seconds. free contains the
-// slots' times F. If the sum exceeds limit, the result is a partial sum.
+// cost returns the slot cost of placement i for a job that starts at start and runs for d seconds. free holds the
+// slots' times F. If the sum exceeds limit, cost returns only part of it.
 func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	c := 0.0
 	for _, j := range sh.conflicts[i] {
@@ -85,7 +85,7 @@ func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	return c
 }
 
-// enter initialises the simulation from a situation.
+// enter initializes the simulation from a situation.
 func (sim *simState) enter(s *Situation) {
 	sim.now = s.Now
 	sim.gpus, sim.free, sim.first = sim.gpus[:0], sim.free[:0], sim.first[:0]
@@ -120,9 +120,9 @@ func least(free []float64, starts []int) float64 {
 	return f
 }
 
-// rollout places the head at o, and then the jobs behind the head in order. The result is the sum of the waits of the
-// jobs behind the head, in seconds, or +Inf if the sum exceeds the limit. No job starts before the previous one, so
-// rollout can stop before all jobs are placed.
+// rollout places the head at o, and then the jobs behind the head in order. It returns the sum of these jobs' waits,
+// in seconds, or +Inf if the sum exceeds the limit. No job starts before the previous one, so rollout can stop before
+// all jobs are placed.
 func (sim *simState) rollout(o *option, d float64, limit float64) float64 {
 	copy(sim.simFree, sim.free)
 	copy(sim.simFirst, sim.first)
@@ -158,7 +158,7 @@ type bestSlot struct {
 }
 
 // pick returns the GPU with the lowest price for the k-th job behind the head, or -1 if no GPU has a slot. The job may
-// start at the time from. bestSlots contains the slot on the returned GPU.
+// start at the time from. The slot on the returned GPU is in bestSlots.
 func (sim *simState) pick(k int, from float64) (gpu int) {
 	j := &sim.behind[k]
 	gpu, best := -1, math.Inf(1)

@@ -59,7 +59,7 @@ func (Scarcity) Choose(s *Situation, r Request) Choice {
 	return best.choice()
 }
 
-// market contains the price of blocking a slot, by profile name.
+// market holds the price of blocking a slot, by profile name.
 type market struct {
 	now, far float64
 	curves   map[string]*curve

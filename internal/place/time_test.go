@@ -15,7 +15,7 @@ import (
 
 // TestTime runs the files in testdata/time with the policies that use the expected ends. The commands are:
 //
-//	gpus MODEL       sets the GPUs, one per line, numbered from 0. A line contains a drawing of the busy instances and
+//	gpus MODEL       sets the GPUs, one per line, numbered from 0. A line is a drawing of the busy instances and
 //	                 the end of each of them, in the order of the GPU model's profiles and then by start. "?" is unknown
 //	choose POLICY [now=T] [mean=S]
 //	                 chooses a placement for the job in the first line (PROFILE DURATION), but does not place the job.

@@ -17,11 +17,11 @@ import (
 	"caelum/internal/tags"
 )
 
-// BenchmarkPlanAfterEvent measures a Planner's view and plan after one event, and a new view and plan for the same
-// snapshot. The sub-benchmarks are named after the numbers of nodes, GPUs per node and waiting jobs. Of the placements,
-// 90% are busy. The metrics p50-ms and p99-ms are quantiles over the events, and full-p50-ms is the median of the new
-// plans, in CPU time of the process. The benchmark collects the garbage of the snapshot before each measurement.
-// state-MB is the memory of the Planner with its last view and snapshot.
+// BenchmarkPlanAfterEvent measures how long a Planner takes for its view and plan after one event, and how long a new
+// view and plan take for the same snapshot. The sub-benchmarks are named after the numbers of nodes, GPUs per node
+// and waiting jobs. Of the placements, 90% are busy. The p50-ms and p99-ms metrics are quantiles over the events and
+// full-p50-ms is the median of the new plans, all in CPU time of the process. Before each measurement, the benchmark
+// collects the snapshot's garbage. state-MB is the memory of the Planner with its last view and snapshot.
 func BenchmarkPlanAfterEvent(b *testing.B) {
 	settings, err := ParseSettings(place.DefaultPolicy, SizingAdaptive, 0)
 	if err != nil {
@@ -77,8 +77,8 @@ func processTime() float64 {
 	return float64(t.Nano()) / 1e6
 }
 
-// events changes a large cluster. One event in four is the end of a job, one the submission of a job, one the start of
-// a job on its offer, and one the change of a node's state, which ends after the next events.
+// events changes a large cluster. Of every four events, one ends a job, one submits a job, one starts a job on its
+// offer, and one changes a node's state, which a later event restores.
 type events struct {
 	*rand.Rand
 	snapshot Snapshot
@@ -161,7 +161,7 @@ func (e *events) next(v *View, p offer.Plan) {
 		id := v.Waiting[k].ID
 		q.Waiting = slices.DeleteFunc(q.Waiting, func(w slurm.Waiting) bool { return w.ID == id })
 		e.publish(m)
-	case 3: // the state of a node changes
+	case 3: // a node's state changes
 		if e.down >= 0 {
 			e.snapshot.Nodes[e.down].States = []string{"IDLE"}
 			e.down = -1
@@ -178,7 +178,7 @@ func (e *events) publish(m int) {
 	e.snapshot.Nodes[m].Extra = WithState(e.snapshot.Nodes[m].Extra, text)
 }
 
-// answer returns a copy of the snapshot that shares no texts with earlier copies, as slurmctld's answers do.
+// answer returns a copy of the snapshot that, like slurmctld's answers, shares no strings with earlier copies.
 func (e *events) answer() Snapshot {
 	s := e.snapshot
 	s.Nodes = slices.Clone(s.Nodes)

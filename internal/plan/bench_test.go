@@ -36,8 +36,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkSizes measures the same plan as BenchmarkPlan, but with the lifetime policy. Each job requests 1g.5gb and
-// may get a larger slice.
+// BenchmarkSizes measures the same plan as BenchmarkPlan, but with the lifetime policy. Every job requests 1g.5gb,
+// but may get a larger slice.
 func BenchmarkSizes(b *testing.B) {
 	policy, err := place.ByName(place.DefaultPolicy)
 	if err != nil {
@@ -61,8 +61,7 @@ func BenchmarkSizes(b *testing.B) {
 	}
 }
 
-// cpuTime reports the CPU time of the thread. CPU time, unlike elapsed time, does not depend on the load of the
-// machine.
+// cpuTime reports the thread's CPU time, which, unlike elapsed time, does not depend on the load of the machine.
 func cpuTime(b *testing.B) (stop func()) {
 	used := func() time.Duration {
 		var t unix.Timespec
@@ -78,7 +77,7 @@ func cpuTime(b *testing.B) (stop func()) {
 }
 
 // crowd returns a snapshot of a cluster with eight A100-40GB GPUs per node. Each placement of a random layout is busy
-// with the probability busy.
+// with probability busy.
 func crowd(b *testing.B, many, waiting int, busy float64, without int) Snapshot {
 	rng := rand.New(rand.NewPCG(1, 1))
 	small := model(b, "A100-40GB").Select(mig.Plain)

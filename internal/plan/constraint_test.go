@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestConstraints checks a job whose constraint no node satisfies. The plan must reserve no slices for it, and must
-// give them to the next job instead. `caelum explain` must show why the first job waits.
+// TestConstraints checks a job whose constraint no node satisfies. The plan must not reserve slices for it but give
+// them to the next job, and `caelum explain` must say why the first job waits.
 func TestConstraints(t *testing.T) {
 	for _, c := range []struct {
 		text  string

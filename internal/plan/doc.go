@@ -1,7 +1,7 @@
-// Package plan makes the plan for the whole cluster from the queue and the nodes that slurmctld returns. The data of a
-// node includes the state of its GPUs, which the node's agent has published. Every agent, the watcher and `caelum
-// explain` run this package on the same data. All agents therefore make the same plan without exchanging messages, and
-// no node is a leader. Package agent carries out a node's part of the plan.
+// Package plan makes the plan for the whole cluster from the queue and the nodes that slurmctld returns. A node's
+// data includes the state of its GPUs, which its agent has published. Every agent, the watcher and `caelum explain`
+// run this package on the same data, so they all make the same plan without exchanging messages, and there is no
+// leader. Package agent carries out a node's part of the plan.
 //
 //	Text, Parse   the state of a node's GPUs, which the node's agent publishes in the node's Extra
 //	Snapshot      the nodes and the queue, as slurmctld returned them
@@ -13,18 +13,18 @@
 //
 // # When two plans differ
 //
-// Two agents that read slurmctld at different times may make different plans. While the plans differ, a job's slices
-// may be offered on two nodes, or on no node. The difference ends when one of the agents reads slurmctld again.
-// Different plans can delay a job, but two jobs never get the same slice: every node can carve all slices that the node
-// offers, regardless of the other nodes. An agent publishes every change of its node's state. The watcher then notifies
-// the agents whose offers differ from the plan.
+// Two agents that read slurmctld at different times may make different plans. Until one of them reads slurmctld
+// again, a job's slices may be offered on two nodes, or on none. This can delay a job, but two jobs never get the
+// same slice, because every node can carve all slices that it offers, regardless of the other nodes. An agent
+// publishes every change of its node's state, and the watcher then notifies the agents whose offers differ from the
+// plan.
 //
-// If an agent hangs or cannot reach slurmctld, jobs that are planned on its node do not start. The other agents
-// therefore exclude the node from their plans after the time Patience ([Unresponsive]). A plan never includes a node on
-// which slurmctld starts no jobs.
+// If an agent hangs or cannot reach slurmctld, jobs that are planned on its node do not start. After a while
+// ([Patience]), the other agents therefore leave the node out of their plans. A plan never includes a node on which
+// slurmctld starts no jobs.
 //
-// Only Read performs I/O. All other functions of the package compute their results from their arguments alone, and no
-// function reads a clock. The package caches descriptions of GPU models, and never changes the data of slurmctld.
+// Only Read performs I/O. All other functions compute their results from their arguments alone, and none reads a
+// clock. The package caches descriptions of GPU models, and never changes slurmctld's data.
 //
 // # Files
 //

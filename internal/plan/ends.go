@@ -11,13 +11,13 @@ import (
 	"caelum/internal/tags"
 )
 
-// running is a slice on a node that slurmctld shows as allocated to a job.
+// running is a slice on a node that, according to slurmctld, is allocated to a job.
 type running struct {
 	profile string  // the profile that the job requested
 	end     float64 // expected end of the job in Unix seconds; +Inf if unknown
 }
 
-// runningOn returns the slices of a node's jobs, ordered by expected end.
+// runningOn returns the slices of a node's jobs, ordered by their expected ends.
 func runningOn(jobs []*slurm.Job, now time.Time) (on []running) {
 	for _, j := range jobs {
 		end := math.Inf(1)
@@ -32,14 +32,14 @@ func runningOn(jobs []*slurm.Job, now time.Time) (on []running) {
 	return on
 }
 
-// maxSlices limits the number of slices that runningOn returns for one job on one node, because users may request any
-// number of slices. Even 16 GPUs have at most 112 slices.
+// maxSlices limits how many slices runningOn returns for one job on one node, because users may request any number.
+// Even 16 GPUs have at most 112 slices.
 const maxSlices = 112
 
-// fillEnds sets the expected ends of a node's busy slices from the jobs on the node, if the node's published state does
-// not contain them. An agent does not publish the ends if users may not see other users' jobs. If a node has several
-// slices of the same profile, fillEnds cannot determine which slice belongs to which job, so it assigns the ends in the
-// order of the GPUs and of the starts on each GPU. Jobs with larger slices than requested get the remaining slices.
+// fillEnds sets the expected ends of a node's busy slices from the jobs on it, if its published state does not show
+// them, because an agent does not publish the ends if users may not see each other's jobs. If several slices have the
+// same profile, fillEnds cannot tell which belongs to which job, so it assigns the ends in the order of the GPUs and
+// of the starts on each GPU. Jobs with larger slices than requested get the remaining slices.
 func fillEnds(gpus []place.GPU, jobs []running) {
 	for _, g := range gpus {
 		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {

@@ -10,9 +10,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestPrivateEnds checks that planners read the ends of jobs from slurmctld's queue if the nodes do not publish them,
-// and that both sources lead to equal reservations. If the queue does not show the jobs either, the ends must be
-// unknown, and planners must make no reservation.
+// TestPrivateEnds checks that planners take the ends of jobs from slurmctld's queue if the nodes do not publish them,
+// and that both sources lead to the same reservations. If the queue does not show the jobs either, the ends must be
+// unknown, and planners must not reserve anything.
 func TestPrivateEnds(t *testing.T) {
 	const now = 1e9
 	busy := func(end map[string]float64) place.GPU { return busyUntil(t, end) }
@@ -60,8 +60,7 @@ func TestPrivateEnds(t *testing.T) {
 	}
 }
 
-// busyUntil returns an A100 with busy placements. ends maps the label of each placement to the placement's expected
-// end.
+// busyUntil returns an A100 with busy placements. ends maps each placement's label to its expected end.
 func busyUntil(t *testing.T, ends map[string]float64) place.GPU {
 	g := a100(t)
 	for label, end := range ends {

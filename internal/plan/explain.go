@@ -19,66 +19,64 @@ const (
 	Started     Verdict = "started"      // slurmctld has started the job
 	Over        Verdict = "over"         // the job has ended or is ending
 	NoSlice     Verdict = "no-slice"     // the job requests no slice
-	Unreadable  Verdict = "unreadable"   // the job's request cannot be parsed
-	NotEligible Verdict = "not-eligible" // slurmctld would not start the job even on an empty cluster
-	Nowhere     Verdict = "nowhere"      // no node would be eligible for the job even if all slices were free
-	OnOffer     Verdict = "on-offer"     // slurmctld can start the job in its next scheduling cycle
-	Planned     Verdict = "planned"      // the plan contains the job's slices, but no agent offers the slices yet
-	First       Verdict = "first"        // the job is the first that must wait, and slices are reserved for the job
-	Behind      Verdict = "behind"       // the job's slices are free, but an earlier job will get these slices
-	Lacks       Verdict = "lacks"        // the job's slices are free on nodes where the job lacks other resources
+	Unreadable  Verdict = "unreadable"   // its request cannot be parsed
+	NotEligible Verdict = "not-eligible" // slurmctld would not start it even on an empty cluster
+	Nowhere     Verdict = "nowhere"      // no node would be eligible even if all slices were free
+	OnOffer     Verdict = "on-offer"     // slurmctld can start it in the next scheduling cycle
+	Planned     Verdict = "planned"      // its slices are planned, but no agent offers them yet
+	First       Verdict = "first"        // it is the first job that must wait, and slices are reserved for it
+	Behind      Verdict = "behind"       // its slices are free, but an earlier job will get them
+	Lacks       Verdict = "lacks"        // its slices are free, but on nodes where it lacks other resources
 	NoRoom      Verdict = "no-room"      // the job's slices are not free
 	OverQuota   Verdict = "over-quota"   // too many GPUs would be full (whole_share)
 )
 
-// Explanation describes why one job waits, or the state of a job that does not wait.
+// Explanation says why a job waits or, if it does not, what state it is in.
 type Explanation struct {
 	Job    uint32 `json:"job"`
 	State  string `json:"state"`
 	Reason string `json:"reason"`          // slurmctld's reason why the job is pending
-	Sized  string `json:"sized,omitempty"` // the profile that Caelum chose, if the user named no profile
-	// InsteadOf is the smaller profile that the job would request without its time limit. InsteadOf is empty if the
-	// time limit makes no difference. TimeLimit is the job's time limit in seconds, or 0 if the job has no time limit.
+	Sized  string `json:"sized,omitempty"` // the profile that Caelum chose, if the user named none
+	// InsteadOf is the smaller profile that the job would request without its time limit, or empty if the limit makes
+	// no difference. TimeLimit is that limit in seconds, or 0 if the job has none.
 	InsteadOf string `json:"instead_of,omitempty"`
 	TimeLimit int    `json:"time_limit,omitempty"`
-	// Grown contains the job's growths, oldest first. After a growth, Sized is the resulting profile.
+	// Grown lists the job's growths, oldest first. After a growth, Sized is the resulting profile.
 	Grown   []predict.Growth `json:"grown,omitempty"`
 	Verdict Verdict          `json:"verdict"`
-	// Text is the explanation as a sentence for users.
+	// Text is the explanation in words, for users.
 	Text string `json:"text"`
-	// Place is the job's position among the Of jobs that wait for slices. 0 means that the job does not wait for
-	// slices.
+	// Place is the job's position among the Of jobs that wait for slices, or 0 if it does not wait for slices.
 	Place int `json:"place,omitempty"`
 	Of    int `json:"of,omitempty"`
-	// Larger is the profile of the slice that the job gets or waits for, and is empty unless the profile is larger than
-	// the requested profile. RunTime is the expected run time on the slice of profile Larger, in seconds, or 0 if
-	// unknown.
+	// Larger is the profile of the slice that the job gets or waits for, if it is larger than the requested one, and
+	// otherwise empty. RunTime is the expected run time on that slice, in seconds, or 0 if unknown.
 	Larger  string  `json:"larger,omitempty"`
 	RunTime float64 `json:"run_time,omitempty"`
 	// On lists the nodes on which the job's slices exist, are planned or are reserved.
 	On []string `json:"on,omitempty"`
-	// At is the time, in Unix seconds, at which the job can start if the jobs that occupy the slices end as expected. 0
-	// means that the time is unknown.
+	// At is the time, in Unix seconds, at which the job can start if the jobs on its slices end as expected, or 0 if
+	// unknown.
 	At int64 `json:"at,omitempty"`
 	// Before is the id of the waiting job that gets the free GPU units first.
 	Before uint32 `json:"before,omitempty"`
-	// BackUntil is the time, in Unix seconds, until which the agents plan the job after all other jobs, because
-	// slurmctld did not start the job while the job's slices were offered. 0 means that the job keeps its position, or
-	// that no agent has published BackUntil.
+	// BackUntil is the time, in Unix seconds, until which the agents plan the job after all others, because slurmctld
+	// did not start it while its slices were offered. It is 0 if the job keeps its position, or if no agent has
+	// published the time.
 	BackUntil int64 `json:"back_until,omitempty"`
-	// Held is true if job_submit.lua or an agent holds the job. An agent will release the job.
+	// Held is true if job_submit.lua or an agent holds the job; an agent will release it.
 	Held bool `json:"held,omitempty"`
 }
 
-// set sets the verdict and the text. The result is always true, so that a caller can end with `return e.set(...)` to
+// set sets the verdict and the text. It always returns true, so that a caller can end with `return e.set(...)` to
 // report that an explanation applies.
 func (e *Explanation) set(v Verdict, format string, args ...any) bool {
 	e.Verdict, e.Text = v, fmt.Sprintf(format, args...)
 	return true
 }
 
-// Explain returns the reason why the job id waits, according to the plan that the agents make from an equal snapshot.
-// The error is slurm.ErrNoJob if the snapshot does not contain the job.
+// Explain returns the reason why job id waits, according to the plan that the agents make from an equal snapshot. It
+// returns slurm.ErrNoJob if the job is not in the snapshot.
 func Explain(snapshot Snapshot, settings Settings, id uint32) (Explanation, error) {
 	k := slices.IndexFunc(snapshot.Queue.All, func(j slurm.Job) bool { return j.ID == id })
 	if k < 0 {

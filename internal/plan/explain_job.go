@@ -9,9 +9,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The functions in this file explain jobs for which no plan is needed: jobs that have started or ended, and jobs that
-// slurmctld would not start even if their slices were offered. Each function returns false if its explanation does not
-// apply to the job.
+// The functions in this file explain jobs that need no plan: those that have started or ended, and those that
+// slurmctld would not start even if their slices were offered. Each returns false if its explanation does not apply
+// to the job.
 
 // explainState explains a job that is not pending.
 func (e *Explanation) explainState(j slurm.Job) bool {
@@ -45,7 +45,7 @@ func (e *Explanation) explainNotEligible(s Snapshot, w slurm.Waiting) bool {
 		e.explainOtherReason(s, w)
 }
 
-// explainEndedComponents explains a component of a het job that cannot start because another component has ended.
+// explainEndedComponents explains a het job component that cannot start because another one has ended.
 func (e *Explanation) explainEndedComponents(s Snapshot, w slurm.Waiting) bool {
 	if w.HetJob == 0 {
 		return false
@@ -75,7 +75,7 @@ func (e *Explanation) explainRequest(s Snapshot, w slurm.Waiting) bool {
 	case e.Held:
 		return e.set(
 			NotEligible,
-			"the job named no profile, and no slice was available when the job started: "+
+			"the job named no profile, and no slice was available when it started: "+
 				"an agent will assign a profile to the job and release it%s",
 			notBefore(w, s.At),
 		)
@@ -87,7 +87,7 @@ func (e *Explanation) explainRequest(s Snapshot, w slurm.Waiting) bool {
 			w.HetJob,
 		)
 	}
-	return e.set(NoSlice, "the job's request contains no MIG profile, so the job is not waiting for a slice")
+	return e.set(NoSlice, "the job's request contains no MIG profile, so it is not waiting for a slice")
 }
 
 // explainHold explains a held job that no agent would release at present.
@@ -97,7 +97,7 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	case e.Held && other != nil:
 		return e.set(
 			NotEligible,
-			"Caelum holds the job: the job starts together with job %[1]d, and slurmctld would not start job %[1]d "+
+			"Caelum holds the job: it starts together with job %[1]d, and slurmctld would not start job %[1]d "+
 				"now: %[2]s. Caelum will release the job when all components of het job %[3]d can start "+
 				"and their slices are on offer",
 			other.ID,
@@ -120,8 +120,8 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	)
 }
 
-// explainOtherReason explains a job that slurmctld would not start for a reason other than slices. If the job is a
-// component of a het job, the reason can apply to another component.
+// explainOtherReason explains a job that slurmctld would not start for a reason other than slices. In a het job, the
+// reason may apply to another component.
 func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
 	lacking, other := eligible.LacksLicense(s.Queue, w), unreadyComponent(s, w)
 	switch {
@@ -152,7 +152,7 @@ func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
 	return false
 }
 
-// ineligibleNodes lists the managed nodes, each with the reason why the node cannot run the job.
+// ineligibleNodes lists the managed nodes, each with the reason why it cannot run the job.
 func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
 	var all []string
 	for _, n := range nodes {
@@ -186,8 +186,8 @@ func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
 	return strings.Join(all, "; ")
 }
 
-// unreadyComponent returns another component of w's het job that could not start even with its slices. While this
-// component cannot start, w cannot start either. The result is nil if all other components could start.
+// unreadyComponent returns another component of w's het job that could not start even with its slices, which keeps w
+// from starting too. It returns nil if all other components could start.
 func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	for k := range snapshot.Queue.Waiting {
 		o := &snapshot.Queue.Waiting[k]
@@ -211,7 +211,7 @@ func components(ids []uint32) string {
 	return "jobs " + strings.Join(text, ", ") + " have"
 }
 
-// notBefore returns a phrase with the job's earliest start time in slurmctld, or an empty string if the start time has
+// notBefore returns a phrase with the earliest time at which slurmctld would start the job, or "" if that time has
 // passed.
 func notBefore(w slurm.Waiting, now time.Time) string {
 	if !w.Job.Eligible.After(now) {

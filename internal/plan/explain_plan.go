@@ -13,8 +13,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// explainByPlan explains, from the plan, a job that could start if its slices were offered. wants lists the job's
-// slices as text.
+// explainByPlan uses the plan to explain a job that could start if its slices were offered. wants names these slices.
 func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slurm.Waiting, wants string) {
 	back := backOf(snapshot.Nodes)
 	snapshot = behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(back[entry(w)]) })
@@ -47,8 +46,8 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slur
 	}
 }
 
-// addUnplanned adds to the explanation of a job that waits for space the names of the nodes whose agents publish no
-// offers. No plan includes these nodes.
+// addUnplanned names, in the explanation of a job that waits for room, the nodes whose agents publish no offers,
+// because no plan includes them.
 func (e *Explanation) addUnplanned(v *View, nodes []slurm.Node) {
 	if e.Verdict != First && e.Verdict != Behind && e.Verdict != NoRoom {
 		return
@@ -69,8 +68,8 @@ func (e *Explanation) addUnplanned(v *View, nodes []slurm.Node) {
 	}
 }
 
-// setPlace sets the position of the job among the jobs that wait for slices, and returns the job's index in the view.
-// The result is -1 if the job does not wait for slices.
+// setPlace sets the job's position among those that wait for slices, and returns its index in the view, or -1 if it
+// does not wait for slices.
 func (e *Explanation) setPlace(v *View, id uint32) (k int) {
 	k = -1
 	seen := map[uint32]bool{}
@@ -86,8 +85,8 @@ func (e *Explanation) setPlace(v *View, id uint32) (k int) {
 	return k
 }
 
-// hetInFront returns the id of the first het job that precedes w in the queue and shares a partition with w, or 0 if no
-// het job does.
+// hetInFront returns the id of the first het job that precedes w in the queue and shares a partition with w, or 0 if
+// there is none.
 func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
 	for _, o := range eligible.InOrder(snapshot.Queue) {
 		common := slices.ContainsFunc(o.Partitions(), func(p string) bool { return slices.Contains(w.Partitions(), p) })
@@ -101,18 +100,18 @@ func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
 	return 0
 }
 
-// inPlan is a waiting job and the plan that determines when the job starts.
+// inPlan is a waiting job and the plan that determines when it starts.
 type inPlan struct {
 	*View
 	plan     offer.Plan
 	k        int          // the index of the job
 	leader   int          // the index of the first job in together
-	together []*offer.Job // all jobs that start together, including this job
-	wants    string       // the job's slices, as text
+	together []*offer.Job // all jobs that start together, including this one
+	wants    string       // the names of the job's slices
 }
 
-// explain distinguishes five cases: the job is planned, the job is the first that must wait, the job's slices are lent
-// to other jobs, the job would exceed the share of full GPUs, or the job waits for other jobs or resources.
+// explain distinguishes five cases: the job is planned, it is the first that must wait, its slices are lent to other
+// jobs, it would exceed the share of full GPUs, or it waits for other jobs or resources.
 func (x *inPlan) explain(e *Explanation) {
 	r, kept := x.plan.Reserved, x.plan.Kept
 	switch spots := x.plan.Spots[x.k]; {
@@ -124,15 +123,15 @@ func (x *inPlan) explain(e *Explanation) {
 	case r != nil && r.Job == x.leader:
 		x.explainFirst(e, r)
 		if x.setLarger(e, r.Spots) {
-			e.Text += fmt.Sprintf("; the reserved slice is a %s%s. The job starts later on the larger slice, "+
+			e.Text += fmt.Sprintf("; the reserved slice is a %s%s. The job will start later on the larger slice, "+
 				"but is expected to end earlier", e.Larger, e.onLarger())
 		}
 	case kept != nil && kept.Job == x.leader:
 		e.On = x.On(kept.Spots)
 		e.set(
 			Lacks,
-			"the job's slices on %s are reserved for the job, but lent to other jobs "+
-				"that end in time. The job cannot start there yet: %s",
+			"the job's slices on %s are reserved for it, but lent to other jobs "+
+				"that will end in time. It cannot start there yet: %s",
 			strings.Join(e.On, ", "),
 			x.deferReason(x.Waiting[x.k], kept.Spots),
 		)
@@ -159,13 +158,13 @@ func (x *inPlan) explainOverQuota(e *Explanation) {
 		OverQuota,
 		"the jobs that wait for slices need at least as many GPUs as %s. These jobs start first (whole_share: 0). The "+
 			"job can start when fewer jobs wait for slices, when no waiting job can use the GPUs for slices, or after "+
-			"the job has waited for %v",
+			"it has waited for %v",
 		x.wants,
 		time.Duration(offer.MaxDeferral)*time.Second,
 	)
 }
 
-// setLarger sets the fields of the explanation for a larger slice. The result is false if the job's slice has the
+// setLarger sets the fields of the explanation for a larger slice. It returns false if the job's slice has the
 // requested profile.
 func (x *inPlan) setLarger(e *Explanation, spots []offer.Spot) bool {
 	j := x.Jobs[x.k]
@@ -200,7 +199,7 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 	if slices.ContainsFunc(e.On, func(n string) bool { return !eligible.HasFree(x.Members[x.Member(n)], w) }) {
 		e.set(
 			Planned,
-			"room for %s is free on %s, and the agents plan to offer the room to this job. slurmctld cannot start the "+
+			"room for %s is free on %s, and the agents plan to offer it to this job. slurmctld cannot start the "+
 				"job until the node's agent has published the offer, which takes up to poll_interval (15 s by default)",
 			x.wants,
 			nodes,
@@ -225,7 +224,7 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 	)
 }
 
-// explainFirst explains the first job that must wait. r is the reservation for this job.
+// explainFirst explains the first job that must wait, for which r is reserved.
 func (x *inPlan) explainFirst(e *Explanation, r *offer.Reservation) {
 	wants := x.wants
 	if het := x.Jobs[x.k].Het; het != 0 {
@@ -251,8 +250,8 @@ func (x *inPlan) explainFirst(e *Explanation, r *offer.Reservation) {
 	)
 }
 
-// explainWaiting explains a job behind the first job that must wait. The planned jobs start first, so only the units
-// that the planned jobs leave free are available to this job.
+// explainWaiting explains a job behind the first job that must wait. The planned jobs start first, so it can have
+// only the units that they leave free.
 func (x *inPlan) explainWaiting(e *Explanation) {
 	x.startAll(x.plan.Spots)
 	room, why := x.FindAll(x.together, nil)
@@ -264,8 +263,7 @@ func (x *inPlan) explainWaiting(e *Explanation) {
 	}
 }
 
-// explainBehind explains a job that cannot start although the given spots are free, because an earlier job gets the
-// spots.
+// explainBehind explains a job that cannot start although the given spots are free, because an earlier job gets them.
 func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 	e.On = x.On(spots)
 	front, r := x.sameProfile(x.plan, x.leader, x.k, spots), x.plan.Reserved
@@ -283,15 +281,15 @@ func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 		e.Before = x.Jobs[r.Job].ID
 		e.set(Behind, "the room for the job is reserved for job %d, which is earlier in the queue", e.Before)
 		if e.At = x.unix(r.At); e.At > 0 {
-			e.Text += "; this job can use that room only if the job's time limit expires before " + clock(e.At)
+			e.Text += "; this job can use the room only if its time limit expires before " + clock(e.At)
 		}
 	default:
 		e.set(Behind, "jobs that are earlier in the queue start first; this job can start afterwards")
 	}
 }
 
-// explainLacking explains a job for which slices are free only on nodes where the job lacks other resources.
-// explainLacking returns false if this explanation does not apply.
+// explainLacking explains a job for which slices are free only on nodes where it lacks other resources. It returns
+// false if this explanation does not apply.
 func (x *inPlan) explainLacking(e *Explanation) bool {
 	j := *x.Jobs[x.k]
 	if j.DeferredNodes == nil {
@@ -307,7 +305,7 @@ func (x *inPlan) explainLacking(e *Explanation) bool {
 		x.wants, strings.Join(e.On, ", "), x.deferReason(x.Waiting[x.k], spots))
 }
 
-// explainNoRoom explains a job whose slices are not free. why is the policy's result for the job.
+// explainNoRoom explains a job whose slices are not free. why is what the policy returned for it.
 func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
 	e.set(NoRoom, "the GPUs have no room for %s", x.wants)
 	if het := x.Jobs[x.k].Het; het != 0 {
@@ -321,7 +319,7 @@ func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
 	e.On = x.On(r.Spots)
 	e.Text += fmt.Sprintf(
 		"; room on %s is expected to become free by %s, "+
-			"but earlier jobs in the queue get that room first",
+			"but earlier jobs in the queue will get it first",
 		strings.Join(e.On, ", "),
 		clock(e.At),
 	)
@@ -329,8 +327,7 @@ func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
 
 const timeUnknown = ", and the time at which room becomes free is unknown"
 
-// startAll makes the spots of planned jobs busy in the pool. all contains the spots of each job, in the order of the
-// queue.
+// startAll makes the spots of planned jobs busy in the pool. all lists the spots of each job, in queue order.
 func (v *View) startAll(all [][]offer.Spot) {
 	for i, spots := range all {
 		for _, s := range spots {
@@ -339,9 +336,8 @@ func (v *View) startAll(all [][]offer.Spot) {
 	}
 }
 
-// deferReason searches the nodes of the spots for the first node on which the job cannot start for a reason other than
-// slices. The result is the name of the node followed by the reason, or an empty string if the job could start on all
-// nodes of the spots.
+// deferReason looks for the first node with one of the spots on which the job cannot start for a reason other than
+// slices. It returns the node's name and the reason, or "" if the job could start on all these nodes.
 func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	for _, name := range v.On(spots) {
 		m := v.Member(name)
@@ -352,10 +348,9 @@ func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	return ""
 }
 
-// sameProfile returns the first of the earlier jobs that slurmctld would start instead of the k-th job, or nil if
-// slurmctld would start the k-th job. The returned job waits for a profile that the k-th job requests, and could start
-// on a node of room with the slices that would be offered on that node. sameProfile considers only the first front jobs
-// of the queue.
+// sameProfile returns the first earlier job that slurmctld would start instead of the k-th, or nil if it would start
+// the k-th. The returned job waits for a profile that the k-th job requests, and could start on a node of room with
+// the slices that would be offered there. Only the first front jobs of the queue are considered.
 func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer.Job {
 	for i := range front {
 		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
@@ -373,11 +368,11 @@ func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer
 	return nil
 }
 
-// never is 300 days in seconds. An expected start that is further away counts as unknown. 300 days exceed every time
-// limit, but are less than the year for which slurmctld expects a job without a time limit to run.
+// never is 300 days in seconds. An expected start further away than that counts as unknown: it is longer than any
+// time limit, but shorter than the year for which slurmctld expects a job without a time limit to run.
 const never = 300 * 24 * 3600
 
-// unix converts a time of the plan to Unix seconds. The result is 0 if the time is unknown.
+// unix converts a time of the plan to Unix seconds. It returns 0 for an unknown time.
 func (v *View) unix(at float64) int64 {
 	if at-v.Now > never {
 		return 0

@@ -21,7 +21,7 @@ func offering(n slurm.Node, gres string) slurm.Node {
 	return n
 }
 
-// explainCase is a snapshot and the expected explanation of job 1.
+// explainCase is a snapshot with the expected explanation for job 1.
 type explainCase struct {
 	what    string
 	nodes   []slurm.Node
@@ -31,8 +31,7 @@ type explainCase struct {
 	says    []string
 }
 
-// checkExplanations checks the verdict of each case, and that the text names the expected jobs, nodes, times and
-// reasons.
+// checkExplanations checks each case's verdict, and that its text names the expected jobs, nodes, times and reasons.
 func checkExplanations(t *testing.T, cases []explainCase) {
 	t.Helper()
 	for _, c := range cases {
@@ -181,7 +180,7 @@ func TestExplainHetJob(t *testing.T) {
 	})
 }
 
-// TestExplainSized checks that the explanation contains the profile that Caelum chose, even if the job has ended.
+// TestExplainSized checks that the explanation names the profile that Caelum chose, even if the job has ended.
 func TestExplainSized(t *testing.T) {
 	for comment, want := range map[string]string{
 		"":                            "",

@@ -10,12 +10,12 @@ import (
 	"caelum/internal/slurm"
 )
 
-// backPrefix is the prefix of the `caelum-back` entry in a node's Extra. This entry lists the jobs that slurmctld did
-// not start although their slices were offered on the node. The agents plan these jobs after all other jobs. An example
-// is "caelum-back=123_@1700000000;124_3-5@1700000100". Each item consists of the job id, the array tasks, and the time
-// in Unix seconds until which the job is planned last. Only `caelum explain` reads the entry, because it does not
-// observe the queue over time as the agents do. The list is not part of the node state, because agents from earlier
-// releases reject a node state that contains an unknown item.
+// backPrefix is the prefix of the `caelum-back` entry in a node's Extra. It lists the jobs that slurmctld did not
+// start although their slices were offered on the node, and which the agents therefore plan after all others: for
+// example, "caelum-back=123_@1700000000;124_3-5@1700000100". Each item gives the job id, the array tasks, and the
+// time in Unix seconds until which the job is planned last. Only `caelum explain` reads the entry, because it does
+// not observe the queue over time as the agents do. It is not part of the node state, because agents from earlier
+// releases reject a state with an unknown item.
 const backPrefix = "caelum-back="
 
 const (
@@ -26,7 +26,7 @@ const (
 	maxItem = 40
 )
 
-// Back returns the text of the `caelum-back` entry for a node. It lists the jobs that are planned after all other jobs
+// Back returns a node's `caelum-back` entry, without its prefix. It lists the jobs that are planned after all others
 // at the time at, and is empty if there are none.
 func (u *Unstarted) Back(node string, at time.Time) string {
 	var all []string
@@ -39,12 +39,12 @@ func (u *Unstarted) Back(node string, at time.Time) string {
 	return strings.Join(all[:min(len(all), maxBack)], ";")
 }
 
-// WithBack returns a node's Extra with text as the `caelum-back` entry. The other entries remain unchanged. An empty
-// text removes the entry.
+// WithBack returns a node's Extra with text as its `caelum-back` entry, or without this entry if text is empty. The
+// other entries remain unchanged.
 func WithBack(extra, text string) string { return withEntry(extra, backPrefix, text) }
 
-// BackIn returns the text of the `caelum-back` entry, or an empty string. The watcher writes the entry into a node's
-// Comment, and the agent copies it to Extra.
+// BackIn returns the `caelum-back` entry without its prefix, or an empty string. The watcher writes the entry into a
+// node's Comment, and the agent copies it to Extra.
 func BackIn(text string) string {
 	for w := range strings.FieldsSeq(text) {
 		if list, ok := strings.CutPrefix(w, backPrefix); ok {
@@ -54,8 +54,8 @@ func BackIn(text string) string {
 	return ""
 }
 
-// backOf parses the `caelum-back` entries of all nodes. The result maps each job (see entry) to the time until which it
-// is planned after all other jobs. Items that cannot be parsed are ignored.
+// backOf parses the `caelum-back` entries of all nodes. The result maps each job (see entry) to the time until which
+// it is planned after all others. It ignores items that it cannot parse.
 func backOf(nodes []slurm.Node) map[string]time.Time {
 	back := map[string]time.Time{}
 	for _, n := range nodes {

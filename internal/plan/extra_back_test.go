@@ -9,9 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestExplainBack checks that `caelum explain` makes the same plan as the agents if the agents plan a job after all
-// other jobs. `caelum explain` does not observe the queue over time, and reads the list of these jobs from the nodes'
-// Extra.
+// TestExplainBack checks that `caelum explain` makes the same plan as the agents even if they plan a job after all
+// others. Because it does not observe the queue over time, it reads the list of these jobs from the nodes' Extra.
 func TestExplainBack(t *testing.T) {
 	shows := offering(node(t, "n1", a100(t)), "mig:7g.40gb:1")
 	stuck, other := waits(1, "7g.40gb", 1, 1), waits(2, "3g.20gb", 1, 1)

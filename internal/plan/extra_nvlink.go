@@ -8,14 +8,14 @@ import (
 	"caelum/internal/place"
 )
 
-// nvlinkPrefix is the prefix of the entry caelum-nvlink in a node's Extra. The entry lists the groups of GPUs that
-// NVLinks connect, for example "caelum-nvlink=0,1;2,3". A node has no entry if NVLinks connect no GPUs or all GPUs, or
-// if the agent does not know the NVLinks. The groups are not part of the node state, because agents of earlier releases
-// reject a node state that contains an unknown item. Agents that ignore the entry plan other GPUs of the same nodes.
+// nvlinkPrefix is the prefix of the `caelum-nvlink` entry in a node's Extra. It lists the groups of GPUs that NVLinks
+// connect, for example "caelum-nvlink=0,1;2,3". A node has no entry if NVLinks connect none or all of its GPUs, or if
+// its agent does not know the NVLinks. The groups are not part of the node state, because agents from earlier
+// releases reject a state with an unknown item. Agents that ignore the entry plan other GPUs of the same nodes.
 const nvlinkPrefix = "caelum-nvlink="
 
-// WithNVLink returns a node's Extra with the groups of the GPUs as the entry caelum-nvlink. The other entries remain
-// unchanged. If the GPUs have no groups, WithNVLink removes the entry.
+// WithNVLink returns a node's Extra with the GPUs' groups as its `caelum-nvlink` entry, or without this entry if
+// there are no groups. The other entries remain unchanged.
 func WithNVLink(extra string, gpus []place.GPU) string {
 	var groups []string
 	var seen []int
@@ -35,8 +35,8 @@ func WithNVLink(extra string, gpus []place.GPU) string {
 	return withEntry(extra, nvlinkPrefix, strings.Join(groups, ";"))
 }
 
-// setNVLink sets the groups of a node's GPUs from the node's Extra. setNVLink ignores an entry that names an unknown
-// GPU or a GPU twice, because an administrator can change Extra.
+// setNVLink sets the groups of a node's GPUs from its Extra. Because administrators can change Extra, an entry that
+// names an unknown GPU, or a GPU twice, is ignored.
 func setNVLink(gpus []place.GPU, extra string) {
 	text := ""
 	for w := range strings.FieldsSeq(extra) {

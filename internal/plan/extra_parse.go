@@ -13,8 +13,8 @@ import (
 	"caelum/internal/place"
 )
 
-// Parse parses a text in the format that Text writes. It validates the whole text, because an administrator can change
-// a node's Extra.
+// Parse parses a node state as Text writes it. It validates everything, because administrators can change a node's
+// Extra.
 func Parse(text string) (s State, err error) {
 	items := strings.Split(text, ";")
 	if items[0] != version {
@@ -61,7 +61,7 @@ func Parse(text string) (s State, err error) {
 	return s, nil
 }
 
-// described is a GPU model and the placements that may be offered on GPUs of the model.
+// described is a GPU model with the placements that may be offered on its GPUs.
 type described struct {
 	*mig.Model
 	offerable mig.Layout
@@ -70,7 +70,7 @@ type described struct {
 // models caches one *mig.Model per description of a GPU model, because policies compare GPU models by pointer.
 var models sync.Map
 
-// maxModels limits the number of stored descriptions. A cluster has only a few GPU models, but an administrator can
+// maxModels limits the number of stored descriptions. A cluster has only a few GPU models, but administrators can
 // write any number of descriptions.
 const maxModels = 1000
 

@@ -9,18 +9,18 @@ import (
 	"caelum/internal/slurm"
 )
 
-// settingsPrefix is the prefix of an entry in a node's Extra. The entry contains the policy and the sizing of the
-// agent, for example "caelum-plan=lifetime,adaptive", and whole_share if it is not 0. `caelum doctor` and `caelum
-// explain` compare the entries, because the plans of agents with different settings differ. The settings are not part
-// of the node state, because agents of earlier releases reject a node state that contains an unknown item.
+// settingsPrefix is the prefix of an entry in a node's Extra that shows the agent's policy and sizing, and its
+// whole_share if that is not 0: for example, "caelum-plan=lifetime,adaptive". `caelum doctor` and `caelum explain`
+// compare the entries, because the plans of agents with different settings differ. They are not part of the node
+// state, because agents from earlier releases reject a state with an unknown item.
 const settingsPrefix = "caelum-plan="
 
-// WithSettings returns a node's Extra with this text in the entry caelum-plan. The other entries remain unchanged. If
-// text is empty, the entry is removed.
+// WithSettings returns a node's Extra with text as its `caelum-plan` entry, or without this entry if text is empty.
+// The other entries remain unchanged.
 func WithSettings(extra, text string) string { return withEntry(extra, settingsPrefix, text) }
 
-// withEntry returns a node's Extra with this text in the entry with this prefix. The other entries remain unchanged. If
-// text is empty, the entry is removed.
+// withEntry returns a node's Extra with text in the entry with this prefix, or without this entry if text is empty.
+// The other entries remain unchanged.
 func withEntry(extra, prefix, text string) string {
 	entries := slices.DeleteFunc(strings.Fields(extra), func(w string) bool { return strings.HasPrefix(w, prefix) })
 	if text != "" {
@@ -29,9 +29,9 @@ func withEntry(extra, prefix, text string) string {
 	return strings.Join(entries, " ")
 }
 
-// DifferentSettings returns the nodes whose agents have other settings than this text, grouped by their settings: for
-// example "n1, n2 (lifetime,tightest)". Nodes without the entry are left out: their agents do not run, or are of an
-// earlier release.
+// DifferentSettings returns the nodes whose agents have settings other than these, grouped by setting: for example,
+// "n1, n2 (lifetime,tightest)". Nodes without the entry are left out, because their agents do not run, or come from
+// an earlier release.
 func DifferentSettings(nodes []slurm.Node, text string) (all []string) {
 	names := map[string][]string{}
 	for _, n := range nodes {

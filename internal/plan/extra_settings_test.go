@@ -7,8 +7,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestPublishedSettings checks that an agent replaces only its own entry in Extra, and that nodes with other settings
-// are found.
+// TestPublishedSettings checks that an agent replaces only its own entry in Extra, and that nodes with different
+// settings are found.
 func TestPublishedSettings(t *testing.T) {
 	const mine, other = "lifetime,adaptive", "lifetime,tightest"
 	if s, err := ParseSettings("lifetime", SizingTightest, 0); err != nil || s.Text != other {

@@ -15,21 +15,21 @@ import (
 // programs.
 const prefix = "caelum="
 
-// version is the version of the state's format. Agents exclude a node from their plans if the version of the node's
-// state differs from theirs. An agent never excludes its own node.
+// version is the version of the state's format. Agents exclude nodes with another version from their plans, but never
+// their own node.
 const version = "1"
 
 // State is the node state that an agent publishes.
 type State struct {
 	GPUs  []place.GPU
 	Since time.Time // the time at which the offers last changed
-	// Private means that Text omits the expected ends of jobs, because every user can read this text. Planners then
-	// compute the ends from slurmctld's queue.
+	// Private means that Text omits the jobs' expected ends, because every user can read it. Planners then compute
+	// the ends from slurmctld's queue.
 	Private bool
 }
 
-// Text returns a node's state as text without spaces. The text consists of items separated by semicolons, beginning
-// with the version. The items of a GPU model and its profiles precede the GPUs of that model.
+// Text returns a node's state as a string without spaces. It consists of items separated by semicolons, beginning
+// with the version. A GPU model and its profiles precede the GPUs of that model.
 //
 //	board/8                                  a GPU model: units
 //	profile/1g.5gb/1/1/7/0.0.0.0/0.1.2.3     a profile: name, compute slices, units, largest number of instances,
@@ -40,9 +40,9 @@ type State struct {
 //	none                                     a GPU that is not managed
 //	since/1763790000                         the time of the last change to the offers (Unix seconds)
 //
-// The text describes all plain profiles, even those that are not offered, because the largest plain profile contains
-// the resources of the whole GPU. Other profiles are described only if they are offered. Instances of the remaining
-// profiles appear as blocked units.
+// The string describes all plain profiles, even those that are not offered, because the largest of them shows the
+// resources of the whole GPU. Other profiles are described only if they are offered; instances of the rest appear as
+// blocked units.
 func Text(s State) string {
 	items := []string{version, "since/" + strconv.FormatInt(s.Since.Unix(), 10)}
 	last := ""
@@ -113,8 +113,8 @@ func numbers(list []int) string {
 	return strings.Join(all, ".")
 }
 
-// StateIn returns the text after the prefix of Caelum's entry in a node's Extra, or an empty string if Extra has no
-// such entry.
+// StateIn returns Caelum's entry in a node's Extra, without its prefix, or an empty string if Extra has no such
+// entry.
 func StateIn(extra string) string {
 	for w := range strings.FieldsSeq(extra) {
 		if text, ok := strings.CutPrefix(w, prefix); ok {
@@ -124,6 +124,6 @@ func StateIn(extra string) string {
 	return ""
 }
 
-// WithState returns a node's Extra with text as Caelum's entry. The other entries remain unchanged. An empty text
-// removes Caelum's entry.
+// WithState returns a node's Extra with text as Caelum's entry, or without this entry if text is empty. The other
+// entries remain unchanged.
 func WithState(extra, text string) string { return withEntry(extra, prefix, text) }

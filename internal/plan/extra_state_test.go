@@ -12,8 +12,8 @@ import (
 	"caelum/internal/place"
 )
 
-// drawGPUs returns random GPUs of a node. The GPUs have any GPU model and any layout, including layouts with profile
-// variants. Some GPUs have idle instances or blocked units.
+// drawGPUs returns random GPUs of a node, of any GPU model and with any layout, including profile variants. Some of
+// them have idle instances or blocked units.
 func drawGPUs(t *rapid.T) []place.GPU {
 	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
 	for k := range gpus {
@@ -43,8 +43,8 @@ func drawGPUs(t *rapid.T) []place.GPU {
 	return gpus
 }
 
-// TestTextTells checks that a node's text contains the occupied units, their expected ends, and the placements that may
-// be offered.
+// TestTextTells checks that a node's text tells which units are occupied, when they are expected to become free, and
+// which placements may be offered.
 func TestTextTells(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawGPUs(t)
@@ -123,8 +123,8 @@ func TestExtraOfOthers(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that no text makes Parse panic or return an illegal GPU. An administrator can write any text into a
-// node's Extra.
+// FuzzParse checks that no input makes Parse panic or return an illegal GPU, because administrators can write
+// anything into a node's Extra.
 func FuzzParse(f *testing.F) {
 	b := model(f, "A30-24GB")
 	f.Add(Text(State{GPUs: []place.GPU{{Model: b, Offerable: plain(b), Blocked: 1}, {}}}))

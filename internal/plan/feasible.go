@@ -12,7 +12,7 @@ import (
 )
 
 // feasible reports whether a group of jobs that start together could start if all GPUs were empty. For each job, it
-// searches only one node of each kind, regardless of the number of nodes that the job requests.
+// searches only one node of each kind, however many the job requests.
 func (v *View) feasible(jobs []*offer.Job) bool {
 	total, kinds := 0, 0
 	bare, rooms := make([]*offer.Job, len(jobs)), make([]room, len(jobs))
@@ -49,16 +49,15 @@ func (v *View) feasible(jobs []*offer.Job) bool {
 }
 
 // maxWants and maxKinds bound the cost of a plan, because any user may submit any request. maxWants limits the number
-// of entries for slices in one request. It exceeds the number of profiles, but is much smaller than Slurm's own limit.
-// maxKinds limits the number of different kinds of components in a het job. Components are of the same kind if they
-// request the same slices and have the same expected run time and time limit. One search covers all components of a
-// kind.
+// of entries for slices in one request: it is larger than the number of profiles, but much smaller than Slurm's own
+// limit. maxKinds limits how many kinds of components a het job may have. Components are of the same kind, and share
+// one search, if they request the same slices and have the same expected run time and time limit.
 const (
 	maxWants = 64
 	maxKinds = 16
 )
 
-// rooms contains what feasible finds out about empty GPUs.
+// rooms caches what feasible finds out about empty GPUs.
 type rooms struct {
 	empty     *offer.Cluster                  // the cluster with empty GPUs
 	firstLike []int                           // for each member, the first member with the same GPUs
@@ -68,7 +67,7 @@ type rooms struct {
 // maxRooms limits the number of requests in rooms, because any user may submit any request.
 const maxRooms = 1000
 
-// room contains spots for slices on empty GPUs, by the first member with the same GPUs.
+// room maps the first member with the same GPUs to spots for the slices on empty GPUs.
 type room struct {
 	*rooms
 	wants []offer.Want

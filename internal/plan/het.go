@@ -16,7 +16,7 @@ import (
 type hetJob struct {
 	pending []slurm.Waiting
 	ended   []uint32 // ids of the components that are neither pending nor running
-	whole   bool     // slurmctld would start the het job if its slices were offered
+	whole   bool     // slurmctld would start it if its slices were offered
 }
 
 // hetJobs returns the het jobs with pending components, by het job id.
@@ -55,13 +55,13 @@ func (s Snapshot) hetJobs() map[uint32]*hetJob {
 	return all
 }
 
-// requeuing is the maximum difference between the times at which the components of a requeued het job become eligible.
+// requeuing is how far apart the components of a requeued het job may become eligible.
 const requeuing = 5 * time.Second
 
 // Stray returns the components that slurmctld would start although another component of their het job cannot start.
-// When backfill plans a component, it does not check the others. While a stray component is waiting, backfill reserves
-// nodes for it ahead of all jobs with lower priority (backfill.c, 22.05.8). An agent therefore holds stray components
-// until the whole het job can start. Stray ignores het jobs that request no slices.
+// When backfill plans a component, it does not check the others, and while a stray component waits, it reserves nodes
+// for it ahead of all jobs with lower priority (backfill.c, 22.05.8). So an agent holds stray components until the
+// whole het job can start. Stray ignores het jobs that request no slices.
 func Stray(snapshot Snapshot) (all []slurm.Waiting) {
 	jobs := snapshot.hetJobs()
 	for _, w := range snapshot.Queue.Waiting {

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestHet checks that the plan places a het job at the queue position of its last component that is not held. While a
-// component cannot start, the plan must not contain the het job.
+// TestHet checks that the plan places a het job at the queue position of its last component that is not held. While
+// any component cannot start, the plan must not include the het job.
 func TestHet(t *testing.T) {
 	one, two := waits(10, "1g.5gb", 1, 1), waits(11, "2g.10gb", 1, 1)
 	one.HetJob, two.HetJob, one.Priority, two.Priority = 10, 10, 1, 5
@@ -86,8 +86,7 @@ func TestHetBounds(t *testing.T) {
 	}
 }
 
-// TestHetWithoutSlices checks that a component that requests no slices gets the first node that slurmctld would use for
-// the component.
+// TestHetWithoutSlices checks that a component without slices gets the first node that slurmctld would use for it.
 func TestHetWithoutSlices(t *testing.T) {
 	slice, cpus := waits(10, "1g.5gb", 1, 1), waits(11, "", 1, 1)
 	cpus.PerNode = nil

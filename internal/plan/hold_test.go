@@ -9,7 +9,7 @@ import (
 )
 
 // TestNoHoldBesideAnEmptyGPU checks that a job starts on an empty GPU even if a slot of lower cost becomes free on
-// another GPU in six hours. Nine of ten GPUs are busy, most of them with jobs that have no time limit.
+// another GPU in six hours. Nine out of ten GPUs are busy, most of them with jobs without a time limit.
 func TestNoHoldBesideAnEmptyGPU(t *testing.T) {
 	busy := func(label string, end float64) place.GPU {
 		g := a100(t, label)

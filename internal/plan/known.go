@@ -11,12 +11,12 @@ import (
 	"caelum/internal/slurm"
 )
 
-// known is what a Planner knows of a node.
+// known is what a Planner knows about a node.
 type known struct {
 	record slurm.Node
 	round  uint64 // the last round in which a snapshot contained the node
 	slot   int    // the index in verdicts
-	stamp  uint64 // changes with the record; no other node or record has had the same stamp
+	stamp  uint64 // changes with the record; no other node or record has ever had it
 	usable bool   // slurmctld starts jobs on the node, and its state is valid
 
 	parsed  *parsedState // the state in Extra
@@ -35,7 +35,7 @@ type parsedState struct {
 	endless bool    // a placement is busy, but no end is known
 }
 
-// node returns what is known of a node, after a comparison with its record.
+// node returns what is known about a node, once updated from its record.
 func (p *Planner) node(record *slurm.Node) *known {
 	n := p.nodes[record.Name]
 	if n == nil {
@@ -124,8 +124,7 @@ func (n *known) occupants(now time.Time) []occupant {
 	return n.running
 }
 
-// held returns the number of gres/mig slices of a profile that jobs hold on the node, according to slurmctld's job
-// records.
+// held returns how many gres/mig slices of a profile jobs hold on the node, according to slurmctld's job records.
 func (n *known) held(profile string) (count int) {
 	for _, j := range n.jobs {
 		for _, g := range j.SlicesPerNode() {

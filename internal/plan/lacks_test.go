@@ -11,8 +11,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestFirstLacksMemory checks the explanation of the first waiting job, for which no slices are reserved. The
-// explanation must mention the missing memory on the node where the slices are free.
+// TestFirstLacksMemory checks the explanation of the first waiting job, for which no slices are reserved. It must
+// mention the missing memory on the node where the slices are free.
 func TestFirstLacksMemory(t *testing.T) {
 	held := a100(t)
 	whole, _ := held.Model.Placement("7g.40gb", 0)
@@ -43,7 +43,7 @@ func TestFirstLacksMemory(t *testing.T) {
 }
 
 // TestLacksUnusedNode checks a node whose GRES slurmctld counts as used although no job holds any. The plan must not
-// start an --exclusive job on the node, because slurmctld would not do so either.
+// start an --exclusive job there, because slurmctld would not do so either.
 func TestLacksUnusedNode(t *testing.T) {
 	w := waits(1, "7g.40gb", 1, 1)
 	w.Exclusive = true
@@ -93,8 +93,8 @@ func TestLacksMemory(t *testing.T) {
 			}
 		}
 	}
-	// The job can run on the node that has enough free memory. If a job requests more memory than a node has, the plan
-	// assumes that it needs all of the node's memory.
+	// The job can run on the node that has enough free memory. A job that requests more memory than a node has counts
+	// as needing all of it.
 	nodes := []slurm.Node{node(t, "n1", a100(t), a100(t)), node(t, "n2", a100(t), a100(t))}
 	nodes[0].Memory, nodes[0].MemoryFree = 256_000, 56_000
 	nodes[1].Memory, nodes[1].MemoryFree = 128_000, 128_000

@@ -10,9 +10,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// findNodes sets the members on which a job can run. d contains the verdicts of the last call for an equal request.
-// temporary is true if the result depends on more than the job's request and the records of the
-// nodes.
+// findNodes sets the members on which a job can run. d holds the verdicts of the last call for an equal request.
+// temporary is true if the result depends on more than the job's request and the nodes' records.
 func (v *View) findNodes(job *offer.Job, w *slurm.Waiting, d *verdicts) (temporary bool) {
 	sized := tags.Sized(w.Job)
 	if sized {
@@ -41,9 +40,9 @@ func (v *View) findNodes(job *offer.Job, w *slurm.Waiting, d *verdicts) (tempora
 	return temporary
 }
 
-// oneAlternative restricts a job on several nodes to the members that satisfy one alternative of the job's constraint
-// ([a|b]). oneAlternative prefers the alternative with the most members on which the job could start now. If several
-// alternatives are equal, oneAlternative chooses the alternative with the most members on which the job could run.
+// oneAlternative restricts a job on several nodes to the members that satisfy one alternative of its constraint
+// ([a|b]): the one with the most members on which the job could start now or, if several have equally many, on which
+// it could run.
 func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	var best []int
 	most := 0
@@ -70,8 +69,8 @@ func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	}
 }
 
-// setNodesWithoutSlices sets the members on which a component without slices may start. In slurmctld's order of nodes,
-// all of these members precede the first node outside the plan on which the component could start now.
+// setNodesWithoutSlices sets the members on which a component without slices may start. In slurmctld's order of
+// nodes, they all come before the first node outside the plan on which it could start now.
 func (v *View) setNodesWithoutSlices(job *offer.Job, w *slurm.Waiting, nodes []slurm.Node) {
 	job.EligibleNodes = []int{}
 	for _, n := range nodes {
@@ -92,7 +91,7 @@ func (v *View) setNodesWithoutSlices(job *offer.Job, w *slurm.Waiting, nodes []s
 	}
 }
 
-// equivalentProfiles returns the names of the profile's equivalent profiles on the other GPU models of the cluster.
+// equivalentProfiles returns the names of the equivalent profiles on the cluster's other GPU models.
 func (v *View) equivalentProfiles(profile string) (names []string) {
 	for _, g := range v.planner.models {
 		if name, ok := g.Model.EquivalentProfile(profile, g.Offerable); ok && name != profile &&
@@ -103,11 +102,11 @@ func (v *View) equivalentProfiles(profile string) (names []string) {
 	return names
 }
 
-// forgotten reports whether slurmctld's used count of a profile on a member is lower than the number of slices of the
-// profile that jobs hold on the member. The result is always false for a profile of the member's own GPU model. When
-// slurmctld restarts, slurmctld loses the used counts of types that slurm.conf does not list for the node. When a job
-// that holds slices of a lost type ends, slurmctld subtracts these slices from the used count of other jobs (22.05.8).
-// Until the counts agree again, the member offers no further slices under the name of the profile.
+// forgotten reports whether slurmctld's used count of a profile on a member is lower than the number of its slices
+// that jobs hold there. It is always false for profiles of the member's own GPU model. When slurmctld restarts, it
+// loses the used counts of types that slurm.conf does not list for the node, and when a job with slices of a lost
+// type ends, it subtracts them from the used count of other jobs (22.05.8). Until the counts agree again, the member
+// offers no further slices under the profile's name.
 func (v *View) forgotten(member int, profile string) bool {
 	for _, g := range v.Nodes[member] {
 		if b := v.Pool.GPU(g).Model; b != nil {

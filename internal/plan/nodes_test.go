@@ -11,8 +11,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestMembers checks that the plan excludes a node that the caller excludes, a node whose state cannot be parsed, and a
-// node on which slurmctld starts no jobs.
+// TestMembers checks that the plan leaves out a node that the caller excludes, one whose state cannot be parsed, and
+// one on which slurmctld starts no jobs.
 func TestMembers(t *testing.T) {
 	const profile = "7g.40gb"
 	for _, c := range []struct {
@@ -58,8 +58,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestNodeNotForJob checks that the plan places no job on a node that has too few CPUs for the job, on a node that is
-// reserved for other jobs, or on a node that slurmctld would not choose for another reason.
+// TestNodeNotForJob checks that the plan places no job on a node that has too few CPUs for it, that is reserved for
+// other jobs, or that slurmctld would not choose for another reason.
 func TestNodeNotForJob(t *testing.T) {
 	const profile = "7g.40gb"
 	for _, c := range []struct {
@@ -120,8 +120,8 @@ func TestNodeNotForJob(t *testing.T) {
 	}
 }
 
-// TestSized checks that a job whose profile Caelum chose can get the equivalent profile of another GPU model. The slice
-// must be offered under the name of the requested profile.
+// TestSized checks that a job whose profile Caelum chose can get the equivalent profile of another GPU model, and
+// that the slice is offered under the requested profile's name.
 func TestSized(t *testing.T) {
 	h100 := func() slurm.Node {
 		b := model(t, "H100-80GB")
@@ -162,8 +162,8 @@ func TestSized(t *testing.T) {
 	}
 }
 
-// TestForgotten checks a node on which slurmctld's used count of another GPU model's profile is lower than the number
-// of slices that jobs hold. The node must not offer slices under the name of this profile.
+// TestForgotten checks that a node does not offer slices under the name of another GPU model's profile while
+// slurmctld's used count of this profile is lower than the number of slices that jobs hold.
 func TestForgotten(t *testing.T) {
 	b := model(t, "H100-80GB")
 	n := node(t, "n2", place.GPU{Model: b, Offerable: plain(b)})

@@ -12,8 +12,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestEqualRequestsShareNodes compares the nodes of random jobs with the nodes that findNodes finds for each job alone.
-// Each job differs from a simple job in a few random fields.
+// TestEqualRequestsShareNodes compares the nodes of random jobs with those that findNodes finds for each job on its
+// own. Each job differs from a simple job in a few random fields.
 func TestEqualRequestsShareNodes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	nodes := variedNodes(t, rng)
@@ -88,7 +88,7 @@ func requestChanges(rng *rand.Rand) []func(*slurm.Waiting) {
 	}
 }
 
-// variedNodes returns nodes that differ in most properties on which the eligibility of a job depends.
+// variedNodes returns nodes that differ in most properties on which a job's eligibility depends.
 func variedNodes(t *testing.T, rng *rand.Rand) (nodes []slurm.Node) {
 	for k := range 8 {
 		n := node(t, fmt.Sprint("n", k), a100(t), a100(t, "1g.5gb@0"))
@@ -109,7 +109,7 @@ func variedNodes(t *testing.T, rng *rand.Rand) (nodes []slurm.Node) {
 	return nodes
 }
 
-// TestNodesKeyShowsWhereTextsEnd compares the keys of jobs whose lists of nodes differ only in where a name ends.
+// TestNodesKeyShowsWhereTextsEnd compares the keys of jobs whose node lists differ only in where a name ends.
 func TestNodesKeyShowsWhereTextsEnd(t *testing.T) {
 	one, two := waits(1, "1g.5gb", 1, 1), waits(1, "1g.5gb", 1, 1)
 	one.ExcNodes, two.ExcNodes = []string{"n1 n2"}, []string{"n1", "n2"}

@@ -10,18 +10,18 @@ import (
 )
 
 // Planner converts successive snapshots into views. It keeps what it has computed from records that have not changed,
-// so that a view after one event costs little. The view is always equal to the view that New returns for the same
-// snapshot: a Planner compares every record with the record of the previous snapshot, and keeps no result that depends
-// on the time. A Planner is not safe for concurrent use.
+// so that a view after one event costs little. Its view is always equal to the one that New returns for the same
+// snapshot, because it compares every record with that in the previous snapshot, and keeps no result that depends on
+// the time. A Planner is not safe for concurrent use.
 //
-//	record that changed   what the Planner computes again
+//	changed record        what the Planner recomputes
 //	a node's Extra        the state of its GPUs (known.parse)
 //	a node                the verdicts on the node for each kind of request (request.find)
 //	a waiting job         the job for package offer, and the kind of its request (waitingJob.update)
 //	the list of nodes     the cluster (Planner.setCluster)
 //
-// The memory of a Planner is proportional to the numbers of nodes and of jobs in the last snapshot, apart from two bits
-// for each node and each different request, and the different sets of nodes that requests have (verdicts.go).
+// A Planner's memory is proportional to the number of nodes and jobs in the last snapshot, apart from two bits for
+// each node and each different request, and the different sets of nodes that requests have (verdicts.go).
 type Planner struct {
 	settings Settings
 	round    uint64 // the number of snapshots so far
@@ -60,13 +60,13 @@ func NewPlanner(settings Settings) *Planner {
 	}
 }
 
-// New converts a snapshot into a view. New excludes the nodes for which without returns true. If without is nil, New
-// includes all nodes.
+// New converts a snapshot into a view, which leaves out the nodes for which without returns true. If without is nil,
+// all nodes are included.
 func New(snapshot Snapshot, settings Settings, without func(slurm.Node) bool) *View {
 	return NewPlanner(settings).View(snapshot, without)
 }
 
-// View converts a snapshot into a view, as New does. The view is valid until the next call of View.
+// View converts a snapshot into a view, as New does. The view is valid until the next call to View.
 func (p *Planner) View(snapshot Snapshot, without func(slurm.Node) bool) *View {
 	p.round++
 	v := &View{planner: p, paused: snapshot.paused, now: snapshot.At}
@@ -129,14 +129,14 @@ func (p *Planner) setCluster(members []*known, snapshot Snapshot, now float64) {
 	}
 }
 
-// resized reports whether the number of GPUs of a member has changed.
+// resized reports whether a member's number of GPUs has changed.
 func (p *Planner) resized() bool {
 	return slices.ContainsFunc(p.members, func(n *known) bool {
 		return len(n.parsed.GPUs) != len(p.cluster.Nodes[n.member])
 	})
 }
 
-// setModels sets the lists of the GPU models and of their combinations with the placements that may be offered.
+// setModels sets the list of GPU models, and the list of their combinations with the placements that may be offered.
 func (p *Planner) setModels() {
 	p.models, p.kinds = nil, []place.GPU{}
 	for k := range p.cluster.Pool.Len() {
@@ -156,7 +156,7 @@ func (p *Planner) setModels() {
 	}
 }
 
-// forget removes the nodes, jobs and requests that the last snapshot does not contain, and the list of running jobs.
+// forget removes the nodes, jobs and requests that are not in the last snapshot, as well as the list of running jobs.
 func (p *Planner) forget() {
 	clear(p.submitted)
 	clear(p.sets)

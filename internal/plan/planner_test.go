@@ -12,8 +12,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestPlannerAfterEvents compares the views and plans of a Planner with the views that New returns for the same
-// snapshots, and with their plans, after each of many random events.
+// TestPlannerAfterEvents makes many random events and, after each, compares a Planner's view and plan with the view
+// that New returns for the same snapshot, and with its plan.
 func TestPlannerAfterEvents(t *testing.T) {
 	placed, reserved := 0, 0
 	for seed := range uint64(10) {
@@ -87,7 +87,7 @@ func viewText(v *View) string {
 	return s.String()
 }
 
-// planText returns a plan as text.
+// planText formats a plan.
 func planText(p offer.Plan) string {
 	text := fmt.Sprint(p.Offers, p.AdvertisedAs, p.Spots, p.OverQuota, p.Price)
 	for _, r := range []*offer.Reservation{p.Reserved, p.Kept} {

@@ -17,7 +17,7 @@ type entryKey struct {
 	tasks string
 }
 
-// waitingJob is what a Planner knows of an entry of the queue.
+// waitingJob is what a Planner knows about an entry of the queue.
 type waitingJob struct {
 	record slurm.Waiting
 	round  uint64 // the last round in which a snapshot contained the entry
@@ -30,7 +30,7 @@ type waitingJob struct {
 	sizes  []offer.Size
 }
 
-// entry returns what is known of an entry of the queue, after a comparison with its record.
+// entry returns what is known about an entry of the queue, once updated from its record.
 func (p *Planner) entry(record *slurm.Waiting) *waitingJob {
 	j := p.jobs[entryKey{record.ID, record.ArrayTask}]
 	if j == nil || j.round == p.round {
@@ -41,11 +41,11 @@ func (p *Planner) entry(record *slurm.Waiting) *waitingJob {
 	if j.job == nil || !j.record.Same(record) {
 		j.update(record)
 	}
-	j.record = *record // its texts may be parts of slurmctld's answer, which a copy of an older record would keep
+	j.record = *record // its strings may be part of slurmctld's answer, all of which an older copy would keep in memory
 	return j
 }
 
-// update sets what is known of an entry whose record has changed.
+// update sets what is known about an entry whose record has changed.
 func (j *waitingJob) update(record *slurm.Waiting) {
 	old := j.record
 	j.waits = eligible.WaitsForNodes(*record)
@@ -66,7 +66,7 @@ func (j *waitingJob) update(record *slurm.Waiting) {
 	}
 }
 
-// queue sets Jobs and Waiting in the order of the queue. nodes are the nodes of the snapshot in slurmctld's order.
+// queue sets Jobs and Waiting in queue order. nodes are the snapshot's nodes in slurmctld's order.
 func (v *View) queue(snapshot Snapshot, nodes []slurm.Node) {
 	p := v.planner
 	v.Jobs, v.Waiting = p.planned[:0], p.waiting[:0]
@@ -81,7 +81,7 @@ func (v *View) queue(snapshot Snapshot, nodes []slurm.Node) {
 		if !v.place(snapshot, waiting, nodes) { // a job that can never run would block its profile for other jobs
 			continue
 		}
-		// At most as many tasks of an array can start as the cluster has slots.
+		// No more of an array's tasks can start than the cluster has slots.
 		for range min(waiting[0].record.Elements, slots) {
 			for _, j := range waiting {
 				v.Jobs, v.Waiting = append(v.Jobs, j.job), append(v.Waiting, j.record)
@@ -93,8 +93,8 @@ func (v *View) queue(snapshot Snapshot, nodes []slurm.Node) {
 	p.planned, p.waiting = v.Jobs, v.Waiting
 }
 
-// place sets the properties of jobs that start together which depend on the nodes and the time. It returns false if the
-// jobs could not start even on empty GPUs.
+// For jobs that start together, place sets the properties that depend on the nodes and the time. It returns false if
+// they could not start even on empty GPUs.
 func (v *View) place(snapshot Snapshot, waiting []*waitingJob, nodes []slurm.Node) bool {
 	jobs := make([]*offer.Job, len(waiting))
 	for k, j := range waiting {
@@ -138,7 +138,7 @@ func (v *View) sizes(j *waitingJob) []offer.Size {
 	return j.sizes
 }
 
-// request returns what the planner knows of the request of a job whose nodes are those of its request.
+// request returns what the planner knows about the request of a job whose nodes are those of its request.
 func (v *View) request(j *waitingJob) *request {
 	paused := v.paused[j.record.UID]
 	at := &j.asked[0]
@@ -151,8 +151,8 @@ func (v *View) request(j *waitingJob) *request {
 	return *at
 }
 
-// setNodes sets the members on which a job can run. Jobs with equal requests share the sets, because a plan for many
-// jobs and nodes would otherwise spend most of its time here.
+// setNodes sets the members on which a job can run. Jobs with equal requests share the sets; otherwise, planning many
+// jobs and nodes would spend most of its time here.
 func (v *View) setNodes(j *waitingJob) {
 	r := &request{}
 	if j.shared {
@@ -161,12 +161,12 @@ func (v *View) setNodes(j *waitingJob) {
 	r.find(v, j.job, &j.record)
 }
 
-// startable yields the waiting jobs that could start if their slices were free, in the order of the queue. Each yielded
-// list contains jobs that start together, such as the components of a het job. The group takes the position of its last
-// component that is not held, because backfill with bf_hetjob_prio=min considers the het job at that position
-// (backfill.c, 22.05.8). If all components are held, the group takes the position of the first component. If slices
-// were offered for the het job at an earlier position, the jobs between its components would take these slices. Other
-// GPUs would then stay idle without benefit to the het job.
+// startable yields the waiting jobs that could start if their slices were free, in the order of the queue. Each
+// yielded list is a group of jobs that start together, such as the components of a het job. The group takes the
+// position of its last component that is not held, because backfill with bf_hetjob_prio=min considers the het job at
+// that position (backfill.c, 22.05.8). If all are held, it takes the position of the first. At an earlier position,
+// the slices offered for the het job would go to the jobs between its components, and other GPUs would stay idle
+// without benefit to the het job.
 func startable(snapshot Snapshot, p *Planner) iter.Seq[[]*waitingJob] {
 	het := snapshot.hetJobs()
 	order := eligible.Order(snapshot.Queue)

@@ -25,7 +25,7 @@ func line(text string) (name string, set map[string]string) {
 	return f[0], set
 }
 
-// jobOf parses a line that contains a job id and properties of the job.
+// jobOf parses a line with a job's id and properties.
 func jobOf(t *testing.T, text string) slurm.Job {
 	id, set := line(text)
 	number := func(key string) int {
@@ -79,7 +79,7 @@ func jobOf(t *testing.T, text string) slurm.Job {
 	return j
 }
 
-// TestQueue runs the files testdata/queue/*.txt. Times are in seconds after the time of the snapshot. The commands are:
+// TestQueue runs the files testdata/queue/*.txt. Times are in seconds after the snapshot. The commands are:
 //
 //	nodes        one per line: name, number of GPUs, busy placements with their ends, free CPUs and memory (MiB)
 //	licenses     one per line: name, number of free licences
@@ -181,7 +181,7 @@ func readJobs(t *testing.T, snapshot *Snapshot, input string) {
 	}
 }
 
-// plannedFor returns the plan as text. It makes a new plan every 30 s for the given time and appends the changes.
+// plannedFor formats the plan. It makes a new one every 30 s for the given time, and appends the changes.
 func plannedFor(snapshot Snapshot, lasting time.Duration) string {
 	var u Unstarted
 	out, last := "", ""
@@ -197,8 +197,8 @@ func plannedFor(snapshot Snapshot, lasting time.Duration) string {
 	return out
 }
 
-// planned makes a plan after the snapshot has been unchanged for the given time, and returns the plan as text. The
-// remaining time of the running jobs does not change meanwhile.
+// planned makes a plan after the snapshot has been unchanged for the given time, during which the running jobs'
+// remaining time does not change either, and formats it.
 func planned(u *Unstarted, snapshot Snapshot, after time.Duration) string {
 	var out strings.Builder
 	at := snapshot.At.Add(after)

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestWholeShare checks that the plan applies whole_share, and that the explanation of a job names whole_share.
+// TestWholeShare checks that the plan applies whole_share, and that a job's explanation names it.
 func TestWholeShare(t *testing.T) {
 	b := model(t, "H100-80GB").Select(mig.Plain).WithFull(80 << 10)
 	g := place.GPU{Model: b, Offerable: b.Open(0, 0)}
@@ -38,12 +38,12 @@ func TestWholeShare(t *testing.T) {
 			t.Errorf("whole_share %v: %s (%s), %v; want %s and %q", c.share, e.Verdict, e.Text, err, c.verdict, c.text)
 		}
 	}
-	// A third job for a slice waits, and gets the reservation. The job for full GPUs then gets neither.
+	// A third job waits for a slice and gets the reservation, so the job for full GPUs gets neither.
 	snapshot.Queue.Waiting = append(snapshot.Queue.Waiting, waits(4, "7g.80gb", 1, 1))
 	snapshot.Queue.Waiting[3].Submit = snapshot.At
 	snapshot.Queue.All = append(snapshot.Queue.All, snapshot.Queue.Waiting[3].Job)
 	for share, text := range map[float64]string{
-		0.25: "would exceed whole_share (0.25)", 0: "after the job has waited for 48h",
+		0.25: "would exceed whole_share (0.25)", 0: "after it has waited for 48h",
 	} {
 		settings, err := ParseSettings("lifetime", SizingAdaptive, share)
 		if err != nil {
@@ -54,7 +54,7 @@ func TestWholeShare(t *testing.T) {
 			t.Errorf("whole_share %v: %s (%s), %v", share, e.Verdict, e.Text, err)
 		}
 	}
-	// After two days in the queue, the job for full GPUs no longer waits for the jobs for slices.
+	// After two days in the queue, the job for full GPUs no longer waits for those for slices.
 	settings, err := ParseSettings("lifetime", SizingAdaptive, 0)
 	if err != nil {
 		t.Fatal(err)

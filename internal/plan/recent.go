@@ -10,8 +10,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// recent computes the profile weights, the mean duration and the expected arrivals from the jobs that were submitted
-// last, and the profiles that may be offered speculatively from all jobs that slurmctld lists.
+// recent computes the profile weights, the mean duration and the expected arrivals from the jobs submitted last, and
+// derives the profiles that may be offered speculatively from all jobs that slurmctld lists.
 func (v *View) recent(all []slurm.Job) {
 	var recent place.Recent
 	var earlier []offer.Submission
@@ -28,8 +28,8 @@ func (v *View) recent(all []slurm.Job) {
 	}
 }
 
-// lastSubmitted returns the last place.RecentKept jobs with slices, in the order of their submission, and the last job
-// for each profile.
+// lastSubmitted returns the last place.RecentKept jobs with slices, in order of submission, and the last job for each
+// profile.
 func (p *Planner) lastSubmitted(all []slurm.Job) (last []*slurm.Job, byProfile map[string]*slurm.Job) {
 	order := func(a, b *slurm.Job) int { return cmp.Or(a.Submit.Compare(b.Submit), cmp.Compare(a.ID, b.ID)) }
 	byProfile = map[string]*slurm.Job{}

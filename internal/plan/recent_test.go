@@ -11,7 +11,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestLastSubmitted compares the jobs that were submitted last with the end of the sorted list of all jobs.
+// TestLastSubmitted compares the jobs submitted last with the end of the sorted list of all jobs.
 func TestLastSubmitted(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for range 20 {

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// request is what a Planner knows of all waiting jobs with equal requests.
+// request is what a Planner knows about all waiting jobs with equal requests.
 type request struct {
 	round    uint64 // the last round in which a job had the request
 	verdicts verdicts
@@ -20,20 +20,20 @@ type request struct {
 	feasible  bool // see View.feasible
 }
 
-// requestKey identifies equal requests. paused is true if reservations are suspended for the users of the jobs.
+// requestKey identifies equal requests. paused is true if reservations are suspended for the jobs' users.
 type requestKey struct {
 	text   string
 	paused bool
 }
 
-// nodeSets contains the fields of an offer.Job that findNodes sets.
+// nodeSets holds the fields of an offer.Job that findNodes sets.
 type nodeSets struct {
 	alternatives               []string
 	eligible, deferred, closed []int
 	readyAt, freedAt           map[int]float64
 }
 
-// request returns what the planner knows of jobs with this key.
+// request returns what the planner knows about jobs with this key.
 func (p *Planner) request(key requestKey) *request {
 	r := p.requests[key]
 	if r == nil {
@@ -43,7 +43,7 @@ func (p *Planner) request(key requestKey) *request {
 	return r
 }
 
-// find sets the members on which a job can run, and computes them again only if the nodes have changed.
+// find sets the members on which a job can run, recomputing them only if the nodes have changed.
 func (r *request) find(v *View, job *offer.Job, w *slurm.Waiting) {
 	p := v.planner
 	r.round = p.round
@@ -61,17 +61,17 @@ func (r *request) find(v *View, job *offer.Job, w *slurm.Waiting) {
 	job.ReadyAt, job.FreedAt = r.nodes.readyAt, r.nodes.freedAt
 }
 
-// requestText returns a text that is equal for two jobs only if findNodes finds the same nodes for both, provided that
-// reservations are suspended for the users of both jobs or of neither job. It contains every field of the job except
-// those that findNodes does not use. ok is false if JSON cannot represent the job.
+// requestText returns a string that is equal for two jobs only if findNodes finds the same nodes for both, provided
+// that reservations are suspended for both jobs' users or for neither. It covers every field of the job that
+// findNodes uses. ok is false if JSON cannot represent the job.
 func requestText(job *offer.Job, w slurm.Waiting) (text string, ok bool) {
-	// Users choose some of the texts. JSON quotes them, so that the key shows where each text ends.
+	// Users choose some of the strings. JSON quotes them, so that the key shows where each ends.
 	all, err := json.Marshal([]any{tags.Sized(w.Job), job.Nodes, job.Wants[0].Profile, job.Wants[0].Needed(), bare(w)})
 	return string(all), err == nil
 }
 
-// bare returns the job without the fields that findNodes does not use. findNodes uses LastSchedEval only if the reason
-// is Resources, and reads from AdminComment only whether Caelum chose the job's profile, and the profile that the job
+// bare returns the job without the fields that findNodes does not use. It uses LastSchedEval only if the reason is
+// Resources, and AdminComment only to find out whether Caelum chose the job's profile, and which profile the job
 // needs.
 func bare(w slurm.Waiting) slurm.Waiting {
 	w.ID, w.ArrayJob, w.ArrayTask, w.Elements, w.HetJobs = 0, 0, "", 0, nil

@@ -14,8 +14,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// Settings are the settings of a site on which plans depend. If the settings of the agents, the watcher and `caelum
-// explain` differ, their plans differ.
+// Settings are the site's settings that affect plans. If the agents, the watcher and `caelum explain` have different
+// settings, they make different plans.
 type Settings struct {
 	Policy place.Policy
 	// Tightest means that a job never gets a larger profile than requested.
@@ -23,19 +23,19 @@ type Settings struct {
 	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices, or 0 for a limit that
 	// depends on the waiting jobs (offer.Cluster).
 	WholeShare float64
-	// Text contains the values of policy and sizing, as the agents publish them (WithSettings). If WholeShare is not 0,
-	// Text also contains WholeShare.
+	// Text shows the values of policy and sizing as the agents publish them (WithSettings), and WholeShare if it is
+	// not 0.
 	Text string
 }
 
-// The configuration key sizing has one of the following values.
+// The values of the `sizing` configuration key.
 const (
 	SizingAdaptive = "adaptive"
 	SizingTightest = "tightest"
 )
 
-// ParseSettings returns the settings for the values of the configuration keys policy, sizing and whole_share. If a
-// value is not valid, the error names the key.
+// ParseSettings returns the settings for the values of the `policy`, `sizing` and `whole_share` configuration keys.
+// If one is invalid, the error names its key.
 func ParseSettings(policy, sizing string, wholeShare float64) (s Settings, err error) {
 	if s.Policy, err = place.ByName(policy); err != nil {
 		return s, fmt.Errorf("policy: %w", err)
@@ -54,10 +54,9 @@ func ParseSettings(policy, sizing string, wholeShare float64) (s Settings, err e
 	return s, nil
 }
 
-// Sizes returns the larger profiles that a job may get on GPUs in kinds instead of the requested profile. The result is
-// empty unless Caelum chose the job's profile and the job needs a single slice. After a growth, the profile that the
-// job needs replaces the requested profile. Sizes computes the relative run times from the job's busy share
-// (predict.Slowdown).
+// Sizes returns the larger profiles that a job may get, on GPUs in kinds, instead of the requested one. There are
+// none unless Caelum chose the job's profile and the job needs a single slice. After a growth, the profile that the
+// job needs replaces the requested one. The relative run times follow from the job's busy share (predict.Slowdown).
 func Sizes(j slurm.Job, kinds []place.GPU) (all []offer.Size) {
 	requested := j.SlicesPerNode()
 	if !tags.Sized(j) || requested[0].Count != 1 || j.NumNodes > 1 || j.HetJob != 0 {
@@ -73,7 +72,7 @@ func Sizes(j slurm.Job, kinds []place.GPU) (all []offer.Size) {
 	return all
 }
 
-// appendSizes appends the profiles of a GPU that are larger than the requested profile or the equivalent profile.
+// appendSizes appends a GPU's profiles that are larger than the requested or the equivalent profile.
 func appendSizes(all []offer.Size, g place.GPU, requested string, busy float64) []offer.Size {
 	least, ok := g.Model.EquivalentProfile(requested, g.Offerable)
 	if !ok {
@@ -94,8 +93,8 @@ func appendSizes(all []offer.Size, g place.GPU, requested string, busy float64) 
 }
 
 // setSpeculative determines the profiles that may be offered speculatively. These are the largest slices of each GPU
-// model, and the profiles whose most recent job cannot get a larger profile or is too short to benefit from a larger
-// profile. last contains the job of each profile that was submitted last.
+// model, and the profiles whose most recent job cannot get a larger profile or is too short to benefit from one. last
+// maps each profile to the job that was submitted last.
 func (v *View) setSpeculative(last map[string]*slurm.Job) {
 	v.Speculative = map[string]bool{}
 	for _, g := range v.kinds {

@@ -52,7 +52,7 @@ func TestSizesOfJob(t *testing.T) {
 	}
 }
 
-// TestSettings checks the values of the configuration keys policy, sizing and whole_share.
+// TestSettings checks the values of the `policy`, `sizing` and `whole_share` configuration keys.
 func TestSettings(t *testing.T) {
 	for _, c := range []struct {
 		policy, sizing string
@@ -82,8 +82,8 @@ func h100(t *testing.T) place.GPU {
 	return place.GPU{Model: b, Offerable: plain(b)}
 }
 
-// TestExplainLarger checks the explanations of a job that gets a larger slice than requested, and of a job that waits
-// for a larger slice. Both jobs run for an hour on the requested 1g.5gb and for 8m34s on a 7g.40gb.
+// TestExplainLarger checks the explanations of a job that gets a larger slice than requested, and of one that waits
+// for a larger slice. Both run for an hour on the requested 1g.5gb and for 8m34s on a 7g.40gb.
 func TestExplainLarger(t *testing.T) {
 	wants := waits(1, "1g.5gb", 1, 1)
 	wants.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "3600 " + tags.Busy + "100"
@@ -94,7 +94,7 @@ func TestExplainLarger(t *testing.T) {
 		{"a GPU that is expected to be free in 100 s", []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0"))},
 			[]slurm.Waiting{wants}, nil, First,
 			[]string{"room for 1g.5gb is reserved", "the reserved slice is a 7g.40gb",
-				"starts later on the larger slice"}},
+				"will start later on the larger slice"}},
 	})
 }
 
@@ -111,8 +111,8 @@ func TestExplainUnplanned(t *testing.T) {
 	})
 }
 
-// TestArrivals checks that the expected number of submissions follows from the submission times and the learned run
-// times of all jobs that slurmctld lists, and that jobs without slices do not count.
+// TestArrivals checks that the expected number of submissions follows from the submission times and learned run times
+// of all jobs in slurmctld's list, and that jobs without slices do not count.
 func TestArrivals(t *testing.T) {
 	snapshot := snapshotOf([]slurm.Node{node(t, "n1", a100(t))})
 	for k := range 5 {

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// Snapshot contains the nodes and the queue, as slurmctld returned them. The nodes were read before the queue.
+// Snapshot holds the nodes and the queue as slurmctld returned them, the nodes before the queue.
 type Snapshot struct {
 	Nodes []slurm.Node
 	Queue slurm.Queue
@@ -20,13 +20,13 @@ type Snapshot struct {
 	paused map[uint32]bool // the users for whose jobs reservations are suspended (see maxPause)
 }
 
-// ready reports whether a waiting job could start if its slices were free, because slurmctld would start the job or an
-// agent would release the job.
+// ready reports whether a waiting job could start if its slices were free, because slurmctld would start it or an
+// agent would release it.
 func (s Snapshot) ready(w slurm.Waiting) bool {
 	return s.readyIf(eligible.WaitsForNodes(w), &w)
 }
 
-// readyIf is ready for a job of which waits reports whether it waits only for nodes.
+// readyIf is like ready, but takes waits, which is true if the job waits only for nodes.
 func (s Snapshot) readyIf(waits bool, w *slurm.Waiting) bool {
 	return (waits || eligible.Releasable(*w, s.At)) && (w.Licenses == "" || eligible.LacksLicense(s.Queue, *w) == "")
 }
@@ -37,9 +37,9 @@ type Controller interface {
 	Queue(ctx context.Context) (slurm.Queue, error)
 }
 
-// Read reads first the nodes and then the jobs from slurmctld. If a job starts between the two requests, the list of
-// jobs therefore includes the job. In the opposite order, only GresUsed would include the job, and the agent would
-// offer the job's slice again.
+// Read reads the nodes and then the jobs from slurmctld, so that a job that starts between the two requests appears
+// as running in the list of jobs. In the opposite order, only GresUsed would show it, and the agent would offer its
+// slice again.
 func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot Snapshot, err error) {
 	if snapshot.Nodes, err = ctl.Nodes(ctx); err != nil {
 		return snapshot, err

@@ -8,7 +8,7 @@ import (
 )
 
 // TestUnresponsive checks that the plan excludes a node whose offers have differed from the plan for longer than
-// Patience. The plan must include the node again when its state changes.
+// Patience. The node must be included again once its state changes.
 func TestUnresponsive(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
 	l := Unresponsive{Patience: 10 * time.Second}

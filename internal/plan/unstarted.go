@@ -19,15 +19,16 @@ const (
 	backTime = 10 * time.Minute
 )
 
-// Unstarted records the jobs that slurmctld does not start although their slices are offered. Without this record, the
-// slices of an unstarted job would stay reserved for as long as it waits.
+// Unstarted records the jobs that slurmctld does not start although their slices are offered. Without this record, an
+// unstarted job's slices would stay reserved for as long as it waits.
 type Unstarted struct {
 	jobs  map[string]shown
 	users map[uint32]account
 }
 
-// shown describes a job whose slices have been offered without interruption since the time since. Until the time until,
-// the job is planned after all other jobs. on lists the nodes that offer the slices; it is set together with until.
+// shown describes a job whose slices have been offered without interruption since the time since, and which is
+// planned after all other jobs until the time until. on lists the nodes that offer the slices; it is set together
+// with until.
 type shown struct {
 	since, until time.Time
 	on           []string
@@ -37,13 +38,13 @@ type shown struct {
 // become a new entry.
 func entry(w slurm.Waiting) string { return fmt.Sprint(w.ID, "_", w.ArrayTask) }
 
-// Reorder returns the snapshot with a different order: the recorded jobs come after all other jobs.
+// Reorder returns the snapshot with the recorded jobs moved behind all others.
 func (u *Unstarted) Reorder(snapshot Snapshot) Snapshot {
 	snapshot.paused = u.paused(snapshot.At)
 	return behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(u.jobs[entry(w)].until) })
 }
 
-// behind returns the snapshot, in which all jobs for which back returns true come after all other jobs.
+// behind returns the snapshot with all jobs for which back returns true moved behind all others.
 func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	if slices.ContainsFunc(snapshot.Queue.Waiting, back) {
 		last := slices.DeleteFunc(slices.Clone(snapshot.Queue.Waiting), func(w slurm.Waiting) bool { return !back(w) })

@@ -19,7 +19,7 @@ func (b *bits) set(k int, value bool) {
 	}
 }
 
-// verdicts contains the results of package eligible for a request on the members of a view, by known.slot.
+// verdicts holds the results of package eligible for a request on the members of a view, by known.slot.
 type verdicts struct {
 	stamp             uint64 // Planner.stamps at the time of the view; a node that has changed since has a higher stamp
 	members           bits   // shared by all requests of the view
@@ -29,10 +29,10 @@ type verdicts struct {
 // knows reports whether the verdict on a node is valid.
 func (d *verdicts) knows(n *known) bool { return n.stamp <= d.stamp && d.members.has(n.slot) }
 
-// sharedSets contains the sets of members that the requests of a view have, by their text.
+// sharedSets maps the text of each set of members that a request of a view has to that set.
 type sharedSets map[string][]int
 
-// of returns a list that is equal to members, which are in ascending order. Equal sets share one list.
+// of returns a list equal to members, which are in ascending order. Equal sets share one list.
 func (s sharedSets) of(members []int) []int {
 	if len(members) == 0 {
 		return members

@@ -8,9 +8,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestPlannerMemory checks that the memory that a Planner keeps for each node and request stays below a byte, and that
-// equal sets of nodes are in memory once. All jobs have different requests. Between the views, nodes change, leave and
-// return. The views are equal to those of New.
+// TestPlannerMemory checks that the memory that a Planner keeps for each node and request stays below a byte, and
+// that equal sets of nodes are in memory only once. All jobs have different requests, and between the views, nodes
+// change, leave and return. The views must be equal to those of New.
 func TestPlannerMemory(t *testing.T) {
 	const nodes, jobs = 200, 300
 	settings, err := ParseSettings(place.DefaultPolicy, SizingAdaptive, 0)

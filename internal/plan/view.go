@@ -13,11 +13,11 @@ import (
 // View is a snapshot in the form that package offer needs.
 type View struct {
 	*offer.Cluster
-	// Members contains the nodes of the plan. A node has the same index in Members as in Cluster.
+	// Members lists the plan's nodes, with the same indices as in Cluster.
 	Members []slurm.Node
-	// Jobs contains the jobs that could start if their slices were offered, in slurmctld's order. If an entry of the
-	// queue represents several pending array tasks, Jobs contains one job for each of these tasks. Waiting contains the
-	// queue entry of each job.
+	// Jobs lists the jobs that could start if their slices were offered, in slurmctld's order. An entry of the queue
+	// that stands for several pending array tasks becomes one job for each of them. Waiting holds each job's queue
+	// entry.
 	Jobs    []*offer.Job
 	Waiting []slurm.Waiting
 
@@ -28,16 +28,16 @@ type View struct {
 	now     time.Time       // the time of the snapshot
 }
 
-// making is the longest time in seconds from the start of a job in slurmctld until the job's slices exist. Destroying
-// seven instances and creating one instance takes 2 s on an A100. The remaining 3 s pass before slurmd requests the
+// making is the maximum time, in seconds, between slurmctld starting a job and the job's slices existing. Destroying
+// seven instances and creating one takes 2 s on an A100; the other 3 s allow for the time until slurmd requests the
 // slices.
 const making = 5
 
-// overdue is the number of seconds within which a job is expected to end after its time limit has passed. slurmctld
-// searches for jobs beyond their time limits every 30 s.
+// overdue is how many seconds after its time limit a job is expected to end. slurmctld looks for jobs beyond their
+// time limits every 30 s.
 const overdue = 30
 
-// overrun replaces expected ends that have already passed by the time now + overdue.
+// overrun replaces expected ends that have already passed with now + overdue.
 func overrun(g *place.GPU, now float64) {
 	for i := range g.Ends {
 		if g.Ends[i] < now {
@@ -73,7 +73,7 @@ func (v *View) Counts(p offer.Plan, member int) map[string]int {
 	return n
 }
 
-// On returns the names of the nodes on which the spots are, in the order of the members.
+// On returns the names of the nodes with these spots, in the order of the members.
 func (v *View) On(spots []offer.Spot) (all []string) {
 	var members []int
 	for _, s := range spots {

@@ -31,8 +31,8 @@ func TestOneNodeServes(t *testing.T) {
 	}
 }
 
-// TestHeldInTurn checks that a plan places one held job per user, and that the users' other held jobs do not block
-// slices for other jobs.
+// TestHeldInTurn checks that a plan places one held job per user, and that a user's other held jobs do not block
+// slices for others.
 func TestHeldInTurn(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	held := func(id, uid uint32, on string) slurm.Waiting {
@@ -70,8 +70,8 @@ func TestHeldInTurn(t *testing.T) {
 	}
 }
 
-// TestHeadHasItsRoom checks that the plan reserves, on a single node, the earliest available spots for the first job
-// that must wait. Jobs that end before the reservation begins may use the reserved spots.
+// TestHeadHasItsRoom checks that the plan reserves the earliest available spots on a single node for the first job
+// that must wait. Jobs that end before the reservation begins may use these spots.
 func TestHeadHasItsRoom(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0")), node(t, "n2", a100(t, "4g.20gb@0"))}
 	short := waits(3, "3g.20gb", 1, 1)

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// world is a random cluster of which tests take snapshots. Each event changes one thing that slurmctld would show.
+// world is a random cluster from which tests take snapshots. Each event changes one thing that slurmctld would show.
 type world struct {
 	*rand.Rand
 	t        testing.TB
@@ -100,7 +100,7 @@ func (w *world) submit() {
 	slurm.SortWaiting(w.snapshot.Queue.Waiting)
 }
 
-// start moves a waiting job to the running jobs. The job gets the offer that its plan contains.
+// start makes a waiting job run on the offer that the plan has for it.
 func (w *world) start(v *View, spots [][]int) {
 	for k, at := range spots {
 		if at == nil || v.Waiting[k].Elements > 1 || v.Waiting[k].HetJob != 0 {
@@ -192,7 +192,7 @@ func (w *world) node() {
 	}
 }
 
-// job changes one property of a waiting job, or the free licences, or the users without reservations.
+// job changes one property of a waiting job, the free licences, or the users without reservations.
 func (w *world) job() {
 	w.queue()
 	q := &w.snapshot.Queue
@@ -222,8 +222,8 @@ func (w *world) job() {
 	slurm.SortWaiting(q.Waiting)
 }
 
-// event changes the cluster. v is the view of the snapshot before the event, and spots contains the first spot of each
-// of its jobs, as the member, the index of the GPU on the member and the placement.
+// event changes the cluster. v is the view of the snapshot before the event, and spots holds the first spot of each
+// of its jobs: the member, the GPU's index on that member and the placement.
 func (w *world) event(v *View, spots [][]int) {
 	w.snapshot.At = w.snapshot.At.Add(time.Duration(w.IntN(3)) * time.Duration(w.IntN(30000)) * time.Millisecond)
 	switch w.IntN(8) {

@@ -10,10 +10,11 @@ import (
 
 const (
 	// nearlyFull is a share of the memory in a profile's name. A failed run that used at least this share is assumed to
-	// have run out of memory. It is well below 1 for two reasons: samples do not include the allocation that failed,
-	// and an instance's real memory is only 89 to 99% of the memory in its profile's name (models.txt in internal/mig).
+	// have run out of memory. It is well below 1 because samples do not include the allocation that failed, and
+	// because an instance's real memory is only 89 to 99% of the memory in its profile's name (models.txt in
+	// internal/mig).
 	nearlyFull = 0.75
-	// usable is the share of the memory in its profile's name that nearly every instance really has.
+	// usable is the share of the memory in its profile's name that nearly every instance really offers.
 	usable = 0.95
 	// steady is a ratio of a run's median memory to its peak memory. A run with at least this ratio is assumed to have
 	// reached its peak long before the end.
@@ -98,7 +99,7 @@ func proved(all []attempt) bool {
 	return false
 }
 
-// together merges the records of one run on several nodes into one attempt. Each field is the maximum over the nodes.
+// together merges one run's records on several nodes into one attempt. Each field is the maximum over the nodes.
 func together(runs []Run) (all []attempt) {
 	type id struct {
 		job     uint32

@@ -24,9 +24,9 @@ const (
 )
 
 // takes returns the run time on the given number of compute slices, relative to the run time on one slice. Only the
-// part of the time during which one slice is busy is divided by the number of slices (Amdahl's law). The model assumes
-// that a script that keeps a small slice busy can also keep a larger one busy. Some scripts cannot, so the model tends
-// to recommend larger slices than necessary.
+// time during which one slice is busy is divided by the number of slices (Amdahl's law). The model assumes that a
+// script that keeps a small slice busy can also keep a larger one busy. Some cannot, so the model tends to recommend
+// larger slices than necessary.
 func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 
 // busyOn returns a script's busy share, computed from util, the share of the run time for which the script kept the
@@ -42,8 +42,9 @@ func Slowdown(busy float64, on, than int) float64 {
 // busy returns the values of Need.Busy and Need.BusyKnown. The busy share is the mean over all possible shares. Each
 // share is weighted by its prior density and by the probability of the observations: the run times of completed runs on
 // the GPU model of the last run, the slices on which runs reached their time limit, and the utilisation. If runs
-// completed on slices of different sizes, all shares have the same prior density. With the other prior, the shares
-// estimated for these jobs were too large, and so were the slices that they got (docs/results.md, "Learned speeds").
+// completed on slices of different sizes, all shares have the same prior density, because with the other prior, the
+// shares estimated for these jobs were too large, and so were the slices that they got (docs/results.md, "Learned
+// speeds").
 func busy(runs []attempt) (share float64, known bool) {
 	o := observe(runs)
 	exponent := float64(priorExponent)
@@ -62,7 +63,7 @@ func busy(runs []attempt) (share float64, known bool) {
 	return sum / weights, o.informative()
 }
 
-// observations contains the runs from which a busy share is computed.
+// observations holds the runs from which a busy share is computed.
 type observations struct {
 	completed []timed // runs in the COMPLETED state
 	reached   []timed // runs that ended at their time limit
@@ -94,7 +95,7 @@ func observe(runs []attempt) (o observations) {
 	return o
 }
 
-// informative reports whether the observations add information to the prior.
+// informative reports whether the observations add anything to the prior.
 func (o observations) informative() bool {
 	return o.util >= 0 || o.differ(o.completed) || o.differ(o.reached)
 }
@@ -105,10 +106,10 @@ func (o observations) differ(all []timed) bool {
 		slices.ContainsFunc(all, func(t timed) bool { return t.slices != o.completed[0].slices })
 }
 
-// likelihood returns a number proportional to the probability of the observations, given a busy share. If all run times
-// are divided by takes, their logarithms have a normal distribution. The mean of this distribution is unknown, and the
-// variance has the prior of run times (priorSigma). The probability is therefore a power of the sum of squares. The run
-// time of a later run follows Student's distribution, which gives the probability that this run exceeds a time limit.
+// likelihood returns a number proportional to the probability of the observations, given a busy share. Divided by
+// takes, the run times have normally distributed logarithms with an unknown mean, and with a variance that has the
+// prior of run times (priorSigma). The probability is therefore a power of the sum of squares. The run time of a
+// later run follows Student's distribution, which gives the probability that this run exceeds a time limit.
 func (o observations) likelihood(b float64) float64 {
 	l := 1.0
 	if o.util >= 0 {
@@ -137,8 +138,8 @@ func (o observations) likelihood(b float64) float64 {
 	return l
 }
 
-// limit returns the run time, in seconds, of the last run that reached its time limit. It returns 0 if no run reached
-// its time limit, or if none completed.
+// limit returns the run time, in seconds, of the last run that reached its time limit, or 0 if none did, or if no run
+// completed.
 func limit(runs []attempt) (seconds float64) {
 	done := false
 	for _, r := range runs {
@@ -157,7 +158,7 @@ func limit(runs []attempt) (seconds float64) {
 
 // fast reports whether the given number of compute slices is sufficient. all is the number of compute slices in the
 // whole GPU, which is always sufficient because no profile has more. A time limit that is too short even on the whole
-// GPU is ignored, because it was probably a mistake or a test.
+// GPU was probably a mistake or a test, and is ignored.
 func (n Need) fast(compute, all int) bool {
 	if compute >= all || !n.BusyKnown {
 		return true

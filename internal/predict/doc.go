@@ -2,9 +2,9 @@
 // profile for that need. It also computes a job's key and script fingerprint, and reads and writes the summary of a run
 // in an accounting record. The package is pure: it reads no clock and does no I/O. Package repo stores the runs.
 //
-//	Run, Summary      a run, and its text in an accounting record
+//	Run, Summary      a run, and its summary in an accounting record
 //	Key, Fingerprint  determine which runs are runs of the same job or script
-//	Predict, Need     the need of a job, and the profile that satisfies the need
+//	Predict, Need     the need of a job, and the profile that satisfies it
 //	PredictShared     the need of a job, from the runs of other users
 //	Expect            the expected duration of a running job, from its earlier runs
 //	Series, Forecast  the memory of a running job over time, and the forecast of its peak

@@ -6,10 +6,10 @@ import (
 )
 
 // Ends learns the ratio between jobs' run times and their stated durations. A stated duration is a time limit or a
-// prediction. Users' time limits are several times too long, but a job that has already run longer than most other jobs
-// will probably run much longer still. The expected duration of a running job is therefore the mean duration of the
-// past jobs that ran at least as long, where all durations are relative to the stated duration. The zero value has
-// recorded no jobs, and expects each job to run for its stated duration.
+// prediction. Users' time limits are several times too long, but a job that has already run longer than most others
+// will probably run much longer still. So the expected duration of a running job is the mean over the past jobs that
+// ran at least as long, where all durations are relative to the stated one. The zero value has recorded no jobs, and
+// expects each job to run for its stated duration.
 type Ends struct {
 	ratios    []float64 // run time / stated duration of the last finished jobs, as a ring buffer
 	next      int

@@ -9,7 +9,7 @@ import (
 )
 
 // TestEndsStated checks that the expected duration is the stated duration until enough jobs have ended. If the stated
-// durations were exact, the expected duration must remain the stated duration.
+// durations were exact, it must remain so.
 func TestEndsStated(t *testing.T) {
 	var e Ends
 	if total, until := e.Expect(100, 0); total != 100 || until != 100 {

@@ -25,8 +25,8 @@ const (
 	minPoints = 8
 	// growthShare is the share of the past, before its last half, over which the memory must also have grown.
 	growthShare = 1.0 / 8
-	// If the growth in the last half of the run is less than slowing times the growth in the quarter before it, the
-	// growth is slowing down.
+	// The growth is slowing down if, in the last half of the run, it is less than slowing times that in the quarter
+	// before.
 	slowing = 0.8
 	// lowSlope is the quantile of the slopes that LowMiB uses. This quantile is 0 unless the memory grew during most of
 	// the last half of the run, so a single step rarely causes an alarm. believed is the share of the growth, from now
@@ -43,8 +43,8 @@ const (
 	sureRan     = 1.05
 )
 
-// End contains what is known about the end of a run. All values are in seconds since the start of the run; unknown
-// values are 0.
+// End is what is known about the end of a run. All values are in seconds since the start of the run; unknown values
+// are 0.
 type End struct {
 	Ran     float64 // the duration of the run so far
 	Total   float64 // the total duration, from the number of iterations that the job reported

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSeries checks a Series against all samples: each interval contains the highest of its samples, and the number of
+// TestSeries checks a Series against all samples: each interval has the highest of its samples, and the number of
 // intervals is limited.
 func TestSeries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -45,7 +45,7 @@ func TestSeries(t *testing.T) {
 	})
 }
 
-// TestSeriesIgnoresImpossibleSamples checks values that neither a driver nor a report should contain.
+// TestSeriesIgnoresImpossibleSamples checks values that neither a driver nor a report should give.
 func TestSeriesIgnoresImpossibleSamples(t *testing.T) {
 	var s Series
 	for _, v := range [][2]float64{

@@ -29,8 +29,8 @@ const (
 	Foreseen       Cause = "forecast" // the forecast of the run's peak exceeded the memory of the slice
 )
 
-// String returns the growth as text without blanks and commas: the profile, the cause, the peak in MiB, and the
-// requested profile if it differs. Examples are 1g.5gb:oom:4711 and 1g.10gb:oom:9012:1g.5gb.
+// String formats the growth without blanks and commas: the profile, the cause, the peak in MiB, and the requested
+// profile if it differs. Examples are 1g.5gb:oom:4711 and 1g.10gb:oom:9012:1g.5gb.
 func (g Growth) String() string {
 	text := fmt.Sprintf("%s:%s:%.0f", g.Profile, g.Cause, g.MiB)
 	if g.Requested != "" {
@@ -39,7 +39,7 @@ func (g Growth) String() string {
 	return text
 }
 
-// FormatGrowths returns growths as text without blanks that ParseGrowths can parse.
+// FormatGrowths formats growths, without blanks, for ParseGrowths.
 func FormatGrowths(growths []Growth) string {
 	var all []string
 	for _, g := range growths {
@@ -48,7 +48,7 @@ func FormatGrowths(growths []Growth) string {
 	return strings.Join(all, ",")
 }
 
-// ParseGrowths parses text written by FormatGrowths, and ignores malformed growths.
+// ParseGrowths parses what FormatGrowths writes, ignoring malformed growths.
 func ParseGrowths(text string) (growths []Growth) {
 	for one := range strings.SplitSeq(text, ",") {
 		parts := strings.Split(one, ":")
@@ -103,11 +103,10 @@ func (n Need) Larger(m *mig.Model, of mig.Layout, profile string) (larger string
 }
 
 // RanOut reports whether the last of the runs (oldest first) ran out of memory, and returns the need of the next run.
-// The runs are all known runs with one job key, and the last one must be in the FAILED state. grown contains the job's
+// The runs are all known runs with one job key, and the last one must be in the FAILED state. grown lists the job's
 // growths so far, oldest first. Unless the run itself reported that it ran out of memory (Run.End), RanOut returns
-// false in two cases: if the peak fits into the memory of an earlier, smaller slice of the job, or if complete runs
-// with at least this peak fitted into a slice of this size. It is stricter than Predict, because a needless requeue
-// repeats a whole run.
+// false if the peak fits into an earlier, smaller slice of the job, or if complete runs with at least this peak
+// fitted into a slice of this size. It is stricter than Predict, because a needless requeue repeats a whole run.
 func RanOut(runs []Run, grown []Growth, site Site) (Need, bool) {
 	if len(runs) == 0 || runs[len(runs)-1].State != "FAILED" && runs[len(runs)-1].End == "" {
 		return Need{}, false
@@ -139,7 +138,7 @@ func (r Run) usual(earlier []Run, site Site) bool {
 	return known && r.PeakMiB <= need.HighestMiB && need.HighestMiB <= usable*r.promised()
 }
 
-// Foresaw returns the need of a job whose current run is expected to use foreseenMiB of memory. earlier contains the
+// Foresaw returns the need of a job whose current run is expected to use foreseenMiB of memory. earlier lists the
 // earlier runs with its job key, oldest first. If they contradict the forecast, Foresaw returns false.
 func Foresaw(earlier []Run, current Run, foreseenMiB float64, site Site) (Need, bool) {
 	if current.usual(earlier, site) {

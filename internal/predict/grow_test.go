@@ -142,7 +142,7 @@ func TestForesaw(t *testing.T) {
 	}
 }
 
-// TestGrowths checks the text of growths: what FormatGrowths writes, and texts that other tools may have damaged.
+// TestGrowths checks what FormatGrowths writes, and strings that other tools may have damaged.
 func TestGrowths(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var growths []Growth

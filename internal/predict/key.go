@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// KeyInput contains the properties of a job from which Key computes the job key. Two submissions with equal properties
-// are runs of the same job. The properties do not include the slice and the GPU model, because a job's needs do not
-// depend on them.
+// KeyInput holds the properties of a job from which Key computes the job key. Two submissions with equal properties
+// are runs of the same job. The slice and the GPU model are not among them, because a job's needs do not depend on
+// these.
 type KeyInput struct {
 	UID     uint32
 	Account string // the account in the request, or else the user's default account
@@ -28,8 +28,8 @@ const (
 	keyScriptBytes = 4096
 )
 
-// Key returns the job's key, which consists of 16 hexadecimal digits. contrib/job_submit/KEY.md specifies every byte of
-// the hash input. contrib/job_submit.lua computes the same key in slurmctld. The same test vectors check both
+// Key returns the job's key, which consists of 16 hexadecimal digits. contrib/job_submit/KEY.md specifies every byte
+// of the hash input. contrib/job_submit.lua computes the same key in slurmctld, and the same test vectors check both
 // implementations.
 func Key(in KeyInput) string {
 	var m message
@@ -43,8 +43,8 @@ func Key(in KeyInput) string {
 }
 
 // Fingerprint returns the script fingerprint: 16 hexadecimal digits that depend on the job's script and size, but not
-// on its user, account, name or CPUs. The result is empty for a job without a script. KEY.md specifies both the key and
-// the fingerprint.
+// on its user, account, name or CPUs. It is empty for a job without a script. KEY.md specifies both the key and the
+// fingerprint.
 func Fingerprint(in KeyInput) string {
 	if in.Script == "" {
 		return ""

@@ -113,8 +113,8 @@ func number(t *testing.T, word string) int {
 	return n
 }
 
-// text decodes a word of the vectors. "-" is the empty text, %XX is a byte, and a word that ends with *n is repeated n
-// times.
+// text decodes a word in the vectors. "-" is the empty string, %XX is a byte, and a word that ends with *n is
+// repeated n times.
 func text(t *testing.T, word string) string {
 	if word == "-" {
 		return ""

@@ -19,16 +19,16 @@ type Line struct {
 // unknownPercent is UnknownBusy in percent.
 const unknownPercent = 100 * (priorExponent + 1) / (priorExponent + 2)
 
-// InTime returns the profile that a job with the given time limit, in seconds, requests. floor is the profile that the
-// job would request without a time limit, and profiles lists the profiles that it may request instead. The result is
-// floor, or a profile whose name contains more compute slices than floor's and at least as much memory:
+// InTime returns the profile that a job with the given time limit, in seconds, requests. floor is the profile that it
+// would request without a time limit, and profiles lists those that it may request instead. The result is floor, or a
+// profile whose name has more compute slices than floor's and at least as much memory:
 //
 //   - the smallest of the latter on which the 90% quantile of the run time does not exceed the time limit;
 //   - otherwise the fastest of them, if the expected run time on it does not exceed the time limit;
 //   - otherwise floor, because the job would reach the time limit on every profile.
 //
 // The result is also floor if the quantile or the time limit is unknown. job_submit.lua implements the same choice.
-// Both use only whole numbers below 2^53, so that rounding cannot make a difference.
+// Both use only whole numbers below 2^53, so rounding cannot make a difference.
 func (l Line) InTime(floor string, profiles []string, limit float64) string {
 	compute, gb := claims(floor)
 	own, _ := claims(l.Profile)
@@ -57,8 +57,8 @@ func (l Line) InTime(floor string, profiles []string, limit float64) string {
 	return floor
 }
 
-// On returns the expected run time on a profile and the 90% quantile of the run time, in seconds, rounded up. If
-// profile or l.Profile is not a plain profile, On returns Seconds and High.
+// On returns the expected run time on a profile and its 90% quantile, in seconds, rounded up. If profile or l.Profile
+// is not a plain profile, these are Seconds and High.
 func (l Line) On(profile string) (seconds, high int) {
 	to, from := l.factors(profile)
 	if from == 0 {
@@ -68,7 +68,7 @@ func (l Line) On(profile string) (seconds, high int) {
 }
 
 // RunTime formats run times for the decision table and the `caelum:runs=` tag. The result is "seconds" or
-// "seconds-high", or empty if the run time is unknown.
+// "seconds-high", or "" if the run time is unknown.
 func RunTime(seconds, high int) string {
 	switch {
 	case seconds == 0:

@@ -20,15 +20,14 @@ const (
 // the first level with suitable runs.
 var Levels = []Level{ByKey, ByUser, BySite}
 
-// Site contains a site's settings.
+// Site holds a site's settings.
 type Site struct {
 	// Margin is the safety margin, as a share of the peak, if only one run is known. If more runs are known, it is the
 	// upper bound of the safety margin.
 	Margin float64
 	// Share enables predictions from other users' runs of the same script for users who have not run it themselves.
 	Share bool
-	// Users is the number of users who must have a complete run of a script before their runs are used for other users.
-	// 0 means 3.
+	// Users is how many users must have a complete run of a script before their runs are used for others. 0 means 3.
 	Users int
 	// MaxSlowdown is the longest acceptable run time of a job, as a multiple of its run time on the whole GPU. If it is
 	// 0, only the memory determines the profile.
@@ -45,13 +44,13 @@ type Site struct {
 	PeakQuantile float64
 }
 
-// DefaultSite contains the default settings.
+// DefaultSite holds the default settings.
 var DefaultSite = Site{Margin: 0.05, Users: 3, MaxSlowdown: 3}
 
 func (s Site) window() int       { return cmp.Or(s.Window, 5) }
 func (s Site) quantile() float64 { return cmp.Or(s.Quantile, 0.15) }
 
-// History contains the runs of one key or script, oldest first, and the user who owns them.
+// History is the runs of one key or script, oldest first, and the user who owns them.
 type History struct {
 	Level Level
 	Runs  []Run
@@ -61,8 +60,8 @@ type History struct {
 type Need struct {
 	Level Level
 	Runs  int // the number of complete runs on which the need is based
-	// PeakMiB is the memory that the job needs on each slice, including the margin. HighestMiB is the memory it needs
-	// without the margin.
+	// PeakMiB is the memory that the job needs on each slice, including the margin, and HighestMiB the memory without
+	// it.
 	PeakMiB, HighestMiB float64
 	// Seconds is the expected run time on a slice with Compute compute slices, or 0 if unknown. Low and High are the
 	// 10% and 90% quantiles of the run time.
@@ -76,15 +75,15 @@ type Need struct {
 	Busy      float64
 	BusyKnown bool
 	// MaxSlowdown is the site's MaxSlowdown. Limit is a time limit, in seconds, that an earlier run of the job reached,
-	// or 0. The time limit of a submission is considered by Line.InTime.
+	// or 0. Line.InTime takes a submission's own time limit into account.
 	MaxSlowdown, Limit float64
 	// Why explains PeakMiB in one sentence.
 	Why string
 }
 
-// Predict returns the need of a job according to its history. The second result is false if no run was complete. The
-// caller then uses the site's default, because it is not known how much memory is sufficient. Without a complete run,
-// PeakMiB is a lower bound for [Need.AtLeast]: the memory that a run used or that was insufficient.
+// Predict returns the need of a job according to its history. The second result is false if no run was complete. It
+// is then unknown how much memory is sufficient, so the caller uses the site's default, and PeakMiB is a lower bound
+// for [Need.AtLeast]: the memory that a run used or that was insufficient.
 func Predict(h History, site Site) (Need, bool) {
 	all := attempts(h.Runs)
 	window := site.window()

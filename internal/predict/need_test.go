@@ -14,7 +14,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// TestNeed runs the files in testdata/need. Each test case contains a history with one run per line. The output is the
+// TestNeed runs the files in testdata/need. Each test case is a history with one run per line. The output is the
 // resulting need, and the matching profile for each of several GPU models.
 func TestNeed(t *testing.T) {
 	datadriven.Walk(t, "testdata/need", func(t *testing.T, path string) {
@@ -69,7 +69,7 @@ func TestNeed(t *testing.T) {
 	})
 }
 
-// past parses one run per line. A line contains the profile, the state, the peak and other values.
+// past parses one run per line: the profile, the state, the peak and other values.
 func past(t *testing.T, lines string) (runs []Run) {
 	for k, line := range strings.Split(strings.TrimSpace(lines), "\n") {
 		w := strings.Fields(line)
@@ -235,7 +235,7 @@ func TestPeakQuantile(t *testing.T) {
 	}
 }
 
-// TestIncompleteOnlyRaises checks that an additional incomplete run never reduces the need.
+// TestIncompleteOnlyRaises checks that one more incomplete run never reduces the need.
 func TestIncompleteOnlyRaises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runs := rapid.SliceOfN(rapid.Custom(drawRun), 1, 12).Draw(t, "runs")
@@ -281,8 +281,8 @@ func TestKilledGetsMore(t *testing.T) {
 	}
 }
 
-// TestScatter checks the margin. It must be large after one run, and half of the change between runs after more of
-// them. It must never exceed the site's margin.
+// TestScatter checks the margin. It must be large after one run, half of the change between runs after more of them,
+// and never larger than the site's margin.
 func TestScatter(t *testing.T) {
 	site := Site{Margin: 0.1, Quantile: 0.5}
 	for _, c := range []struct {

@@ -16,9 +16,9 @@ type Measured struct {
 	MiB        float64 // memory in use; 0 if the model ran but its memory is unknown
 }
 
-// Goal contains the criteria for the choice of a partition. Lambda, from 0 to 1, is the weight of latency against
-// throughput. A step plus Margin must not take longer than Deadline; both are in seconds. If Deadline is 0, there is no
-// deadline.
+// Goal holds the criteria for the choice of a partition. Lambda, from 0 to 1, is the weight of latency against
+// throughput. A step plus Margin must not take longer than Deadline; both are in seconds. If Deadline is 0, there is
+// no deadline.
 type Goal struct{ Lambda, Deadline, Margin float64 }
 
 // Partition is a profile and a batch size. Worth is the partition's value, which the DynaP method calls F. Higher is
@@ -57,7 +57,7 @@ func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	return choices
 }
 
-// fits reports whether the GPU model has the measurement's profile and this profile has enough memory.
+// fits reports whether the GPU model has the measurement's profile, and with enough memory.
 func (m Measured) fits(b *mig.Model) bool {
 	p := profile(b, m.Profile)
 	return p != nil && m.MiB <= p.Memory() && m.Batch > 0 && m.Latency > 0 && m.Throughput > 0

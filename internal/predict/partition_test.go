@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// resnet contains measurements of a machine-learning model. With a batch size of 32, it does not fit on the smallest
-// profile.
+// resnet holds measurements of a machine-learning model that does not fit on the smallest profile with a batch size
+// of 32.
 var resnet = []Measured{
 	{8, "1g.5gb", 0.2, 40, 3000}, {8, "2g.10gb", 0.1, 80, 3000}, {8, "7g.40gb", 0.08, 100, 3000},
 	{32, "1g.5gb", 0.5, 64, 9000}, {32, "2g.10gb", 0.32, 100, 9000}, {32, "7g.40gb", 0.16, 200, 9000},
@@ -31,8 +31,8 @@ func TestPartitions(t *testing.T) {
 		// On the smallest profile, batch size 8 misses the deadline.
 		{8, Goal{Lambda: 0, Deadline: 0.15}, "2g.10gb", -0.2, 2},
 		{8, Goal{Lambda: 0, Deadline: 0.11, Margin: 0.02}, "7g.40gb", -0.5, 1},
-		// Batch size 32 does not fit on the smallest profile. On each other profile, batch size 32 is the base, so all
-		// values are equal and the smallest profile comes first.
+		// Batch size 32 does not fit on the smallest profile. On all others, batch size 32 is the base, so all values
+		// are equal and the smallest profile comes first.
 		{32, Goal{Lambda: 0.5}, "2g.10gb", 0, 2},
 		{0, Goal{Lambda: 1}, "2g.10gb", (0.32 - 0.1) / 0.32, 5},
 		{16, Goal{}, "", 0, 0},

@@ -11,10 +11,10 @@ import (
 )
 
 // memory computes the memory need, which is the larger of two peaks plus a margin: the peak of the last complete run,
-// and the second highest peak in the window. The memory need is at least covered MiB and at least the memory that later
-// incomplete runs used, and it exceeds the memory of every slice on which a run ran out of memory. A single high peak
-// may be accidental, so it no longer counts once another complete run follows. A peak that occurred twice counts for as
-// long as it remains in the window.
+// and the second highest peak in the window. The need is at least covered MiB, at least what later incomplete runs
+// used, and more than the memory of every slice on which a run ran out of memory. A single high peak may be
+// accidental, so it no longer counts once another complete run follows. A peak that occurred twice counts for as long
+// as it remains in the window.
 func (n *Need) memory(runs []attempt, covered float64, site Site) {
 	var peaks []float64 // the peaks of complete runs
 	open := 0.0         // the highest peak after the last complete run
@@ -58,9 +58,9 @@ func second(of []float64) float64 {
 	return sorted[len(sorted)-2]
 }
 
-// scatter returns the margin as a share of the peak. The margin is half of the site's quantile of the changes in the
-// peak between consecutive runs, and at most the site's margin. Two changes as large as the site's margin are added to
-// these changes, so that the margin is large when only a few runs exist.
+// scatter returns the margin as a share of the peak. It is half of the site's quantile of the changes in the peak
+// between consecutive runs, and at most the site's margin. Two changes as large as the site's margin are added to
+// these, so that the margin is large when there are only a few runs.
 func scatter(peaks []float64, site Site) float64 {
 	half := []float64{site.Margin, site.Margin}
 	for k := 1; k < len(peaks); k++ {
@@ -78,8 +78,7 @@ const (
 )
 
 // coveredMiB returns a quantile of the next run's peak, in MiB, computed from the complete runs: the upper bound of
-// Student's prediction interval for the logarithms of the peaks. The result is 0 if no run is complete or quantile is
-// 0.
+// Student's prediction interval for the logarithms of the peaks. It is 0 if no run is complete or quantile is 0.
 func coveredMiB(runs []attempt, quantile float64) float64 {
 	var logs []float64
 	for _, r := range runs {

@@ -27,19 +27,19 @@ type Run struct {
 	Start   int64   // the time at which the job got its slices, in Unix seconds
 	Seconds float64 // the time for which the job held its slices
 
-	// Samples is the number of usage samples of the slices. If Samples is 0, the usage is unknown. PeakMiB is the
-	// highest memory usage of any slice. MedianMiB and HighMiB are the median and the 95% quantile of the memory usage
-	// over time, for the slice with the highest usage.
+	// Samples is the number of usage samples of the slices. If it is 0, the usage is unknown. PeakMiB is the highest
+	// memory usage of any slice. MedianMiB and HighMiB are the median and the 95% quantile of the memory usage over
+	// time, for the slice with the highest usage.
 	Samples                     int
 	PeakMiB, MedianMiB, HighMiB float64
 	// Util is the mean share of the slice's compute capacity that was busy, from 0 to 1, or -1 if the GPU does not
 	// report utilisation.
 	Util float64
-	// Processes is the largest number of processes that any sample found on one slice, or 0 if the number is unknown.
+	// Processes is the largest number of processes that any sample found on one slice, or 0 if unknown.
 	Processes int
 
-	// State is the job's state in Slurm, such as COMPLETED or FAILED. It is empty as long as the state is unknown. Exit
-	// is the exit status of the batch script.
+	// State is the job's state in Slurm, such as COMPLETED or FAILED. It is empty as long as this is unknown. Exit is
+	// the batch script's exit status.
 	State string
 	Exit  int
 
@@ -61,15 +61,15 @@ const tagRun = "caelum:run="
 // errSummary is the error for a summary that cannot be parsed.
 var errSummary = errors.New("the text is not a summary of a run")
 
-// Summary returns the run as text without spaces for the job's accounting record:
+// Summary formats the run, without spaces, for the job's accounting record:
 //
 //	caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,processes=1,
 //	samples=3590
 //
 // The summary is one line. For two slices, the profile is followed by x2. The second run of a requeued job has
-// restart=1. If the agent ended the run because its memory was insufficient, the summary contains end=oom or
+// restart=1. If the agent ended the run because its memory was insufficient, the summary includes end=oom or
 // end=foreseen, and foreseen=12800M if the peak was foreseen. Earlier releases ignore both fields. Unknown values are
-// omitted, as are the fields of Run that the accounting record already contains. sacctmgr converts the text to lower
+// omitted, as are the fields of Run that the accounting record has already. sacctmgr converts the summary to lower
 // case (22.05.8), so Summaries ignores case.
 func (r Run) Summary() string {
 	var b strings.Builder
@@ -100,8 +100,8 @@ func (r Run) Summary() string {
 	return b.String()
 }
 
-// Summaries parses the summaries in a job's accounting record, which may also contain other text. Fields that a summary
-// lacks are zero. Malformed summaries are ignored.
+// Summaries parses the summaries in a job's accounting record, which may also contain other text. Fields that a
+// summary lacks are zero, and malformed summaries are ignored.
 func Summaries(record string) (runs []Run) {
 	for _, word := range strings.Fields(record) {
 		if text, ok := strings.CutPrefix(word, tagRun); ok {

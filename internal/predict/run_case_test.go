@@ -6,7 +6,7 @@ import (
 )
 
 // TestSummaryInLowerCase checks that Summaries correctly parses a summary in lower case, as stored by sacctmgr 22.05.8,
-// and that the next summary of the same run replaces the lower-case summary.
+// and that the next summary of the same run replaces it.
 func TestSummaryInLowerCase(t *testing.T) {
 	r := Run{
 		Node:      "GPU01",

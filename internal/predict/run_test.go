@@ -65,8 +65,8 @@ func drawSummarized(t *rapid.T) Run {
 	return r
 }
 
-// TestSummaryRoundTrip checks that every run is parsed unchanged from its summary, and that a record with several runs
-// contains each run once and in order.
+// TestSummaryRoundTrip checks that every run is parsed unchanged from its summary, and that a record with several
+// runs has each of them once and in order.
 func TestSummaryRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		identity := func(r Run) [2]any { return [2]any{r.Node, r.Start} }
@@ -91,7 +91,7 @@ func TestSummaryRoundTrip(t *testing.T) {
 }
 
 // TestSummaryKeepsText checks that WithSummary preserves the other text of a record before the summaries, and that a
-// later summary of a run replaces the earlier summary.
+// later summary of a run replaces the earlier one.
 func TestSummaryKeepsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab:=,\n\t \"'\\;é"))).Draw(t, "text")
@@ -109,8 +109,7 @@ func TestSummaryKeepsText(t *testing.T) {
 	})
 }
 
-// TestSummaryMalformed checks that Summaries ignores malformed summaries, and parses the summaries before and after
-// malformed summaries.
+// TestSummaryMalformed checks that Summaries ignores malformed summaries, and parses those before and after them.
 func TestSummaryMalformed(t *testing.T) {
 	const good = "caelum:run=n1,1g.5gb,a100,at=1,ran=2s"
 	for _, bad := range []string{

@@ -48,8 +48,8 @@ func (n *Need) time(runs []attempt) {
 	n.Seconds, n.Low, n.High = math.Exp(middle), math.Exp(middle-off), math.Exp(middle+off)
 }
 
-// scale returns the factor by which the run time changes when the number of compute slices changes. The result is 1 if
-// from or to is unknown.
+// scale returns the factor by which the run time changes with the number of compute slices, or 1 if from or to is
+// unknown.
 func (n Need) scale(from, to float64) float64 {
 	if from <= 0 || to <= 0 {
 		return 1
@@ -68,9 +68,9 @@ const unknownSigma = 0.4
 
 // Expect returns the expected total run time, in seconds, of a job that has run for ran seconds. The run time is
 // assumed to be lognormally distributed: seconds is its median, and high is its 90% quantile, or 0 if unknown. The
-// result is the mean of the run times that are longer than the last step reached. The first step is 0, the second is
-// one standard deviation below the median, and the last is at most ran. total therefore changes only a few times during
-// a run. until is the next step, in seconds, and total is never less than until.
+// result is the mean of the run times that are longer than the last step reached, so that it changes only a few times
+// during a run. The first step is 0, the second is one standard deviation below the median, and the last is at most
+// ran. until is the next step, in seconds, and total is never less than until.
 func Expect(seconds, high, ran float64) (total, until float64) {
 	sigma := unknownSigma
 	if high > 0 {
@@ -91,8 +91,8 @@ const (
 	leastStep  = 1.1    // the ratio of two steps if the run times of a job are almost equal
 )
 
-// meanAbove returns the mean of those values of a lognormal distribution, with the given median and sigma, that are
-// above a bound. The result is 0 if the share of values above the bound is too small for a float64.
+// meanAbove returns the mean of the values above a bound in a lognormal distribution with the given median and sigma,
+// or 0 if their share is too small for a float64.
 func meanAbove(bound, median, sigma float64) float64 {
 	if sigma == 0 {
 		return median

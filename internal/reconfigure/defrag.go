@@ -9,7 +9,7 @@ import (
 )
 
 // Movable returns the job that holds a busy instance, and whether the instance may be moved. The job is an index into
-// the caller's list, which the plan's steps contain.
+// the caller's list, and appears in the plan's steps.
 type Movable func(at place.Spot) (job int, ok bool)
 
 // lessFrag is the minimum decrease in fragmentation for which a move is worthwhile. It exceeds the rounding errors that
@@ -17,12 +17,12 @@ type Movable func(at place.Spot) (job int, ok bool)
 const lessFrag = 1e-9
 
 // AfterDeparture returns FragAware's plan after a job has left GPU k (arXiv 2512.16099). A GPU is busy if its load is
-// at least the threshold (0.4 in the policy). If GPU k is busy, the plan moves instances within it; otherwise, it moves
-// instances from busy GPUs to GPU k. To distribute the load, GPU k's load must remain below the previous load of the
-// source GPU. As long as any move reduces fragmentation, the one after which it is lowest is added. The fragmentation
-// of both GPUs counts, so a move does not improve one GPU at the expense of the other. The plan moves an instance at
-// most once. Among equally good moves, AfterDeparture prefers a placement with an idle instance, and then the lowest
-// GPU and start.
+// at least the threshold (0.4 in the policy). If GPU k is busy, the plan moves instances within it; otherwise, it
+// moves instances from busy GPUs to GPU k. To distribute the load, GPU k's load must stay below the source GPU's
+// previous load. As long as any move reduces fragmentation, the one after which it is lowest is added. Both GPUs'
+// fragmentation counts, so no move improves one at the expense of the other. The plan moves an instance at most once.
+// Among equally good moves, AfterDeparture prefers a placement with an idle instance, and then the lowest GPU and
+// start.
 func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable) Plan {
 	if pool.GPU(k).Model == nil {
 		return nil
@@ -52,9 +52,9 @@ func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable)
 
 // AfterRejection returns GRMU's plan after a request was rejected (arXiv 2502.01909, Algorithm 4). It selects the most
 // fragmented GPU of the light basket and, among equally fragmented ones, the lowest. It then computes the layout that
-// would result if the driver placed the instances of this GPU on an empty GPU, in the order of their starts. The plan
-// moves the instances whose placement changes. It differs from the paper in three ways: fragmentation is defined as in
-// [mig.Node], instances that cannot be moved keep their placements, and the plan is nil if the moves would not reduce
+// would result if the driver placed this GPU's instances on an empty one, in the order of their starts, and moves
+// those whose placement changes. It differs from the paper in three ways: fragmentation is defined as in [mig.Node],
+// instances that cannot be moved keep their placements, and the plan is nil if the moves would not reduce
 // fragmentation.
 func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	most, frag := -1, 0.0

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// busyInstances returns the sorted profiles of the busy instances on all GPUs, and the spots of these instances.
+// busyInstances returns the sorted profiles of the busy instances on all GPUs, and their spots.
 func busyInstances(gpus []place.GPU) (profiles []string, at map[place.Spot]bool) {
 	at = map[place.Spot]bool{}
 	for k, g := range gpus {
@@ -23,7 +23,7 @@ func busyInstances(gpus []place.GPU) (profiles []string, at map[place.Spot]bool)
 	return profiles, at
 }
 
-// totalFrag returns the sum of the fragmentation of the GPUs, as defined by the oracle.
+// totalFrag returns the sum of the GPUs' fragmentation, as defined by the oracle.
 func totalFrag(gpus []place.GPU) float64 {
 	sum := 0.0
 	for _, g := range gpus {
@@ -74,9 +74,9 @@ func TestAfterDeparture(t *testing.T) {
 			o := placetest.PlainGPUOf(g)
 			return 1 - float64(o.FreeUnits(o.Busy))/float64(g.Model.Grid)
 		}
-		// Every move must reduce fragmentation, and its target must be GPU k. If GPU k is busy, the source of the move
-		// must also be GPU k. Otherwise, the source must be another GPU, and the load of GPU k after the move must be
-		// less than the load of the source before the move.
+		// Every move must reduce fragmentation, and its target must be GPU k. If GPU k is busy, the source must be
+		// GPU k too. Otherwise, it must be another GPU, and GPU k's load after the move must be less than the
+		// source's before it.
 		now := gpus
 		for n, from := 0, 0; n < len(plan); n++ {
 			if plan[n].Do == Destroy {
@@ -112,8 +112,8 @@ func TestAfterDeparture(t *testing.T) {
 	})
 }
 
-// TestAfterDepartureTakesTheBest checks that no other move within a busy GPU reduces fragmentation more than the first
-// move of the plan.
+// TestAfterDepartureTakesTheBest checks that no other move within a busy GPU reduces fragmentation more than the
+// plan's first move.
 func TestAfterDepartureTakesTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := placetest.DrawGPUs(t)[:1]

@@ -1,5 +1,5 @@
-// Package reconfigure plans changes to several instances on GPUs with running jobs. A plan contains the instances to
-// destroy and to create, in order. A MIG instance cannot be moved, so changing a busy instance stops its job. The job
+// Package reconfigure plans changes to several instances on GPUs with running jobs. A plan lists the instances to
+// destroy and to create, in order. A MIG instance cannot be moved, so changing a busy instance stops its job, which
 // then restarts on another instance, through a requeue or the site's checkpoint command.
 //
 //	Plan             the steps Destroy, Leave, Create and Take; Apply applies the steps to a copy of a pool

@@ -146,8 +146,8 @@ func (d *draft) repack(k int) (mig.Layout, bool) {
 }
 
 // shift adds to the plan the moves after which GPU k has the layout mock. Instances of the same profile are
-// interchangeable, so they are moved only where the sets of placements differ. The plan destroys all moved instances
-// before it re-creates the first of them.
+// interchangeable, so they are moved only where the sets of placements differ. All moved instances are destroyed
+// before the first of them is re-created.
 func (d *draft) shift(k int, mock mig.Layout) {
 	g := d.gpus[k]
 	type shifted struct{ from, to, job int }

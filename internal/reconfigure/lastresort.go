@@ -30,8 +30,8 @@ type Running struct {
 // no benefit if another becomes free in a minute.
 //
 // A plan stops a job only if it may be requeued and would still meet its deadline after restarting on the next free
-// spot. A plan does not stop a job for another one that would use the same placement with the same profile: this would
-// be preemption without a change in the GPU's layout.
+// spot. It does not stop a job for another one that would use the same placement with the same profile, because that
+// would be preemption without a change in the GPU's layout.
 type LastResort struct {
 	// Fixed is the total time, in seconds, needed to stop jobs, to destroy and create instances, and to wait until a
 	// requeued job may start. With Slurm 22.05, it is about 120.
@@ -39,9 +39,9 @@ type LastResort struct {
 	Beta  float64 // in seconds
 }
 
-// Plan returns a plan after which the request fits now. job is the index of the request's job, which the plan's steps
-// contain. until is the time, in seconds, at which the request fits without a plan: +Inf if unknown, and Now if it
-// already fits. The plan is nil if no plan is worth its cost. Among several plans, Plan chooses the cheapest and, if
+// Plan returns a plan after which the request fits now. job is the index of the request's job, which appears in the
+// plan's steps. until is the time, in seconds, at which the request fits without a plan: +Inf if unknown, and Now if
+// it already fits. The plan is nil if no plan is worth its cost. Among several plans, the cheapest is chosen and, if
 // several are equally cheap, the one with the lowest GPU and start.
 func (c LastResort) Plan(s *place.Situation, r place.Request, job int, jobs []Running) (plan Plan, until float64) {
 	options, until := optionsFor(s, r, jobs)
@@ -106,8 +106,8 @@ func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []opti
 	return all, until
 }
 
-// worth returns the value of an instance in the way. It increases with the run time of the instance's job, and is
-// highest if the job must not be stopped.
+// worth returns the value of an instance in the way. It increases with the run time of its job, and is highest if the
+// job must not be stopped.
 func worth(owner map[place.Spot]int, jobs []Running, at place.Spot) float64 {
 	if j, known := owner[at]; known && jobs[j].Requeue {
 		return -jobs[j].Start
@@ -169,7 +169,7 @@ func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 }
 
 // evict returns the plan that stops jobs and assigns a spot to another job. The plan destroys the stopped jobs'
-// instances that are in the way. Their other instances remain as idle instances.
+// instances that are in the way. Their others remain as idle instances.
 func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Plan {
 	g := p.GPU(at.GPU)
 	for _, j := range stop {
@@ -232,7 +232,7 @@ func (c LastResort) inTime(
 	return true
 }
 
-// slots contains, for every spot of a pool, the time (in seconds) at which all instances that overlap it will have
+// slots holds, for every spot of a pool, the time, in seconds, at which all instances that overlap it will have
 // ended.
 type slots struct {
 	pool *place.Pool

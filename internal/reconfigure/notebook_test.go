@@ -13,7 +13,7 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// TestNotebook runs the files in testdata/notebook, which contain these commands:
+// TestNotebook runs the files in testdata/notebook, with these commands:
 //
 //	gpus MODEL [all]       sets the GPUs for the following commands: see [placetest.ReadGPUs]
 //	plan POLICY            shows, for each profile (one per line), the plan for the spot that the policy chooses, and

@@ -17,7 +17,7 @@ const NoJob = -1
 // it to a copy of a pool.
 //
 // A job that is moved occurs in two steps: the first destroys its instance at the source, and the second creates or
-// takes an instance at the target. Both contain the job, as an index into the caller's list. Every state between steps
+// takes an instance at the target. Both name the job, as an index into the caller's list. Every state between steps
 // is legal.
 type Plan []Step
 
@@ -33,7 +33,7 @@ type Step struct {
 type Action int
 
 const (
-	// Destroy destroys an instance. If a job holds the instance, the job is stopped.
+	// Destroy destroys an instance. If a job holds it, the job is stopped.
 	Destroy Action = iota
 	// Leave stops the job and leaves its instance idle.
 	Leave
@@ -69,8 +69,8 @@ func (p Plan) String() string {
 	return strings.Join(steps, "; ")
 }
 
-// Stops returns the jobs that the plan stops, in ascending order. The result includes jobs that are moved, and jobs
-// that are stopped for another job.
+// Stops returns the jobs that the plan stops, in ascending order. These include jobs that are moved, and jobs that
+// are stopped for another one.
 func (p Plan) Stops() []int {
 	var jobs []int
 	for _, s := range p {
@@ -82,8 +82,8 @@ func (p Plan) Stops() []int {
 	return slices.Compact(jobs)
 }
 
-// Apply applies the plan to a copy of the pool. If the GPUs have changed since the plan was made, the error contains
-// the first impossible step. A job that is moved keeps its expected end; if it restarts from its beginning, the caller
+// Apply applies the plan to a copy of the pool. If the GPUs have changed since the plan was made, the error names the
+// first impossible step. A job that is moved keeps its expected end; if it restarts from its beginning, the caller
 // must correct it. For any other instance that becomes busy, the end is unknown.
 func (p Plan) Apply(pool *place.Pool) (*place.Pool, error) {
 	gpus := gpusOf(pool)
@@ -153,8 +153,8 @@ func gpusOf(pool *place.Pool) []place.GPU {
 	return gpus
 }
 
-// Serve returns the plan that assigns a spot to a job. The plan either destroys the idle instances in the way and
-// creates the job's instance, or takes the idle instance at the spot. The spot must be possible.
+// Serve returns the plan that assigns a spot to a job: it either destroys the idle instances in the way and creates
+// the job's instance, or takes the idle instance at the spot. The spot must be possible.
 func Serve(pool *place.Pool, at place.Spot, job int) Plan {
 	return serve(nil, pool.GPU(at.GPU), at, job)
 }

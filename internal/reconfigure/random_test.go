@@ -36,8 +36,8 @@ func drawRunning(t *rapid.T, gpus []place.GPU) []Running {
 	return jobs
 }
 
-// allBut returns a Movable that allows every busy instance except the instances in stay to be moved. The jobs are
-// numbered by GPU and then by unit.
+// allBut returns a Movable that allows every busy instance except those in stay to be moved. The jobs are numbered by
+// GPU and then by unit.
 func allBut(gpus []place.GPU, stay ...place.Spot) Movable {
 	number := map[place.Spot]int{}
 	for k, g := range gpus {

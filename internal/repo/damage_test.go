@@ -41,7 +41,7 @@ func mustOpen(t *rapid.T, path string) *Repo {
 	return r
 }
 
-// damages contains functions that replace a repository with an invalid file.
+// damages lists functions that replace a repository with an invalid file.
 var damages = map[string]func(t *testing.T, path string){
 	"text": func(t *testing.T, path string) {
 		write(t, path, []byte(strings.Repeat("not a database\n", 1000)))
@@ -277,8 +277,8 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// TestOpenErrors checks that the error for a path that cannot be opened contains the remedy, and that Open leaves no
-// files.
+// TestOpenErrors checks that the error for a path that cannot be opened names a remedy, and that Open leaves no files
+// behind.
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Open(dir, quiet); err == nil || !strings.Contains(err.Error(), "is a directory") ||
@@ -308,7 +308,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestFull checks that the error on a full disk contains the remedy, and that existing runs can still be read.
+// TestFull checks that the error on a full disk names a remedy, and that existing runs can still be read.
 func TestFull(t *testing.T) {
 	r := open(t, whole(t))
 	if err := r.read(func(q *sql.DB) error {

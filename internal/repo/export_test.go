@@ -67,8 +67,7 @@ func drawRun(t *rapid.T) predict.Run {
 	return n
 }
 
-// TestImportRefuses checks that Import adds no runs if one line is invalid, and that the error contains its line
-// number.
+// TestImportRefuses checks that Import adds no runs if one line is invalid, and that the error names the line.
 func TestImportRefuses(t *testing.T) {
 	r := fresh(t)
 	add1(t, r, aRun())

@@ -19,10 +19,10 @@ type Script struct {
 	PeakMiB             float64 // the highest peak of these runs
 }
 
-// Scripts lists the keys that have runs, beginning with the key of the run that started most recently. If several users
-// have the same key, the list contains one entry for each of them.
+// Scripts lists the keys that have runs, beginning with the key of the run that started most recently. If several
+// users have the same key, there is an entry for each of them.
 func (r *Repo) Scripts() ([]Script, error) {
-	// Because the query contains max(start), SQLite takes the values of the other columns from the newest run
+	// Because of max(start) in the query, SQLite takes the values of the other columns from the newest run
 	// (sqlite.org/lang_select.html#bareagg).
 	return query(r, func(rows *sql.Rows) (w Script, err error) {
 		err = rows.Scan(&w.Key, &w.Fingerprint, &w.UID, &w.User, &w.Account, &w.Name, &w.Runs, &w.Last, &w.PeakMiB)
@@ -59,8 +59,8 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 // all keys.
 const allUsers = -1
 
-// ForgetKey removes all users' runs of a key that began before now, and returns the number of removed runs. Later syncs
-// will not add them again.
+// ForgetKey removes all users' runs of a key that began before now, and returns how many it removed. Later syncs will
+// not add them again.
 func (r *Repo) ForgetKey(key string, now time.Time) (int, error) {
 	return r.forget(key, allUsers, now)
 }
@@ -115,10 +115,9 @@ const (
 	keepInAll = 400_000
 )
 
-// Prune removes runs that are too old or exceed a limit, and returns how many it has removed. If the repository
-// contains too many runs in total, all users get equal shares, and those who have more lose their oldest runs. A run's
-// age is measured from the newest run or from now, whichever is earlier, so that a clock that is ahead does not cause
-// any removals.
+// Prune removes runs that are too old or exceed a limit, and returns how many it has removed. If there are too many
+// runs in total, all users get equal shares, and those who have more lose their oldest runs. A run's age is measured
+// from the newest run or from now, whichever is earlier, so that a clock that is ahead does not cause any removals.
 func (r *Repo) Prune(now time.Time) (n int, err error) {
 	return r.prune(now, keepOfKey, keepInAll)
 }

@@ -40,8 +40,8 @@ func TestKeysOfUsers(t *testing.T) {
 	}
 }
 
-// TestPruneShares prunes a repository that contains too many runs. Users with at most an equal share must keep all
-// their runs. The others must keep equally many, namely their newest ones.
+// TestPruneShares prunes a repository with too many runs. Users with at most an equal share must keep all of theirs,
+// and the others equally many, namely their newest ones.
 func TestPruneShares(t *testing.T) {
 	r := fresh(t)
 	for uid, n := range map[uint32]int{1001: 3, 1002: 40, 1003: 7, 1004: 25} {

@@ -16,7 +16,7 @@ import (
 // DefaultPath is the path of the repository unless caelum.yaml sets another one.
 const DefaultPath = "/var/lib/caelum/repo.db"
 
-// schema contains the SQL statements of each version. A database's user_version is the number of these versions that
+// schema holds the SQL statements of each version. A database's user_version is the number of these versions that
 // have been applied to it.
 var schema = []string{`
 CREATE TABLE meta      (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -65,10 +65,10 @@ func Supports() int { return kind.Supports() }
 func VersionAt(path string) (int, error) { return kind.VersionAt(path) }
 
 // Repo is an open repository of earlier runs. Several goroutines and processes may use a repository at the same time.
-// The methods' errors contain a remedy.
+// The methods' errors name a remedy.
 //
-// If a repository is damaged, no administrator needs to intervene, because a sync can reread the runs from slurmdbd.
-// Open sets the file aside and creates a new one.
+// If a repository is damaged, Open sets the file aside and creates a new one. No administrator needs to intervene,
+// because a sync can reread the runs from slurmdbd.
 type Repo struct {
 	path    string
 	report  func(string) // nil if a file that is not a repository must not be changed
@@ -80,8 +80,8 @@ type Repo struct {
 
 // Open opens the repository at path, or creates a new one, which only its owner can read. If the file is damaged or is
 // another program's database, Open renames it to <path>.damaged-<time>, creates a new repository, and calls report with
-// a message about the damage. If a newer release wrote the repository, Open returns an error and does not change the
-// file. If the directory does not exist, Open creates one that only its owner can read.
+// a message about the damage. If a newer release wrote the repository, it returns an error and does not change the
+// file. If the directory does not exist, it creates one that only its owner can read.
 func Open(path string, report func(string)) (*Repo, error) {
 	return opened(&Repo{path: path, report: report})
 }
@@ -92,8 +92,8 @@ func At(path string, report func(string)) *Repo {
 	return &Repo{path: path, report: report, reopens: true}
 }
 
-// OpenAsItIs is like Open, but for a path that was given on the command line. If the file is not a repository,
-// OpenAsItIs returns an error and leaves the file unchanged. It never creates a directory.
+// OpenAsItIs is like Open, but for a path that was given on the command line. If the file is not a repository, it
+// returns an error and leaves the file unchanged. It never creates a directory.
 func OpenAsItIs(path string) (*Repo, error) { return opened(&Repo{path: path}) }
 
 func opened(r *Repo) (*Repo, error) {
@@ -103,8 +103,8 @@ func opened(r *Repo) (*Repo, error) {
 	return r, nil
 }
 
-// open locks the directory and then opens the file at the path. Without this lock, two processes could detect the same
-// damaged file, and the second one would then set aside the new repository created by the first.
+// open locks the directory and then opens the file at the path. Without this lock, two processes could detect the
+// same damaged file, and the second would then set aside the new repository that the first has created.
 func (r *Repo) open() error {
 	if r.report != nil {
 		if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {

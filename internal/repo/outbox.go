@@ -16,7 +16,7 @@ type Observation struct {
 	Text    []byte
 }
 
-// Observe stores an open observation, which replaces an earlier observation of the same job and restart count.
+// Observe stores an open observation, which replaces any earlier one with the same job and restart count.
 func (r *Repo) Observe(o Observation) error {
 	return r.exec("INSERT OR REPLACE INTO open (job, restart, observation) VALUES (?, ?, ?)", o.Job, o.Restart, o.Text)
 }
@@ -65,8 +65,8 @@ type Pending struct {
 	Written bool      // true if the summary was written and must be verified
 }
 
-// Due returns up to n due runs in the outbox, in the order of their due times. A run whose due time is more than a day
-// ahead is also due, because this means that the clock has been set back.
+// Due returns up to n due runs in the outbox, in the order of their due times. A run whose due time is more than a
+// day ahead is due as well, because the clock must have been set back.
 func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 	return query(r, func(rows *sql.Rows) (p Pending, err error) {
 		var since int64
@@ -105,7 +105,7 @@ func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	)
 }
 
-// Recorded removes a run from the outbox. The agent calls it when slurmdbd contains the summary or can never store it.
+// Recorded removes a run from the outbox. The agent calls it when slurmdbd has the summary or can never store it.
 func (r *Repo) Recorded(n predict.Run) error {
 	return r.exec(
 		"DELETE FROM outbox WHERE job = ? AND restart = ? AND node = ? AND start = ?",

@@ -49,8 +49,8 @@ func job(t *testing.T, r *Repo, id uint32) []predict.Run {
 	return runs
 }
 
-// TestMigratesKeys migrates a repository of version 2, in which the index of the runs contained only the key. The index
-// of version 3 contains the key and the user. A key that was forgotten before the migration must remain forgotten.
+// TestMigratesKeys migrates a repository from version 2, in which the index of the runs had only the key, to version
+// 3, in which it has the key and the user. A key that was forgotten before the migration must remain forgotten.
 func TestMigratesKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	values := func(id, uid int) string {
@@ -80,7 +80,7 @@ func TestMigratesKeys(t *testing.T) {
 	}
 }
 
-// TestMigrates checks that an earlier release's repository still contains its runs after the migration.
+// TestMigrates checks that an earlier release's repository still has its runs after the migration.
 func TestMigrates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	edit(t, path, schema[0]+`; PRAGMA user_version = 1;

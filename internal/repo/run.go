@@ -11,7 +11,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// columns contains the names of a run's columns, in the same order as fields.
+// columns lists the names of a run's columns, in the same order as fields.
 const columns = `job, restart, node, start, key, work, uid, user, account, name, board, profile, slices, seconds,
 	samples, peak, median, high, util, state, exit, processes, ended, foreseen`
 
@@ -114,8 +114,8 @@ func (a *adder) add(n predict.Run) error {
 // errInvalid is the error for a run that could not be restored from its summary in slurmdbd.
 var errInvalid = errors.New("is invalid; nothing was recorded")
 
-// fromSummary returns the run as its summary describes it, with names of limited length. A run observed by the agent is
-// therefore equal to the same run read from slurmdbd.
+// fromSummary returns the run as its summary describes it, with names of limited length. So a run observed by the
+// agent is equal to the same run read from slurmdbd.
 func fromSummary(n predict.Run) (predict.Run, error) {
 	summaries := predict.Summaries(n.Summary())
 	if len(summaries) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Fingerprint) {
@@ -128,7 +128,7 @@ func fromSummary(n predict.Run) (predict.Run, error) {
 	return k, nil
 }
 
-// IsHash reports whether a text is empty or is a key or script fingerprint (16 hexadecimal digits).
+// IsHash reports whether a string is empty, or is a key or script fingerprint (16 hexadecimal digits).
 func IsHash(s string) bool {
 	return s == "" || len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
 }
@@ -141,7 +141,7 @@ func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), textBytes)], "?"), `"`, "`")
 }
 
-// Window is the maximum number of runs in a history, which contains the newest ones.
+// Window is the maximum number of runs in a history, which holds the newest ones.
 const Window = 64
 
 // ByKey returns the history of a user's key. It does not include other users' runs, because the key is not a
@@ -208,7 +208,7 @@ func (r *Repo) history(level predict.Level, where string, args ...any) (predict.
 	return predict.History{Level: level, Runs: runs}, err
 }
 
-// runs returns the runs that satisfy a condition. The condition is always a constant in this package, and all texts
+// runs returns the runs that satisfy a condition. The condition is always a constant in this package, and all strings
 // from users are in args.
 func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	return query(r, func(rows *sql.Rows) (n predict.Run, err error) {
@@ -217,7 +217,7 @@ func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	}, "SELECT "+columns+" FROM run WHERE "+where, args...)
 }
 
-// JobKeys contains a job's key, script fingerprint and user, which together identify its earlier runs. Unknown fields
+// JobKeys holds a job's key, script fingerprint and user, which together identify its earlier runs. Unknown fields
 // are empty.
 type JobKeys struct {
 	Key, Fingerprint string
@@ -225,8 +225,8 @@ type JobKeys struct {
 }
 
 // PredictAt returns a job's need according to the runs of one level: the runs with the job's key, the user's runs with
-// the same script fingerprint or, if the site shares runs, all users' runs with this fingerprint. If no run was
-// complete, it returns false, and the need is empty or only a lower bound. learn.Table.Predict combines the levels.
+// the same script fingerprint or, if the site shares runs, all users' runs with this fingerprint. It returns false if
+// no run was complete; the need is then empty or only a lower bound. learn.Table.Predict combines the levels.
 func (r *Repo) PredictAt(
 	level predict.Level, job JobKeys, site predict.Site,
 ) (need predict.Need, h predict.History, ok bool, err error) {

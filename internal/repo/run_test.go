@@ -110,7 +110,7 @@ func TestTextIsData(t *testing.T) {
 	}
 }
 
-// TestHistory checks that a history contains the newest runs of only the requested user, oldest first.
+// TestHistory checks that a history has only the requested user's newest runs, oldest first.
 func TestHistory(t *testing.T) {
 	r := fresh(t)
 	var runs []predict.Run

@@ -1,6 +1,5 @@
-// Package report writes the results of a simulation as a single HTML page with SVG drawings. The page contains no
-// scripts and loads no other files. The package neither runs simulations nor reads files: the caller provides all
-// results.
+// Package report writes the results of a simulation as a single HTML page with SVG drawings. The page has no scripts
+// and loads no other files. The package neither runs simulations nor reads files: the caller provides all results.
 //
 // Files:
 //

@@ -13,19 +13,19 @@ import (
 // width of the window.
 const (
 	pageWidth = 960
-	left      = 150 // the left margin, which contains the labels
+	left      = 150 // the left margin, for the labels
 	right     = 48  // the right margin
 )
 
-// colours contains the colours of Okabe and Ito, which colour-blind readers can distinguish. They are visible on both
-// white and black.
+// colours lists the colours of Okabe and Ito, which colour-blind readers can distinguish, and which are visible on
+// both white and black.
 var colours = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7f7f7f", "#b8a800"}
 
 func colour(k int) string { return colours[k%len(colours)] }
 
 type drawing struct{ strings.Builder }
 
-// draw begins a drawing. label describes the drawing for screen readers.
+// draw begins a drawing. label describes it for screen readers.
 func draw(height int, label string) *drawing {
 	d := &drawing{}
 	fmt.Fprintf(d, `<svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, pageWidth, height, html.EscapeString(label))
@@ -120,7 +120,7 @@ func waits(policies []Policy) template.HTML {
 }
 
 // mark returns the mark for a value at the point (x, y): a circle for the sign "o", a diamond for "<", and a bar for
-// "|". Its tooltip contains the name and the value s, in seconds.
+// "|". Its tooltip shows the name and the value s, in seconds.
 func mark(x, y float64, sign, colour, name string, s float64) string {
 	title := fmt.Sprintf("<title>%s %s s</title>", name, number(math.Round(s*10)/10))
 	switch sign {

@@ -19,7 +19,7 @@ type Page struct {
 	Facts    []string // lines that describe the cluster, the options and the omitted jobs
 	Policies []Policy
 	Grids    []int // the number of units of each GPU
-	Loss     bool  // true if the simulation has no queue and rejects jobs that cannot start at their submission
+	Loss     bool  // true if the simulation has no queue, and rejects jobs that cannot start when they are submitted
 	Slower   bool  // true if a job's run time depends on its slice, so that the mean turnaround decides
 }
 
@@ -45,8 +45,8 @@ func percent(x float64) string { return number(float64(int(1000*x+0.5))/10) + "%
 
 func seconds(x float64) string { return number(float64(int(x + 0.5))) }
 
-// columns returns the heads of the table of policies and, for a policy, the texts below the heads. On a narrow screen,
-// the page shows each head beside its text.
+// columns returns the heads of the table of policies and, for a policy, the cells below them. On a narrow screen, the
+// page shows each head beside its cell.
 func (p Page) columns(of Policy) (heads, texts []string) {
 	add := func(head, text string) { heads, texts = append(heads, head), append(texts, text) }
 	if p.Loss {
@@ -95,7 +95,7 @@ func (p Page) rows() (rows []row) {
 	return rows
 }
 
-// File is a page's file. An older file at the same path remains until Write has written the complete new page.
+// File is a page's file. An older file at the same path stays there until Write has written the complete new page.
 type File struct {
 	path string
 	temp *os.File
@@ -116,7 +116,7 @@ func Create(path string) (*File, error) {
 	return &File{path, temp}, nil
 }
 
-// Drop discards the page and leaves an older file at the path as it is. After a successful Write, it has no effect.
+// Drop discards the page and leaves any older file at the path as it is. It has no effect after a successful Write.
 func (f *File) Drop() {
 	f.temp.Close()
 	os.Remove(f.temp.Name())

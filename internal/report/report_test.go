@@ -166,7 +166,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestMeans tests that each point of a line is the mean of the value over the interval of the point.
+// TestMeans tests that each point of a line is the mean of the value over the point's interval.
 func TestMeans(t *testing.T) {
 	line := recorded().means(400, func(s step) float64 { return s.busy })
 	if line[0] != 8 || line[points/4-1] != 8 || line[points/4] != 4 || line[points-1] != 4 {

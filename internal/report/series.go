@@ -27,8 +27,7 @@ func (r *Recorder) Passed(from, to float64, busy, waiting int, frag float64) {
 	r.steps = append(r.steps, step{from, to, float64(busy), float64(waiting), frag})
 }
 
-// Waited implements [sim.Observer]. The method is empty, because the page does not show how long individual jobs
-// waited.
+// Waited implements [sim.Observer]. It does nothing, because the page does not show how long individual jobs waited.
 func (r *Recorder) Waited(string, float64) {}
 
 // Ran implements [sim.Observer].

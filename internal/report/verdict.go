@@ -12,7 +12,7 @@ const near = 0.01
 // verdict returns a sentence that names the best policy for the workload and its advantage over the second best. The
 // best policy has the lowest mean waiting time, or the lowest mean turnaround if the workload has run times that depend
 // on the slice. Without a queue, it accepts the largest share of the requested unit-seconds. References
-// are not compared. If the page has no policies, the sentence is empty.
+// are not compared. The sentence is empty if the page has no policies.
 func (p Page) verdict() string {
 	var ranked []Policy
 	for _, of := range p.Policies {

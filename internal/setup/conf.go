@@ -24,8 +24,8 @@ type line struct {
 // word is a key=value pair. Slurm ignores the case of keys.
 type word struct {
 	key, value string
-	// in.old[from:to] is the value without quotes, and end is the end of the word. split is true if the value continues
-	// on another physical line, or contains an escaped character.
+	// in.old[from:to] is the value without quotes, and end is the end of the word. split is true if the value
+	// continues on another physical line, or has an escaped character.
 	from, to, end int
 	split         bool
 }
@@ -178,7 +178,7 @@ func (m *merger) load(name string) (top *file, lines []line) {
 			m.problem(l, "there are spaces before Include; remove them")
 			continue
 		case strings.ContainsAny(target, `%*?\"`):
-			m.problem(l, fmt.Sprintf("setup cannot find the file %s; replace the pattern by a path", target))
+			m.problem(l, fmt.Sprintf("setup cannot find the file %s; replace the pattern with a path", target))
 			continue
 		case !path.IsAbs(target):
 			target = path.Join(path.Dir(m.SlurmConf), target)

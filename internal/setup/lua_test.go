@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// caller loads job_submit.lua as slurmctld does, calls both functions, and prints the value that loading returned, the
-// results of the functions, and the calls of Caelum's functions.
+// caller loads job_submit.lua as slurmctld does, calls both functions, and prints the value that loading returned,
+// the functions' results, and the calls to Caelum's functions.
 const caller = `
 slurm = {SUCCESS = 0, ERROR = -1}
 calls = {}
@@ -24,7 +24,7 @@ local loaded = assert(loadfile(arg[1]))()
 print(loaded, slurm_job_submit({}, {}, 1001), slurm_job_modify({}, {}, {}, 1002), table.concat(calls, ", "))
 `
 
-// TestJobSubmit runs wrapped files of a site with every installed Lua.
+// TestJobSubmit runs a site's wrapped files with every installed Lua.
 func TestJobSubmit(t *testing.T) {
 	const modify = "function slurm_job_modify(job) job.name = 'm' return slurm.SUCCESS end\n"
 	const both = "submit a 1001, modify m 1002"

@@ -14,7 +14,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Request contains the input of Merge.
+// Request is the input of Merge.
 type Request struct {
 	// SlurmConf is the path of the site's slurm.conf. gres.conf, plugstack.conf and job_submit.lua are in the same
 	// directory, except that PlugStackConfig in slurm.conf can name another plugstack.conf.
@@ -27,7 +27,7 @@ type Request struct {
 	Nodes string
 	// Partition is the partition whose jobs get slices.
 	Partition string
-	// Sections contains the sections that `caelum slurm-config` prints, without the headings.
+	// Sections holds the sections that `caelum slurm-config` prints, without the headings.
 	Sections map[string]string
 	// Read returns the content of a file, and its path without symbolic links. For a file that does not exist, it
 	// returns the path at which the file would be created, and the error fs.ErrNotExist.
@@ -48,7 +48,7 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s", p.Path, p.Line, p.Text)
 }
 
-// Result contains the files with their changes, the problems, and notes about the steps that the administrator must
+// Result holds the files with their changes, the problems, and notes about the steps that the administrator must
 // take. If there are problems, the changes are incomplete.
 type Result struct {
 	Files    []File
@@ -105,10 +105,10 @@ func Merge(r Request) (Result, error) {
 	return m.Result, nil
 }
 
-// plain matches the paths that a patch can contain without quotes.
+// plain matches the paths that need no quotes in a patch.
 var plain = regexp.MustCompile(`^/[A-Za-z0-9_./+@:=-]+$`)
 
-// open reads a file. If the file does not exist, open returns an empty file with fresh set. It returns nil if the file
+// open reads a file. If it does not exist, open returns an empty file with fresh set. It returns nil if the file
 // cannot be read or was read before.
 func (m *merger) open(name string) *file {
 	text, resolved, err := m.Read(name)

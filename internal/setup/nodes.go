@@ -11,16 +11,16 @@ import (
 	"caelum/internal/slurm"
 )
 
-// hardware contains the keys of a NodeName line that a catalogue node has in common with the real nodes. CPUs and Procs
+// hardware lists the keys of a NodeName line that a catalogue node has in common with the real nodes. CPUs and Procs
 // are the same parameter, as are Feature and Features.
 var hardware = []string{"CPUs", "Procs", "Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket", "ThreadsPerCore",
 	"RealMemory", "TmpDisk", "Feature", "Features"}
 
-// gpuNodes contains the names of the nodes with GPUs outside the managed nodes.
+// gpuNodes holds the names of the nodes with GPUs that Caelum does not manage.
 type gpuNodes []string
 
 // overlap expands the hostlist of a line. inside is true if all its hosts are managed, and apart is true if none of
-// them is. If the list cannot be expanded or contains both kinds, overlap reports a problem.
+// them is. If the list cannot be expanded or has both kinds, overlap reports a problem.
 func (m *merger) overlap(l line, list string) (hosts []string, inside, apart bool) {
 	hosts, err := slurm.ExpandHosts(list)
 	if err != nil {
@@ -154,7 +154,7 @@ func isCatalogue(l line) bool { return catalogueName.MatchString(l.value("NodeNa
 
 // catalogue adds the catalogue nodes below the last line of the managed nodes, where the same NodeName=DEFAULT line
 // applies. It returns their NodeName. If slurm.conf already has catalogue nodes with the same GRES and hardware, it
-// adds none. The number of the first catalogue node is larger than the numbers of other catalogue nodes.
+// adds none. The number of the first catalogue node is larger than those of all existing ones.
 func (m *merger) catalogue(lines []line, after, want line, parts map[string]string) string {
 	next := 1
 	for _, l := range lines {

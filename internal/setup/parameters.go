@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// perLine contains the keys whose lines describe one object each. The other words of such a line are not parameters of
-// the cluster.
+// perLine lists the keys whose lines describe one object each. The other words in these lines are not cluster
+// parameters.
 var perLine = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "SwitchName"}
 
 func describesObject(l line) bool {
@@ -19,8 +19,8 @@ func describesObject(l line) bool {
 	return false
 }
 
-// parameter returns the last word with the given key in lines that contain parameters of the cluster. Slurm uses the
-// last value of a parameter.
+// parameter returns the last word with the given key among the lines with cluster parameters. Slurm uses the last
+// value of a parameter.
 func parameter(lines []line, key string) (in line, w word, ok bool) {
 	for _, l := range lines {
 		if describesObject(l) {
@@ -33,8 +33,8 @@ func parameter(lines []line, key string) (in line, w word, ok bool) {
 	return in, w, ok
 }
 
-// parameters merges the parameters of the cluster into slurm.conf. Parameters that the site does not set go to the end
-// of top, with their comments.
+// parameters merges the cluster parameters into slurm.conf. Parameters that the site does not set go to the end of
+// top, with their comments.
 func (m *merger) parameters(top *file, lines []line) {
 	wanted, comments := m.generated("slurm.conf")
 	for i, want := range wanted {

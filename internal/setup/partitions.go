@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// partitions adds the catalogue nodes to the partitions that contain managed nodes. Partitions with Nodes=ALL already
-// contain them. features contains the features of the managed nodes.
+// partitions adds the catalogue nodes to the partitions with managed nodes, unless these have Nodes=ALL, which
+// already includes them. features lists the managed nodes' features.
 func (m *merger) partitions(lines []line, catalogue, features string) {
 	sets := nodeSets(lines, items(features))
 	defaults, found := "", false
@@ -42,8 +42,8 @@ func (m *merger) partitions(lines []line, catalogue, features string) {
 	}
 }
 
-// nodeSets returns the nodes of each NodeSet line. The result for a set that has one of the features is ALL, because
-// the set contains the managed nodes and the catalogue nodes.
+// nodeSets returns the nodes of each NodeSet line. For a set with one of the features, this is ALL, because it
+// includes the managed nodes and the catalogue nodes.
 func nodeSets(lines []line, features []string) map[string]string {
 	sets := map[string]string{}
 	for _, l := range lines {
@@ -58,7 +58,7 @@ func nodeSets(lines []line, features []string) map[string]string {
 	return sets
 }
 
-// contains reports whether a partition's list of nodes contains a managed node, and whether it contains the catalogue
+// contains reports whether a partition's list of nodes includes a managed node, and whether it includes the catalogue
 // nodes.
 func (m *merger) contains(l line, list, catalogue string, sets map[string]string) (managed, complete bool) {
 	for _, item := range items(list) {

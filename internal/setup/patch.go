@@ -13,8 +13,8 @@ type File struct {
 	Old, New []byte
 }
 
-// Patch returns the changes to the files as a patch in git's format, which `patch -p1 -d /` and `git apply` read. For
-// unchanged files, the patch contains nothing.
+// Patch returns the changes to the files as a patch in git's format, which `patch -p1 -d /` and `git apply` read.
+// Unchanged files are left out.
 func Patch(files []File) []byte {
 	var all bytes.Buffer
 	for _, f := range files {

@@ -37,7 +37,7 @@ func (m *merger) plugstack(lines []line) {
 }
 
 // jobSubmit makes the site's job_submit.lua call Caelum's functions. It turns the site's text into the body of a
-// function without parsing it. A Lua chunk is always a valid function body, also if it ends with a return statement.
+// function without parsing it. A Lua chunk is always a valid function body, even if it ends with a return statement.
 // The text above and below the site's text has its own local variables, and loading returns the site's value to
 // slurmctld.
 func (m *merger) jobSubmit(lines []line) {
@@ -63,7 +63,7 @@ func (m *merger) jobSubmit(lines []line) {
 		return
 	case bytes.HasPrefix(f.old, []byte("\xef\xbb\xbf")), bytes.HasPrefix(f.old, []byte("\x1bLua")):
 		m.Problems = append(m.Problems, Problem{f.path, 1, "the file begins with a byte order mark or is compiled; " +
-			"replace it by plain Lua text"})
+			"replace it with plain Lua text"})
 		return
 	}
 	if _, plugins, ok := parameter(lines, "JobSubmitPlugins"); !ok ||
@@ -109,7 +109,7 @@ end
 return loaded`, "\n")
 }
 
-// luaString returns a Lua string literal. The path has been checked to contain no quotes and backslashes.
+// luaString returns a Lua string literal. The path is known to have no quotes or backslashes.
 func luaString(text string) string { return `"` + text + `"` }
 
 // decisions creates the decision table. It does not change an existing table, in which the watcher or the administrator

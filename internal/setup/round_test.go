@@ -118,8 +118,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestRoundTripWithPatch checks with random sites that patch(1) produces the same files as the patch's author intended,
-// and that `patch -R` and the inverse restore the files.
+// TestRoundTripWithPatch checks with random sites that patch(1) produces the intended files, and that `patch -R` and
+// the inverse restore the files.
 func TestRoundTripWithPatch(t *testing.T) {
 	hasPatch(t)
 	for seed := range 40 {
@@ -147,7 +147,7 @@ func TestRoundTripWithPatch(t *testing.T) {
 	}
 }
 
-// FuzzMerge checks with arbitrary text that Merge reports a problem or passes the checks of the round trip.
+// FuzzMerge checks that, for arbitrary input, Merge reports a problem or passes the round-trip checks.
 func FuzzMerge(f *testing.F) {
 	const conf = "NodeName=n[1-2] Gres=gpu:2 # x\\\nPartitionName=gpu \\\r\n Nodes=n[1-2]\nJobSubmitPlugins=lua"
 	f.Add(conf, "Name=gpu File=/dev/nvidia[0-1]", "optional x.so", "return 0")

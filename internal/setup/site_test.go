@@ -46,7 +46,7 @@ max_nodes 2
 `,
 }
 
-// site contains the files of a site by path.
+// site holds a site's files by path.
 type site map[string]string
 
 // merge calls Merge with the site's files.
@@ -144,7 +144,7 @@ func hunks(old []string, body string) (string, error) {
 }
 
 // check applies the patch and its inverse, and returns the changed files. After both, the files must be identical to
-// the original files. Merge must make no change to files that it has changed before.
+// the originals. Merge must not change files that it has changed before.
 func (s site) check(t fataler, r Result, nodes, partition string) site {
 	t.Helper()
 	changed, err := s.apply(Patch(r.Files))

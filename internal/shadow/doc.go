@@ -1,10 +1,11 @@
-// Package shadow plans what Caelum would do on a node that has no agent, for a trial beside the node's present
-// configuration. `caelumd shadow` reads the GPUs and slurmctld, and prints the passes. The package makes the same plan
-// as the agents (package plan), from values alone: it performs no I/O, so it can change neither the GPUs nor slurmctld.
+// Package shadow plans what Caelum would do on a node that has no agent, for a trial alongside the node's present
+// configuration. `caelumd shadow` reads the GPUs and slurmctld, and prints the passes. The package makes the same
+// plan as the agents (package plan), from values alone: it performs no I/O, so it can change neither the GPUs nor
+// slurmctld.
 //
 // Files:
 //
 //	shadow.go  Node: the node's GPUs as if they were in MIG mode and empty; Pass: the plan for a snapshot
 //	jobs.go    the slices that jobs would request and hold
-//	text.go    the text of a pass
+//	text.go    formats a pass
 package shadow

@@ -40,7 +40,7 @@ func (n *Node) addSlices(j *slurm.Job) {
 	j.AdminComment += " " + tags.Size + profile
 }
 
-// runningOn returns the node's GPUs with the slices of the jobs that run on the node. It adds these jobs to p.
+// runningOn returns the node's GPUs with the slices of the jobs that run there, and adds these jobs to p.
 func (n *Node) runningOn(jobs []slurm.Job, p *Pass) []place.GPU {
 	gpus := make([]place.GPU, len(n.gpus))
 	for k, g := range n.gpus {
@@ -89,7 +89,7 @@ func (n *Node) wants(j slurm.Job) (wants []offer.Want) {
 	return wants
 }
 
-// slots returns the GRES of the node with Caelum's number of slots: one for each slice that its GPUs can hold.
+// slots returns the node's GRES with Caelum's number of slots: one for each slice that its GPUs can hold.
 func (n *Node) slots(gres slurm.GRESList) slurm.GRESList {
 	gres = slices.Clone(gres)
 	count := 0

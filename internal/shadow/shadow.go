@@ -30,7 +30,8 @@ type Node struct {
 }
 
 // NewNode returns a node with the given GPUs as if their MIG mode were on. profiles and whole are the values of the
-// configuration keys profiles and whole_gpus. It returns an error if no GPU supports MIG, or if no GPU has profile.
+// `profiles` and `whole_gpus` configuration keys. It returns an error if no GPU supports MIG, or if no GPU has
+// profile.
 func NewNode(
 	name string, settings plan.Settings, found []gpu.GPU, profiles []string, whole mig.Whole, profile string,
 ) (*Node, error) {
@@ -94,19 +95,19 @@ type Placed struct {
 type Pass struct {
 	At   time.Time `json:"at"`
 	Node string    `json:"node"`
-	// Closed is the node's state in Slurm if slurmctld starts no jobs on the node. The plan then contains no starts.
+	// Closed is the node's state in Slurm if slurmctld starts no jobs on it. The plan then has no starts.
 	Closed string `json:"closed,omitempty"`
-	// Running contains the jobs with GPUs that run on the node now, with the slices that they would hold. NoRoom
-	// contains the ids of those whose slices do not fit on the node.
+	// Running lists the jobs with GPUs that run on the node now, with the slices that they would hold. NoRoom lists
+	// the ids of those whose slices do not fit on the node.
 	Running []Placed `json:"running"`
 	NoRoom  []uint32 `json:"no_room,omitempty"`
-	// Starts contains the waiting jobs that would start on the node now. Waiting is the number of waiting jobs that
+	// Starts lists the waiting jobs that would start on the node now. Waiting is the number of waiting jobs that
 	// could run on the node, but would not start now on any node.
 	Starts  []Placed `json:"starts"`
 	Waiting int      `json:"waiting"`
 	// First explains why the first of these other jobs waits, or is nil.
 	First *plan.Explanation `json:"first,omitempty"`
-	// Offers contains the number of slices of each profile that the node would also offer, for jobs to come.
+	// Offers holds the number of slices of each profile that the node would also offer, for jobs to come.
 	Offers map[string]int `json:"offers"`
 	GPUs   []GPU          `json:"gpus"`
 	first  uint32         // the id of the first job that would wait, or 0
@@ -121,7 +122,7 @@ type GPU struct {
 }
 
 // Pass plans the node from a snapshot of the nodes and the queue. Jobs that run on the node are placed first, as if
-// Caelum had started them. Pass returns an error if slurmctld does not know the node.
+// Caelum had started them. It is an error if slurmctld does not know the node.
 func (n *Node) Pass(snapshot plan.Snapshot) (Pass, error) {
 	at := slices.IndexFunc(snapshot.Nodes, func(o slurm.Node) bool { return o.Name == n.Name })
 	if at < 0 {
@@ -156,8 +157,8 @@ func (n *Node) Pass(snapshot plan.Snapshot) (Pass, error) {
 	return p, nil
 }
 
-// plan adds the starts and the offers of member me to p, and marks the starts as busy in gpus. A job starts if the plan
-// offers all of its slices. A job on several nodes starts on the node if its slices there are offered.
+// plan adds member me's starts and offers to p, and marks the starts as busy in gpus. A job starts if the plan offers
+// all of its slices or, if it runs on several nodes, those on this node.
 func (n *Node) plan(v *plan.View, me int, gpus []place.GPU, p *Pass) {
 	all := v.Plan()
 	p.Offers = v.Counts(all, me)

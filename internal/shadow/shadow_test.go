@@ -117,7 +117,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestBesideAgents tests that the plan covers the nodes with agents. slurmctld starts the first job on the first node.
+// TestBesideAgents tests that the plan covers the nodes with agents, and that slurmctld starts the first job on the
+// first node.
 func TestBesideAgents(t *testing.T) {
 	node, s := site(t, 1)
 	other, o := site(t, 1)
@@ -135,7 +136,7 @@ func TestBesideAgents(t *testing.T) {
 	}
 }
 
-// agentText returns the entry of an agent with empty GPUs in the node's Extra.
+// agentText returns the entry that an agent with empty GPUs writes into the node's Extra.
 func agentText(t *testing.T, n *Node, s plan.Snapshot) string {
 	t.Helper()
 	var p Pass

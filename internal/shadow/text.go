@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// Text returns the pass as text for an administrator, without its time.
+// Text formats the pass for an administrator, without its time.
 func (p Pass) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "node %s\n", p.Node)
@@ -60,7 +60,7 @@ func (p Pass) on(b *strings.Builder, k int, verb string, jobs []Placed) {
 	}
 }
 
-// counts returns the counts of profiles as text, for example "1g.5gb x2, 3g.20gb".
+// counts formats the counts of profiles, for example "1g.5gb x2, 3g.20gb".
 func counts(offers map[string]int) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(offers)) {

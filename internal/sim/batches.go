@@ -17,13 +17,13 @@ import (
 //
 // The relative speed of a job is its speed on its profile divided by its speed on a whole GPU (trace.Job.Speed), or 1
 // if the job is equally fast on all profiles. The search uses branch and bound, with bounds derived from the free units
-// and compute slices. Of two subsets with the same throughput, it chooses the one that contains the first job that is
-// not in both. A job with several slices starts either on a single GPU or not at all.
+// and compute slices. Of two subsets with the same throughput, it chooses the one with the first job that is not in
+// both. A job with several slices starts either on a single GPU or not at all.
 //
 // The search skips full GPUs, and visits the others in ascending order of their free share and then of their index. If
-// a subset fits, its jobs start, and the search begins again. The policy chooses the jobs' placements in a pool that
-// contains only the visited GPU, beginning with the largest profiles. A subset does not fit if the policy finds no
-// placement for one of its jobs, or would hold one. A job never starts if other jobs always have a higher throughput.
+// a subset fits, its jobs start, and the search begins again. The policy chooses the jobs' placements in a pool with
+// only the visited GPU, beginning with the largest profiles. A subset does not fit if the policy finds no placement
+// for one of its jobs, or would hold one. A job never starts if others always have a higher throughput.
 type batches struct {
 	s    *simulation
 	cut  *cut
@@ -31,7 +31,7 @@ type batches struct {
 	one  *place.Pool     // a pool with one GPU, in which a candidate subset is placed
 	sit  place.Situation // the policy's input, whose pool is one
 
-	// The fields from gpu to found are the state of the search on one GPU.
+	// The fields from gpu to found hold the state of the search on one GPU.
 	gpu    int
 	window []*member // in the order of submission
 	dense  []*member // the window, sorted by speed per unit, highest first
@@ -46,7 +46,7 @@ type member struct {
 	at      int // index in the queue
 	order   int // index in the window
 	profile mig.Profile
-	takes   resources // the resources of all slices of the job
+	takes   resources // the resources of all of the job's slices
 	speed   float64
 	request place.Request
 	spots   []place.Spot // the spots of the job's slices; set only in found
@@ -90,7 +90,7 @@ func newBatches(c *cut) *batches {
 	return b
 }
 
-// batch starts the jobs of the best subset. The result is false if no subset fits on any GPU.
+// batch starts the jobs in the best subset, or returns false if no subset fits on any GPU.
 func (s *simulation) batch() bool {
 	all := s.batches.next()
 	var left []int
@@ -106,8 +106,8 @@ func (s *simulation) batch() bool {
 	return len(all) > 0
 }
 
-// next returns the best subset, in placement order, for the first GPU on which a subset fits. The result is empty if no
-// subset fits on any GPU.
+// next returns the best subset, in placement order, for the first GPU on which one fits. It is empty if no subset
+// fits on any GPU.
 func (b *batches) next() []member {
 	b.cut.foresee()
 	b.cut.gather(0)
@@ -196,8 +196,8 @@ func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 }
 
 // visit extends the subset under construction with jobs from the window, beginning with the k-th job. It tries the
-// subset first with the k-th job and then without it, so that subsets with earlier jobs come first. free contains the
-// GPU's resources that the subset does not use.
+// subset first with the k-th job and then without it, so that subsets with earlier jobs come first. free is the GPU's
+// resources that the subset does not use.
 func (b *batches) visit(k int, free resources, t throughput) {
 	if !b.better(b.bound(k, free, t)) {
 		return

@@ -50,8 +50,7 @@ func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	return j
 }
 
-// occupy creates random instances on the GPUs, and the jobs that hold the instances. Two GPUs often have the same
-// instances.
+// occupy creates random instances on the GPUs, and the jobs that hold them. Two GPUs often have the same instances.
 func occupy(t *rapid.T, s *simulation) {
 	c := s.room.(*cut)
 	for k, b := range s.GPUs {
@@ -151,7 +150,7 @@ func units(g place.GPU) (n int) {
 	return n
 }
 
-// tried places jobs of the queue on the k-th GPU, largest profiles first.
+// tried places jobs from the queue on the k-th GPU, largest profiles first.
 func tried(s *simulation, k int, jobs []int) (got chosen, ok bool) {
 	b, kind := s.GPUs[k], slices.Index(s.kinds, s.GPUs[k])
 	profile := func(at int) mig.Profile {
@@ -262,9 +261,8 @@ func TestBatchesAreTheBest(t *testing.T) {
 }
 
 // TestBatchesByHand checks cases whose results were computed by hand. While one job uses the whole GPU, other jobs
-// arrive. When the GPU is free, three jobs that use 7/8 of the GPU must start instead of two jobs that use the whole
-// GPU, because 7/8 x 3 > 1 x 2. The three jobs must include the 4g.20gb instead of the 3g.20gb, which was submitted
-// later.
+// arrive. When it is free, three jobs that use 7/8 of it must start instead of two that use all of it, because 7/8 x
+// 3 > 1 x 2. The three must include the 4g.20gb instead of the 3g.20gb, which was submitted later.
 func TestBatchesByHand(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "whole", Submit: 0, Duration: 100, Profile: "7g.40gb"},

@@ -12,8 +12,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// Pattern is a list of fixed layouts. The first GPU gets the first layout, the second GPU the second, and so on. If the
-// cluster has more GPUs than the pattern has layouts, the pattern is repeated.
+// Pattern is a list of fixed layouts. The first GPU gets the first layout, the second GPU the second, and so on. If
+// there are more GPUs than layouts, the pattern is repeated.
 type Pattern []mig.Layout
 
 // Deal returns the layout of each of n GPUs.
@@ -144,7 +144,7 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 	return s.pattern, s.err
 }
 
-// found is a layout and the best result for all patterns that contain it.
+// found is a layout and the best result over all patterns with it.
 type found struct {
 	layout mig.Layout
 	result *Result
@@ -175,7 +175,7 @@ func (s *search) evaluate(p Pattern) *Result {
 	c.Policy, c.Static = nil, p.Deal(len(c.GPUs))
 	r, err := Run(c, s.jobs)
 	if errors.Is(err, ErrNever) {
-		return nil // a job needs more slices at the same time than the pattern contains
+		return nil // a job needs more slices at the same time than the pattern has
 	} else if err != nil {
 		s.err = err
 		return nil
@@ -186,7 +186,7 @@ func (s *search) evaluate(p Pattern) *Result {
 	return r
 }
 
-// holds reports whether the layout contains a slice that is large enough for the profile.
+// holds reports whether the layout has a slice that is large enough for the profile.
 func holds(b *mig.Model, l mig.Layout, profile string) bool {
 	p, ok := b.ProfileIndex(profile)
 	if !ok {
@@ -219,7 +219,7 @@ func contents(b *mig.Model, whole mig.Layout) (all []mig.Layout) {
 	return all
 }
 
-// Whole returns the layout with a single instance that uses the whole GPU. The result is false if no profile of the GPU
+// Whole returns the layout with a single instance that uses the whole GPU. It returns false if no profile of the GPU
 // model spans the whole GPU.
 func Whole(b *mig.Model) (mig.Layout, bool) {
 	i := slices.IndexFunc(b.Placements, func(p mig.Placement) bool { return p.Size == b.Grid })

@@ -34,7 +34,7 @@ func policy(t testing.TB, name string) place.Policy {
 	return p
 }
 
-// endEstimates contains the kinds of estimates for the ends of jobs that the test compares.
+// endEstimates lists the kinds of estimates for jobs' ends that the test compares.
 var endEstimates = []struct {
 	name     string
 	learn    bool
@@ -79,7 +79,8 @@ type order struct {
 	judge func(map[string]float64) bool
 }
 
-// compare simulates the policies on every mix, and checks the order of their values. know is an index in endEstimates.
+// compare simulates the policies on every mix, and checks the order of their values. know is an index into
+// endEstimates.
 func (c churn) compare(
 	t *testing.T,
 	what string,

@@ -14,14 +14,14 @@ import (
 type Config struct {
 	GPUs []*mig.Model // the model of each GPU
 
-	// Nodes contains the number of GPUs in each node, in the order of GPUs. A job's slices are on one node, or on as
-	// many nodes as the job requests. If Nodes is nil, a job may use all GPUs. The reference that moves jobs (see
-	// Policy) ignores Nodes.
+	// Nodes holds the number of GPUs in each node, in the order of GPUs. A job's slices are on one node, or on as
+	// many nodes as it requests. If Nodes is nil, a job may use all GPUs. The reference that moves jobs (see Policy)
+	// ignores Nodes.
 	Nodes []int
 
-	// Policy is the policy that places slices on demand. Static contains fixed layouts. At most one of the two fields
-	// may be set. If both fields are nil, the simulation uses the reference, which may move all running jobs at any
-	// time at no cost.
+	// Policy is the policy that places slices on demand. Static holds fixed layouts. At most one of the two may be
+	// set. If both are nil, the simulation uses the reference, which may move all running jobs at any time at no
+	// cost.
 	Policy place.Policy
 	Static []mig.Layout // the layout of each GPU
 
@@ -38,8 +38,8 @@ type Config struct {
 
 	Observer Observer // may be nil
 
-	// Stay means that jobs hold their slices until the end of the simulation. In this case, durations are ignored, and
-	// the accepted share is a share of the units.
+	// Stay means that jobs hold their slices until the end of the simulation. Durations are then ignored, and the
+	// accepted share is a share of the units.
 	Stay bool
 
 	// Create and Destroy are the times, in seconds, that it takes to create and destroy an instance. If either is not
@@ -49,13 +49,13 @@ type Config struct {
 	// mig.Full profile has its MIG mode off. When the job ends, the MIG mode remains off until a slice needs the GPU.
 	Switch float64
 
-	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (offer.Cluster). With 1,
-	// there is no limit. With 0, the number of jobs waiting for slices determines the limit, or there is no limit if
-	// the discipline is neither FIFO nor EASY.
+	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (offer.Cluster). 1
+	// means no limit. With 0, the limit depends on the number of jobs waiting for slices, or there is none if the
+	// discipline is neither FIFO nor EASY.
 	WholeShare float64
 
-	// Said returns a job's estimated run time in seconds, or +Inf if the run time is unknown. If Said is nil, the
-	// estimate is the true duration.
+	// Said returns a job's estimated run time in seconds, or +Inf if unknown. If Said is nil, the estimate is the
+	// true duration.
 	Said func(trace.Job) float64
 	// High returns the 90% quantile of a job's run time in seconds, or 0 if the estimate is a time limit. If High
 	// returns a quantile, Said returns the median, and the simulation computes the expected end of a running job with
@@ -155,8 +155,9 @@ func (c *Config) checkMoves() error {
 	case m == nil:
 	case c.Policy == nil || c.Offers || c.Memory != nil || c.Growth != nil || c.Sizing == Adaptive || c.quota() ||
 		!slices.Contains([]Discipline{FIFO, EASY, Loss}, c.Discipline) || !Alike(c.GPUs):
-		return fmt.Errorf("moves require a placement policy, a single GPU model, and the queue FIFO, EASY or none, " +
-			"without offers, adaptive sizes, memory predictions and a limit on the share of full GPUs")
+		return fmt.Errorf("moves require a placement policy, a single GPU model, and a FIFO queue, " +
+			"an EASY queue or none, without offers, adaptive sizes, memory predictions and " +
+			"a limit on the share of full GPUs")
 	case c.Discipline == Loss && m.Rule == StopForHead:
 		return fmt.Errorf("stopping jobs for the head of the queue requires a queue")
 	case !(m.Cost >= 0):

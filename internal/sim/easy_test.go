@@ -74,7 +74,7 @@ func policies(t *testing.T, test func(*testing.T, place.Policy), except ...strin
 // checkReservations fails the test if a job got its slices later than the earliest time that was reserved for it.
 //
 // A comparison with a run without the jobs behind the head would be wrong. EASY guarantees a start time only to the
-// head, so a backfilled job may delay jobs behind the head. Only the run itself contains the reservations.
+// head, so a backfilled job may delay jobs behind the head. Only the run itself has the reservations.
 func (w *watched) checkReservations(t *rapid.T) {
 	for _, j := range w.order {
 		if at, ok := w.reserved[j]; ok && w.turn[j] > at {
@@ -153,8 +153,8 @@ func TestReservationUnblocksUnits(t *testing.T) {
 	})
 }
 
-// drawConfig returns a configuration with a random discipline and random GPUs. It contains any policy, fixed layouts,
-// or the reference that moves jobs. The Batches discipline occurs only with a policy.
+// drawConfig returns a configuration with a random discipline and random GPUs, and with any policy, fixed layouts, or
+// the reference that moves jobs. The Batches discipline occurs only with a policy.
 func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	c := Config{
 		GPUs:       models,
@@ -179,7 +179,7 @@ func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	return c
 }
 
-// named assigns an ID to each job, so that errors can contain it.
+// named assigns an ID to each job for use in errors.
 func named(jobs []placetest.Job) iter.Seq[trace.Job] {
 	return func(yield func(trace.Job) bool) {
 		k := 0
@@ -192,8 +192,8 @@ func named(jobs []placetest.Job) iter.Seq[trace.Job] {
 	}
 }
 
-// TestNoJobIsLost checks that every submitted job starts exactly once, is rejected because the discipline has no queue,
-// or is the job in the error of Run.
+// TestNoJobIsLost checks that every submitted job starts exactly once, is rejected because the discipline has no
+// queue, or is the one that Run's error names.
 func TestNoJobIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 10)

@@ -141,7 +141,7 @@ func (f *fixed) reserve(j *job, free, busy [][]int) *reservation {
 	return firstOf(nodes, j)
 }
 
-// end returns the time at which the slice is expected to become free, in seconds, or 0 if the slice is free.
+// end returns the time, in seconds, at which the slice is expected to become free, or 0 if it is free.
 func (sl *slice) end() float64 {
 	if sl.job == nil {
 		return 0

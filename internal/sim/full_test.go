@@ -130,7 +130,7 @@ func TestFewSwitches(t *testing.T) {
 }
 
 // TestFixedFullGPUs checks a fixed layout with a full GPU. Only the full GPU is sufficient for a job that needs the
-// full profile, and slices use the full GPU last.
+// full profile, and slices use it last.
 func TestFixedFullGPUs(t *testing.T) {
 	c := Config{GPUs: fullGPUs(t, 3)}
 	whole, _ := Whole(c.GPUs[0])

@@ -64,13 +64,13 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 	}
 }
 
-// TestHoldsPay checks that holds do not increase the waits if many jobs have no time limit. The test simulates churn,
-// and a site whose GPUs are busy a third of the time. Waits at this site are rare and occur in bursts, so only the mean
-// over many seeds is conclusive.
+// TestHoldsPay checks that holds do not increase the waits if many jobs have no time limit. It simulates churn, and a
+// site whose GPUs are busy a third of the time, where waits are rare and occur in bursts, so that only the mean over
+// many seeds is conclusive.
 //
 // With offers, the simulation takes twenty times as long, so this case uses HOLD_SEEDS seeds, by default 4. `make test`
-// uses 10, with means of 84 s (best-fit), 79 s (lifetime) and 87 s (qla). If a changed policy fails only with 4 seeds,
-// the result with 10 seeds is decisive.
+// uses 10, with means of 84 s (best-fit), 79 s (lifetime) and 87 s (qla). If a changed policy fails only with 4
+// seeds, the result with 10 seeds decides.
 func TestHoldsPay(t *testing.T) {
 	site := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
 		return trace.Site{Jobs: 1000, GPUs: 24, Load: 0.32, Seed: seed}.All(), ownLimit

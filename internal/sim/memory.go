@@ -9,12 +9,12 @@ import (
 )
 
 // Memory describes a prediction of each job's peak memory. The prediction is the true peak, multiplied by a lognormal
-// error and by 1 + Margin. The job requests the smallest profile with at least the predicted memory. If this profile is
-// too small, the job runs out of memory at a uniformly distributed random time during its run. The simulation then
-// requeues it with the next larger profile.
+// error and by 1 + Margin. The job requests the smallest profile with at least the predicted memory. If this profile
+// is too small, the job runs out of memory at a uniformly distributed random time during its run, and is requeued
+// with the next larger profile.
 //
-// If the workload does not contain a job's peak, the peak is a random value between the memory of the next smaller
-// profile and that of the job's own profile.
+// If the workload does not give a job's peak, it is a random value between the memory of the next smaller profile and
+// that of the job's own profile.
 type Memory struct {
 	Error  float64 // the standard deviation of the logarithm of the error
 	Margin float64
@@ -25,7 +25,7 @@ type Memory struct {
 // credentials to expire after 120 s (cred_expire of AuthInfo, slurm.conf(5)).
 const requeueDelay = 121
 
-// foresee sets a random peak if the workload contains none for the job, and makes the job request the predicted memory.
+// foresee sets a random peak if the workload has none for the job, and makes the job request the predicted memory.
 func (m *Memory) foresee(s *simulation, j *job) {
 	chance := chance(m.Seed, j.Job)
 	u, z := chance.Float64(), chance.NormFloat64()
@@ -64,7 +64,7 @@ func (s *simulation) ask(j *job, memory float64) {
 	s.settle(j)
 }
 
-// requeue returns a job that ran out of memory to the queue, and makes it request more memory than in the last run.
+// requeue returns a job that ran out of memory to the queue, requesting more memory than in its last run.
 func (s *simulation) requeue(j *job) {
 	s.ask(j, j.memory+1)
 	s.absent(j, requeueDelay)

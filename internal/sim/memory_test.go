@@ -84,8 +84,8 @@ func TestForeseenExactly(t *testing.T) {
 	})
 }
 
-// TestPeakThatIsKnown checks that a job runs out of memory according to the peak in the workload. The peak is 9,000
-// MiB. A prediction of half the peak gives the job a 1g.5gb, which is too small.
+// TestPeakThatIsKnown checks that a job runs out of memory according to the peak in the workload, which is 9,000 MiB.
+// A prediction of half of it gives the job a 1g.5gb, which is too small.
 func TestPeakThatIsKnown(t *testing.T) {
 	job := trace.Job{ID: "a", Duration: 1000, MemoryMiB: 9000}
 	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach")}

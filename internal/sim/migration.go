@@ -9,8 +9,8 @@ import (
 	"caelum/internal/place"
 )
 
-// moved is the room of the reference, which may move running jobs at any time and at no cost. A job therefore fits if
-// all its slices can be packed together with the slices of all running jobs.
+// moved is the room of the reference, which may move running jobs at any time and at no cost. So a job fits if all
+// its slices can be packed together with those of all running jobs.
 type moved struct {
 	s        *simulation
 	gpus     []place.GPU

@@ -153,7 +153,7 @@ func (m *mover) move(plan reconfigure.Plan) {
 	}
 }
 
-// lose counts a job that is moved or stopped now, and returns the run time that the job loses, in seconds.
+// lose counts a job that is moved or stopped now, and returns the run time, in seconds, that it loses.
 func (m *mover) lose(j *job) float64 {
 	lost := min(m.Cost, m.ran(j))
 	m.c.s.result.Moved++
@@ -164,7 +164,7 @@ func (m *mover) lose(j *job) float64 {
 // ran returns the time, in seconds, for which a job has run since its start or its last move.
 func (m *mover) ran(j *job) float64 { return max(0, m.c.s.now-j.from) }
 
-// stopForHead stops jobs for the head of the queue, if this is worthwhile. It then selects the head's slice.
+// stopForHead stops jobs for the head of the queue, if this is worthwhile, and then selects the head's slice.
 func (m *mover) stopForHead() bool {
 	s, head := m.c.s, m.c.s.queue.at(0)
 	if head.slices() > 1 {

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// TestStopForHead checks the times of a job that is stopped because a job that needs the whole GPU would otherwise wait
-// for almost three hours. The stopped job starts again after the other job and after the requeue delay.
+// TestStopForHead checks the times of a job that is stopped because another that needs the whole GPU would otherwise
+// wait for almost three hours. The stopped job restarts once the other has ended and the requeue delay has passed.
 func TestStopForHead(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "long", Profile: "1g.5gb", Duration: 10000},

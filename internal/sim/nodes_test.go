@@ -62,8 +62,8 @@ func drawRoom(t *rapid.T, c *Config) {
 	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
 }
 
-// TestNodes checks that a job with several slices holds all its slices at the same time. The slices must not overlap,
-// and must be evenly distributed over as many nodes as the job requested.
+// TestNodes checks that a job with several slices holds all of them at the same time. They must not overlap, and must
+// be evenly distributed over as many nodes as the job requested.
 func TestNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, models := drawNodes(t)

@@ -28,7 +28,7 @@ type offers struct {
 	found     map[*job]bool    // jobs submitted since the last plan; true if the job's slices were already on offer
 	publishAt float64          // when the agents next publish; +Inf if there was no event since the last plan
 	tick      float64          // when slurmctld next reads the queue; +Inf if it is waiting for the next event
-	onPlan    func(offer.Plan) // called with every plan; may be nil
+	onPlan    func(offer.Plan) // called with each plan; may be nil
 }
 
 // publishing is the time, in seconds, from an event until the resulting offers are published by agents that the watcher
@@ -130,8 +130,7 @@ func (o *offers) schedule() {
 	}
 }
 
-// grant returns the offers that a job gets, on the first nodes that offer the job's share per node. The result is nil
-// if too few nodes offer the share.
+// grant returns the offers that a job gets, on the first nodes that offer its share per node, or nil if too few do.
 func (o *offers) grant(j *job) (got []place.Spot) {
 	planned := o.planned[j]
 	each := j.offer.Wants[0].Count

@@ -74,10 +74,10 @@ func TestOffers(t *testing.T) {
 }
 
 // TestOffersKeepReservations checks a bound on the start of the job at the head of the queue, with exact ends. The
-// bound is the earliest time that was ever reserved for the job, plus the delay of the offers and of slurmctld for this
-// job and the jobs that were planned together with it. The test excludes qla, which may hold the job again at the
-// reserved time. The test also excludes jobs with several slices, because slurmctld may allocate the offers of two
-// nodes so that neither node has enough slices for a planned job until the next plan.
+// bound is the earliest time that was ever reserved for it, plus the delay of the offers and of slurmctld for this
+// job and those that were planned together with it. The test excludes qla, which may hold the job again at the
+// reserved time, and jobs with several slices, because slurmctld may allocate two nodes' offers such that neither has
+// enough slices for a planned job until the next plan.
 func TestOffersKeepReservations(t *testing.T) {
 	reserved := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -116,8 +116,8 @@ func TestOffersKeepReservations(t *testing.T) {
 	}
 }
 
-// TestFoundOnOffer checks that a job starts on the first node that offers its profile, even if the plan does not
-// contain the offer for any job, or contains it for another job.
+// TestFoundOnOffer checks that a job starts on the first node that offers its profile, even if the plan has this
+// offer for another job, or for none.
 func TestFoundOnOffer(t *testing.T) {
 	c := Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: EASY, Offers: true}
 	jobs := []trace.Job{

@@ -8,18 +8,18 @@ import (
 	"caelum/internal/place"
 )
 
-// cut is the room with GPUs on which a policy places slices on demand.
+// cut is the room in which a policy places slices on the GPUs on demand.
 type cut struct {
 	s *simulation
 	offer.Cluster
 	inputs  place.Inputs
 	free    int
 	frag    float64      // the sum of all GPUs' fragmentation
-	done    []float64    // for each GPU, the time at which its pending creations and destructions will be completed
+	done    []float64    // for each GPU, the time at which its pending creations and destructions will be complete
 	mover   *mover       // nil without Config.Moves
 	active  int          // the number of GPUs with at least one running job
 	held    bool         // true if the policy has held the last job that place did not start
-	decided []place.Spot // the spots of the next job, or nil if the policy must choose the spots
+	decided []place.Spot // the spots of the next job, or nil if the policy must choose them
 }
 
 func newCut(s *simulation) *cut {
@@ -42,8 +42,8 @@ func newCut(s *simulation) *cut {
 	return c
 }
 
-// unheld is a policy that never holds a job. If the embedded policy would hold a job, unheld chooses [place.Lifetime]'s
-// placement instead. With the Loss discipline, the simulation would reject a held job although it fits.
+// unheld is a policy that never holds a job. If the embedded policy would, it chooses [place.Lifetime]'s placement
+// instead, because with the Loss discipline, the simulation would reject a held job although it fits.
 type unheld struct{ place.Policy }
 
 // Choose implements [place.Policy].
@@ -127,7 +127,7 @@ func (c *cut) slowest() float64 {
 // mostInTheWay is the largest number of instances on one GPU of any model (7 on an A100).
 const mostInTheWay = 7
 
-// gather sets the inputs of the policy for the k-th job of the queue.
+// gather sets the policy's inputs for the k-th job in the queue.
 func (c *cut) gather(k int) {
 	s := c.s
 	c.Now, c.Making, c.Ordered = s.now, c.slowest(), s.Discipline == FIFO

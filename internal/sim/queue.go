@@ -7,7 +7,7 @@ import (
 	"caelum/internal/offer"
 )
 
-// queue contains the waiting jobs in the order of submission.
+// queue holds the waiting jobs in order of submission.
 type queue struct {
 	jobs []*job
 	head int // index of the first waiting job
@@ -54,7 +54,7 @@ func (s *simulation) schedule() {
 	}
 }
 
-// turn starts at most one job or one batch. The result is false if no further job can start now.
+// turn starts at most one job or one batch. It returns false if no further job can start now.
 func (s *simulation) turn() bool {
 	switch s.Discipline {
 	case Batches:

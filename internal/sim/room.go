@@ -11,12 +11,12 @@ import (
 
 // room is the set of GPUs on which jobs run.
 type room interface {
-	// place starts the k-th job in the queue if it fits and does not delay the reservation r, which may be nil. If the
-	// job does not fit and is the head of an EASY queue, place returns a reservation for it.
+	// place starts the k-th job in the queue if it fits and does not delay the reservation r, which may be nil. If it
+	// does not fit and is the head of an EASY queue, place returns a reservation for it.
 	place(k int, r *reservation) (bool, *reservation)
 	// leave frees the slices of a job that has ended.
 	leave(j *job)
-	// idle returns the number of units without a job. fragmentation returns the sum of the fragmentation of the GPUs.
+	// idle returns the number of units without a job. fragmentation returns the sum of the GPUs' fragmentation.
 	idle() int
 	fragmentation() float64
 }

@@ -28,7 +28,7 @@ type job struct {
 	estimate    float64  // estimated run time in seconds; +Inf: unknown
 	high        float64  // 90% quantile of the run time in seconds; 0: unknown
 	runs        float64  // true run time in seconds, on the job's slice or on the profile asksFor
-	needs       string   // asksFor at submission; asksFor may be larger after the job ran out of memory
+	needs       string   // asksFor at submission, which may be larger after the job ran out of memory
 	unitSeconds float64  // units times run time, for the requested profiles at submission
 
 	submitted     float64 // time of the last submission by the user
@@ -84,12 +84,12 @@ type simulation struct {
 	result  Result
 }
 
-// ErrNever means that a job cannot start even after all other jobs have ended. Either no GPU can hold the job, or the
-// policy rejects the job.
+// ErrNever means that a job cannot start even after all others have ended, because no GPU can hold it or the policy
+// rejects it.
 var ErrNever = errors.New("can never start")
 
 // Run simulates the jobs, which must be sorted by submission time. It returns an error if the configuration is invalid
-// or a job can never start. In the latter case, the error wraps ErrNever and contains the job's ID.
+// or a job can never start. In the latter case, the error wraps ErrNever and names the job.
 func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -270,7 +270,7 @@ func (s *simulation) until(then float64) {
 	}
 }
 
-// end frees the slices of a job whose run has ended, and requeues the job if it ran out of memory.
+// end frees the slices of a job whose run has ended, and requeues it if it ran out of memory.
 func (s *simulation) end(j *job) {
 	spots := j.spots
 	s.room.leave(j)
@@ -294,8 +294,8 @@ func (s *simulation) advance(to float64) {
 	s.now = to
 }
 
-// start records that a job has slices, which are ready after takes seconds. memory is the memory, in MiB, of the
-// smallest slice.
+// start records that a job has slices, which are ready after takes seconds. memory is that of the smallest slice, in
+// MiB.
 func (s *simulation) start(j *job, takes float64, memory float64) {
 	j.started = s.now + takes
 	j.waited += j.started - j.since
@@ -323,8 +323,8 @@ func (s *simulation) count(j *job) {
 	}
 }
 
-// request returns a waiting job in the form that policies use. If the cluster has several GPU models, the request
-// contains the profile for the first model that has a suitable one.
+// request returns a waiting job in the form that policies use. If the cluster has several GPU models, the request's
+// profile is for the first model that has a suitable one.
 func (s *simulation) request(j *job) place.Request {
 	return place.Request{Profile: j.asksFor, Duration: s.runTime(j)}
 }

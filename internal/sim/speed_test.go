@@ -60,7 +60,7 @@ func (ranTest) Passed(_, _ float64, _, _ int, _ float64) {}
 func (ranTest) Waited(string, float64)                   {}
 
 // TestSpeedsAfterEarlierRuns checks that, before the planner looks up a job's speeds, the Observer receives all runs
-// that started before the job was submitted. An Observer can therefore learn the speeds from these runs.
+// that started before the job was submitted, so that it can learn the speeds from them.
 func TestSpeedsAfterEarlierRuns(t *testing.T) {
 	speed := map[string]float64{"7g.40gb": 1}
 	jobs := []trace.Job{

@@ -6,7 +6,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Waits is a distribution of waiting times. Its size does not depend on the number of jobs. The zero value contains no
+// Waits is a distribution of waiting times. Its size does not depend on the number of jobs. The zero value has no
 // jobs.
 type Waits struct {
 	Count   int

@@ -16,14 +16,14 @@ import (
 type AccountingField string
 
 const (
-	// AdminComment contains job_submit.lua's tags, which slurmctld also writes into the record at the end of each run.
+	// AdminComment holds job_submit.lua's tags, which slurmctld also copies into the record at the end of each run.
 	AdminComment AccountingField = "AdminComment"
 	// SystemComment is empty unless a burst buffer plugin has written to it.
 	SystemComment AccountingField = "SystemComment"
 )
 
-// AccountingFields contains the fields in which Caelum can store its summaries. Comment is missing because users can
-// write it, and Extra is missing because sacctmgr 22.05 cannot set it.
+// AccountingFields lists the fields in which Caelum can store its summaries. It leaves out Comment, which users can
+// write, and Extra, which sacctmgr 22.05 cannot set.
 var AccountingFields = []AccountingField{AdminComment, SystemComment}
 
 func unknownField(field AccountingField) error {
@@ -33,15 +33,15 @@ func unknownField(field AccountingField) error {
 var (
 	// ErrNoAccounting means that slurmdbd did not answer. The caller may retry.
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
-	// ErrSpoils means that sacctmgr would not store the given text unchanged.
+	// ErrSpoils means that sacctmgr would alter the given text before storing it.
 	ErrSpoils = errors.New(
 		"sacctmgr would change another tool's text in the field: sacctmgr replaces quotes with `, " +
 			"and up to Slurm 22.05 also changes letters to lower case",
 	)
 )
 
-// Record is slurmdbd's record of one run of a job. Each task of an array and each component of a het job is a separate
-// job. A requeued job has one record for each of its runs.
+// Record is slurmdbd's record of one run of a job. Each array task and each component of a het job counts as a job of
+// its own, and a requeued job has one record for each of its runs.
 type Record struct {
 	ID      uint32 // JobIDRaw
 	Ref     string // the job's name in sacct and sacctmgr, e.g. 12, 12_3 or 12+0
@@ -55,11 +55,11 @@ type Record struct {
 	End     time.Time // zero if the job has not ended
 	Nodes   []string
 	Comment string // admin_comment
-	Text    string // the text of the requested field
+	Text    string // the value of the requested accounting field
 }
 
-// recordFields contains only fields that users cannot write. In a field that they can write, users could imitate the
-// end of the field, because everyone on the host can read the separator in sacct's command line.
+// recordFields lists only fields that users cannot write. Everyone on the host can read the separator in sacct's
+// command line, so users could forge the end of a field that they can write.
 var recordFields = []struct {
 	name string
 	set  func(*Record, string) error
@@ -101,15 +101,15 @@ func exitStatus(s string) (int, error) {
 }
 
 // Records returns the runs of all users' jobs that waited or ran between from and to. Each Record's Text is the content
-// of the given accounting field. The period should be no longer than about a day, because slurmdbd reads all records
-// before it answers. If slurmdbd.conf hides other users' jobs, callers who are not operators get only their own jobs.
+// of the given accounting field. Keep the period to about a day at most, because slurmdbd reads all the records
+// before it answers. If slurmdbd.conf hides other users' jobs, callers who are not operators get only their own.
 // Errors: ErrNoAccounting.
 func (c *Client) Records(ctx context.Context, field AccountingField, from, to time.Time) ([]Record, error) {
 	return c.records(ctx, field, "-S", uts(from), "-E", uts(to))
 }
 
-// RecordsOf returns the runs of one job, oldest first. If slurmctld lost its state and reused the id, the result
-// contains the runs of both jobs. Errors: ErrNoJob if there is no run, ErrNoAccounting.
+// RecordsOf returns the runs of one job, oldest first. If slurmctld lost its state and reused the id, these are the
+// runs of both jobs. Errors: ErrNoJob if the job has no runs, ErrNoAccounting.
 func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32) ([]Record, error) {
 	all, err := c.records(ctx, field, "-S", uts(time.Time{}), "-j", strconv.FormatUint(uint64(id), 10))
 	if err != nil {
@@ -124,14 +124,14 @@ func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32
 	return all, nil
 }
 
-// Names returns the job names of the records between two times, by Record.Index. It makes a separate request because
-// users choose job names: if a name looks like the end of a field, only this request fails.
+// Names returns the job names in the records between two times, keyed by Record.Index. The names get a request of
+// their own because users choose them: if one looks like the end of a field, only this request fails.
 func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]string, error) {
 	return c.names(ctx, "-S", uts(from), "-E", uts(to))
 }
 
-// NamesOf is like Names, but for the records of the jobs that ref refers to (see AllocationsOf). The result can contain
-// other components of the same het job.
+// NamesOf is like Names, but for the records of the jobs that ref refers to (see AllocationsOf). The result may
+// include other components of the same het job.
 func (c *Client) NamesOf(ctx context.Context, ref string) (map[uint64]string, error) {
 	if !recordRef.MatchString(ref) {
 		return nil, fmt.Errorf("%.40q is not a job id", ref)
@@ -173,8 +173,8 @@ func (c *Client) records(ctx context.Context, field AccountingField, args ...str
 	return list, err
 }
 
-// sacct runs the sacct command so that its output contains each run once (-X: without steps), including runs ended by a
-// requeue (-D), with the separator after each field (-p).
+// sacct runs the sacct command. The output lists each run once, without its steps (-X), includes runs that ended in a
+// requeue (-D), and has the separator after every field (-p).
 func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) (string, error) {
 	out, err := c.run(
 		ctx,
@@ -184,13 +184,13 @@ func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) 
 	return out, ofAccounting(err)
 }
 
-// uts returns a time in a form that Slurm's commands interpret independently of the time zone. The commands reject
-// values below a million seconds (22.05.8).
+// uts formats a time such that Slurm's commands read it the same way in every time zone. They reject values below a
+// million seconds (22.05.8).
 func uts(t time.Time) string {
 	return "uts" + strconv.FormatInt(max(t.Unix(), 1e6), 10)
 }
 
-// ofAccounting replaces ErrUnreachable in the error of an accounting command with ErrNoAccounting.
+// ofAccounting turns an accounting command's ErrUnreachable into ErrNoAccounting.
 func ofAccounting(err error) error {
 	var e *CommandError
 	if errors.As(err, &e) && errors.Is(e.Err, ErrUnreachable) {
@@ -199,12 +199,12 @@ func ofAccounting(err error) error {
 	return err
 }
 
-// textMost is the size of the MariaDB column in bytes. Longer text is silently truncated (22.05.8).
+// textMost is the size, in bytes, of the column in MariaDB, which silently truncates longer text (22.05.8).
 const textMost = 65535
 
-// SetAccounting writes a field of a job's newest accounting record. The run in this record must have ended, because
-// slurmctld rewrites AdminComment when a run ends (22.05.8). sacctmgr cannot change the job's older records. It takes
-// about 0.3 s. Errors: ErrJobState if the run has not ended; ErrSpoils if sacctmgr would change other tools' words;
+// SetAccounting writes a field of a job's newest accounting record. The run must have ended, because slurmctld
+// rewrites AdminComment at that point (22.05.8). sacctmgr cannot change the job's older records, and takes about 0.3
+// s. Errors: ErrJobState if the run has not ended; ErrSpoils if sacctmgr would change other tools' words;
 // ErrNoAccounting.
 func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingField, text string) error {
 	if !slices.Contains(AccountingFields, field) {
@@ -227,14 +227,14 @@ func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingFi
 	return ofAccounting(err)
 }
 
-// recordRef matches names by which sacctmgr identifies exactly one record. An array's id refers to all its tasks, and a
-// het job's id to all its components (22.05.8).
+// recordRef matches the names that sacctmgr resolves to exactly one record. It excludes the id of an array, which
+// stands for all its tasks, and that of a het job, which stands for all its components (22.05.8).
 var recordRef = regexp.MustCompile(`^[0-9]+([_+][0-9]+)?$`)
 
 const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// spoils returns ErrSpoils if sacctmgr would change other tools' words. It queries sacctmgr's release only if the
-// result depends on it.
+// spoils returns ErrSpoils if sacctmgr would change other tools' words. It asks for sacctmgr's release only if the
+// answer depends on it.
 func (c *Client) spoils(ctx context.Context, text string) error {
 	lower := false // true if sacctmgr may convert a word to lower case
 	for _, word := range strings.Fields(text) {

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// Allocation is slurmdbd's record of a run, with the run's partition, times and generic resources.
+// Allocation is slurmdbd's record of a run, including its partition, times and generic resources.
 type Allocation struct {
 	Record
 	Partition string
 	Submitted time.Time     // for a run after a requeue, the time of the requeue
 	Limit     time.Duration // the time limit; 0 if the job has none
-	// Requested and Allocated contain the GRES of the whole job, summed over its nodes, as far as AccountingStorageTRES
-	// lists them. Allocated can contain more than Requested, because slurmctld allocates all of a node's GRES to an
-	// --exclusive job.
+	// Requested and Allocated are the GRES of the whole job, summed over its nodes, to the extent that
+	// AccountingStorageTRES lists them. Allocated can exceed Requested, because an --exclusive job gets all of a
+	// node's GRES.
 	Requested, Allocated GRESList
 }
 
-// allocationField is a sacct column that only Allocation contains.
+// allocationField is a sacct column that is read only for an Allocation.
 type allocationField struct {
 	name string
 	set  func(*Allocation, string) error
 }
 
-// allocationFields contains fields that users cannot write (see recordFields).
+// allocationFields lists only fields that users cannot write (see recordFields).
 var allocationFields = []allocationField{
 	{"Partition", func(a *Allocation, s string) error { a.Partition = s; return nil }},
 	{"Submit", func(a *Allocation, s string) (err error) { a.Submitted, err = parseTime(s); return err }},
@@ -54,7 +54,7 @@ func (c *Client) Allocations(ctx context.Context, field AccountingField, from, t
 
 // AllocationsOf returns the runs of the jobs that ref refers to, oldest first. A plain number refers to a job, to all
 // tasks of an array or to all components of a het job. 12_3 refers to an array task, and 12+1 to a component of a het
-// job. Errors: ErrNoJob if there is no run that the caller may see, ErrNoAccounting.
+// job. Errors: ErrNoJob if there are no runs that the caller may see, ErrNoAccounting.
 func (c *Client) AllocationsOf(ctx context.Context, field AccountingField, ref string) ([]Allocation, error) {
 	if !recordRef.MatchString(ref) {
 		return nil, fmt.Errorf("%.40q is not a job id", ref)
@@ -81,7 +81,7 @@ func (c *Client) AllocationsOf(ctx context.Context, field AccountingField, ref s
 // recordID matches the id of a job, array or het job at the beginning of a Ref.
 var recordID = regexp.MustCompile(`^[0-9]+`)
 
-// allocations runs sacct and parses its output. The columns in more precede the accounting field.
+// allocations runs sacct and parses its output. It puts the columns in more before the accounting field.
 func (c *Client) allocations(
 	ctx context.Context, field AccountingField, more []allocationField, args ...string,
 ) ([]Allocation, error) {
@@ -103,8 +103,8 @@ func (c *Client) allocations(
 	return parseAllocations(out, sep, more)
 }
 
-// parseAllocations parses the output of sacct, whose last column is the requested accounting field. A record that
-// cannot be parsed is omitted, so that it does not hide the others.
+// parseAllocations parses the output of sacct, whose last column is the requested accounting field. It skips records
+// that it cannot parse, so that they do not hide the others.
 func parseAllocations(out, sep string, more []allocationField) ([]Allocation, error) {
 	columns := len(recordFields) + len(more)
 	records, err := splitRecords(out, sep, columns+1)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// accounted returns output of sacct 22.05.8 with a named job, the two tasks of an array, the two runs of a requeued
-// job, a het job that never started, and a job that was ended by a signal.
+// accounted returns output of sacct 22.05.8 that lists a named job, the two tasks of an array, the two runs of a
+// requeued job, a het job that never started, and a job that was ended by a signal.
 func accounted(lines ...string) scene {
 	var b strings.Builder
 	for _, l := range lines {
@@ -110,7 +110,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestAllocationsOf checks which records a job, an array, an array task and a component of a het job have.
+// TestAllocationsOf checks which records are found for a job, an array, an array task and a component of a het job.
 func TestAllocationsOf(t *testing.T) {
 	const run = "20001|user1|research|COMPLETED|0:0|1795341816|1795341817|n1||gpu|1795341800|60|||"
 	for _, c := range []struct{ ref, args, want string }{
@@ -191,8 +191,8 @@ func TestRecordsSpoilt(t *testing.T) {
 	}
 }
 
-// TestNames checks that Names returns newlines and quotes as part of a name. A name that looks like the end of a field
-// must cause an error and must never change another job's name.
+// TestNames checks that newlines and quotes are returned as part of a name, and that a name that looks like the end
+// of a field causes an error and never changes another job's name.
 func TestNames(t *testing.T) {
 	c, _ := stage(t, accounted("1|we`ird\n;name", "2|train", "3|"), accounted("1|x|\n2|forged", "2|train"))
 	got, err := c.Names(context.Background(), time.Unix(1, 0), time.Unix(2, 0))
@@ -258,8 +258,8 @@ func TestNoAccounting(t *testing.T) {
 	}
 }
 
-// TestSetAccountingKeepsCapitals checks that SetAccounting accepts another tool's capital letters only since 23.02,
-// when sacctmgr began to keep them.
+// TestSetAccountingKeepsCapitals checks that SetAccounting accepts another tool's capital letters only from 23.02 on,
+// when sacctmgr began to preserve them.
 func TestSetAccountingKeepsCapitals(t *testing.T) {
 	over := Record{ID: 2, Ref: "2", End: time.Unix(1795341819, 0)}
 	const text = "JS1:H4sI caelum:run=x"

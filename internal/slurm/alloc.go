@@ -15,7 +15,7 @@ import (
 //	  Nodes=n2 CPU_IDs=2-3 Mem=0 GRES=gpu:a100:1(IDX:5)
 //	MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0
 //
-// slurmctld writes the whole section, combining consecutive nodes with the same GRES into a hostlist.
+// The whole section comes from slurmctld, which combines consecutive nodes with the same GRES into a hostlist.
 const allocHead = "\n   JOB_GRES="
 
 var (
@@ -26,9 +26,9 @@ var (
 // parseAllocation takes the detailed record of a job that holds the given nodes (`scontrol -d show job`) and parses the
 // section that lists the job's allocation on each node.
 //
-// The record of every job that holds nodes contains this section once. A user can insert text that looks like this
-// section before or after the real one, but cannot remove the real one. A section that occurs only once is therefore
-// real. If there are several, parseAllocation returns ErrAmbiguous.
+// If a job holds nodes, this section occurs exactly once in its record. A user can insert lookalikes before or after
+// it, but cannot remove the real one, so a section that occurs only once is genuine. If there are several,
+// parseAllocation returns ErrAmbiguous.
 func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	switch n := strings.Count(out, allocHead); {
 	case n == 0:
@@ -65,16 +65,16 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	return nil, fmt.Errorf("scontrol does not show the end of the allocation")
 }
 
-// These lines distinguish the runs of a job. scontrol prints each of them exactly once per job (docs/slurm-releases.md,
-// "Commands and their output").
+// These lines tell the runs of a job apart. scontrol prints each of them exactly once per job
+// (docs/slurm-releases.md, "Commands and their output").
 var (
 	stateLine = regexp.MustCompile(`\n   JobState=(\S*) `)
 	startLine = regexp.MustCompile(`\n   StartTime=(\S*) `)
 )
 
 // checkRun compares a job's detailed record with its record from squeue, and returns ErrChanging if they describe
-// different runs. A user can add a line that looks like a JobState or StartTime line, but cannot remove the real one. A
-// line that occurs only once is therefore real.
+// different runs. A user can add a line that looks like a JobState or StartTime line, but cannot remove the real one,
+// so a line that occurs only once is genuine.
 func checkRun(out string, j Job) error {
 	state, start := stateLine.FindAllStringSubmatch(out, 2), startLine.FindAllStringSubmatch(out, 2)
 	switch {
@@ -88,7 +88,7 @@ func checkRun(out string, j Job) error {
 	return nil
 }
 
-// covers compares the nodes in the section with those from squeue, which are not affected by users' texts.
+// covers compares the nodes in the section with those from squeue, which users cannot forge.
 func covers(alloc map[string]GRESList, nodes []string) error {
 	if len(alloc) != len(nodes) {
 		return fmt.Errorf("scontrol shows the allocation on %d nodes, but squeue shows it on %d", len(alloc),

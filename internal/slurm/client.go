@@ -11,28 +11,28 @@ import (
 	"time"
 )
 
-// DefaultTimeout limits the duration of one command. It is longer than the 9 s for which Slurm's commands (22.05.8,
-// MessageTimeout=10) retry while slurmctld is unreachable.
+// DefaultTimeout limits how long one command may take. While slurmctld is unreachable, Slurm's commands retry for 9 s
+// (22.05.8, MessageTimeout=10), so the limit is longer than that.
 const DefaultTimeout = 15 * time.Second
 
-// Options contains the paths and environment of Slurm's commands. The zero value suits nodes on which Slurm was
+// Options holds the paths and the environment of Slurm's commands. The zero value is right for nodes where Slurm was
 // installed from packages.
 type Options struct {
-	// Scontrol, Squeue, Sacct and Sacctmgr are the paths of the commands. By default, the commands are in /usr/bin.
+	// Scontrol, Squeue, Sacct and Sacctmgr are the paths of the commands, by default in /usr/bin.
 	Scontrol, Squeue, Sacct, Sacctmgr string
 	// Timeout is the time limit of one command; 0 means DefaultTimeout.
 	Timeout time.Duration
 	// SlurmConf is the path of slurm.conf. The default is the value of the SLURM_CONF environment variable or, if that
 	// is not set, Slurm's own default.
 	SlurmConf string
-	// Env contains additional environment variables for the commands ("NAME=value").
+	// Env lists additional environment variables for the commands ("NAME=value").
 	Env []string
 	// Run, if set, replaces the execution of commands; only tests set it.
 	Run func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 }
 
-// Client sends requests to slurmctld and slurmdbd. Only the methods in accounting.go send requests to slurmdbd. Several
-// goroutines may use one Client.
+// Client sends requests to slurmctld and, in the methods in accounting.go, to slurmdbd. Several goroutines may use
+// one Client.
 type Client struct {
 	scontrol, squeue    string
 	sacctPath, sacctmgr string
@@ -45,7 +45,7 @@ type Client struct {
 
 type runner func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 
-// New returns a Client. It does not run any commands.
+// New returns a Client, without running any commands.
 func New(opt Options) *Client {
 	c := &Client{
 		scontrol:  cmp.Or(opt.Scontrol, "/usr/bin/scontrol"),
@@ -77,14 +77,14 @@ func New(opt Options) *Client {
 	return c
 }
 
-// OfUser returns a copy of c whose accounting requests return only the jobs of one user.
+// OfUser returns a copy of c whose accounting requests return only one user's jobs.
 func (c *Client) OfUser(uid uint32) *Client {
 	own := *c
 	own.whose = []string{"-u", strconv.FormatUint(uint64(uid), 10)}
 	return &own
 }
 
-// run runs a command and returns its standard output. env contains additional environment variables for this call.
+// run runs a command and returns its standard output. env lists additional environment variables for this call.
 func (c *Client) run(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	return c.runWith(ctx, c.command, env, name, args...)
 }

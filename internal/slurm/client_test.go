@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// playEnv is an environment variable that makes the test binary act as scontrol and squeue. The value is a directory.
-// The n-th call prints the n-th scene in this directory, and writes its arguments and environment to a file there.
+// playEnv is an environment variable that makes the test binary act as scontrol and squeue. Its value is a directory:
+// the n-th call prints the n-th scene found there, and writes its arguments and environment to a file in the same
+// directory.
 const playEnv = "CAELUM_TEST_PLAY"
 
 func TestMain(m *testing.M) {
@@ -43,7 +44,7 @@ func play(dir string) int {
 		fmt.Fprintln(os.Stderr, "no scene", n)
 		return 99
 	}
-	// The format of squeue contains the separator after "jobid:0" or "%A". For sacct, the separator is an argument.
+	// In squeue's format, the separator follows "jobid:0" or "%A"; sacct gets it as an argument.
 	sep := recordedSep
 	for _, arg := range os.Args {
 		if given, ok := strings.CutPrefix(arg, "--delimiter="); ok {
@@ -111,7 +112,7 @@ func stage(t *testing.T, scenes ...scene) (*Client, func() []string) {
 	}
 }
 
-// recordOf returns one job with the given fields in the output format of squeue.
+// recordOf returns one job with the given fields, formatted like squeue's output.
 func recordOf(set map[string]string) scene {
 	var b strings.Builder
 	defaults := map[string]string{
@@ -161,7 +162,7 @@ func TestJobReadsAllocation(t *testing.T) {
 }
 
 // TestJobRequeuedMeanwhile requeues or restarts the job between the two requests. In both cases, Job must not use the
-// details from scontrol, because they may be a user's text.
+// details from scontrol, because a user may have written them.
 func TestJobRequeuedMeanwhile(t *testing.T) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -211,7 +212,7 @@ func TestJobImitatingAnAllocation(t *testing.T) {
 	}
 }
 
-// TestWritesNameOneTask checks the last task of an array, which has the array's id. The arguments of scontrol must
+// TestWritesNameOneTask checks that, for an array's last task, which has the array's id, scontrol's arguments
 // identify only this task.
 func TestWritesNameOneTask(t *testing.T) {
 	ctx := context.Background()
@@ -255,8 +256,8 @@ func TestRequeueOfTheDead(t *testing.T) {
 	}
 }
 
-// TestRequeueFailed checks that RequeueFailed requeues no job that ended for another reason, or that has already been
-// requeued and held.
+// TestRequeueFailed checks that RequeueFailed does not requeue a job that ended for another reason, or one that has
+// already been requeued and held.
 func TestRequeueFailed(t *testing.T) {
 	for _, record := range []map[string]string{
 		{"state": "COMPLETING", "reason": "TimeLimit"},
@@ -344,7 +345,7 @@ func TestErrors(t *testing.T) {
 	if _, err := c.Queue(ctx); !errors.Is(err, ErrCommand) || errors.Is(err, ErrUnreachable) {
 		t.Errorf("a missing command: error %v", err)
 	}
-	// EAGAIN must count as a temporary error, because users can cause it by starting as many processes as possible.
+	// EAGAIN must count as temporary, because users can cause it by starting as many processes as they can.
 	c = New(Options{Run: func(context.Context, []string, string, ...string) (string, string, error) {
 		return "", "", &fs.PathError{Op: "fork/exec", Path: "/usr/bin/squeue", Err: syscall.EAGAIN}
 	}})
@@ -359,8 +360,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestWaiting reads a queue with an array that has both separate and joined tasks. The output of the second request
-// contains the excluded nodes, and one job has ended before this request.
+// TestWaiting reads a queue with an array that has both separate and joined tasks. The second request returns the
+// excluded nodes, and one job ends before it is made.
 func TestWaiting(t *testing.T) {
 	c, _ := stage(t, scene{out: mustRead(t, "queue-array.txt")}, scene{out: "4|~|n9|~|PENDING|~|\n"})
 	q, err := c.Queue(context.Background())
@@ -371,9 +372,9 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestExpedited reads a job that squeue shows as EXPEDITING. The job is a waiting job, and the request for the excluded
-// nodes must include this state. Without such a job, the request must not name the state, because earlier releases
-// refuse it.
+// TestExpedited reads a job that squeue shows as EXPEDITING. It must count as waiting, and the request for the
+// excluded nodes must include this state, but only if there is such a job, because earlier releases refuse the
+// state's name.
 func TestExpedited(t *testing.T) {
 	for state, arg := range map[string]string{"EXPEDITING": "PD,EXPEDITING", "PENDING": "PD"} {
 		c, calls := stage(t, recordOf(map[string]string{"state": state, "nodelist": ""}), exclusionOf(state))

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Config is slurmctld's current configuration: slurm.conf, and cgroup.conf on slurmctld's host.
+// Config is slurmctld's current configuration, from slurm.conf and the cgroup.conf on its host.
 type Config struct {
-	// Values contains the values in the output of `scontrol show config`, by name. The value (null) is stored as "". If
-	// a name occurs in both files, Values contains the value from slurm.conf.
+	// Values maps the names in the output of `scontrol show config` to their values, with "" for (null). If a name
+	// occurs in both files, the value is the one from slurm.conf.
 	Values map[string]string
 	// AsOf is the time at which slurmctld answered, according to its clock, in whole seconds (_fill_ctld_conf), or zero
 	// if unknown.
@@ -74,8 +74,8 @@ func (c Config) JobMemory() time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Has reports whether a comma-separated value, such as GresTypes or PrologFlags, contains the given word, ignoring
-// case.
+// Has reports whether a comma-separated list, such as GresTypes or PrologFlags, contains the given word. Case does
+// not matter.
 func (c Config) Has(key, word string) bool {
 	return slices.ContainsFunc(strings.Split(c.Values[key], ","), func(w string) bool {
 		return strings.EqualFold(strings.TrimSpace(w), word)
@@ -94,7 +94,7 @@ func (c Config) Controllers() (all []string) {
 	}
 }
 
-// SlurmUser returns slurmctld's user id. ok is false if the configuration does not contain it.
+// SlurmUser returns slurmctld's user id; ok is false if the configuration does not show it.
 func (c Config) SlurmUser() (uid uint32, ok bool) {
 	_, id, _ := strings.Cut(strings.TrimSuffix(c.Values["SlurmUser"], ")"), "(") // e.g. slurm(64030)
 	n, err := strconv.ParseUint(id, 10, 32)
@@ -108,7 +108,7 @@ func (c Config) HidesJobs() bool {
 }
 
 // RelativeIndex reports whether Slurm numbers the devices in CUDA_VISIBLE_DEVICES relative to the step. It does so if
-// task/cgroup constrains devices. This assumes that the nodes have the same cgroup.conf as slurmctld's host.
+// task/cgroup constrains devices; RelativeIndex assumes that the nodes have the same cgroup.conf as slurmctld's host.
 func (c Config) RelativeIndex() bool {
 	return (c.Has("TaskPlugin", "task/cgroup") || c.Has("TaskPlugin", "cgroup")) &&
 		strings.EqualFold(c.Values["ConstrainDevices"], "yes")

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Constraint is a job's --constraint: an expression that specifies the features that nodes must have. The zero value is
-// satisfied by every node.
+// Constraint is a job's --constraint: an expression over the features that its nodes must have. Every node satisfies
+// the zero value.
 //
 // Package eligible evaluates constraints in the same way as slurmctld (build_feature_list in job_scheduler.c and
 // valid_feature_counts in node_scheduler.c, 22.05.8 and 26.05.3). The operators & and | have the same precedence and
@@ -17,11 +17,9 @@ import (
 type Constraint struct {
 	// Text is the expression as slurmctld prints it, truncated after MaxConstraintText bytes.
 	Text string
-	// Every node must satisfy the groups in Always and one of the groups in AnyOf, which are the alternatives in
-	// brackets.
+	// Every node must satisfy all groups in Always, and one of those in AnyOf, the alternatives in brackets.
 	Always, AnyOf []FeatureGroup
-	// Nodes is the largest count (*n) in the expression. A count is the number of nodes with the feature that the job
-	// requires.
+	// Nodes is the largest count (*n) in the expression. A count says how many nodes with the feature the job needs.
 	Nodes int
 	// Problem is the reason why the expression cannot be evaluated for a single node, or empty if it can.
 	Problem string
@@ -39,15 +37,14 @@ type Feature struct {
 	Name string
 }
 
-// MaxFeatures limits the number of features in an expression, because every plan checks each feature on every node.
+// MaxFeatures limits the number of features in an expression, because each plan checks every feature on every node.
 const MaxFeatures = 64
 
-// MaxConstraintText is the maximum length of an expression in messages, in bytes. There is one message for each node,
+// MaxConstraintText is the maximum length of an expression in messages, in bytes. A message is printed for each node,
 // and users can write expressions of 100 kB.
 const MaxConstraintText = 200
 
-// ParseConstraint parses an expression. If the expression cannot be evaluated for a single node, Problem contains the
-// reason.
+// ParseConstraint parses an expression. If it cannot be evaluated for a single node, Problem gives the reason.
 func ParseConstraint(text string) Constraint {
 	if isNull(text) {
 		return Constraint{}
@@ -66,9 +63,9 @@ func ParseConstraint(text string) Constraint {
 // String returns the expression as slurmctld prints it, truncated after MaxConstraintText bytes.
 func (c Constraint) String() string { return c.Text }
 
-// constraintParser parses an expression from left to right. rest is the text that has not been parsed yet. The parser
-// accepts fewer expressions than slurmctld does: it returns an error for parts that slurmctld ignores or that different
-// releases interpret differently.
+// constraintParser parses an expression from left to right. rest is what it has not parsed yet. It accepts fewer
+// expressions than slurmctld does: whatever slurmctld ignores, or interprets differently from release to release, is
+// an error.
 type constraintParser struct {
 	rest     string
 	c        *Constraint
@@ -144,7 +141,7 @@ func (p *constraintParser) alternatives() error {
 	}
 }
 
-// group parses a feature, or several features in parentheses, and the count that follows.
+// group parses a feature, or several features in parentheses, and any count that follows.
 func (p *constraintParser) group(or bool) (g FeatureGroup, count int, err error) {
 	g.Or = or
 	if p.next("(") {

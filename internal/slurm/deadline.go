@@ -2,9 +2,9 @@ package slurm
 
 import "time"
 
-// LatestStart returns the last time at which slurmctld starts the job, or the zero time if the job has no deadline. At
-// a later time, slurmctld ends the pending job with the state DEADLINE, although the job could run for a shorter time
-// than its limit (deadline_ok in job_scheduler.c, 22.05.8 to 26.05.3).
+// LatestStart returns the last time at which slurmctld starts the job, or the zero time if the job has no deadline.
+// After that, slurmctld ends the pending job with the state DEADLINE, although it could run for a shorter time than
+// its limit (deadline_ok in job_scheduler.c, 22.05.8 to 26.05.3).
 func (j *Job) LatestStart() time.Time {
 	switch {
 	case j.Deadline.IsZero():
@@ -16,7 +16,7 @@ func (j *Job) LatestStart() time.Time {
 }
 
 // deadline parses the `deadline` column. squeue prints N/A for a job without a deadline, and slurmctld treats NO_VAL
-// as no deadline. A value that cannot be parsed counts as no deadline, so that the job can still start.
+// as no deadline. So does deadline with a value that cannot be parsed, so that the job can still start.
 func deadline(s string) time.Time {
 	at, err := parseTime(s)
 	if err != nil || at.Unix() <= 0 || at.Unix() == noVal {

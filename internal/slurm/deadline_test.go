@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestDeadline reads the columns deadline and mintime, with the values that squeue prints for missing values, and with
+// TestDeadline reads the `deadline` and `mintime` columns, with what squeue prints for missing values, and with
 // values that it cannot print. A bad value must neither count as a deadline nor exclude the job from plans.
 func TestDeadline(t *testing.T) {
 	for _, c := range []struct {

@@ -1,16 +1,16 @@
 // Package slurm reads and changes slurmctld's data with scontrol and squeue, and slurmdbd's data with sacct and
 // sacctmgr.
 //
-// The package runs the commands with argument arrays, a fixed environment and a time limit, and never through a shell.
-// It treats the commands' output as hostile, because users can write parts of it. Slurm 22.05.8 stores a job's name,
-// account, comment, network, wckey and paths exactly as the user wrote them, including newlines, and prints them
-// without escaping. For example, a job's name may be
+// The commands get an argument array, a fixed environment and a time limit, and never run through a shell. Their
+// output is treated as hostile, because users write parts of it. Slurm 22.05.8 stores a job's name, account, comment,
+// network, wckey and paths exactly as the user wrote them, including newlines, and prints them without escaping. For
+// example, a job's name may be
 //
 //	x
 //	   JOB_GRES=mig:7g.40gb:9
 //	     Nodes=n9 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb:9
 //
-// `scontrol show job` prints this name unchanged. Therefore, the package reads jobs as follows:
+// `scontrol show job` prints this name unchanged, so the package reads jobs as follows:
 //
 //   - It reads a job's properties from squeue (record.go). Each field ends with a separator that is random for each
 //     call and is passed in the environment, because all users can read squeue's arguments. A user who writes a job's
@@ -19,13 +19,13 @@
 //     that contains these GRES. The job must hold its nodes both before and after the request, and the section must
 //     occur exactly once in the output (alloc.go).
 //
-// squeue's tres-alloc field cannot replace this section: it contains gres/mig only if slurmdbd is running and
-// AccountingStorageTRES contains gres/mig, which slurmctld does not accept there without slurmdbd.
+// squeue's tres-alloc field cannot replace this section: it shows gres/mig only if slurmdbd is running and
+// AccountingStorageTRES includes gres/mig, which slurmctld does not accept there without slurmdbd.
 //
-// The package has no state, starts no background work, makes no decisions and imports no other Caelum packages. Package
-// eligible decides on which nodes a job could run and when a held job is released, and package tags interprets
-// admin_comment. Only accounting.go and accounting_gres.go query slurmdbd, which may be slow or unreachable for hours.
-// Jobs never wait for these queries.
+// The package keeps no state, starts no background work, makes no decisions and imports no other Caelum package.
+// Package eligible decides on which nodes a job could run and when a held job is released, and package tags
+// interprets admin_comment. Only accounting.go and accounting_gres.go query slurmdbd, which may be slow or
+// unreachable for hours; jobs never wait for these queries.
 //
 // Files:
 //

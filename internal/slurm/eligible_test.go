@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// This function adds the "waiting" command to TestStory. It prints the decisions of package eligible about recorded
-// jobs. Tests in package slurm itself cannot import package eligible, because that package imports slurm.
+// This function adds the "waiting" command to TestStory, which prints what package eligible decides about recorded
+// jobs. It cannot be in package slurm itself, which eligible imports.
 func init() {
 	slurm.RecordingParsers["waiting"] = func(out string, _ *datadriven.TestData) (text string, err error) {
 		waiting, err := slurm.ParseWaiting(out)

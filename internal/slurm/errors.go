@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	// ErrUnreachable means that slurmctld or munge did not answer. The caller may retry. If the call was a write,
-	// slurmctld may or may not have carried it out.
+	// ErrUnreachable means that slurmctld or munge did not answer. The caller may retry. A write may or may not have
+	// taken effect.
 	ErrUnreachable = errors.New("slurmctld cannot be reached")
 	// ErrNoJob means that slurmctld has no record of the job. slurmctld removes ended jobs after MinJobAge (300 s by
 	// default).
@@ -25,18 +25,18 @@ var (
 	// ErrJobState means that the job's state does not allow the request, for example requeueing a pending job or
 	// changing a job that has ended.
 	ErrJobState = errors.New("the job's state does not allow the request")
-	// ErrAmbiguous means that one of the job's texts looks like the section in which scontrol prints the job's
-	// allocation. This does not happen by accident.
+	// ErrAmbiguous means that the job's name, comment or another of its strings looks like the section in which
+	// scontrol prints the allocation. This does not happen by accident.
 	ErrAmbiguous = errors.New("the job's name or comment contains text that looks like an allocation")
 	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The caller may
 	// retry.
 	ErrChanging = errors.New("the job changes too fast to be read")
-	// ErrCommand means that one of Slurm's commands does not exist or cannot be run. Only a fault on the host can cause
-	// this error; jobs cannot.
+	// ErrCommand means that one of Slurm's commands does not exist or cannot be run. Its cause is always a fault on
+	// the host, never a job.
 	ErrCommand = errors.New("couldn't run a Slurm command")
 )
 
-// unparsable returns the error for a Slurm command whose output does not have the expected form.
+// unparsable returns the error for unexpected output from a Slurm command.
 func unparsable(command string, err error) error {
 	return fmt.Errorf(
 		"couldn't parse the output of %s: %w; check with `caelum doctor` that Caelum supports this release of Slurm",
@@ -44,9 +44,9 @@ func unparsable(command string, err error) error {
 	)
 }
 
-// messages maps the messages that Slurm's commands print, in all releases since 22.05, to errors
-// (docs/slurm-releases.md, "Messages"). The order matters, because hold and requeuehold print only "Unexpected message
-// received" in cases where other commands print "Unable to contact" (22.05.8).
+// messages maps what Slurm's commands print, in all releases since 22.05, to errors (docs/slurm-releases.md,
+// "Messages"). The order matters, because hold and requeuehold print only "Unexpected message received" where other
+// commands print "Unable to contact" (22.05.8).
 var messages = []struct {
 	text string
 	err  error
@@ -77,8 +77,8 @@ var messages = []struct {
 // scontrol prints it to stdout up to 25.11, and to stderr since 26.05 (scontrol_print_job in info_job.c).
 var jobNotFound = regexp.MustCompile(`(?m)^Job [0-9]+([_+][0-9]+)? not found$`)
 
-// CommandError is the error for a command that failed. It contains the command's arguments and output. Err is one of
-// the errors above, a context's error, or an *exec.ExitError.
+// CommandError is the error for a failed command, with its arguments and output. Err is one of the errors above, a
+// context's error, or an *exec.ExitError.
 type CommandError struct {
 	Args   []string
 	Stderr string
@@ -96,13 +96,13 @@ func (e *CommandError) Error() string {
 	return fmt.Sprintf("`%s`: %v: the command printed %q", e.command(), e.Err, s)
 }
 
-// plainArg matches an argument that a shell would not change.
+// plainArg matches an argument that needs no quotes in a shell.
 var plainArg = regexp.MustCompile(`^[A-Za-z0-9_./:=,+@%-]+$`)
 
-// maxArg is the maximum number of bytes that a message shows of an argument. Formats for squeue are longer.
+// maxArg is how many bytes of an argument a message shows at most, because the formats for squeue are long.
 const maxArg = 60
 
-// command returns the command without its directory, as an administrator would type it. It shortens long arguments.
+// command returns the command without its directory, as an administrator would type it. Long arguments are shortened.
 func (e *CommandError) command() string {
 	var words []string
 	for i, arg := range e.Args {
@@ -122,9 +122,9 @@ func (e *CommandError) command() string {
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// classify returns the error for a command that failed with this output. If the client's own time limit ended the
-// command, the error is ErrUnreachable, because Slurm's commands (22.05.8) retry for 9 s (MessageTimeout=10) while
-// slurmctld is down.
+// classify returns the error for a command that failed with this output. A command that ran into the client's time
+// limit gets ErrUnreachable, because Slurm's commands (22.05.8) retry for 9 s (MessageTimeout=10) while slurmctld is
+// down.
 func classify(ctx context.Context, parent error, stderr string, exit error) error {
 	if parent != nil {
 		return parent
@@ -133,7 +133,7 @@ func classify(ctx context.Context, parent error, stderr string, exit error) erro
 		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	}
 	// In the next two cases, no process was started. Users can exhaust the host's processes and memory, but cannot
-	// change the commands' files. The error is therefore ErrCommand only if it concerns the command's file.
+	// touch the command's file, so the error is ErrCommand only if it concerns that file.
 	var start *fs.PathError
 	var missing *exec.Error
 	switch {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestExclusive checks that the `exclusive` column overrides the `oversubscribe` column. Since 26.05, oversubscribe is
+// TestExclusive checks that the `exclusive` column overrides the `oversubscribe` column. Since 26.05, the latter is
 // NO even for jobs that share nodes.
 func TestExclusive(t *testing.T) {
 	for _, tc := range []struct {
@@ -31,8 +31,8 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// twoPartitions2605 is part of what `scontrol show partition` (26.05) prints for the partitions in twoPartitions and
-// two more, according to api/partition_info.c.
+// twoPartitions2605 is part of what `scontrol show partition` (26.05, api/partition_info.c) prints for the partitions
+// in twoPartitions and for two more.
 const twoPartitions2605 = `PartitionName=gpu
    AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
    Default=YES QoS=N/A

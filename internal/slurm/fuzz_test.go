@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// FuzzGRES checks that a parsed list can be formatted and reparsed, and contains only characters that are allowed in a
-// command line.
+// FuzzGRES checks that a parsed list survives formatting and reparsing, and has only characters that a command line
+// may contain.
 func FuzzGRES(f *testing.F) {
 	for _, s := range []string{
 		"gpu:a100:2(IDX:0-1,4),mig:2g.10gb:1", "mig:1g.5gb(CNT:1)", "gres/mig:2g.10gb=1", "mig:1K", "a(", "mig:x y:1",
@@ -63,7 +63,7 @@ func FuzzHosts(f *testing.F) {
 	})
 }
 
-// FuzzQueue checks that parseJobs returns users' texts unchanged, and that users' texts never change another field.
+// FuzzQueue checks that parseJobs returns users' strings unchanged, and that they never affect another field.
 func FuzzQueue(f *testing.F) {
 	f.Add("plain", "acc", "c")
 	f.Add("x\n7|~|7|~|N/A|~|", "a|~|b", "|")
@@ -103,8 +103,8 @@ func FuzzQueue(f *testing.F) {
 	})
 }
 
-// FuzzAllocation checks that users' texts before and after the section may cause an error, but can never change the
-// result. It replaces the job name, the account and the network in recorded output.
+// FuzzAllocation checks that users' strings before and after the section can at most cause an error, but never change
+// the result. It replaces the job name, the account and the network in recorded output.
 func FuzzAllocation(f *testing.F) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -144,7 +144,7 @@ func FuzzAllocation(f *testing.F) {
 	})
 }
 
-// FuzzNode checks that the parsers do not panic on any output, including output that only administrators can influence.
+// FuzzNode checks that the parsers never panic, not even on output that only administrators can influence.
 func FuzzNode(f *testing.F) {
 	f.Add(mustRead(f, "node-busy.txt"))
 	f.Add(mustRead(f, "config.txt"))

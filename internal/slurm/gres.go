@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// GRES is a number of units of one generic resource, for example {"mig", "2g.10gb", 1}. Type is empty for a GRES
-// without types.
+// GRES is a count of one generic resource, for example {"mig", "2g.10gb", 1}. Type is empty for a GRES without types.
 type GRES struct {
 	Name, Type string
 	Count      int
@@ -55,8 +54,7 @@ func ParseGRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// splitGRES splits a list only at the commas outside parentheses, because an index list (IDX:0-1,4) also contains
-// commas.
+// splitGRES splits a list at the commas outside parentheses; an index list (IDX:0-1,4) has commas of its own.
 func splitGRES(s string) ([]string, error) {
 	var items []string
 	depth, start := 0, 0
@@ -116,8 +114,8 @@ var (
 	gresType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 )
 
-// valid returns an error if the GRES must not be part of a command line. ParseGRES also rejects such a GRES in a
-// command's output.
+// valid returns an error if the GRES must not appear in a command line. ParseGRES rejects it in a command's output as
+// well.
 func (g GRES) valid() error {
 	switch {
 	case !gresName.MatchString(g.Name) || g.Name == "gres": // "gres" is a prefix that Slurm prints
@@ -130,7 +128,7 @@ func (g GRES) valid() error {
 	return nil
 }
 
-// maxCount limits counts so that their sums cannot overflow, because users can request any count.
+// maxCount limits counts so that their sums cannot overflow, since users can request any count.
 const maxCount = 1 << 48
 
 func parseCount(s string) (int, error) {
@@ -168,8 +166,8 @@ func ParseTRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// requestGRES parses a request. The result omits TRES that are not GRES (cpu:1), which requests may contain since
-// 23.02. If a request contains several counts for the same type, the last one that is not 0 applies, as in slurmctld.
+// requestGRES parses a request. It skips TRES that are not GRES (cpu:1), which requests may include since 23.02. If a
+// type occurs several times, its last count other than 0 applies, as in slurmctld.
 func requestGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
@@ -200,6 +198,6 @@ func requestGRES(s string) (GRESList, error) {
 	return last, nil
 }
 
-// ClosedType is the gres/mig type for slices that are not offered. The agent chooses its count so that the node's total
-// stays constant.
+// ClosedType is the gres/mig type for slices that are not on offer. The agent sets its count such that the node's
+// total stays constant.
 const ClosedType = "closed"

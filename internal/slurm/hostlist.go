@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// MaxHosts is the maximum number of names that ExpandHosts returns for one hostlist, because even a short hostlist can
-// represent a very large number of names.
+// MaxHosts is the maximum number of names that ExpandHosts returns for one hostlist, because even a short hostlist
+// can stand for a very large number of names.
 const MaxHosts = 1 << 16
 
 // ExpandHosts returns the names in a Slurm hostlist, such as "n[1-3,07],login1,r[0-1]c[0-3]", in the given order. As in

@@ -7,15 +7,15 @@ import (
 // Job is slurmctld's record of a job. Unknown times are zero.
 type Job struct {
 	ID uint32
-	// ArrayJob is the id of the array, or 0. ArrayTask is the index of a task. A single Job with the array's id and
-	// several indices ("3-5,9") represents all pending tasks that slurmctld has not split off yet. The last of these
-	// tasks keeps the array's id.
+	// ArrayJob is the id of the array, or 0. ArrayTask is the index of a task. The pending tasks that slurmctld has
+	// not split off yet form a single Job, with the array's id and several indices ("3-5,9"). The last of them keeps
+	// the array's id.
 	ArrayJob  uint32
 	ArrayTask string
 	// HetJob is the id of the first component, or 0.
 	HetJob uint32
-	// HetJobs contains the ids of all components of the het job, including those that have ended, or is empty if the
-	// ids are unknown.
+	// HetJobs lists the ids of all components of the het job, including those that have ended. It is empty if they
+	// are unknown.
 	HetJobs []uint32
 
 	Name, User, Account, Partition, QOS string
@@ -27,20 +27,20 @@ type Job struct {
 	// Expedited is true if slurmctld starts this pending job before all others. squeue then shows EXPEDITING, but State
 	// is PENDING.
 	Expedited bool
-	// Restarts is the number of requeues. It increases when the job is requeued, not when it restarts. If a requeue
-	// ends a run, the value in the run's epilog is therefore one higher than in its prolog (22.05.8).
+	// Restarts is the number of requeues. It increases at the requeue, not when the job restarts, so if a requeue
+	// ends a run, the run's epilog sees a value one higher than its prolog did (22.05.8).
 	Restarts int
 	// Batch is true if the job was submitted with sbatch. Requeue is true if Slurm may requeue it. Exclusive is true if
 	// it requests whole nodes.
 	Batch, Requeue, Exclusive bool
-	// TimeLimit is 0 if the job has no time limit. TimeMin is the value of --time-min, or 0.
+	// TimeLimit is 0 if there is none. TimeMin is the value of --time-min, or 0.
 	TimeLimit, TimeMin time.Duration
 	// Deadline is the value of --deadline, or zero. See LatestStart.
 	Deadline                     time.Time
 	Submit, Eligible, Start, End time.Time
 
-	// Nodes contains the job's nodes. While the job is COMPLETING, these are only the nodes that are still completing.
-	// NumNodes is the number of allocated or requested nodes.
+	// Nodes lists the job's nodes; while it is COMPLETING, only those that are still completing. NumNodes is the
+	// number of allocated or requested nodes.
 	Nodes              []string
 	NumNodes           int
 	ReqNodes, ExcNodes []string
@@ -48,40 +48,40 @@ type Job struct {
 	Features                           Constraint
 	Reservation, AdminComment, Comment string
 
-	// These fields contain the minimum hardware that the job requests on each node, or 0. TmpDisk is in MiB.
+	// The minimum hardware that the job requests on each node, or 0. TmpDisk is in MiB.
 	MinCPUs, TmpDisk                        int
 	Sockets, CoresPerSocket, ThreadsPerCore int
 
-	// These fields contain the requested GRES: PerNode for --gres and --gpus-per-node, PerJob for --gpus, PerTask for
-	// --gpus-per-task, and PerSocket for --gpus-per-socket.
+	// The requested GRES: PerNode for --gres and --gpus-per-node, PerJob for --gpus, PerTask for --gpus-per-task, and
+	// PerSocket for --gpus-per-socket.
 	PerNode, PerJob, PerTask, PerSocket GRESList
 	// Tasks is the requested number of tasks, or 0 if the job does not specify one.
 	Tasks int
-	// CPUs is the job's total number of CPUs on all nodes. While the job is pending, it is the requested minimum.
+	// CPUs is the job's total number of CPUs over all nodes, or the requested minimum while it is pending.
 	CPUs int
 	// LastSchedEval is the time at which slurmctld last evaluated the job, possibly without trying to start it. While
-	// Reason is Priority, slurmctld may have skipped the job because of an earlier one (22.05, _schedule).
+	// Reason is Priority, slurmctld may have skipped it because of an earlier job (22.05, _schedule).
 	LastSchedEval time.Time
-	// Dependency contains the unfulfilled dependencies as slurmctld prints them ("afterany:1(unfulfilled)"). While the
-	// job is held, Reason does not show them.
+	// Dependency lists the unfulfilled dependencies as slurmctld prints them ("afterany:1(unfulfilled)"). The Reason
+	// of a held job does not show them.
 	Dependency string
-	// Nice is the job's nice value, which lowers its priority. For a held job, slurmctld shows the nice value, but the
-	// priority as 0.
+	// Nice is the job's nice value, which lowers its priority. slurmctld shows it even for a held job, whose priority
+	// it shows as 0.
 	Nice int64
-	// Memory is the job's total memory on all nodes, in MiB, or 0 if it is unknown. While the job is pending, it is the
-	// requested minimum.
+	// Memory is the job's total memory over all nodes, or the requested minimum while it is pending, in MiB. It is 0
+	// if unknown.
 	Memory int
 
-	// Licenses contains the requested licences of the cluster as slurmctld prints them ("matlab:2,ansys:1").
+	// Licenses lists the cluster's licences that the job requests, as slurmctld prints them ("matlab:2,ansys:1").
 	Licenses string
 
-	// Problem is the reason why a field of the record could not be parsed. That field is then empty. slurmctld does not
-	// validate every part of a request. For example, slurmctld 22.05.8 stores `sbatch -H --gres='mig:x y(:1'`
-	// unchanged, although no node can run this job.
+	// Problem is the reason why a field of the record could not be parsed. That field is then empty. This can happen
+	// because slurmctld does not validate every part of a request: 22.05.8, for example, stores `sbatch -H
+	// --gres='mig:x y(:1'` unchanged, although no node can run that job.
 	Problem string
 
-	// Allocated contains the GRES allocated to the job on each node. It is nil if the job does not hold its nodes,
-	// because slurmctld shows no allocation for a job that is COMPLETING or has ended.
+	// Allocated is the GRES allocated to the job on each node. It is nil unless the job holds its nodes, because
+	// slurmctld shows no allocation for a job that is COMPLETING or has ended.
 	Allocated map[string]GRESList
 }
 
@@ -98,8 +98,8 @@ func (j Job) SlicesPerNode() GRESList {
 }
 
 // GPUsPerNode returns the number of GPUs that the job requests on each node. With --gpus and --gpus-per-task, the
-// number may differ between nodes. In that case, the result is the mean, rounded up. Once the job has started,
-// Allocated contains the exact numbers.
+// number may vary between nodes; the result is then the mean, rounded up. Once the job has started, Allocated has the
+// exact numbers.
 func (j Job) GPUsPerNode() int {
 	if n := j.PerNode.Total("gpu"); n > 0 {
 		return n
@@ -115,8 +115,8 @@ func (j Job) GPUsPerNode() int {
 	return (total + nodes - 1) / nodes
 }
 
-// Holds reports whether slurmctld counts the GRES of a job in this state as used. It returns false for COMPLETING,
-// because slurmctld stops counting them when the job enters this state, before its epilog runs.
+// Holds reports whether slurmctld counts the GRES of a job in this state as used. COMPLETING jobs do not hold any:
+// slurmctld stops counting their GRES when they enter this state, before the epilog runs.
 func (j Job) Holds() bool {
 	switch j.State {
 	case "RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING":
@@ -125,13 +125,13 @@ func (j Job) Holds() bool {
 	return false
 }
 
-// Failed reports whether a job's batch script has ended with a non-zero exit status and the epilog has not ended on all
-// of its nodes yet. It returns false for a job ended by a signal, a user or a limit, and for a job that has been
-// requeued and then held.
+// Failed reports whether a job's batch script has ended with a non-zero exit status while its epilog has not yet
+// ended on all nodes. It returns false for jobs ended by a signal, a user or a limit, and for jobs requeued and then
+// held.
 func (j Job) Failed() bool { return j.State == "COMPLETING" && j.Reason == "NonZeroExitCode" }
 
-// Present reports whether the job may still be on its nodes. It returns true for unknown states, so that no other job
-// gets the slices of a job that may still be running.
+// Present reports whether the job may still be on its nodes. Unknown states count as present, so that no job gets
+// slices that another may still be using.
 func (j Job) Present() bool {
 	switch j.State {
 	case "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REVOKED", "RESV_DEL_HOLD",

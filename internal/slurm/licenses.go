@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// licenses reads how many licences of each kind are free in the cluster. It runs scontrol only if a waiting job
-// requests licences.
+// licenses reads how many licences of each kind are free in the cluster, but runs scontrol only if a waiting job
+// requests any.
 func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]int, error) {
 	if !slices.ContainsFunc(waiting, func(w Waiting) bool { return w.Licenses != "" }) {
 		return nil, nil
@@ -21,8 +21,8 @@ func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]in
 	return parseLicenses(out)
 }
 
-// parseLicenses parses the output of `scontrol show licenses`. The output consists of key=value words, which only
-// administrators can change. Each record begins with the licence's name.
+// parseLicenses parses the output of `scontrol show licenses`. It consists of key=value words, which only
+// administrators can change, and each record begins with the licence's name.
 func parseLicenses(out string) (map[string]int, error) {
 	free := map[string]int{}
 	name := ""

@@ -14,47 +14,45 @@ import (
 // Node is slurmctld's record of a node.
 type Node struct {
 	Name string
-	// Asked is the time at which the request was sent. The answer reflects all changes before this time.
+	// Asked is the time at which the request was sent; the answer reflects all earlier changes.
 	Asked time.Time
-	// States contains the base state and its flags: IDLE, MIXED, DOWN; DRAIN, COMPLETING, NOT_RESPONDING, INVALID_REG,
+	// States lists the base state and its flags: IDLE, MIXED, DOWN; DRAIN, COMPLETING, NOT_RESPONDING, INVALID_REG,
 	// ...
 	States     []string
 	Reason     string
 	Partitions []string
-	// Gres contains the node's totals, and GresUsed the part that slurmctld counts as used. A restart of slurmctld can
+	// Gres holds the node's totals, and GresUsed the part that slurmctld counts as used. A restart of slurmctld can
 	// reset some used counts.
 	Gres, GresUsed GRESList
-	// MIGTotal is the node's count of gres/mig in slurm.conf, according to CfgTRES. Neither `scontrol update` nor the
-	// registration of slurmd changes CfgTRES (22.05.8). If AccountingStorageTRES does not contain gres/mig, MIGTotal is
-	// unknown and therefore 0.
+	// MIGTotal is the node's gres/mig count in slurm.conf, as CfgTRES shows it: neither `scontrol update` nor the
+	// registration of slurmd changes CfgTRES (22.05.8). MIGTotal is 0, for unknown, if AccountingStorageTRES does not
+	// include gres/mig.
 	MIGTotal int
-	// Unregistered is true after a restart of slurmctld until slurmd has registered. During this time, slurmctld has no
-	// record of the node's device files. If it starts a job on the node, the job gets gres/gpu without slot numbers, so
-	// that SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this state lasted 5 s. It can
-	// be recognised by SlurmdStartTime=None and, in 22.05, by the absence of "(IDX:...)" from GresUsed. Since 23.02,
-	// slurmctld saves the indices, so that GresUsed contains them even before slurmd has registered (tested with
-	// 24.11.5 and 26.05.5).
+	// Unregistered is true after a restart of slurmctld until slurmd has registered. Until then, slurmctld knows none
+	// of the node's device files: a job that it starts there gets gres/gpu without slot numbers, so SLURM_JOB_GPUS
+	// and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this lasted 5 s. The signs are
+	// SlurmdStartTime=None and, in 22.05, the absence of "(IDX:...)" from GresUsed. Since 23.02, slurmctld saves the
+	// indices, so GresUsed shows them even before slurmd has registered (tested with 24.11.5 and 26.05.5).
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
-	// Features contains the active features. slurmctld can start jobs that request these features without rebooting the
-	// node.
+	// Features lists the active features, those that slurmctld can give to a job without rebooting the node.
 	Features []string
 	// Addr is NodeAddr, which is a name or an address.
 	Addr string
-	// HostName is NodeHostName. It differs from Name if slurm.conf sets it, or if slurmd runs under another NodeName
-	// than the name of its host.
+	// HostName is NodeHostName. It differs from Name if slurm.conf sets it, or if slurmd's NodeName is not the name
+	// of its host.
 	HostName string
-	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is how many of them are unallocated. Both
-	// are 0 if unknown.
+	// CPUs is how many CPUs slurmctld can allocate, and CPUsFree how many of them are unallocated. Both are 0 if
+	// unknown.
 	CPUs, CPUsFree int
-	// Memory is the memory, in MiB, that slurmctld can allocate, and MemoryFree is the unallocated part. If memory is
-	// not a consumable resource, MemoryFree is equal to Memory. Both are 0 if unknown.
+	// Memory is the memory, in MiB, that slurmctld can allocate, and MemoryFree is the unallocated part. They are
+	// equal if memory is not a consumable resource. Both are 0 if unknown.
 	Memory, MemoryFree int
 	// TmpDisk is the size of the temporary disk in MiB. Sockets, CoresPerSocket and ThreadsPerCore are 0 if unknown.
 	TmpDisk, Sockets, CoresPerSocket, ThreadsPerCore int
-	// Reservations contains the active reservations that include the node. Only [Client.Nodes] sets this field.
+	// Reservations lists the active reservations that include the node. Only [Client.Nodes] sets this field.
 	Reservations []Reservation
-	// Weight determines the order of the nodes. Among suitable nodes, slurmctld prefers those with the lowest weight.
+	// Weight orders the nodes: among suitable ones, slurmctld prefers those with the lowest weight.
 	Weight int
 	// Extra is free text that an administrator or a program has set. Since 22.05, it cannot contain newlines.
 	Extra string
@@ -92,7 +90,7 @@ func (n Node) Free(name string) map[string]int {
 
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// ValidNode reports whether a text can be the name of one node.
+// ValidNode reports whether a string can be the name of a single node.
 func ValidNode(name string) bool { return nodeName.MatchString(name) }
 
 func checkNode(name string) error {
@@ -117,9 +115,9 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// parseNode parses the output of `scontrol -d show node NAME`. The output consists of lines of key=value words, which
-// users cannot change. Because some values contain spaces (OS, Reason, Comment), parseNode accepts a key only where
-// slurmctld writes it: at the beginning of a line or, for some keys, after a value without spaces.
+// parseNode parses the output of `scontrol -d show node NAME`. The output is lines of key=value words, which users
+// cannot change. Some values contain spaces (OS, Reason, Comment), so a key is accepted only where slurmctld writes
+// it: at the beginning of a line or, for some keys, after a value without spaces.
 func parseNode(out, name string) (Node, error) {
 	lines := strings.Split(out, "\n")
 	first, _, _ := strings.Cut(lines[0], " ")
@@ -151,11 +149,11 @@ func parseNode(out, name string) (Node, error) {
 	return n, nil
 }
 
-// set sets the fields whose values are on one line. key is the line's first key, and value is the rest of the line.
+// set sets the fields whose values share a line. key is the line's first key, and value the rest of the line.
 func (n *Node) set(key, value string) (err error) {
 	word, rest, _ := strings.Cut(value, " ")
 	switch key {
-	case "NodeAddr": // the line also contains NodeHostName, Port and, if the node has registered, Version
+	case "NodeAddr": // the line also has NodeHostName, Port and, if the node has registered, Version
 		n.Addr = word
 		for w := range strings.FieldsSeq(rest) {
 			if v, ok := strings.CutPrefix(w, "Version="); ok {
@@ -191,7 +189,7 @@ func (n *Node) set(key, value string) (err error) {
 		err = words("CPUAlloc="+value, map[string]*int{"CPUAlloc": &used, "CPUEfctv": &usable, "CPUTot": &total})
 		n.CPUs = cmp.Or(usable, total)
 		n.CPUsFree = n.CPUs - used
-	case "RealMemory": // the line also contains AllocMem and Sockets
+	case "RealMemory": // the line also has AllocMem and Sockets
 		used := 0
 		err = words(
 			"RealMemory="+value,
@@ -225,7 +223,7 @@ func (n *Node) setStart(boot, rest string) (err error) {
 	return err
 }
 
-// words sets each number to the value of its key in a line of key=value words.
+// words sets each number to the value that its key has in a line of key=value words.
 func words(line string, numbers map[string]*int) error {
 	for w := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(w, "=")

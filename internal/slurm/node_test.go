@@ -3,8 +3,8 @@ package slurm
 import "testing"
 
 // TestNodeWithoutGRES checks that parseNode accepts nodes without GRES and nodes whose GPUs slurmd has not found. Since
-// 24.05, scontrol prints no GresUsed for them. A node with gres/mig but without GresUsed must cause an error, because
-// its counts are unknown.
+// 24.05, scontrol prints no GresUsed for them. A node with gres/mig but no GresUsed must cause an error, because its
+// counts are unknown.
 func TestNodeWithoutGRES(t *testing.T) {
 	const head = "NodeName=c1 CoresPerSocket=1 \n   CPUAlloc=0 CPUEfctv=1 CPUTot=1 CPULoad=0.00\n"
 	const tail = "   State=IDLE ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A\n"

@@ -44,7 +44,7 @@ func (c *Client) nodeRecords(ctx context.Context, options ...string) ([]Node, er
 	return nodes, err
 }
 
-// parseNodes splits the output before each line that begins with NodeName=. All other lines of a record are indented.
+// parseNodes splits the output before each line that begins with NodeName=, since all other lines are indented.
 func parseNodes(out string) ([]Node, error) {
 	var nodes []Node
 	for record := range strings.SplitSeq("\n"+out, "\nNodeName=") {

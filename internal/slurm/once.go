@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// connecting limits how long a command may run without a connection. It is long enough for a command to start on a busy
-// node, but shorter than the one second after which Slurm's commands retry.
+// connecting limits how long a command may run without a connection: long enough to start on a busy node, but shorter
+// than the one second after which Slurm's commands retry.
 const connecting = 900 * time.Millisecond
 
 // commandOnce is like command, but for requests that must not reach a slurmctld that starts later. If slurmctld does
 // not accept connections, Slurm's commands retry every second for 9 s (MessageTimeout=10), and could reach the next
-// slurmctld. commandOnce therefore kills a command that has no connection, and thus has not sent its request. If the
-// command has a connection, commandOnce waits for it, because slurmctld may still carry out the request.
+// slurmctld. A command that has no connection by then cannot have sent its request, so commandOnce kills it.
+// Otherwise it waits, because slurmctld may still carry out the request.
 func commandOnce(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = env, "/"

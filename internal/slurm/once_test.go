@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// These environment variables, together with playEnv, make the test binary run for a long time. With connectEnv, it
-// connects to an address. Without it, it has no connection, like a command that waits before its next attempt.
+// Together with playEnv, these environment variables make the test binary run for a long time. With connectEnv, it
+// connects to an address; without it, it is like a command that waits before its next attempt.
 const (
 	connectEnv = "CAELUM_TEST_CONNECT"
 	waitEnv    = "CAELUM_TEST_WAIT"

@@ -16,8 +16,8 @@ import (
 // recordedSep is the separator in the recordings.
 const recordedSep = "|~|"
 
-// TestStory parses the output of Slurm 22.05.8 in testdata/22.05.8, in which host names and paths were replaced, and
-// compares the results with the files in testdata/story. The -rewrite flag rewrites these files.
+// TestStory parses the recorded output of Slurm 22.05.8 in testdata/22.05.8, in which host names and paths were
+// replaced, and compares the results with the files in testdata/story, which the -rewrite flag rewrites.
 func TestStory(t *testing.T) {
 	datadriven.Walk(t, "testdata/story", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -42,7 +42,7 @@ func TestStory(t *testing.T) {
 	})
 }
 
-// lineParsers contains the functions that parse one line of a test command's input.
+// lineParsers maps commands to the functions that parse one line of their input.
 var lineParsers = map[string]func(string) (string, error){
 	"gres":    formatted(ParseGRES),
 	"request": formatted(requestGRES),
@@ -64,7 +64,7 @@ func formatted(parse func(string) (GRESList, error)) func(string) (string, error
 	}
 }
 
-// recordingParsers contains the functions that parse the recorded output of a program.
+// recordingParsers maps commands to the functions that parse a program's recorded output.
 var recordingParsers = map[string]func(out string, d *datadriven.TestData) (string, error){
 	"queue": func(out string, d *datadriven.TestData) (text string, err error) {
 		jobs, err := parseJobs(out, recordedSep)
@@ -148,7 +148,7 @@ func unix(t time.Time) int64 {
 	return t.Unix()
 }
 
-// describe returns the fields of a job that are not empty, as text.
+// describe formats the non-empty fields of a job.
 func describe(j Job) string {
 	var b strings.Builder
 	fmt.Fprintf(

@@ -9,7 +9,7 @@ import (
 // Partition is slurmctld's record of a partition. Node.Partitions lists a node's partitions.
 type Partition struct {
 	Name string
-	// Exclusive is true if slurmctld allocates whole nodes to every job in the partition. This is the case with
+	// Exclusive is true if every job in the partition gets whole nodes, which is the case with
 	// OverSubscribe=EXCLUSIVE and, since 26.05, with Exclusive=NODE or Exclusive=TOPO (docs/slurm-releases.md, "Whole
 	// nodes").
 	Exclusive bool
@@ -24,8 +24,8 @@ func (c *Client) Partitions(ctx context.Context) ([]Partition, error) {
 	return parsePartitions(out)
 }
 
-// parsePartitions parses lines of key=value words, which only administrators can change. The first line of a record
-// begins with PartitionName=.
+// parsePartitions parses lines of key=value words, which only administrators can change. Each record starts with a
+// line that begins with PartitionName=.
 func parsePartitions(out string) ([]Partition, error) {
 	var list []Partition
 	for line := range strings.SplitSeq(out, "\n") {

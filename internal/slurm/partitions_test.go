@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// twoPartitions is part of the output of `scontrol show partition` (22.05.8) for two partitions.
+// twoPartitions is part of what `scontrol show partition` (22.05.8) prints for two partitions.
 const twoPartitions = `PartitionName=gpu
    AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
    Default=YES QoS=N/A
@@ -42,7 +42,7 @@ func TestConfigHasItsTime(t *testing.T) {
 	}
 }
 
-// TestConfigOfRecords reads the values that determine which records a restart of slurmctld affects.
+// TestConfigOfRecords reads the settings that determine which records a restart of slurmctld affects.
 func TestConfigOfRecords(t *testing.T) {
 	c, err := parseConfig(mustRead(t, "config.txt"))
 	if err != nil || c.Started().Unix() != 1795233565 || c.JobMemory() != 300*time.Second {

@@ -12,7 +12,7 @@ import (
 // clusters' jobs.
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
-// queue returns the jobs that squeue lists when called with these arguments.
+// queue returns the jobs that squeue lists for these arguments.
 func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 	sep := newSeparator()
 	out, err := c.run(
@@ -55,20 +55,20 @@ func (e exclusion) addTo(j *Job) {
 	}
 }
 
-// Queue contains all jobs in slurmctld's list at one time.
+// Queue holds all the jobs in slurmctld's list at one point in time.
 type Queue struct {
-	// Waiting contains the pending jobs, highest priority first.
+	// Waiting lists the pending jobs, highest priority first.
 	Waiting []Waiting
-	// All contains all jobs, including ended jobs that slurmctld has not removed yet (MinJobAge). ExcNodes and
-	// Allocated, which only [Client.Job] reads, are not set.
+	// All lists all jobs, including ended ones that slurmctld has not removed yet (MinJobAge). Their ExcNodes and
+	// Allocated are not set, because only [Client.Job] reads them.
 	All []Job
-	// Licenses contains the number of free licences of each kind. It is read only if a waiting job requests licences.
+	// Licenses is the number of free licences of each kind, read only if a waiting job requests any.
 	Licenses map[string]int
 }
 
-// On returns the jobs that may be on a node: running, starting, suspended or completing. For a completing job on
-// several nodes, slurmctld shows only the nodes that are still completing. The result therefore does not contain jobs
-// that are completing only on other nodes.
+// On returns the jobs that may be on a node: running, starting, suspended or completing. Of a completing job's nodes,
+// slurmctld shows only those that are still completing, so the result leaves out jobs that are completing only on
+// other nodes.
 func (q Queue) On(node string) []Job { return On(q.All, node) }
 
 // On is like [Queue.On], but takes the jobs as an argument.
@@ -81,8 +81,8 @@ func On(jobs []Job, node string) (on []Job) {
 	return on
 }
 
-// Queue reads all jobs with one request. If any jobs are waiting, it makes a second request for their excluded nodes
-// and, if one of them requests licences, a third. Errors: ErrUnreachable.
+// Queue reads all jobs with one request. If any are waiting, it makes a second request for their excluded nodes and,
+// if one of them wants licences, a third. Errors: ErrUnreachable.
 func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	if q.All, err = c.Jobs(ctx); err != nil {
 		return q, err
@@ -98,7 +98,7 @@ func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
 
 // JobsOn returns the jobs that may be on a node (see [Queue.On]) with one request. If slurmctld hides other users'
-// jobs, the result contains only the caller's. Errors: ErrUnreachable.
+// jobs, these are only the caller's. Errors: ErrUnreachable.
 func (c *Client) JobsOn(ctx context.Context, node string) ([]Job, error) {
 	if err := checkNode(node); err != nil {
 		return nil, err
@@ -149,11 +149,11 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	return jobs[i], nil
 }
 
-// jobTries limits how often Job tries to read a job. It tries again if the job has changed between the two requests.
+// jobTries limits how often Job tries to read a job, which it does again if the job changed between the two requests.
 const jobTries = 5
 
 // Job reads a job with two requests. The second reads Allocated if the job holds its nodes, and ExcNodes otherwise.
-// Errors: ErrNoJob, ErrUnreachable, ErrChanging, ErrAmbiguous. With ErrAmbiguous, the job is returned as well, but
+// Errors: ErrNoJob, ErrUnreachable, ErrChanging, ErrAmbiguous. With ErrAmbiguous, it still returns the job, but
 // without Allocated.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	for range jobTries {
@@ -176,7 +176,7 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	return Job{}, fmt.Errorf("job %d: %w", id, ErrChanging)
 }
 
-// readAllocated sets j.Allocated. It returns ErrChanging if slurmctld shows a different run than j.
+// readAllocated sets j.Allocated. If slurmctld shows a different run than j, it returns ErrChanging.
 func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(*j))
 	if errors.Is(err, ErrNoJob) {

@@ -68,9 +68,9 @@ var jobFields = []field{
 	{"licenses", func(j *Job, s string) error { j.Licenses = orEmpty(s); return nil }},
 }
 
-// jobState returns the state of a job, and whether the job is expedited. Since 25.11, squeue shows EXPEDITING instead
-// of PENDING for a pending job that was submitted with --requeue=expedite and requeued because a node or an epilog
-// failed. While this kind of job is ending, its state is COMPLETING (job_state_string in slurm_protocol_defs.c,
+// jobState returns a job's state, and whether it is expedited. Since 25.11, squeue shows EXPEDITING instead of
+// PENDING for a pending job that was submitted with --requeue=expedite and has been requeued because a node or an
+// epilog failed. While the job is ending, its state is COMPLETING (job_state_string in slurm_protocol_defs.c,
 // 26.05.3).
 func jobState(s string) (state string, expedited bool) {
 	if s == expediting {
@@ -82,7 +82,7 @@ func jobState(s string) (state string, expedited bool) {
 const expediting = "EXPEDITING"
 
 // exclusive parses the `exclusive` column, which squeue has had since 26.05. In 26.05, oversubscribe is NO for nearly
-// every job. Earlier releases print a message and an empty column, but in these releases oversubscribe is NO for jobs
+// every job. Earlier releases print a message and leave the column empty, but their oversubscribe is NO only for jobs
 // that request whole nodes (docs/slurm-releases.md, "Whole nodes").
 func (j *Job) exclusive(s string) error {
 	if !isNull(s) {
@@ -114,8 +114,7 @@ func id32(to *uint32, s string) error {
 	return err
 }
 
-// maxHetJobs is the maximum number of ids that are parsed for one het job. Slurm allows 128 components
-// (MAX_HET_JOB_COMPONENTS).
+// maxHetJobs limits how many ids are parsed for one het job; Slurm allows 128 components (MAX_HET_JOB_COMPONENTS).
 const maxHetJobs = 1024
 
 // idSet parses a set of job ids such as "4-5,8".
@@ -148,16 +147,16 @@ func flag(to *bool, s string) error {
 	return err
 }
 
-// newSeparator returns the separator that follows each field in the output of one call. It is random, so that no user
-// can have written it into a job beforehand. It does not begin with a digit, because squeue parses "name:0<separator>"
-// with strtol, and it contains none of the characters , : %.
+// newSeparator returns the separator that follows each field in the output of one call. It is random, so no user can
+// have written it into a job beforehand. It does not begin with a digit, because squeue parses "name:0<separator>"
+// with strtol, and it has none of the characters , : %.
 func newSeparator() string {
 	var b [16]byte
 	rand.Read(b[:]) // rand.Read never returns an error
 	return "|" + hex.EncodeToString(b[:]) + "|"
 }
 
-// jobFormat returns the value of SQUEUE_FORMAT2 for jobFields. With the width 0, squeue does not truncate values.
+// jobFormat returns the value of SQUEUE_FORMAT2 for jobFields. A width of 0 keeps squeue from truncating values.
 func jobFormat(sep string) string {
 	cols := make([]string, len(jobFields))
 	for i, f := range jobFields {
@@ -166,8 +165,8 @@ func jobFormat(sep string) string {
 	return strings.Join(cols, ",")
 }
 
-// splitRecords splits a command's output into records of n fields. Each field ends with sep, and each record ends with
-// a newline.
+// splitRecords splits a command's output into records of n fields, where each field ends with sep and each record
+// with a newline.
 func splitRecords(out, sep string, n int) ([][]string, error) {
 	if out == "" {
 		return nil, nil
@@ -206,7 +205,7 @@ func parseJobs(out, sep string) ([]Job, error) {
 				j.Problem = fmt.Sprintf("%s: %v", f.name, err)
 			}
 		}
-		// For jobs that do not belong to an array, squeue prints the job's own id here.
+		// If the job is not part of an array, squeue prints its own id here.
 		if j.ArrayTask == "" {
 			j.ArrayJob = 0
 		}
@@ -218,9 +217,9 @@ func parseJobs(out, sep string) ([]Job, error) {
 	return joinTasks(jobs), nil
 }
 
-// joinTasks joins records with the same id into one Job. These are the tasks of an array that slurmctld has not split
-// off yet, which `squeue -r` lists separately. Without -r, squeue would also join tasks that differ in their ids, holds
-// and requests (22.05.8). With --array-unique, it would print the required records, but only 22.05 has this option.
+// joinTasks joins records with the same id into one Job: they are array tasks that slurmctld has not split off yet,
+// but that `squeue -r` lists separately. Without -r, squeue would also join tasks that differ in their ids, holds and
+// requests (22.05.8). With --array-unique, it would print the required records, but only 22.05 has this option.
 func joinTasks(jobs []Job) []Job {
 	at := make(map[uint32]int, len(jobs))
 	tasks := make(map[uint32][]string)
@@ -269,7 +268,7 @@ func taskRanges(list []string) string {
 	return strings.Join(parts, ",")
 }
 
-// exclusion contains the nodes that a job excludes, and the job's state at the time of the request.
+// exclusion holds the nodes that a job excludes, and its state at the time of the request.
 type exclusion struct {
 	id       uint32
 	excluded []string

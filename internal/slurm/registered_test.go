@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestUnregistered checks that parseNode detects nodes whose slurmd has not registered. Since 23.02, the GresUsed of
-// these nodes contains the indices of the used GRES.
+// TestUnregistered checks that parseNode detects nodes whose slurmd has not registered. Since 23.02, GresUsed shows
+// the indices of the used GRES even for these nodes.
 func TestUnregistered(t *testing.T) {
 	text, err := os.ReadFile("testdata/22.05.8/node-busy.txt")
 	if err != nil {

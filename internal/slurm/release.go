@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Release is a release of Slurm, such as 23.11. Its methods are the only place that specifies in which release a
-// particular behaviour changed. docs/slurm-releases.md contains all facts about Slurm on which Caelum relies, including
-// those that are the same in all releases, and differences that Caelum handles without checking the release.
+// Release is a release of Slurm, such as 23.11. Only its methods know in which release a behaviour changed.
+// docs/slurm-releases.md lists every fact about Slurm that Caelum relies on, including those that hold in all
+// releases and differences that Caelum handles without checking the release.
 type Release struct{ Year, Month int }
 
 // OldestRelease and NewestRelease are the oldest and newest releases whose source code was compared with the facts in
@@ -50,11 +50,11 @@ func (r Release) Compare(o Release) int {
 func (r Release) from(year, month int) bool { return r.Compare(Release{year, month}) >= 0 }
 
 // ReadsExtraAsJSON reports whether slurmctld rejects a node update whose Extra is not JSON if SchedulerParameters
-// contains extra_constraints. A rejected update does not change the node's GRES either (update_node in node_mgr.c,
+// includes extra_constraints. A rejected update does not change the node's GRES either (update_node in node_mgr.c,
 // since 23.11).
 func (r Release) ReadsExtraAsJSON() bool { return r.from(23, 11) }
 
-// RestartsSlurmd reports whether, on `scontrol reconfigure`, slurmd waits for running prologs and then starts a new
+// RestartsSlurmd reports whether `scontrol reconfigure` makes slurmd wait for running prologs and then start a new
 // process (_try_to_reconfig in slurmd.c, since 23.11).
 func (r Release) RestartsSlurmd() bool { return r.from(23, 11) }
 
@@ -65,13 +65,13 @@ func (r Release) WaitsForPrologs() bool { return r.from(24, 11) }
 func (r Release) KeepsCase() bool { return r.from(23, 2) }
 
 // ReplacesTypes reports whether an update of a waiting job's GRES replaces the types in the request. Up to 23.02,
-// slurmctld keeps types that the update does not contain (_update_job in job_mgr.c).
+// slurmctld keeps types that the update leaves out (_update_job in job_mgr.c).
 func (r Release) ReplacesTypes() bool { return r.from(23, 11) }
 
 // Release returns slurmctld's release.
 func (c Config) Release() (Release, error) { return ParseRelease(c.Version()) }
 
-// releaseOf returns the release of a command on this host, which may differ from slurmctld's.
+// releaseOf returns the release of a command on this host, which may not be slurmctld's.
 func (c *Client) releaseOf(ctx context.Context, command string) (Release, error) {
 	out, err := c.run(ctx, nil, command, "-V")
 	if err != nil {

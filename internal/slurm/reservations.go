@@ -10,13 +10,13 @@ import (
 // Reservation is a currently active reservation.
 type Reservation struct {
 	Name string
-	// Whole is true if the reservation contains all CPUs of its nodes and is not MAGNETIC. In this case, jobs cannot
-	// run on its nodes unless they request the reservation.
+	// Whole is true if the reservation covers all CPUs of its nodes and is not MAGNETIC, so that only jobs that
+	// request it can run there.
 	Whole bool
 }
 
-// reserve parses the output of `scontrol show reservation`, which only administrators can change, and adds each active
-// reservation to the Reservations of the nodes that it includes.
+// reserve parses the output of `scontrol show reservation`, which only administrators can change, and adds each
+// active reservation to the nodes that it includes.
 func reserve(nodes []Node, out string) error {
 	for record := range strings.SplitSeq("\n"+out, "\nReservationName=") {
 		name, rest, ok := strings.Cut(record, " ")

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Same reports whether two records of nodes are equal. It ignores Asked, which is not part of the record, and Comment,
-// which a watcher with `planner: true` changes every few seconds and which no plan depends on.
+// Same reports whether two records of nodes are equal. It ignores Asked, which is not part of the record, and
+// Comment, on which no plan depends but which a watcher with `planner: true` changes every few seconds.
 func (n *Node) Same(o *Node) bool {
 	return n.Name == o.Name && slices.Equal(n.States, o.States) && n.Reason == o.Reason &&
 		slices.Equal(n.Partitions, o.Partitions) && slices.Equal(n.Gres, o.Gres) &&

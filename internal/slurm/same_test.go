@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestSame changes each field of a record. Same must notice every change, except for Node.Asked.
+// TestSame changes one field of a record at a time, and checks that Same notices every change except that of
+// Node.Asked.
 func TestSame(t *testing.T) {
 	checkSame(t, func(a, b *Node) bool { return a.Same(b) }, "Asked", "Comment")
 	checkSame(t, func(a, b *Job) bool { return a.Same(b) })
@@ -33,7 +34,7 @@ func checkSame[T any](t *testing.T, same func(a, b *T) bool, ignored ...string) 
 	}
 }
 
-// leaves returns functions that set a value of the type to values other than the zero value, one for each field.
+// leaves returns one function for each field of the type, which sets the field to a value other than zero.
 func leaves(of reflect.Type) (all []func(reflect.Value)) {
 	if of == reflect.TypeFor[time.Time]() {
 		return []func(reflect.Value){func(v reflect.Value) { v.Set(reflect.ValueOf(time.Unix(1, 0))) }}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestTopology checks the parsing of the hardware that a job requests and of a node's hardware.
+// TestTopology checks how a node's hardware and the hardware that a job requests are parsed.
 func TestTopology(t *testing.T) {
 	for text, want := range map[string]string{
 		"*:*:*": "0 0 0", "2:*:1": "2 0 1", "2K:1:1": "2048 1 " +

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// isNull reports whether s is a text that Slurm prints for a missing value. It also returns true if a user wrote the
-// same text.
+// isNull reports whether s is what Slurm prints for a missing value. It cannot tell if a user wrote the same string.
 func isNull(s string) bool { return s == "" || s == "(null)" || s == "N/A" }
 
 func orEmpty(s string) string {
@@ -101,8 +100,8 @@ func parseNice(s string) (int64, error) {
 	return strconv.ParseInt(s, 10, 64)
 }
 
-// tresMemory returns the memory in MiB in a list such as "cpu=2,mem=400000M,node=2", or 0 if the list does not contain
-// memory.
+// tresMemory returns the memory in MiB in a list such as "cpu=2,mem=400000M,node=2", or 0 if memory is not in the
+// list.
 func tresMemory(s string) (int, error) {
 	for item := range strings.SplitSeq(s, ",") {
 		text, ok := strings.CutPrefix(item, "mem=")
@@ -118,15 +117,15 @@ func tresMemory(s string) (int, error) {
 	return 0, nil
 }
 
-// mebibytes parses a size in Slurm's format, such as 400000M or 1.50T, and returns it in MiB. A number without a unit
-// is in MiB.
+// mebibytes parses a size in Slurm's format, such as 400000M or 1.50T, and returns it in MiB. A bare number is in
+// MiB.
 func mebibytes(s string) (int, error) { return scaled(s, []string{"K", "M", "G", "T", "P"}, 1.0/1024) }
 
 // parseUnits parses a number that squeue may have abbreviated, such as 2K for 2048 CPUs.
 func parseUnits(s string) (int, error) { return scaled(s, []string{"", "K", "M", "G", "T"}, 1) }
 
-// scaled parses a number with one of the suffixes. The first suffix stands for the factor first, and each later one for
-// 1024 times the factor of its predecessor.
+// scaled parses a number with one of the suffixes. The first suffix stands for the factor first, and each later one
+// for 1024 times the previous factor.
 func scaled(s string, suffixes []string, first float64) (int, error) {
 	text, unit := s, 1.0
 	for k, suffix := range suffixes {

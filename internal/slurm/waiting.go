@@ -56,8 +56,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// arrayElements returns the number of tasks in a text such as "3-5,9". It returns 1 for jobs that do not belong to an
-// array, and for texts that cannot be parsed.
+// arrayElements returns the number of tasks in a string such as "3-5,9". It is 1 for a job that is not part of an
+// array, and for a string that cannot be parsed.
 func arrayElements(tasks string) int {
 	n := 0
 	for part := range strings.SplitSeq(tasks, ",") {

@@ -62,8 +62,8 @@ func checkGRES(list GRESList) error {
 	return nil
 }
 
-// RequeueHold ends a job's run, returns the job to the queue and holds it. It returns ErrJobState if the job is not
-// running or must not be requeued.
+// RequeueHold ends a job's run, returns the job to the queue and holds it there. It returns ErrJobState if the job is
+// not running or must not be requeued.
 //
 // It also returns ErrJobState for a job that has ended, because slurmctld 22.05.8 would requeue a cancelled job.
 func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
@@ -75,9 +75,9 @@ func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	})
 }
 
-// RequeueFailed returns a failed job to the queue while its epilog is still running. The jobs that depend on it then
-// wait for its next run, and do not see the failure. RequeueFailed returns ErrJobState if the job has not failed, if
-// its last epilog has ended, or if it must not be requeued.
+// RequeueFailed returns a failed job to the queue while its epilog is still running. Jobs that depend on it then wait
+// for its next run and never see the failure. It returns ErrJobState if the job has not failed, if its last epilog
+// has ended, or if it must not be requeued.
 func (c *Client) RequeueFailed(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) {
 		if !j.Failed() {
@@ -93,15 +93,15 @@ func (c *Client) Hold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"uhold", ref(j)}, nil })
 }
 
-// Release removes a hold, including one that slurmctld has set with BadConstraints. With priority/basic, slurmctld also
-// assigns a new, lower priority to the job, even if it was not held.
+// Release removes a hold, including one that slurmctld has set with BadConstraints. With priority/basic, it also
+// makes slurmctld assign a new, lower priority to the job, even if it was not held.
 func (c *Client) Release(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })
 }
 
-// SetJobGRES changes the GRES that a pending job requests per node. gres must contain all of the job's GRES, because
-// since 23.11, slurmctld replaces the whole request. Up to 23.02, it retains the counts of types that gres does not
-// contain (docs/slurm-releases.md, "Changes to a waiting job").
+// SetJobGRES changes the GRES that a pending job requests per node. gres must list all of the job's GRES, because
+// since 23.11 slurmctld replaces the whole request. Up to 23.02, it retains the counts of types that gres leaves out
+// (docs/slurm-releases.md, "Changes to a waiting job").
 func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error {
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
@@ -114,15 +114,15 @@ func (c *Client) SetJobComment(ctx context.Context, id uint32, text string) erro
 	return c.update(ctx, id, "comment="+text)
 }
 
-// SetAdminComment replaces the job's admin_comment. While the epilog of a single-node job is running, it returns
-// ErrJobState, unless the job has been requeued.
+// SetAdminComment replaces the job's admin_comment. It returns ErrJobState while the epilog of a single-node job is
+// running, unless the job has been requeued.
 func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) error {
 	return c.update(ctx, id, "admincomment="+text)
 }
 
 // update changes one attribute. In an argument to scontrol, the attribute's name ends at the first =, and the rest of
-// the argument is the value, including blanks, quotes and further = characters (22.05.8). Text in an argument of its
-// own therefore cannot set another attribute.
+// the argument is the value, including blanks, quotes and further = characters (22.05.8). So a value in an argument
+// of its own cannot set another attribute.
 func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	if strings.ContainsRune(attr, 0) {
 		return fmt.Errorf("job %d: %.40q contains a NUL", id, attr)

@@ -17,12 +17,12 @@ import (
 type Kind struct {
 	Name   string   // the database's name in error messages, such as "ledger"
 	Schema []string // the SQL statements of each version; PRAGMA user_version is the number of applied versions
-	Tables []string // the tables that all databases of this kind contain
+	Tables []string // the tables that all databases of this kind have
 	// Options are connection options of go-sqlite3, such as "_busy_timeout=5000".
 	Options string
 	// Damaged is the remedy for a damaged file, and Foreign is the remedy for another program's database.
 	Damaged, Foreign string
-	// Busy converts the error that SQLite returns if another process holds a lock. If Busy is nil, the error is
+	// Busy converts the error that SQLite returns if another process holds a lock. If it is nil, the error is
 	// returned unchanged.
 	Busy func(text string) error
 }
@@ -35,8 +35,8 @@ type DB struct {
 }
 
 // checkpointPages limits the -wal file, in pages of 4 KiB. When the file reaches this size, SQLite writes its pages
-// into the database and restarts it. A larger -wal file would only waste disk space. With SQLite's default limit, a
-// ledger and a repository of 40 KiB each had -wal files of up to 4 MiB.
+// into the database and restarts it. A larger one would only waste disk space: with SQLite's default limit, a ledger
+// and a repository of 40 KiB each had -wal files of up to 4 MiB.
 const checkpointPages = 64
 
 // Open opens the database at path, or creates it with mode 0600. The directory must exist. If the error is ErrDamaged,
@@ -66,7 +66,7 @@ func Open(path string, kind Kind) (*DB, error) {
 	d.sql.SetMaxOpenConns(1)
 	err = d.migrate()
 	if err == nil {
-		// Both PRAGMA statements change the file and therefore follow migrate, which checks it. SQLite's default limit
+		// Both PRAGMA statements change the file, so they come after migrate, which checks it. SQLite's default limit
 		// for the -wal file is 4 MiB.
 		_, err = d.sql.Exec(fmt.Sprintf("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d", checkpointPages))
 	}
@@ -149,7 +149,7 @@ func (k Kind) version(tx *sql.Tx) (version int, err error) {
 // Close closes the database.
 func (d *DB) Close() error { return d.sql.Close() }
 
-// Do runs f in one transaction. If f returns an error, Do rolls back the transaction.
+// Do runs f in one transaction, which it rolls back if f returns an error.
 func (d *DB) Do(f func(*sql.Tx) error) error {
 	tx, err := d.sql.Begin()
 	if err != nil {

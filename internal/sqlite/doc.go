@@ -1,12 +1,12 @@
-// Package sqlite opens Caelum's SQLite databases: the ledger and the repository of runs. Each database is one file with
-// mode 0600. Errors contain the file's path and a remedy.
+// Package sqlite opens Caelum's SQLite databases: the ledger and the repository of runs. Each database is one file
+// with mode 0600. Errors name the file's path and a remedy.
 //
 //	Kind   describes a kind of database: its name, its schema by version, its remedies
 //	Open   opens the database at a path; returns an error if the file is damaged or belongs to another program
 //	DB     runs transactions and queries
 //
 // The package never changes a file that is damaged, belongs to another program or was written by a newer release,
-// because an administrator may want to examine it. Handling the rejected file is left to the caller: the agent leaves a
+// because an administrator may want to examine it. It is up to the caller to handle the file: the agent leaves a
 // rejected ledger to the administrator, and package repo sets a rejected repository aside.
 //
 // Files:

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestExplainFileOwner checks that no remedy names root as the owner of a file that belongs to another user. For
-// example, the watcher's repository belongs to SlurmUser, and a repository created by `caelum repo` belongs to the user
-// who ran the command.
+// TestExplainFileOwner checks that no remedy names root as the owner of another user's file. For example, the
+// watcher's repository belongs to SlurmUser, and a repository created by `caelum repo` belongs to the user who ran
+// the command.
 func TestExplainFileOwner(t *testing.T) {
 	k := Kind{Name: "repository"}
 	denied := map[syscall.Errno]bool{syscall.EACCES: true, syscall.EPERM: true, syscall.ENOENT: false}

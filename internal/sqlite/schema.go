@@ -23,7 +23,7 @@ func (k Kind) VersionAt(path string) (version int, err error) {
 		// behind.
 		options = "?immutable=1"
 	}
-	// The file's header may contain an old version: in WAL mode, the new one may be only in the -wal file.
+	// The file's header may show an old version, because in WAL mode, the new one may be only in the -wal file.
 	db, err := sql.Open("sqlite3", "file:"+(&url.URL{Path: path}).EscapedPath()+options)
 	if err != nil {
 		return 0, k.ExplainFile(path, err)

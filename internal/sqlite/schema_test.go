@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestVersionAt checks the version of a database that a newer release has migrated and still has open, so that the main
-// file does not contain the new version yet.
+// TestVersionAt checks the version of a database that a newer release has migrated and still has open, so that the
+// main file does not show the new version yet.
 func TestVersionAt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	old := Kind{Name: "ledger", Schema: []string{"CREATE TABLE a (x)"}, Tables: []string{"a"}}

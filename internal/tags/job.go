@@ -12,15 +12,15 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Sized reports whether Caelum chose the job's profile. In this case, an equivalent profile of another GPU model may
-// replace it. After a growth, the job's request contains one of the smaller profiles until an agent replaces it, or
-// always if slurmctld cannot replace it (slurm.Release.ReplacesTypes).
+// Sized reports whether Caelum chose the job's profile, so that another GPU model's equivalent profile may replace
+// it. After a growth, the job's request names one of the smaller profiles until an agent replaces it, or for good if
+// slurmctld cannot replace it (slurm.Release.ReplacesTypes).
 func Sized(j slurm.Job) bool {
 	mig := j.SlicesPerNode()
 	return len(mig) == 1 && (Has(j.AdminComment, Size+mig[0].Type) || grownFrom(j, mig[0].Type))
 }
 
-// Needed returns the profile that the job needs if it differs from the one in the job's request, and otherwise an empty
+// Needed returns the profile that the job needs if it differs from the one in the job's request, or else an empty
 // string.
 func Needed(j slurm.Job) string {
 	mig := j.SlicesPerNode()
@@ -73,7 +73,7 @@ func Learned(j slurm.Job) time.Duration {
 }
 
 // learned returns the learned run time and its 90% quantile in seconds. Both are 0 if the RunTime tag is missing or
-// invalid. high is 0 if the tag contains no quantile.
+// invalid. high is 0 if the tag has no quantile.
 func learned(j slurm.Job) (seconds, high uint64) {
 	middle, most, both := strings.Cut(Value(j.AdminComment, RunTime), "-")
 	seconds, err := strconv.ParseUint(middle, 10, 31)
@@ -100,8 +100,8 @@ func BusyShare(j slurm.Job) (share float64, ok bool) {
 func Expected(j slurm.Job) time.Duration { return cmp.Or(Learned(j), j.TimeLimit) }
 
 // ExpectedEnd returns a running job's expected end, which predict.Expect computes from the learned run time. It is
-// never later than the end of the time limit. Without a learned run time, it is the end of the time limit, or the zero
-// time if the job has no time limit. takes is the run time on the job's slice, divided by the run time on the requested
+// never later than the end of the time limit. Without a learned run time, it is the end of the time limit, or the
+// zero time if there is none. takes is the run time on the job's slice, divided by the run time on the requested
 // profile.
 func ExpectedEnd(j slurm.Job, takes float64, now time.Time) time.Time {
 	seconds, high := learned(j)

@@ -18,7 +18,7 @@ const (
 	// Grow is followed by oom or forecast: an agent may requeue the job on a larger profile after it has run out of GPU
 	// memory (oom), or also before this happens (forecast).
 	Grow = "caelum:grow="
-	// Grown is followed by the job's growths (predict.FormatGrowths). The Size tag contains the resulting profile.
+	// Grown is followed by the job's growths (predict.FormatGrowths). The Size tag has the resulting profile.
 	Grown = "caelum:grown="
 	// Held marks a job that job_submit.lua has held at submission, and that an agent must release. A hold without this
 	// tag was set by a user or an administrator.
@@ -40,15 +40,15 @@ const (
 	Fingerprint = "caelum:work="
 	// Requeued is followed by the number of times that the job was requeued because its slice was not available.
 	Requeued = "caelum:requeued="
-	// NoRoom is followed by the slices that were not available, and by the node. An agent writes this tag when it stops
+	// NoRoom is followed by the slices that were not available, and by the node. An agent writes it when it stops
 	// requeuing a job and leaves it held.
 	NoRoom = "caelum:no-room="
 )
 
-// Has reports whether the comment contains the tag.
+// Has reports whether the tag is in the comment.
 func Has(comment, word string) bool {
 	if !strings.Contains(comment, word) {
-		return false // the most frequent result
+		return false // the most common case
 	}
 	for w := range strings.FieldsSeq(comment) {
 		if w == word {
@@ -68,8 +68,8 @@ func Value(comment, prefix string) string {
 	return ""
 }
 
-// Remove returns the comment without the tag. With each occurrence of the tag, one adjacent blank is also removed.
-// Nothing else changes, because the comment may contain structured text from other tools.
+// Remove returns the comment without the tag. With each occurrence, one adjacent blank is also removed. Nothing else
+// changes, because the comment may contain structured text from other tools.
 func Remove(comment, word string) string {
 	parts := strings.Split(comment, " ")
 	kept := parts[:0]
@@ -91,8 +91,8 @@ func Set(comment, prefix, value string) string {
 	return Replace(comment, "", prefix+value)
 }
 
-// Replace returns the comment without the tag old and with the tag new at the end. If old is empty, no tag is removed;
-// if new is empty, none is added.
+// Replace returns the comment without the old tag and with the new one at the end. If old is empty, no tag is
+// removed; if new is empty, none is added.
 func Replace(comment, old, new string) string {
 	if old != "" {
 		comment = Remove(comment, old)

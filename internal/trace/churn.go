@@ -8,16 +8,16 @@ import (
 	"caelum/internal/mig"
 )
 
-// Mix contains the relative frequency of each of [ChurnProfiles], in arbitrary units.
+// Mix is the relative frequency of each of [ChurnProfiles], in arbitrary units.
 type Mix [6]float64
 
-// ChurnProfiles contains the profiles of an A100-40GB, and churnUnits contains their sizes in units.
+// ChurnProfiles lists the profiles of an A100-40GB, and churnUnits their sizes in units.
 var (
 	ChurnProfiles = [6]string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	churnUnits    = [6]float64{1, 2, 2, 4, 4, 8}
 )
 
-// Mixes contains the four mixes used to compare policies.
+// Mixes are the four mixes used to compare policies.
 var Mixes = []struct {
 	Name string
 	Mix  Mix
@@ -41,7 +41,7 @@ type Churn struct {
 	Seed         uint64
 }
 
-// churnGPUs contains the numbers of GPUs that multi-GPU jobs need, all of which are equally frequent.
+// churnGPUs lists the numbers of GPUs that multi-GPU jobs need, all equally frequent.
 var churnGPUs = [3]int{2, 4, 8}
 
 // All returns the generated jobs. Equal seeds yield equal jobs.

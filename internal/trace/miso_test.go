@@ -72,8 +72,8 @@ func TestMISOMalformed(t *testing.T) {
 	}
 }
 
-// TestOnlyMeasuredProfiles checks that a job never runs on a profile without a measurement, even if the job requests
-// the profile.
+// TestOnlyMeasuredProfiles checks that a job never runs on a profile without a measurement, even if it requests that
+// profile.
 func TestOnlyMeasuredProfiles(t *testing.T) {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// SacctColumns contains the columns that sacct must print. The command is `sacct -a -P -o` followed by the columns,
-// separated by commas. It must not contain -X, because only step records contain the GPU usage (gres/gpumem and
-// gres/gpuutil in TRESUsageInMax, if Slurm was built with NVML).
+// SacctColumns lists the columns that sacct must print. The command is `sacct -a -P -o` followed by the columns,
+// separated by commas. It must not use -X, because only step records show the GPU usage (gres/gpumem and gres/gpuutil
+// in TRESUsageInMax, if Slurm was built with NVML).
 var SacctColumns = []string{
 	"JobID", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "AllocTRES",
 	"TRESUsageInMax",
 }
 
-// Sacct parses a site's own jobs from the output of sacct -P. If a job's allocation contains a profile
+// Sacct parses a site's own jobs from the output of sacct -P. If a job's allocation names a profile
 // (gres/mig:2g.10gb, or gres/gpu:a100_2g.10gb with Slurm's own MIG support), the job needs its allocation. Otherwise,
 // it needs the smallest profile that is sufficient for the highest memory usage and utilisation of its steps. If the
-// record contains no usage, the job is assumed to need a whole GPU.
+// record shows no usage, the job is assumed to need a whole GPU.
 //
 // The submission time is the time at which the job became eligible, so that the waiting time includes only the time for
 // which Slurm is responsible. For a job that began before its eligible time, it is 0. The duration is the measured run
@@ -32,7 +32,7 @@ var SacctColumns = []string{
 // over its GPUs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
 //
 // Sacct leaves out jobs without a GPU, jobs that never started, and jobs that are still running. It also leaves out
-// jobs with slices of several profiles, and jobs whose AllocTRES does not contain the profile of their slices.
+// jobs with slices of several profiles, and jobs whose AllocTRES does not show the profile of their slices.
 func Sacct(file string, r io.Reader) (*Workload, error) {
 	t, err := openTable(file, r, bars, "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
 	if err != nil {
@@ -161,7 +161,7 @@ func moment(s string) (float64, error) {
 // ofGPU matches the profile in a gres/gpu type, such as 1g.5gb or a100_1g.5gb.
 var ofGPU = regexp.MustCompile(`[0-9]+g\.[0-9]+gb.*$`)
 
-// allocation contains the data from AllocTRES: the number of GPUs, or the number and profile of the slices, and the
+// allocation holds the data from AllocTRES: the number of GPUs, or the number and profile of the slices, and the
 // number of nodes.
 type allocation struct {
 	gpus    int

@@ -24,8 +24,7 @@ const (
 	siteFree   = 2. / 7 // share of jobs without a time limit
 )
 
-// siteLimits contains the time limits that users choose, in seconds. No job runs for longer than the largest time
-// limit.
+// siteLimits lists the time limits that users choose, in seconds. No job runs for longer than the largest.
 var siteLimits = [...]float64{3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400}
 
 // All returns the generated jobs. Equal seeds yield equal jobs.

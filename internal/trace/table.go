@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// table parses a file that consists of a line of column names followed by rows of values.
+// table parses a file with a line of column names followed by rows of values.
 type table struct {
 	file    string
 	read    rows
@@ -42,8 +42,8 @@ func commas(text *bufio.Reader) rows {
 	}
 }
 
-// bars splits rows of values separated by vertical bars, as in the output of sacct -P. Quotes have no special meaning,
-// and no value may contain a bar or a line end.
+// bars splits rows of values separated by vertical bars, as in the output of sacct -P. Quotes have no special
+// meaning, and no value may include a bar or a line end.
 func bars(text *bufio.Reader) rows {
 	line := 0
 	return func() ([]string, int, error) {

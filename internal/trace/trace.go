@@ -22,8 +22,8 @@ type Job struct {
 	Compute, Memory float64
 	MemoryMiB       float64
 
-	// Speed contains the job's speed on each profile, relative to a whole GPU. The job cannot run on profiles without
-	// an entry. If Speed is nil, the job is equally fast on all profiles.
+	// Speed is the job's speed on each profile, relative to a whole GPU. The job cannot run on profiles without an
+	// entry. If Speed is nil, it is equally fast on all profiles.
 	Speed map[string]float64
 	// Slowest is the lowest acceptable speed, from 0 to 1.
 	Slowest float64
@@ -107,8 +107,8 @@ type Left struct {
 	Jobs   int    `json:"jobs"`
 }
 
-// Only removes the jobs that can never run on the given nodes. nodes contains the GPU models of each node. If anywhere
-// is true, a job may use GPUs on any node, and nodes contains a single node with all GPUs.
+// Only removes the jobs that can never run on the given nodes. nodes lists the GPU models of each node. If anywhere
+// is true, a job may use GPUs on any node, and nodes has a single node with all GPUs.
 func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	kinds := kindsOf(nodes)
 	kept := w.Jobs[:0:0]

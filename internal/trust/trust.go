@@ -14,17 +14,17 @@ import (
 )
 
 // Path resolves the symbolic links in path, and checks the resulting file and every directory above it. The file and
-// each directory must belong to root or one of owners, and must not be writable by the group or others. Path returns
-// the resolved path, which the caller must use, because other users may be able to change the links in the original
+// each directory must belong to root or one of owners, and must not be writable by the group or others. The caller
+// must use the resolved path that Path returns, because other users may be able to change the links in the original
 // path at any time.
 //
-// Path rejects a directory to which others may write, unless three conditions are met: it has the sticky bit (like
-// /tmp), it belongs to root or one of owners, and the next component is a directory that also belongs to root or one of
-// owners. The kernel does not allow other users to remove or rename such a component, and directories cannot be hard
-// links. Path therefore rejects files that are directly in /tmp.
+// Path rejects a directory to which others may write, unless it has the sticky bit (like /tmp), belongs to root or
+// one of owners, and the next component is a directory that also belongs to root or one of owners. The kernel does
+// not allow other users to remove or rename such a component, and directories cannot be hard links. So files directly
+// in /tmp are rejected.
 //
-// If an access control list grants write access to other users, the file mode shows write access for the group. Path
-// therefore rejects these files as well.
+// If an access control list grants write access to other users, the file mode shows write access for the group, so
+// these files are rejected as well.
 //
 // The error names the unacceptable component and a command that corrects the problem. If the file does not exist, the
 // error wraps fs.ErrNotExist.
@@ -114,7 +114,7 @@ func anyOf(owners []int) string {
 	return strings.Join(names, " or ")
 }
 
-// name returns the name of a user, or "uid N" if the user has no name.
+// name returns a user's name, or "uid N" if there is none.
 func name(id int) string {
 	if u, err := user.LookupId(strconv.Itoa(id)); err == nil {
 		return u.Username
@@ -123,8 +123,8 @@ func name(id int) string {
 }
 
 // Directory checks the directory of path in the same way as Path, for a process that is about to create or rename a
-// file there. Another user who can change the directory could redirect root's write with a symbolic link. Directory
-// always succeeds if the process does not run as root or the directory does not exist.
+// file there. Another user who can change the directory could redirect root's write with a symbolic link. It always
+// succeeds if the process does not run as root or the directory does not exist.
 func Directory(path string) error {
 	if os.Geteuid() != 0 {
 		return nil

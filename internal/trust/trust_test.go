@@ -11,7 +11,7 @@ import (
 
 const eve = 20001 // an ordinary user
 
-// paths lists changes to a directory tree that contains etc/caelum.yaml.
+// paths lists changes to a directory tree with etc/caelum.yaml.
 var paths = []struct {
 	name   string
 	spoil  func(dir string)

@@ -6,10 +6,9 @@ import (
 )
 
 // When slurmctld starts, it reports the end of each ended job in its state file to slurmdbd once more, because slurmdbd
-// may have missed it. slurmdbd then replaces AdminComment with slurmctld's text, which contains no summaries
-// (_load_job_state in job_mgr.c, 22.05.8 to 26.05.3). From time to time, the recorder therefore asks whether slurmctld
-// has restarted, and returns the affected runs to the outbox. If a summary still exists, the next attempt only reads
-// it.
+// may have missed it. slurmdbd then replaces AdminComment with slurmctld's value, which has no summaries
+// (_load_job_state in job_mgr.c, 22.05.8 to 26.05.3). So the recorder asks from time to time whether slurmctld has
+// restarted, and returns the affected runs to the outbox. If a summary still exists, the next attempt only reads it.
 const (
 	// clockSlack is added to both ends of the interval of affected runs, because the clocks of slurmctld and of the
 	// node may differ. `caelum doctor` warns about a difference of 30 s.
@@ -28,7 +27,7 @@ type Controller struct {
 	Memory  time.Duration // how long slurmctld keeps an ended job (MinJobAge); 0: it never forgets one
 }
 
-// restarts is the recorder's knowledge about restarts of slurmctld. No other goroutine uses it.
+// restarts is what the recorder knows about restarts of slurmctld. No other goroutine uses it.
 type restarts struct {
 	started  time.Time     // the last known start of slurmctld
 	window   time.Duration // the time after the end of a run for which a restart affects the run's record

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/usage/usagetest"
 )
 
-// TestRestartOfSlurmctld restarts slurmctld after a summary was recorded; the restart replaces the text of the record.
-// The recorder must rewrite the summary, without a request to slurmdbd for any run that the restart cannot affect.
+// TestRestartOfSlurmctld restarts slurmctld after a summary was recorded, which replaces the record's field. The
+// recorder must rewrite the summary, without a request to slurmdbd for any run that the restart cannot affect.
 func TestRestartOfSlurmctld(t *testing.T) {
 	ctx := context.Background()
 	now := began.Add(time.Minute)

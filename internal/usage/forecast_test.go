@@ -22,7 +22,7 @@ type growing struct {
 	mib      float64
 	sampler  *Sampler
 	foreseen []predict.Forecast
-	at       []time.Duration // the times of the calls of Foreseen, since the start of the job
+	at       []time.Duration // the times of the calls to Foreseen, since the start of the job
 }
 
 const grown, slicedMiB = 7, 10000
@@ -63,8 +63,8 @@ func (g *growing) Read() (gpu.Use, error) {
 }
 func (g *growing) Close() {}
 
-// run lets the job run for some seconds. mib returns the memory that NVML shows, and report is the report of process 1,
-// once in ten seconds. Both are functions of the seconds since the start.
+// run lets the job run for some seconds. mib returns the memory that NVML shows, and report what process 1 reports
+// every ten seconds. Both are functions of the seconds since the start.
 func (g *growing) run(seconds int, mib func(at float64) float64, report func(at float64) api.MemoryReport) {
 	for range seconds {
 		g.clock += time.Second
@@ -83,7 +83,7 @@ func (g *growing) run(seconds int, mib func(at float64) float64, report func(at 
 
 func ramp(at float64) float64 { return 2000 + 5*at }
 
-// iterations is the report of a job that makes one iteration per second and ends after an hour.
+// iterations is what a job that makes one iteration per second and ends after an hour reports.
 func iterations(at float64) api.MemoryReport {
 	return api.MemoryReport{Iteration: int64(at), Iterations: 3600}
 }
@@ -145,8 +145,8 @@ func TestForecastOfAllocator(t *testing.T) {
 	}
 }
 
-// TestForecastContinues checks that a forecast survives a restart of the agent, and that the observation of an earlier
-// release, which contains no Series, can be continued.
+// TestForecastContinues checks that a forecast survives a restart of the agent, and that an earlier release's
+// observation, which has no Series, can be continued.
 func TestForecastContinues(t *testing.T) {
 	for _, earlier := range []bool{false, true} {
 		g := newGrowing(t, api.GrowForecast)
@@ -192,8 +192,8 @@ func withoutSeries(t *testing.T, text []byte) []byte {
 	return text
 }
 
-// TestOutOfMemory checks the evidence of a lack of memory. If a process continues for more than oomRecent after a
-// failed allocation, the process has handled the failure, for example by choosing a smaller batch.
+// TestOutOfMemory checks what counts as evidence that a job ran out of memory. If a process continues for more than
+// oomRecent after a failed allocation, it has handled the failure, for example by choosing a smaller batch.
 func TestOutOfMemory(t *testing.T) {
 	g := newGrowing(t, "oom")
 	report := func(pid, ooms int, want bool) {
@@ -231,7 +231,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestMarkEnd checks that the run contains the reason for which the agent ended the run.
+// TestMarkEnd checks that the run shows why the agent ended it.
 func TestMarkEnd(t *testing.T) {
 	g := newGrowing(t, "oom")
 	repo := usagetest.NewRepository()

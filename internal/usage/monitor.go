@@ -16,7 +16,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Options contains the settings and the functions of the agent that a Monitor uses.
+// Options holds the agent's settings and functions that a Monitor uses.
 type Options struct {
 	// Node is the node's name in slurm.conf.
 	Node string
@@ -27,11 +27,11 @@ type Options struct {
 	Field slurm.AccountingField
 	// Meter returns a meter that reads the usage of an instance on GPU g.
 	Meter func(g int, in gpu.Instance) (gpu.Meter, error)
-	// Processes is called by a sampler after each sample, with the processes on a job's slice. The sampler holds no
-	// lock during the call, so another goroutine may have released the slice since the sample was taken.
+	// A sampler calls Processes after each sample, with the processes on a job's slice. It holds no lock during the
+	// call, so another goroutine may have released the slice since the sample was taken.
 	Processes func(job, uid uint32, s Slice, pids []int)
 	// Foreseen is called if a job's forecast memory exceeds its slice and its lease has Grow = api.GrowForecast. A
-	// sampler calls it without a lock, and repeats the call every foreseenEvery until the run ends. If Foreseen is nil,
+	// sampler calls it without a lock, and repeats the call every foreseenEvery until the run ends. If it is nil,
 	// forecasts are only shown.
 	Foreseen func(job uint32, f predict.Forecast)
 	// Controller returns the state of slurmctld. If it is nil, the recorder ignores restarts of slurmctld.
@@ -118,8 +118,8 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 			Job: l.Job, Restart: l.Restart, Node: m.Node, Key: l.Key, Fingerprint: l.Fingerprint, Board: model,
 			UID: l.UID, User: l.User, Account: l.Account, Name: l.Name, Start: l.Since,
 		},
-		// An earlier agent may have granted the lease, and its observation may have been lost. In this case, only the
-		// system time shows how old the lease is. Since is in whole seconds, so the lease is on average half a second
+		// An earlier agent may have granted the lease, and its observation may have been lost. Then only the system
+		// time shows how old the lease is. Since is in whole seconds, so the lease is on average half a second
 		// younger.
 		Began: m.Clock() - max(m.Now().Sub(time.Unix(l.Since, 0))-time.Second/2, 0),
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// observation contains the usage of a run that has not ended.
+// observation is the usage of a run that has not ended.
 type observation struct {
-	// Run contains the properties that were known when the run began.
+	// Run holds the properties that were known when the run began.
 	Run predict.Run
 	// Began is the time at which the run got its slices. Seen is the time of the last sample. Both are times of
 	// CLOCK_MONOTONIC.

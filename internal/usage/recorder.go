@@ -23,8 +23,8 @@ const (
 	maxTries     = 10 + 30*24
 )
 
-// backoff returns the pause after this number of attempts. Part of it is random; otherwise, two agents that have
-// overwritten each other's summaries of a job could write at the same time once more.
+// backoff returns the pause after this number of attempts. Part of it is random, so that two agents that have
+// overwritten each other's summaries of a job do not collide again.
 func backoff(tries int) time.Duration {
 	d := firstPause << min(tries, 10)
 	d = min(d, longestPause)
@@ -32,10 +32,10 @@ func backoff(tries int) time.Duration {
 }
 
 // recorder reads the state and exit status of ended runs from slurmdbd, and writes their summaries to slurmdbd, one
-// call at a time. A summary counts as recorded only after a later call has read it back, because the agents of two
-// nodes may write to the field of the same job at the same time, and slurmdbd stores only the last text.
+// call at a time. A summary counts as recorded only after a later call has read it back, because two nodes' agents
+// may write to the same job's field at the same time, and slurmdbd stores only the last value.
 func (m *Monitor) recorder(ctx context.Context) {
-	wait := firstPause // the outbox may contain runs that ended before this agent started
+	wait := firstPause // there may be runs in the outbox that ended before this agent started
 	for {
 		select {
 		case <-ctx.Done():
@@ -81,8 +81,8 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 }
 
 // record makes one attempt for one run. If the summary is in slurmdbd, it removes the run from the outbox. Otherwise,
-// it writes the summary and postpones the run, so that a later attempt reads the summary back. It returns errors from
-// slurmdbd and the repository.
+// it writes the summary and postpones the run, so that a later attempt reads it back. It returns errors from slurmdbd
+// and the repository.
 func (m *Monitor) record(ctx context.Context, p Pending) error {
 	if p.Tries >= maxTries {
 		m.Log.WithField("job", p.Run.Job).
@@ -139,7 +139,7 @@ func recordOf(records []slurm.Record, run predict.Run) slurm.Record {
 	return slices.MinFunc(records, func(x, y slurm.Record) int { return cmp.Compare(away(x), away(y)) })
 }
 
-// hasSummary reports whether the text of a record contains this summary, ignoring case.
+// hasSummary reports whether a record's text contains this summary, ignoring case.
 func hasSummary(record, summary string) bool {
 	return slices.ContainsFunc(
 		strings.Fields(record),

@@ -56,9 +56,8 @@ func ran(node string, job uint32) predict.Run {
 	}
 }
 
-// TestRecorder checks the steps for one run. Once slurmdbd contains the end of the run, the recorder appends the
-// summary to the text in the record. When a later call has read the summary back from slurmdbd, the recorder removes
-// the run from the outbox.
+// TestRecorder checks the steps for one run. Once slurmdbd has the end of the run, the recorder appends the summary
+// to the record's field. When a later call has read it back from slurmdbd, the run is removed from the outbox.
 func TestRecorder(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -98,10 +97,10 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestRecorderRequeued checks a requeued job, which has a record for each run. The recorder must write only the newest
-// record, and only after its run has ended. It must read the end of each run from the record of this run. The start in
-// the record may differ slightly from the start according to the node's clock. The recorder must not use the record of
-// an older job with the same id.
+// TestRecorderRequeued checks a requeued job, which has a record for each run. The recorder must write only the
+// newest record, and only after its run has ended. It must read the end of each run from that run's record, where the
+// start may differ slightly from the start according to the node's clock, and must not use the record of an older job
+// with the same id.
 func TestRecorderRequeued(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -152,8 +151,8 @@ func TestRecorderRequeued(t *testing.T) {
 	}
 }
 
-// TestRecorderSpoilsNothing checks that the recorder does not write if sacctmgr would change the text of another tool
-// in the field. The run must be stored with its state, and the recorder must not try again.
+// TestRecorderSpoilsNothing checks that the recorder does not write if sacctmgr would change another tool's text in
+// the field. The run must be stored with its state, and the recorder must not try again.
 func TestRecorderSpoilsNothing(t *testing.T) {
 	now := time.Unix(1795339300, 0)
 	d := usagetest.NewAccounting()
@@ -236,8 +235,8 @@ func TestRecorderRetries(t *testing.T) {
 	}
 }
 
-// TestTwoRecorders checks two agents that write the field of the same job at the same time and overwrite each other's
-// text. At the end, the field must contain both summaries.
+// TestTwoRecorders checks two agents that write the same job's field at the same time and overwrite each other's
+// summaries. In the end, both must be there.
 func TestTwoRecorders(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -250,8 +249,7 @@ func TestTwoRecorders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The text of the first write is lost, because the second agent reads the field before it and writes the field
-	// after it.
+	// The first write is lost, because the second agent reads the field before it and writes the field after it.
 	lost := false
 	d.Wrote = func() {
 		if !lost {
@@ -276,7 +274,7 @@ func TestTwoRecorders(t *testing.T) {
 	}
 }
 
-// TestBackoff checks that the pauses grow from seconds to an hour, and that part of each pause is random.
+// TestBackoff checks that the pauses grow from seconds to an hour, and that each pause is partly random.
 func TestBackoff(t *testing.T) {
 	longest := map[int]time.Duration{0: firstPause, 3: 8 * firstPause, 10: longestPause, 700: longestPause}
 	for tries, most := range longest {

@@ -10,7 +10,7 @@ const (
 	// maxReporters limits the number of a job's processes whose reports are stored separately.
 	maxReporters = 64
 	// oomRecent is the longest time between an out-of-memory error and the same process's last report for which the
-	// error counts as evidence. A process that continued for longer has handled the error.
+	// error counts as evidence, because a process that continued for longer has handled it.
 	oomRecent = 30 * time.Second
 	// reportValid is how long a report describes the memory of its process. If no other report follows, the process has
 	// probably ended.
@@ -104,7 +104,7 @@ func (m *Monitor) OutOfMemory(job uint32) bool {
 }
 
 // MarkEnd records why the agent ends the job's current run: predict.EndOOM or predict.EndForeseen. foreseenMiB is the
-// forecast peak, or 0. The run's summary contains both values. The caller must call MarkEnd before End.
+// forecast peak, or 0. Both go into the run's summary. MarkEnd must be called before End.
 func (m *Monitor) MarkEnd(job uint32, end string, foreseenMiB float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

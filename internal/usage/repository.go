@@ -9,18 +9,18 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Repository stores jobs' runs, observations of runs that have not ended, and the outbox, which contains the runs whose
+// Repository stores jobs' runs, observations of runs that have not ended, and the outbox, which holds the runs whose
 // summaries are not in slurmdbd yet. Several goroutines may call the methods.
 type Repository interface {
-	// Observe stores the observation of a run that has not ended. It replaces an earlier observation with the same job
-	// and restart count.
+	// Observe stores the observation of a run that has not ended. It replaces any earlier one with the same job and
+	// restart count.
 	Observe(o Observation) error
 	// Observations returns all stored observations.
 	Observations() ([]Observation, error)
 	// Dismiss removes the observation of a run.
 	Dismiss(job uint32, restart int) error
-	// Ended stores a run that ended at the time at, removes its observation, and adds it to the outbox. It is due
-	// immediately.
+	// Ended stores a run that ended at the time at, removes its observation, and adds it to the outbox, where it is
+	// due immediately.
 	Ended(run predict.Run, at time.Time) error
 	// RunsOfKey returns the newest runs of a user's job key, oldest first.
 	RunsOfKey(uid uint32, key string) ([]predict.Run, error)
@@ -33,7 +33,7 @@ type Repository interface {
 	// Waiting returns the number of runs in the outbox.
 	Waiting() (int, error)
 	// Postpone records an attempt for a run in the outbox, and sets the time of the next one. written is true if the
-	// summary was written. The next attempt must then read it from slurmdbd.
+	// summary was written, so that the next attempt must read it from slurmdbd.
 	Postpone(run predict.Run, until time.Time, written bool) error
 	// Again returns a node's runs that ended between two times to the outbox. They become due at the time due.
 	Again(node string, from, to, due time.Time) error
@@ -41,7 +41,7 @@ type Repository interface {
 	Recorded(run predict.Run) error
 }
 
-// Observation is the stored observation of a run that has not ended. Only the agent parses its text.
+// Observation is the stored observation of a run that has not ended. Only the agent parses it.
 type Observation = repo.Observation
 
 // Pending is a run in the outbox, whose summary may not be in slurmdbd yet.
@@ -49,11 +49,11 @@ type Pending = repo.Pending
 
 // Accounting is the part of slurmdbd that the recorder uses.
 type Accounting interface {
-	// RecordsOf returns a job's records in slurmdbd, one for each run, oldest first. Each record contains the text of
-	// the given field. RecordsOf returns an error if there are no records.
+	// RecordsOf returns a job's records in slurmdbd, one for each run, oldest first. Each includes the text of the
+	// given field. It is an error if there are no records.
 	RecordsOf(ctx context.Context, field slurm.AccountingField, job uint32) ([]slurm.Record, error)
-	// SetAccounting replaces the field in a job's newest record. The run of this record must have ended. sacctmgr 22.05
-	// stores the text in lower case. If sacctmgr would change another tool's text in the field, SetAccounting writes
+	// SetAccounting replaces the field in a job's newest record. The run of this record must have ended. sacctmgr
+	// 22.05 stores the text in lower case. If it would change another tool's text in the field, SetAccounting writes
 	// nothing and returns ErrSpoils.
 	SetAccounting(ctx context.Context, r slurm.Record, field slurm.AccountingField, text string) error
 }

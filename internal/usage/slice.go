@@ -7,19 +7,19 @@ import (
 	"caelum/internal/predict"
 )
 
-// usageBins is the number of bins of equal width into which the histogram divides a slice's memory. The reported value
-// of a quantile is the upper edge of the bin that contains it. It is never too low, and too high by at most 1/128 of
-// the slice's memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb).
+// usageBins is the number of bins of equal width into which the histogram divides a slice's memory. The reported
+// value of a quantile is the upper edge of its bin, which is never too low, and too high by at most 1/128 of the
+// slice's memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb).
 const usageBins = 128
 
-// sliceUsage contains a slice's samples as a histogram, so that the memory that they occupy does not grow with time.
-// While the job runs, the repository stores the sliceUsage as JSON.
+// sliceUsage holds a slice's samples as a histogram, so that the memory that they occupy does not grow with time.
+// While the job runs, the repository stores it as JSON.
 type sliceUsage struct {
 	GPU       int
 	UUID      string
 	Profile   string
 	MemoryMiB float64 // the memory of the slice
-	// Samples is the number of samples. For each bin, Bins contains the number of samples whose memory use is in it.
+	// Samples is the number of samples, and Bins the number for each bin of memory use.
 	Samples int
 	Bins    [usageBins]uint32
 	// PeakMiB is the exact highest memory usage. LastMiB and LastUtil are the values of the last sample.
@@ -30,7 +30,7 @@ type sliceUsage struct {
 	Busy        float64
 	BusySamples int
 	// Series is the memory over time, without the memory that the job's allocator could return to the driver.
-	// Observations of earlier releases contain no Series.
+	// Observations from earlier releases have none.
 	Series predict.Series
 
 	slice  Slice
@@ -60,7 +60,7 @@ func (u *sliceUsage) quantile(q float64) float64 {
 	for k, n := range u.Bins {
 		if seen += float64(n); n > 0 && seen >= q*float64(u.Samples) {
 			if k == usageBins-1 {
-				return u.PeakMiB // the last bin also contains samples that exceed the slice's memory
+				return u.PeakMiB // the last bin also counts samples that exceed the slice's memory
 			}
 			return min(float64(k+1)*u.MemoryMiB/usageBins, u.PeakMiB)
 		}

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// TestUsageQuantiles checks that the peak is exact. A reported quantile must be at least as high as the exact quantile
-// of the samples, and at most one bin higher.
+// TestUsageQuantiles checks that the peak is exact. A reported quantile must be at least as high as the exact one,
+// and at most one bin higher.
 func TestUsageQuantiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {

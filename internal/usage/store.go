@@ -26,8 +26,8 @@ func (m *Monitor) SetRepository(repo Repository, accounting Accounting) {
 }
 
 // takeOver continues the observations that an earlier agent has stored in the repository. It returns false if the
-// repository cannot be read. The caller must then try again later, and must not write to the repository before takeOver
-// has returned true, because a write would replace these observations.
+// repository cannot be read. The caller must then try again later, and must not write to the repository before
+// takeOver has returned true, because a write would replace these observations.
 func (m *Monitor) takeOver() bool {
 	if m.tookOver {
 		return true
@@ -119,7 +119,7 @@ func (m *Monitor) Flush(all bool) {
 		o.stored = true
 		text, err := json.Marshal(o)
 		if err != nil {
-			panic(err) // an observation contains only numbers and strings
+			panic(err) // an observation has only numbers and strings
 		}
 		open = append(open, Observation{Job: o.Run.Job, Restart: o.Run.Restart, Text: text})
 	}

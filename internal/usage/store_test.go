@@ -13,8 +13,8 @@ import (
 	"caelum/internal/usage/usagetest"
 )
 
-// TestTooManyRunsWait checks that at most maxEnded runs wait in memory while the repository cannot be read. The Monitor
-// must keep the newest runs, and must store them once the repository can be read again.
+// TestTooManyRunsWait checks that at most maxEnded runs wait in memory while the repository cannot be read. The
+// Monitor must keep the newest ones, and store them once the repository can be read again.
 func TestTooManyRunsWait(t *testing.T) {
 	var log strings.Builder
 	logger := logrus.New()

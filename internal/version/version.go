@@ -1,4 +1,5 @@
-// Package version contains the version of the running program, which the version commands and the agent's status show.
+// Package version provides the version of the running program, which the version commands and the agent's status
+// show.
 //
 // Files:
 //

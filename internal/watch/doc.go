@@ -2,9 +2,9 @@
 // job need not wait for an agent's next poll. At each submission, job_submit.lua writes to the trigger file (by default
 // /run/caelum-watch/poke). The watcher then reads the queue and the nodes once for the whole cluster, and sends
 // datagrams to notify the nodes in the notification set (package notify). A notified agent makes a pass, as it would at
-// its next poll. Without a watcher, agents detect submissions only when they poll. The watcher opens no socket except
-// its UDP port for notifications from agents. It writes to slurmctld only with `planner: true`: it then writes each
-// node's part of the plan into the node's Comment (docs/internals.md, "A plan from the watcher").
+// its next poll. Without a watcher, agents detect submissions only when they poll. Its only socket is the UDP port
+// for notifications from agents. It writes to slurmctld only with `planner: true`, and then only each node's part of
+// the plan into the node's Comment (docs/internals.md, "A plan from the watcher").
 //
 // Files:
 //
@@ -14,15 +14,15 @@
 //
 // # The notification set
 //
-// The watcher makes the same plan as the agents (package plan). The notification set contains the following nodes:
+// The watcher makes the same plan as the agents (package plan). The notification set consists of the following nodes:
 //
 //   - nodes whose offers differ from the plan
 //   - nodes that must release a held job
 //   - nodes with gres/mig that the plan cannot include and that offer no slices, for example after slurmctld has
 //     re-read slurm.conf
 //
-// The watcher notifies a node again only after its GRES, its Extra or the reason for the notification has changed. It
-// therefore stops notifying an agent that always makes a different plan.
+// The watcher notifies a node again only after its GRES, its Extra or the reason for the notification has changed. So
+// it stops notifying an agent that always makes a different plan.
 //
 // After publishing, agents notify the watcher, because their offers can change the plan for other nodes.
 //
@@ -31,9 +31,9 @@
 //	slurmctld does not answer      the watcher retries after a second; agents poll
 //	slurmctld is slow              the watcher pauses for four times as long as a reading takes, at most 2 s
 //	a datagram is lost             the agent reads the queue at its next poll
-//	a user sends datagrams         package notify rejects the datagrams
+//	a user sends datagrams         package notify rejects them
 //	there is no key file           the watcher sends and accepts no datagrams; agents poll
 //	reactions change nothing       the pause doubles after each reaction, up to 2 s in the watcher and 15 s in agents
-//	the watcher ends               systemd restarts the watcher, which notifies the nodes in the notification set
-//	the trigger file is removed    the watcher creates the file at its next reading, after the interval at the latest
+//	the watcher ends               systemd restarts it, and it notifies the nodes in the notification set
+//	the trigger file is removed    the watcher recreates it at its next reading, after the interval at the latest
 package watch

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// notifications determines the notification set. For the name of each notified node, notified contains the node's GRES
-// and Extra at the time of the notification, and the reason for it.
+// notifications determines the notification set. notified maps each notified node's name to its GRES and Extra at the
+// time of the notification, and the reason for it.
 type notifications struct {
 	settings     plan.Settings
 	planner      *plan.Planner // keeps what is unchanged between two snapshots

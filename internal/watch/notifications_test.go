@@ -22,8 +22,8 @@ func gres(t testing.TB, text string) slurm.GRESList {
 	return list
 }
 
-// node returns an idle node with one A100-40GB. The node's agent has published these placements ("3g.20gb@0", or "" for
-// no placement).
+// node returns an idle node with one A100-40GB, whose agent has published these placements ("3g.20gb@0", or "" for no
+// placement).
 func node(t testing.TB, name, placements, has, used string) slurm.Node {
 	t.Helper()
 	b, err := mig.ModelByName("A100-40GB")
@@ -83,7 +83,7 @@ func names(nodes []slurm.Node) string {
 	return strings.Join(all, " ")
 }
 
-// follow returns the node with the offers that the plan for the snapshot assigns to it.
+// follow returns the node with the offers that it has in the plan for the snapshot.
 func follow(snapshot plan.Snapshot, name string) slurm.Node {
 	v := plan.New(snapshot, plan.Settings{Policy: place.Reach, Tightest: true}, nil)
 	k := v.Member(name)
@@ -95,7 +95,7 @@ func follow(snapshot plan.Snapshot, name string) slurm.Node {
 	return n
 }
 
-// settled returns the nodes with the offers that the plan for this queue assigns to them.
+// settled returns the nodes with the offers that they have in the plan for this queue.
 func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	for _, n := range nodes {
 		all = append(all, follow(snapshotOf(nodes, waiting...), n.Name))
@@ -103,8 +103,8 @@ func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	return all
 }
 
-// TestNotificationSet checks that the watcher does not notify nodes whose offers match the plan, but does notify the
-// node that must offer a job's slices, and nodes that must withdraw offers.
+// TestNotificationSet checks that the watcher notifies the node that must offer a job's slices, and nodes that must
+// withdraw offers, but not those whose offers match the plan.
 func TestNotificationSet(t *testing.T) {
 	const closed = "mig:closed:28"
 	idle := []slurm.Node{node(t, "n1", "", closed, ""), node(t, "n2", "", closed, "")}

@@ -20,12 +20,12 @@ import (
 	"caelum/internal/tags"
 )
 
-// maxHeld limits the numbers of waiting jobs that one agent must read because of its part: held jobs to release on its
-// node, and on the first node, other jobs.
+// maxHeld limits how many waiting jobs one agent must read because of its part: held jobs to release on its node and,
+// separately, other jobs on the first node.
 const maxHeld = 16
 
 // planner writes the parts of a plan and the heartbeat into slurmctld's node records. It compares each part with the
-// node's record, not with the part that it wrote last, because another planner may have written a part since then.
+// node's record, not with the part that it wrote last, because another planner may have written one since.
 type planner struct {
 	ctl   Controller
 	log   *logrus.Entry
@@ -37,7 +37,7 @@ type planner struct {
 	yield bool // whether another planner was active in the last round
 
 	started  bool   // whether the planner has read a heartbeat
-	replaces string // the last heartbeat of the earlier watcher of this host, or empty
+	replaces string // the last heartbeat of this host's earlier watcher, or empty
 }
 
 // newPlanner returns the planner of a watcher on the host with this name. now is the clock, or nil for time.Now.
@@ -55,7 +55,7 @@ func newPlanner(ctl Controller, log *logrus.Entry, host string, now func() time.
 // hostBytes is the length of the part of the id that is the same for all watchers on one host.
 const hostBytes = 4
 
-// beatNode returns the node whose Comment contains the heartbeat: the first node with gres/mig by name.
+// beatNode returns the node whose Comment has the heartbeat: the first node with gres/mig by name.
 func beatNode(nodes []slurm.Node) (first slurm.Node, ok bool) {
 	for _, n := range nodes {
 		if len(n.Gres.Named("mig")) > 0 && (!ok || n.Name < first.Name) {
@@ -65,10 +65,9 @@ func beatNode(nodes []slurm.Node) (first slurm.Node, ok bool) {
 	return first, ok
 }
 
-// mayPlan reports whether no other planner is active. If the heartbeat belongs to another planner, this planner waits
-// until the heartbeat has not changed for Expiry. A watcher that has just started does not wait for the earlier watcher
-// of its host, whose place it takes. Should that watcher still run, it yields, because the heartbeat is no longer its
-// own.
+// mayPlan reports whether no other planner is active. If the heartbeat is another planner's, this one waits until it
+// has not changed for Expiry. A watcher that has just started does not wait for its host's earlier watcher, but takes
+// its place. If the earlier one is still running, it yields, because the heartbeat is no longer its own.
 func (p *planner) mayPlan(heartbeat string, at time.Time) bool {
 	if !p.started && strings.HasPrefix(heartbeat, p.id[:2*hostBytes]) {
 		p.replaces = heartbeat
@@ -86,7 +85,7 @@ func (p *planner) mayPlan(heartbeat string, at time.Time) bool {
 	return !active
 }
 
-// own returns the last heartbeat of this planner.
+// own returns this planner's last heartbeat.
 func (p *planner) own() string {
 	if p.count == 0 {
 		return ""
@@ -95,7 +94,7 @@ func (p *planner) own() string {
 }
 
 // write writes the parts that differ from the plan, and then the heartbeat. If it cannot write a part, it writes no
-// heartbeat. If this lasts for Expiry, all agents plan for themselves.
+// heartbeat, and once this has lasted for Expiry, all agents plan for themselves.
 func (p *planner) write(
 	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan, unstarted plan.Unstarted,
 ) error {
@@ -173,7 +172,7 @@ func (p *planner) partOf(
 		own.Stray = own.Stray[:min(len(own.Stray), maxHeld)]
 	}
 	own.Held = own.Held[:min(len(own.Held), maxHeld)]
-	if n := len(other); n > 0 { // in turn, so that jobs that remain in this list do not exclude other jobs
+	if n := len(other); n > 0 { // in turn, so that jobs that stay in this list do not keep out others
 		first := p.count * maxHeld % n
 		own.Held = append(own.Held, slices.Concat(other[first:], other[:first])[:min(n, maxHeld)]...)
 	}

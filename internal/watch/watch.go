@@ -23,18 +23,18 @@ import (
 // Config is the configuration of a watcher.
 type Config struct {
 	TriggerFile string        // the file to which job_submit.lua writes
-	WakePort    int           // the UDP port of the agents and the watcher
+	WakePort    int           // the UDP port of agents and watcher
 	Address     string        // the address on which datagrams are received; if empty, all addresses of the host
 	Name        string        // the name of this host
 	Key         notify.Key    // the key; if nil, the watcher sends and accepts no datagrams
-	Interval    time.Duration // the time between readings if there is no notification or submission
+	Interval    time.Duration // the time between readings without a notification or submission
 	Settings    plan.Settings // the settings of the agents
-	Planner     bool          // whether the watcher writes each node's part of the plan into the node's Comment
+	Planner     bool          // whether the watcher writes each node's part of the plan into its Comment
 	// Now, if set, replaces the clock that measures the age of heartbeats; only tests set it.
 	Now func() time.Time
 }
 
-// Controller contains the calls to slurmctld that the watcher needs. *slurm.Client implements Controller.
+// Controller has the calls to slurmctld that the watcher needs. *slurm.Client implements it.
 type Controller interface {
 	plan.Controller
 	SetNodeComment(ctx context.Context, node, text string) error
@@ -135,7 +135,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// listen receives the datagrams of agents that have published.
+// listen receives the datagrams from agents that have published.
 func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 	l := notify.Listener{
 		Key: w.cfg.Key, Name: notify.Watcher, Address: w.cfg.Address, Port: w.cfg.WakePort, MaxPause: maxPause,
@@ -158,7 +158,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 		case published <- struct{}{}:
 		case <-ctx.Done():
 		}
-		now := w.sent.Load() // counts the datagrams of earlier reactions; Run has not sent those of this reaction yet
+		now := w.sent.Load() // counts the datagrams from earlier reactions; Run has not sent those for this one yet
 		changed := now != seen
 		seen = now
 		return changed
@@ -211,8 +211,8 @@ func (w *Watcher) notify(n slurm.Node) {
 	log.Debug("agent notified")
 }
 
-// makeFile creates the trigger file if it does not exist. Only its owner may write to the file, and the owner must be
-// slurmctld's user.
+// makeFile creates the trigger file if it does not exist. Only its owner, which must be slurmctld's user, may write
+// to it.
 func (w *Watcher) makeFile() error {
 	f, err := os.OpenFile(w.cfg.TriggerFile, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

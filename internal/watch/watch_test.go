@@ -58,7 +58,7 @@ func (q *queue) set(f func()) {
 	f()
 }
 
-// agent opens a socket for datagrams, and returns the socket and its port.
+// agent opens a socket for datagrams, and returns it with its port.
 func agent(t *testing.T) (net.PacketConn, int) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -135,8 +135,8 @@ func TestSubmissionNotifiesAnAgent(t *testing.T) {
 	notified(t, conn)
 }
 
-// TestPublicationNotifiesAnAgent sends the datagram of an agent that has published, and checks that the watcher
-// notifies an agent whose part of the plan has changed.
+// TestPublicationNotifiesAnAgent sends an agent's datagram after a publication, and checks that the watcher notifies
+// an agent whose part of the plan has changed.
 func TestPublicationNotifiesAnAgent(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
@@ -162,7 +162,7 @@ func TestWatcherGoesOn(t *testing.T) {
 	path := run(t, q, port)
 	os.Remove(path)
 	q.set(func() { q.waiting, q.fails = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")}, false })
-	notified(t, conn) // the watcher creates the file again at its next attempt
+	notified(t, conn) // the watcher recreates the file at its next attempt
 	q.set(func() { q.waiting = []slurm.Waiting{job(t, 2, "mig:1g.10gb:4")} })
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {

@@ -21,7 +21,7 @@ import (
 const patience = 20 * time.Second
 
 // Send connects to the socket as the given user, sends the request, closes the connection for writing, and returns all
-// bytes that the server sends. The user must have access to the directory that contains the socket.
+// bytes that the server sends. The user must have access to the socket's directory.
 func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	conn, err := dial(socket, uid)
 	if err != nil {
@@ -40,8 +40,8 @@ func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	return answer, err
 }
 
-// dial returns a connection whose SO_PEERCRED contains the given user. The kernel records the user id of the connecting
-// thread.
+// dial returns a connection whose SO_PEERCRED shows the given user, because the kernel records the user id of the
+// connecting thread.
 func dial(socket string, uid uint32) (*net.UnixConn, error) {
 	runtime.LockOSThread()
 	if err := effective(uid); err != nil {
@@ -93,8 +93,7 @@ type Answer struct {
 	Body []byte
 }
 
-// Answers splits the result of Send into HTTP responses. If the bytes are not valid responses, Answers returns an
-// error.
+// Answers splits the result of Send into HTTP responses, or returns an error if the bytes are not valid responses.
 func Answers(raw []byte) ([]Answer, error) {
 	var all []Answer
 	in := bufio.NewReader(bytes.NewReader(raw))

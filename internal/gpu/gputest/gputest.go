@@ -18,7 +18,7 @@ import (
 // Node is an emulated node.
 type Node struct {
 	*gpu.NVML
-	// Dev is the node's device directory, which contains nvidia-caps.
+	// Dev is the node's device directory, with nvidia-caps in it.
 	Dev string
 	// Proc is a directory with the files that a real driver provides under /proc.
 	Proc string
@@ -39,8 +39,8 @@ var build = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// New creates a node with n GPUs of one GPU model. options are further options for `nvml-emulator init`. A process can
-// use only one node at a time, because the path of the state file is in an environment variable.
+// New creates a node with n GPUs of one GPU model. options are further options for `nvml-emulator init`. A process
+// can use only one node at a time, because the state file's path is in an environment variable.
 func New(t testing.TB, board string, n int, options ...string) *Node {
 	t.Helper()
 	dir, err := build()

@@ -1,4 +1,4 @@
-// Package placetest contains code shared by the placement tests: an oracle, random GPUs, a parser for the GPUs in
+// Package placetest provides code shared by the placement tests: an oracle, random GPUs, a parser for the GPUs in
 // datadriven tests, and the optimum that no policy can beat. Only tests import it.
 //
 // Files:

@@ -27,9 +27,9 @@ type Rules struct {
 }
 
 // Optimum returns the smallest total wait, in seconds, of any schedule of the jobs on the GPUs, with full knowledge of
-// the future. The result is +Inf if a job fits on no GPU. Optimum assumes that busy instances remain forever, ignores
-// idle instances, and never stops a job. The search is exact, and practical for about ten jobs in FIFO order or seven
-// jobs in any order.
+// the future. It is +Inf if a job fits on no GPU. Optimum assumes that busy instances remain forever, ignores idle
+// ones, and never stops a job. The search is exact, and practical for about ten jobs in FIFO order or seven jobs in
+// any order.
 //
 // The search tries all orders of starts and, without migration, all placements of each job. For a given order and given
 // placements, every job starts as soon as possible, because an earlier start means an earlier end and delays no later
@@ -66,7 +66,7 @@ type schedule struct {
 	packed  map[string]bool
 }
 
-// run is a job that has started. If jobs can migrate, the at field is not used.
+// run is a job that has started. Its at field is not used if jobs can migrate.
 type run struct {
 	job int
 	at  place.Spot
@@ -81,7 +81,7 @@ type start struct {
 }
 
 // search tries every possible next start. n is the number of jobs that have already started, last is the time of the
-// latest start, and sum is the sum of the waits of these jobs, in seconds.
+// latest start, and sum is the sum of these jobs' waits, in seconds.
 func (s *schedule) search(n int, last, sum float64) {
 	if n == len(s.jobs) {
 		s.best = min(s.best, sum)
@@ -130,8 +130,8 @@ func (s *schedule) starts(n int, last float64) []start {
 	if s.rules.FIFO {
 		return all
 	}
-	// If another job could start and end before a start, this start is omitted: starting the other job first delays no
-	// job.
+	// A start is omitted if another job could start and end before it, because starting that job first delays
+	// nothing.
 	soonest := math.Inf(1)
 	for _, x := range all {
 		soonest = min(soonest, x.from+s.jobs[x.job].Duration)
@@ -218,7 +218,7 @@ func (s *schedule) busy(k int, now float64) []busyUntil {
 }
 
 // packable returns the earliest time at which a job fits on the GPUs together with the jobs that are still running
-// then. The result is +Inf if the job never fits.
+// then. It is +Inf if the job never fits.
 func (s *schedule) packable(j int, earliest float64) float64 {
 	for from := earliest; ; {
 		need, next := []string{s.jobs[j].Profile}, math.Inf(1)

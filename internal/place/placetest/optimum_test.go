@@ -89,8 +89,8 @@ func TestOptimumAgainstOracle(t *testing.T) {
 	})
 }
 
-// TestOptimaInOrder checks that the optimum with FIFO order is never shorter than the one in any order, and that the
-// optimum with migration is never longer than the one without.
+// TestOptimaInOrder checks that the optimum in FIFO order is never shorter than the one in any order, and that the
+// one with migration is never longer than the one without.
 func TestOptimaInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus, jobs := drawCase(t, 5)

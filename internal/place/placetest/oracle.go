@@ -189,7 +189,7 @@ func layouts(b *mig.Model) [][]Interval {
 // Futures caches the layouts of each GPU model, because a model can have several thousand layouts.
 type Futures map[*mig.Model][][]Interval
 
-// Reach returns the number of maximal layouts that contain the set and do not use the blocked units.
+// Reach returns the number of maximal layouts that include the set and do not use the blocked units.
 func (f Futures) Reach(o PlainGPU, set []Interval) int {
 	if f[o.Model] == nil {
 		f[o.Model] = layouts(o.Model)

@@ -70,8 +70,7 @@ func (f *Fake) show(n *node) slurm.Node {
 		out.States = append(out.States, "COMPLETING")
 	}
 	out.States = append(out.States, n.drain...)
-	// GresUsed contains all types in slurm.conf, including those that an update omitted, as well as the types that an
-	// update added.
+	// GresUsed lists all types in slurm.conf, even those that an update omitted, plus the types that an update added.
 	shown := slices.Clone(n.Gres)
 	for _, g := range n.gres {
 		if !slices.ContainsFunc(shown, func(s slurm.GRES) bool { return s.Name == g.Name && s.Type == g.Type }) {
@@ -107,7 +106,7 @@ func (f *Fake) UpdateNode(_ context.Context, name string, gres slurm.GRESList, e
 	})
 }
 
-// SetNodeComment simulates the effect of slurm.Client.SetNodeComment.
+// SetNodeComment behaves like slurm.Client.SetNodeComment.
 func (f *Fake) SetNodeComment(_ context.Context, name, text string) error {
 	return f.call(Call{Op: "SetNodeComment", Node: name, Text: text}, func() error {
 		n, err := f.node(name)
@@ -184,7 +183,7 @@ func (f *Fake) Config(context.Context) (out slurm.Config, err error) {
 	return out, err
 }
 
-// RequeueHold behaves like slurm.Client.RequeueHold. The epilogs of the ended run are run by RunEpilogs.
+// RequeueHold behaves like slurm.Client.RequeueHold. RunEpilogs runs the epilogs of the ended run.
 func (f *Fake) RequeueHold(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "RequeueHold", Job: id}, func() error {
 		j, err := f.job(id)

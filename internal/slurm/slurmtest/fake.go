@@ -1,8 +1,8 @@
-// Package slurmtest emulates slurmctld in memory, for tests. The Fake type has the methods of slurm.Client, along with
-// methods that simulate the actions of users, jobs and daemons, such as Submit, Tick, End, RunEpilogs and Restart. The
-// package never runs any programs.
+// Package slurmtest emulates slurmctld in memory, for tests. The Fake type has the methods of slurm.Client, and
+// others that simulate what users, jobs and daemons do, such as Submit, Tick, End, RunEpilogs and Restart. It never
+// runs any programs.
 //
-// The behaviour was measured with Slurm 22.05.8. Unless noted otherwise, 24.11 and 26.05 behave in the same way:
+// The behaviour was measured with Slurm 22.05.8. Unless noted otherwise, 24.11 and 26.05 behave the same way:
 //
 //   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count. In that
 //     case, slurmctld starts no more jobs that request this type. An update replaces the node's whole GRES list. For
@@ -23,11 +23,11 @@
 //     later.
 //
 // The package does not support time limits, changing priorities, reservations, dependencies, arrays, het jobs or
-// planned starts. Every job for which there are enough resources starts, in order of priority. The main scheduler and
-// backfill together have the same effect if jobs have no time limits.
+// planned starts. Jobs start in order of priority, as far as there are enough resources for them. For jobs without
+// time limits, slurmctld's main scheduler and backfill together have the same effect.
 //
 // The state changes only through calls: Advance moves the clock forward, Tick starts jobs, and RunEpilogs runs epilogs.
-// Several goroutines may call the methods. Hooks run without a lock, so they may call the methods as well.
+// Several goroutines may call the methods. Hooks run without a lock, so they may call the methods too.
 package slurmtest
 
 import (
@@ -47,9 +47,9 @@ type Node struct {
 	Name       string
 	Partitions []string
 	Features   []string
-	// Gres contains the node's GRES in slurm.conf, which are also its initial GRES: mig:1g.5gb:0, ..., mig:closed:28.
+	// Gres is the node's GRES in slurm.conf, with which it also starts out: mig:1g.5gb:0, ..., mig:closed:28.
 	Gres slurm.GRESList
-	// Catalogue is true for a node in the FUTURE state, whose GRES make slurmctld accept jobs that it would otherwise
+	// Catalogue marks a node in the FUTURE state, whose GRES make slurmctld accept jobs that it would otherwise
 	// reject.
 	Catalogue bool
 	// Addr is the NodeAddr of the node.
@@ -58,7 +58,7 @@ type Node struct {
 
 // Call is one call to one of the client's methods.
 type Call struct {
-	// Seq is the number of the call, starting at 1. Op is the name of the method.
+	// Seq numbers the calls from 1. Op is the name of the method.
 	Seq  int
 	Op   string
 	Node string
@@ -69,7 +69,7 @@ type Call struct {
 	Err error
 }
 
-// String returns the call as text for logs and golden files.
+// String formats the call for logs and golden files.
 func (c Call) String() string {
 	s := c.Op
 	if c.Node != "" {
@@ -122,7 +122,7 @@ type node struct {
 type job struct {
 	slurm.Job
 	held bool
-	// alloc contains the job's GRES on each node. forgotten is true if slurmctld no longer counts them as used.
+	// alloc is the job's GRES on each node. forgotten is true if slurmctld no longer counts them as used.
 	alloc     map[string]slurm.GRESList
 	forgotten bool
 	// final is the state after COMPLETING.
@@ -150,15 +150,15 @@ func New(nodes ...Node) *Fake {
 	return f
 }
 
-// Before sets a hook that runs before each call takes effect. If the hook returns an error, the call returns it and has
-// no effect. slurm.ErrUnreachable simulates a slurmctld that is down.
+// Before sets a hook that runs before each call takes effect. If it returns an error, the call has no effect and
+// returns that error. slurm.ErrUnreachable simulates a slurmctld that is down.
 func (f *Fake) Before(hook func(Call) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.before = hook
 }
 
-// After sets a hook that runs after each call has taken effect, but before the call returns. If the hook calls Tick,
+// After sets a hook that runs once each call has taken effect, but before it returns. A hook that calls Tick makes
 // jobs start between two calls.
 func (f *Fake) After(hook func(Call)) {
 	f.mu.Lock()
@@ -217,7 +217,7 @@ func (f *Fake) Writes() []Call {
 	})
 }
 
-// call performs and records one call, and runs the hooks before and after it.
+// call carries out and records one call, and runs the hooks before and after it.
 func (f *Fake) call(c Call, do func() error) error {
 	f.mu.Lock()
 	c.Seq = len(f.calls) + 1

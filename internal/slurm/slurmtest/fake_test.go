@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// controller contains the methods that both the Fake and the real client have.
+// controller is the set of methods that the Fake and the real client share.
 type controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
@@ -185,7 +185,7 @@ func draw(t *testing.T, f *Fake) string {
 	return b.String()
 }
 
-// TestWrites checks that Writes contains no call that only reads.
+// TestWrites checks that Writes leaves out calls that only read.
 func TestWrites(t *testing.T) {
 	ctx := context.Background()
 	f := New(testNodes(t)...)
@@ -263,8 +263,8 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestConcurrent checks with several goroutines that the Fake allocates no slice twice. The race detector checks the
-// locks.
+// TestConcurrent checks that several goroutines never make the Fake allocate a slice twice. The race detector checks
+// the locks.
 func TestConcurrent(t *testing.T) {
 	ctx := context.Background()
 	f := New(testNodes(t)...)

@@ -11,10 +11,10 @@ import (
 // ErrRefused corresponds to slurmctld's error "Requested node configuration is not available".
 var ErrRefused = errors.New("requested node configuration is not available")
 
-// Submit adds a job to the queue and returns its id. It uses those fields of j that a submission can set: name, user,
-// partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. If j.Priority is 0, the job gets a
-// lower priority than all earlier jobs whose Priority was 0. Submit returns ErrRefused if no node, not even a catalogue
-// node, can ever run the job.
+// Submit adds a job to the queue and returns its id. It uses only the fields of j that a submission can set: name,
+// user, partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. If j.Priority is 0, the job
+// gets a lower priority than all earlier jobs whose Priority was 0. Submit returns ErrRefused if no node, not even a
+// catalogue node, can ever run the job.
 func (f *Fake) Submit(j slurm.Job) (uint32, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,9 +54,8 @@ func (f *Fake) add(j slurm.Job) *job {
 	return added
 }
 
-// End changes the state of a running job to COMPLETING. In this state, the tasks have ended, and slurmctld no longer
-// counts the job's GRES as used. RunEpilogs then changes the state to COMPLETED. A pending job becomes COMPLETED
-// immediately.
+// End makes a running job COMPLETING: its tasks have ended, and slurmctld no longer counts its GRES as used.
+// RunEpilogs then makes it COMPLETED. A pending job becomes COMPLETED immediately.
 func (f *Fake) End(id uint32) error { return f.end(id, "COMPLETED") }
 
 // Fail is like End, but the batch script ends with an exit status other than 0, and the final state is FAILED.
@@ -95,8 +94,8 @@ func (f *Fake) requeue(j *job) {
 	j.Start = j.Eligible
 }
 
-// RunEpilogs runs the epilogs of all COMPLETING jobs, node by node, lowest job id first. After a node's epilog, other
-// jobs can start on that node.
+// RunEpilogs runs the epilogs of all COMPLETING jobs, node by node, lowest job id first. Once a node's epilog has
+// run, other jobs can start there.
 func (f *Fake) RunEpilogs() {
 	for {
 		f.mu.Lock()
@@ -149,8 +148,8 @@ func (f *Fake) Forget(id uint32) {
 }
 
 // Restart simulates a restart of slurmctld or `scontrol reconfigure`. Afterwards, every node has the GRES in
-// slurm.conf, and slurmctld no longer counts running jobs' GRES as used. A real slurmctld may lose track of the GRES of
-// no job, one job or all jobs; Restart simulates the worst case.
+// slurm.conf, and slurmctld no longer counts running jobs' GRES as used. A real slurmctld may lose track of the GRES
+// of some jobs, all of them or none; Restart simulates the worst case.
 func (f *Fake) Restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,10 +170,9 @@ func (f *Fake) Configure(name string, gres slurm.GRESList) error {
 	return err
 }
 
-// Recount simulates a restart of slurmctld, or `scontrol reconfigure`, after which slurmctld counts each running job's
-// slices several times, as it does for a job on several nodes. The nodes parameter is the number of times. Only types
-// whose count in slurm.conf is 0 are affected. When a job ends, slurmctld subtracts its slices only once, and still
-// counts the excess as used.
+// Recount simulates a restart of slurmctld, or `scontrol reconfigure`, after which slurmctld counts each running
+// job's slices nodes times, as it does for a job on that many nodes. Only types whose count in slurm.conf is 0 are
+// affected. When a job ends, its slices are subtracted only once, and the excess still counts as used.
 func (f *Fake) Recount(nodes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -215,10 +213,10 @@ func (f *Fake) register(name string, un bool) error {
 	return err
 }
 
-// RestartSlurmd simulates a restart of a node's slurmd, which then re-registers. As in 22.05, this resets the count of
-// the closed type to the one in slurm.conf, while the other types keep their counts. If jobs use gres/mig and the
-// counts in the last update did not add up to the total in slurm.conf, the node is drained. Although the counts after
-// the registration add up to more than the total, they do not cause a drain.
+// RestartSlurmd simulates a restart of a node's slurmd, which then re-registers. As in 22.05, this resets the count
+// of the `closed` type to the one in slurm.conf, while the other types keep theirs. If jobs use gres/mig and the
+// counts in the last update did not add up to the total in slurm.conf, the node is drained. The counts after the
+// registration add up to more than the total as well, but do not cause a drain.
 func (f *Fake) RestartSlurmd(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -259,7 +257,7 @@ func total(gres slurm.GRESList) int {
 	return n
 }
 
-// Drain drains a node. If the reason is empty, Drain resumes the node.
+// Drain drains a node, or resumes it if the reason is empty.
 func (f *Fake) Drain(name, reason string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 type kind struct{ name, typ string }
 
-// used returns how many of each GRES on the node slurmctld counts as used.
+// used returns how many units of each of the node's GRES slurmctld counts as used.
 func (f *Fake) used(n *node) map[kind]int {
 	used := maps.Clone(n.excess)
 	if used == nil {
@@ -80,8 +80,7 @@ func (j *job) named(n *node) bool {
 	return !slices.Contains(j.ExcNodes, n.Name)
 }
 
-// largeEnough returns the real nodes and the catalogue nodes whose total GRES, used and unused, are sufficient for the
-// job.
+// largeEnough returns the real and the catalogue nodes whose total GRES, used or not, suffice for the job.
 func (f *Fake) largeEnough(j *job) (up, catalogue []*node) {
 	for _, n := range f.nodes {
 		if _, ok := fit(n.gres, nil, j.wants()); !ok || !j.named(n) {
@@ -96,7 +95,7 @@ func (f *Fake) largeEnough(j *job) (up, catalogue []*node) {
 	return up, catalogue
 }
 
-// possible reports whether the nodes' current totals are sufficient for the job.
+// possible reports whether the nodes' current totals suffice for the job.
 func (f *Fake) possible(j *job) bool {
 	up, catalogue := f.largeEnough(j)
 	all := append(up, catalogue...)
@@ -224,7 +223,7 @@ func (f *Fake) Tick() []uint32 {
 	return ids
 }
 
-// waitReason returns the reason that squeue shows for a job that is waiting for nodes.
+// waitReason returns the reason that squeue shows for a job waiting for nodes.
 func (f *Fake) waitReason(j *job, passed bool) string {
 	up, _ := f.largeEnough(j)
 	switch {

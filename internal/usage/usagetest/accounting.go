@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Accounting emulates slurmdbd in memory, with the behaviour of sacct and sacctmgr 22.05.8.
+// Accounting emulates slurmdbd in memory, behaving like sacct and sacctmgr 22.05.8.
 type Accounting struct {
 	mu      sync.Mutex
 	Records map[uint32][]slurm.Record

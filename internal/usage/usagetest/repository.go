@@ -1,4 +1,4 @@
-// Package usagetest contains a repository and an emulated slurmdbd, both in memory, for tests of package usage and of
+// Package usagetest provides a repository and an emulated slurmdbd, both in memory, for tests of package usage and of
 // the agent.
 package usagetest
 
