@@ -153,7 +153,7 @@ for _, case in ipairs(accepted) do
   check(job.priority == NO_VAL, case[1] .. " is not held", job.priority)
 end
 
--- If no field of the job contains a prefix, slurmctld adds that of its release.
+-- If no field of the job has a prefix, slurmctld adds that of its release.
 local _, later = submit({ntasks_per_tres = 1, num_tasks = 1}, "gres/")
 check(later.tres_per_node == "gres/gpu:1,gres/mig:2g.10gb:1", "--ntasks-per-gpu in 24.11", later.tres_per_node)
 _, later = submit({ntasks_per_tres = 1, num_tasks = 1, tres_per_node = "odd:1"}, "gres/")
@@ -728,7 +728,7 @@ rc, job = modify({tres_per_node = "gres:gpu:2"}, {partition = "cpu", tres_per_no
 check(rc == 0 and job.tres_per_node == "gres:gpu:2", "an unmanaged job", job.tres_per_node)
 rc, job = modify({tres_per_node = "gres:mig:9g.5gb:1", priority = 0}, HELD, 0)
 check(rc == 0 and job.tres_per_node == "gres:mig:9g.5gb:1", "root's update is unchanged", job.tres_per_node)
--- An update uses the options and the learned lines of the job's submission.
+-- An update uses the options and the learned lines from the job's submission.
 local RECORD = {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:1g.5gb:1", user_id = 1001.0}
 local function again(name, options, comment, want)
   RECORD.spank_job_env, RECORD.admin_comment = options, comment
@@ -756,7 +756,7 @@ check(modify({priority = 0}, HELD) == slurm.ERROR, "the user's hold of a job tha
 check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "the user's release of a job that Caelum holds", said[1])
 check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
 
--- The answer depends on the resulting job. Each case contains the update, the job's record, and the resulting
+-- The answer depends on the resulting job. Each case consists of the update, the job's record, and the resulting
 -- tres_per_node. false means unchanged, and nil means rejected.
 write_table(TABLE)
 local TYPED = "gres:gpu:1,gres:mig:2g.10gb:1"
