@@ -207,7 +207,7 @@ for _, case in ipairs({
   {"a parenthesis per job", {tres_per_node = "gres:gpu:1", tres_per_job = "gres:mig:x(:0"}, "not valid"},
   {"slices without GPUs, elsewhere", {tres_per_node = "gres:mig:1g.5gb:1", partition = "cpu"}, "a request for slices must name the same number of GPUs"},
   {"more slices than GPUs, elsewhere", {tres_per_node = "gres:gpu:1,gres:mig:1g.5gb:7", partition = "cpu"}, "a request for slices must name the same number of GPUs"},
-  {"slices beside GPUs per job, elsewhere", {tres_per_node = "gres:mig:1g.5gb:1", tres_per_job = "gres:gpu:1", partition = "cpu"}, "a request for slices must name the same number of GPUs"},
+  {"slices next to GPUs per job, elsewhere", {tres_per_node = "gres:mig:1g.5gb:1", tres_per_job = "gres:gpu:1", partition = "cpu"}, "a request for slices must name the same number of GPUs"},
   {"untyped slices, elsewhere", {tres_per_node = "gres:gpu:1,gres:mig:1", partition = "cpu"}, "a request for slices must name the same number of GPUs"},
   {"slices per job, elsewhere", {tres_per_job = "gres:mig:1g.5gb:7", partition = "cpu"}, "per node"},
   {"slices that cannot be counted, elsewhere", {tres_per_node = "gres:mig:1g.5gb:1k", partition = "cpu"}, "not valid"},
@@ -267,7 +267,7 @@ for _, case in ipairs({
   {"not a size, and long", nil, "\27" .. string.rep("9", 500), "couldn't read '%?9+': specify"},
   {"--mig and --mig-mem that disagree", "1g.5gb", "8G", "%-%-mig=1g%.5gb and %-%-mig%-mem=8G contradict each other, because 1g%.5gb has 4864 MiB"},
   {"a whole GPU that is too small", "off", "1T", "%-%-mig=off and %-%-mig%-mem=1T contradict each other, because 7g%.40gb has 40192 MiB"},
-  {"an unknown --mig beside --mig-mem", "9g.99gb", "8G", "the MIG profile 9g%.99gb does not exist"},
+  {"an unknown --mig with --mig-mem", "9g.99gb", "8G", "the MIG profile 9g%.99gb does not exist"},
 }) do
   local rc, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(case[2], case[3])})
   check(rc == slurm.ERROR and job.tres_per_node == "gres:gpu:1" and not job.admin_comment, case[1] .. " is refused", job.tres_per_node)
@@ -320,7 +320,7 @@ for _, case in ipairs({
   {"a model without the profile", {tres_per_node = "gres:gpu:h100:4"}, "gres:gpu:h100:4,gres:mig:2g.10gb:4", "2g.10gb"},
   {"another partition", {tres_per_node = "gres:gpu:2", partition = "gpu-long"}, "gres:gpu:2,gres:mig:2g.10gb:2", "2g.10gb"},
   {"both partitions", {tres_per_node = "gres:gpu:2", partition = "gpu,gpu-long"}, "gres:gpu:2,gres:mig:2g.10gb:2", "2g.10gb"},
-  {"an unmanaged partition beside it", {tres_per_node = "gres:gpu:2", partition = "gpu,cpu"}, "gres:gpu:2,gres:mig:full:2", "full"},
+  {"with an unmanaged partition", {tres_per_node = "gres:gpu:2", partition = "gpu,cpu"}, "gres:gpu:2,gres:mig:full:2", "full"},
   {"--mig=off", {tres_per_node = "gres:gpu:1", spank_job_env = env("off")}, "gres:gpu:1,gres:mig:full:1", "full"},
   {"a profile by name", {tres_per_node = "gres:gpu:2", spank_job_env = env("1g.5gb")}, "gres:gpu:2,gres:mig:1g.5gb:2", nil},
   {"typed slices", {tres_per_node = "gres:gpu:2,gres:mig:1g.5gb:2"}, "gres:gpu:2,gres:mig:1g.5gb:2", nil},
@@ -346,7 +346,7 @@ for _, case in ipairs({
   {"the site's mode", {}, "oom"},
   {"the partition's mode", {partition = "gpu-long"}, "forecast"},
   {"two partitions", {partition = "gpu-long,gpu"}, "oom"},
-  {"an unmanaged partition beside it", {partition = "gpu-long,cpu"}, "forecast"},
+  {"with an unmanaged partition", {partition = "gpu-long,cpu"}, "forecast"},
   {"--mig-grow=off", {spank_job_env = env(nil, nil, "off")}, nil},
   {"--mig-grow=forecast", {spank_job_env = env(nil, nil, "forecast")}, "forecast"},
   {"--mig-grow=oom", {partition = "gpu-long", spank_job_env = env(nil, "8G", "oom")}, "oom"},

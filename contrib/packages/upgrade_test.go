@@ -48,7 +48,7 @@ func TestUpgradeUnderJobs(t *testing.T) {
 	h.serves(next, before)
 	h.completes(3, before)
 	if files := h.Must("ls", "/etc/caelum"); !strings.Contains(files, "caelum.yaml.dpkg-dist") {
-		t.Errorf("the new caelum.yaml is not beside the old one: %s", files)
+		t.Errorf("the new caelum.yaml is not next to the old one: %s", files)
 	}
 
 	h.replace("dpkg --force-confold -i /packages/*.deb")

@@ -2,7 +2,8 @@
 #
 # Slurm derives the name of a job's cgroup from the node name and the job id, which can be the same in two clusters, so
 # each cluster has its own cgroup in every hierarchy, and a cgroup namespace with this cgroup as its root. Slurm finds
-# the hierarchies at the usual paths, and does not change the machine's cgroups. shellcheck shell=bash
+# the hierarchies at the usual paths, and does not change the machine's cgroups.
+# shellcheck shell=bash
 
 readonly CGROUPS=/sys/fs/cgroup
 readonly V1_CONTROLLERS=(devices freezer) # proctrack/cgroup needs freezer
