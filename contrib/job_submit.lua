@@ -238,7 +238,7 @@ local function entries(list)
     local entry = {text = token}
     local name, rest = token:match("gres[:/]([^:=]+)(.*)$")
     if name then
-      local kind, number = rest:match("^:([^:=]*%a[^:=]*)(.*)$")   -- a type contains a letter
+      local kind, number = rest:match("^:([^:=]*%a[^:=]*)(.*)$")   -- a type has a letter
       number = number or rest
       entry.name, entry.type = name, kind or ""
       entry.count = number == "" and 1 or tonumber(number:match("^[:=](%d+)$") or "")

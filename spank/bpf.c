@@ -43,8 +43,8 @@
 #define ANY UINT64_MAX
 
 /*
- * The key {ANY, device} means that the device needs a lease. The key {the job's cgroup, device} means that the job's
- * lease contains the device.
+ * The key {ANY, device} means that the device needs a lease, and {the job's cgroup, device} that it is part of the
+ * job's lease.
  */
 struct key {
 	uint64_t cgroup;
@@ -231,7 +231,7 @@ static bool lacks_helper(int error)
 	return program >= 0;
 }
 
-/* Creates a map that contains the devices. Returns a descriptor for it, or -1 with errno. */
+/* Creates a map with the devices. Returns a descriptor for it, or -1 with errno. */
 static int make_map(const struct devices *devices)
 {
 	CLEARED(union bpf_attr, create);

@@ -26,7 +26,7 @@ static const struct {
 	{ "TF_FORCE_GPU_ALLOW_GROWTH", "true", { "TF_FORCE_GPU_ALLOW_GROWTH" } },
 };
 
-/* Reports whether the environment contains the variable, even if its value is empty or too long for the buffer. */
+/* Reports whether the variable is in the environment, even if its value is empty or too long for the buffer. */
 static bool present(spank_t sp, const char *name)
 {
 	char value[2];

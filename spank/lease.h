@@ -43,7 +43,7 @@ int lease_parse(struct lease *lease, const char *text, size_t length, char *why,
  */
 int lease_read(struct lease *lease, const char *path, char *why, size_t size);
 
-/* Returns the UUID of a slot's slice, "" for a slot without one, or NULL if the lease does not contain the slot. */
+/* Returns the UUID of a slot's slice, "" for a slot without one, or NULL if the slot is not part of the lease. */
 const char *lease_uuid(const struct lease *lease, uint32_t slot);
 
 /* Reports whether the device is part of the lease. */

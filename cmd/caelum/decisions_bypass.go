@@ -25,7 +25,7 @@ name a profile (--gres=mig:...) are refused. Jobs that are already waiting or ru
 slices. Until "bypass off" is run, users can neither move a job into a managed partition nor add the
 first GPU to a job there.
 
-If the site has no such partition, create one without a restart:
+If the site has no suitable partition, create one without a restart:
 
   scontrol create PartitionName=whole Nodes=NODES
 

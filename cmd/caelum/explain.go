@@ -95,7 +95,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		e.Sized, e.InsteadOf = "", "" // the growths determined the profile
 	}
 	if e.Sized == mig.Full && err == nil {
-		_, err = fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because the job requests "+
+		_, err = fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because it requests "+
 			"several GPUs per node or sets --mig=off; to get slices, name a profile with --mig")
 	} else if e.Sized != "" && err == nil {
 		_, err = fmt.Fprintf(

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestExplainedPlace tests the first line of the output. If the job waits for slices, this line must contain its
-// position in the queue.
+// TestExplainedPlace tests the first line of the output. If the job waits for slices, this line must show its position
+// in the queue.
 func TestExplainedPlace(t *testing.T) {
 	for want, e := range map[string]plan.Explanation{
 		"job 7, PENDING, is number 2 of 3 jobs that wait for slices": {Place: 2, Of: 3},
@@ -42,7 +42,7 @@ func TestExplainedLimit(t *testing.T) {
 	}
 }
 
-// TestExplainedGrowths tests the output for a job that has grown twice. The output must not contain the reasons for the
+// TestExplainedGrowths tests the output for a job that has grown twice. The output must not show the reasons for the
 // profile at submission.
 func TestExplainedGrowths(t *testing.T) {
 	e := plan.Explanation{Job: 7, State: "RUNNING", Sized: "3g.20gb", InsteadOf: "1g.5gb", Grown: []predict.Growth{
@@ -54,7 +54,7 @@ func TestExplainedGrowths(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "job 7, RUNNING\n\n" +
-		"the job failed on 1g.5gb, probably because it ran out of GPU memory: its peak was 4711 MiB. " +
+		"the job failed on 1g.5gb, probably because it ran out of GPU memory: it used up to 4711 MiB. " +
 		"An agent requeued the job with 1g.10gb\n" +
 		"the job would have run out of GPU memory on 1g.10gb: its forecast peak was 15000 MiB. " +
 		"An agent requeued the job with 3g.20gb\n"

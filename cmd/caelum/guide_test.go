@@ -17,8 +17,8 @@ import (
 // output is always the same.
 var reproducible = regexp.MustCompile(`^\$ caelum (profiles|layouts|place|simulate|slurm-config) `)
 
-// transcripts finds the indented blocks on a page that begin with a reproducible command. typed contains the commands
-// in these blocks, and printed contains their outputs.
+// transcripts finds the indented blocks on a page that begin with a reproducible command. typed holds the commands in
+// these blocks, and printed their outputs.
 func transcripts(page string) (typed, printed []string) {
 	lines := strings.Split(page, "\n")
 	for k := 0; k < len(lines); k++ {

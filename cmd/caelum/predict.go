@@ -242,7 +242,7 @@ var levelNames = map[predict.Level]string{
 func printPrediction(w io.Writer, p predicted) error {
 	printJob(w, p)
 	if p.Own != "" {
-		fmt.Fprintf(w, "a line that an administrator wrote in the decision table selects %s for this job, "+
+		fmt.Fprintf(w, "an administrator's line in the decision table selects %s for this job, "+
 			"regardless of earlier runs\n", p.Own)
 	}
 	if p.Level == predict.Unknown && p.noScript {

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestPredictNamed tests the output for a job for which the user named a profile. The output must contain the profile,
+// TestPredictNamed tests the output for a job whose profile was named by the user. The output must contain the profile,
 // or "unknown" if only slurmdbd still has a record of the job.
 func TestPredictNamed(t *testing.T) {
 	for _, c := range []struct {

@@ -105,8 +105,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestEnded tests that a measurement contains the maximum of the summaries of all nodes. If slurmdbd has no summary
-// after a minute, the measurement must contain the job's elapsed time.
+// TestEnded tests that a measurement is the maximum of all nodes' summaries. If slurmdbd has no summary after a minute,
+// the job's elapsed time must be used instead.
 func TestEnded(t *testing.T) {
 	begin := time.Unix(1700000000, 0)
 	r := slurm.Record{

@@ -81,7 +81,7 @@ that stores the repository, and then runs "caelum repo decisions".`,
 	f.StringVar(&o.out, "out", "", "write the measurements to this file, one JSON object per line")
 	f.StringVar(&o.from, "from", "", "evaluate the measurements in this file instead of submitting jobs")
 	f.BoolVar(&o.apply, "apply", false,
-		"with --from: store DynaP's choice in the repository of this host as the profile of the script's key")
+		"with --from: store DynaP's choice in this host's repository as the profile for the script's key")
 	f.StringVar(&o.path, "repo", "", "with --apply: the repository; default: repo in the configuration file")
 	f.IntVar(&o.batch, "batch", 0, "with --from: evaluate only this batch size")
 	return cmd

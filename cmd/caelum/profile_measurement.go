@@ -105,7 +105,7 @@ func measurementsOf(path string) ([]measurement, error) {
 	return runs, nil
 }
 
-// readMeasurements reads measurements in the format of --out. If a line is invalid, the error contains its number.
+// readMeasurements reads measurements in the format of --out. If a line is invalid, the error gives its number.
 func readMeasurements(from io.Reader) (runs []measurement, err error) {
 	lines := bufio.NewScanner(from)
 	for n := 1; lines.Scan(); n++ {

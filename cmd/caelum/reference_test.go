@@ -85,7 +85,7 @@ func referencePage(t *testing.T, cmd *cobra.Command) string {
 // referenceIndex returns the list of all commands.
 func referenceIndex(root *cobra.Command) string {
 	var page strings.Builder
-	page.WriteString("# Commands\n\nEach page contains the help text of one command of `caelum`. " +
+	page.WriteString("# Commands\n\nEach page shows the help text of one of `caelum`'s commands. " +
 		"[Install](../install.md) and\n[troubleshoot](../troubleshoot.md) describe the commands of `caelumd`.\n\n| " +
 		"command | purpose |\n|---|---|\n")
 	for _, cmd := range documented(root) {

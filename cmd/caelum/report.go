@@ -138,7 +138,7 @@ func reportLatest(
 // warnOfNames warns that the output lacks the job names, which a user can make unreadable by choosing a hostile name.
 func warnOfNames(err error) {
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "caelum: couldn't read the job names, so the output does not contain them:",
+		fmt.Fprintln(os.Stderr, "caelum: couldn't read the job names, so the output does not show them:",
 			printable(err.Error()))
 	}
 }

@@ -110,7 +110,7 @@ func printNotes(w io.Writer, s *api.Status) {
 		fmt.Fprintf(
 			w,
 			"slurm.conf has %s, which this node's driver does not report (the driver reports %s): "+
-				"jobs that request such slices never start on this node; see `caelum doctor`\n",
+				"jobs that request these slices never start on this node; see `caelum doctor`\n",
 			strings.Join(s.Stale, ", "), strings.Join(s.Profiles, ", "),
 		)
 	}

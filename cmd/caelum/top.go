@@ -36,7 +36,7 @@ func newTop(g *globals) *cobra.Command {
 		Use:   "top [NODE]",
 		Short: "Show the GPUs of all nodes, and refresh the output every few seconds",
 		Long: `top shows the output of caelum status --all, or of caelum status NODE, in colour, and refreshes it.
-If the environment variable NO_COLOR is set, top uses no colours. If standard output is not a
+If the NO_COLOR environment variable is set, top uses no colours. If standard output is not a
 terminal, or with --json, top prints the output once.
 
 Each refresh runs scontrol once, and with NODE also squeue. While slurmctld answers slowly, top

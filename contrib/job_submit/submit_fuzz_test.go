@@ -278,7 +278,7 @@ func stampOf(q fields) stamp {
 func (m maker) change() fields {
 	q, record := m.job(), m.job()
 	for _, name := range []string{"num_tasks", "ntasks_per_node", "ntasks_per_tres", "sockets_per_node"} {
-		delete(record, name) // a job record does not contain the field
+		delete(record, name) // a job record does not have this field
 	}
 	if m.IntN(2) == 0 {
 		record["tres_per_node"] = m.one(

@@ -243,7 +243,7 @@ func (p probe) profiles(d decisions.Table, partition string) {
 		if !slices.Contains(names, name) {
 			want = "refused"
 		}
-		// A GRES type in Slurm contains a letter, and a request has at most 1024 bytes.
+		// A GRES type in Slurm has at least one letter, and a request at most 1024 bytes.
 		if strings.ContainsFunc(name, func(r rune) bool { return r > '9' }) && len(name) < 1000 {
 			p.gives(fields{"tres_per_node": "gres:mig:" + name + ":1", "partition": partition}, want)
 		}

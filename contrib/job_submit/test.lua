@@ -153,7 +153,7 @@ for _, case in ipairs(accepted) do
   check(job.priority == NO_VAL, case[1] .. " is not held", job.priority)
 end
 
--- If no field of the job contains a prefix, slurmctld adds that of its release.
+-- If no field of the job has a prefix, slurmctld adds that of its release.
 local _, later = submit({ntasks_per_tres = 1, num_tasks = 1}, "gres/")
 check(later.tres_per_node == "gres/gpu:1,gres/mig:2g.10gb:1", "--ntasks-per-gpu in 24.11", later.tres_per_node)
 _, later = submit({ntasks_per_tres = 1, num_tasks = 1, tres_per_node = "odd:1"}, "gres/")
@@ -207,7 +207,7 @@ for _, case in ipairs({
   {"a parenthesis per job", {tres_per_node = "gres:gpu:1", tres_per_job = "gres:mig:x(:0"}, "not valid"},
   {"slices without GPUs, elsewhere", {tres_per_node = "gres:mig:1g.5gb:1", partition = "cpu"}, "a request for slices must name the same number of GPUs"},
   {"more slices than GPUs, elsewhere", {tres_per_node = "gres:gpu:1,gres:mig:1g.5gb:7", partition = "cpu"}, "a request for slices must name the same number of GPUs"},
-  {"slices beside GPUs per job, elsewhere", {tres_per_node = "gres:mig:1g.5gb:1", tres_per_job = "gres:gpu:1", partition = "cpu"}, "a request for slices must name the same number of GPUs"},
+  {"slices next to GPUs per job, elsewhere", {tres_per_node = "gres:mig:1g.5gb:1", tres_per_job = "gres:gpu:1", partition = "cpu"}, "a request for slices must name the same number of GPUs"},
   {"untyped slices, elsewhere", {tres_per_node = "gres:gpu:1,gres:mig:1", partition = "cpu"}, "a request for slices must name the same number of GPUs"},
   {"slices per job, elsewhere", {tres_per_job = "gres:mig:1g.5gb:7", partition = "cpu"}, "per node"},
   {"slices that cannot be counted, elsewhere", {tres_per_node = "gres:mig:1g.5gb:1k", partition = "cpu"}, "not valid"},
@@ -267,7 +267,7 @@ for _, case in ipairs({
   {"not a size, and long", nil, "\27" .. string.rep("9", 500), "couldn't read '%?9+': specify"},
   {"--mig and --mig-mem that disagree", "1g.5gb", "8G", "%-%-mig=1g%.5gb and %-%-mig%-mem=8G contradict each other, because 1g%.5gb has 4864 MiB"},
   {"a whole GPU that is too small", "off", "1T", "%-%-mig=off and %-%-mig%-mem=1T contradict each other, because 7g%.40gb has 40192 MiB"},
-  {"an unknown --mig beside --mig-mem", "9g.99gb", "8G", "the MIG profile 9g%.99gb does not exist"},
+  {"an unknown --mig with --mig-mem", "9g.99gb", "8G", "the MIG profile 9g%.99gb does not exist"},
 }) do
   local rc, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(case[2], case[3])})
   check(rc == slurm.ERROR and job.tres_per_node == "gres:gpu:1" and not job.admin_comment, case[1] .. " is refused", job.tres_per_node)
@@ -320,7 +320,7 @@ for _, case in ipairs({
   {"a model without the profile", {tres_per_node = "gres:gpu:h100:4"}, "gres:gpu:h100:4,gres:mig:2g.10gb:4", "2g.10gb"},
   {"another partition", {tres_per_node = "gres:gpu:2", partition = "gpu-long"}, "gres:gpu:2,gres:mig:2g.10gb:2", "2g.10gb"},
   {"both partitions", {tres_per_node = "gres:gpu:2", partition = "gpu,gpu-long"}, "gres:gpu:2,gres:mig:2g.10gb:2", "2g.10gb"},
-  {"an unmanaged partition beside it", {tres_per_node = "gres:gpu:2", partition = "gpu,cpu"}, "gres:gpu:2,gres:mig:full:2", "full"},
+  {"with an unmanaged partition", {tres_per_node = "gres:gpu:2", partition = "gpu,cpu"}, "gres:gpu:2,gres:mig:full:2", "full"},
   {"--mig=off", {tres_per_node = "gres:gpu:1", spank_job_env = env("off")}, "gres:gpu:1,gres:mig:full:1", "full"},
   {"a profile by name", {tres_per_node = "gres:gpu:2", spank_job_env = env("1g.5gb")}, "gres:gpu:2,gres:mig:1g.5gb:2", nil},
   {"typed slices", {tres_per_node = "gres:gpu:2,gres:mig:1g.5gb:2"}, "gres:gpu:2,gres:mig:1g.5gb:2", nil},
@@ -346,7 +346,7 @@ for _, case in ipairs({
   {"the site's mode", {}, "oom"},
   {"the partition's mode", {partition = "gpu-long"}, "forecast"},
   {"two partitions", {partition = "gpu-long,gpu"}, "oom"},
-  {"an unmanaged partition beside it", {partition = "gpu-long,cpu"}, "forecast"},
+  {"with an unmanaged partition", {partition = "gpu-long,cpu"}, "forecast"},
   {"--mig-grow=off", {spank_job_env = env(nil, nil, "off")}, nil},
   {"--mig-grow=forecast", {spank_job_env = env(nil, nil, "forecast")}, "forecast"},
   {"--mig-grow=oom", {partition = "gpu-long", spank_job_env = env(nil, "8G", "oom")}, "oom"},
@@ -728,7 +728,7 @@ rc, job = modify({tres_per_node = "gres:gpu:2"}, {partition = "cpu", tres_per_no
 check(rc == 0 and job.tres_per_node == "gres:gpu:2", "an unmanaged job", job.tres_per_node)
 rc, job = modify({tres_per_node = "gres:mig:9g.5gb:1", priority = 0}, HELD, 0)
 check(rc == 0 and job.tres_per_node == "gres:mig:9g.5gb:1", "root's update is unchanged", job.tres_per_node)
--- An update uses the options and the learned lines of the job's submission.
+-- An update uses the options and the learned lines from the job's submission.
 local RECORD = {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:1g.5gb:1", user_id = 1001.0}
 local function again(name, options, comment, want)
   RECORD.spank_job_env, RECORD.admin_comment = options, comment
@@ -756,7 +756,7 @@ check(modify({priority = 0}, HELD) == slurm.ERROR, "the user's hold of a job tha
 check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "the user's release of a job that Caelum holds", said[1])
 check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
 
--- The answer depends on the resulting job. Each case contains the update, the job's record, and the resulting
+-- The answer depends on the resulting job. Each case consists of the update, the job's record, and the resulting
 -- tres_per_node. false means unchanged, and nil means rejected.
 write_table(TABLE)
 local TYPED = "gres:gpu:1,gres:mig:2g.10gb:1"

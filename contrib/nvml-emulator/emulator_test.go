@@ -66,8 +66,8 @@ type machine struct {
 	dir string
 }
 
-// newMachine runs `nvml-emulator init` with the arguments. The machine has device files only if the arguments contain
-// --dev-root.
+// newMachine runs `nvml-emulator init` with the arguments. The machine has device files only if --dev-root is one of
+// them.
 func newMachine(t *testing.T, init ...string) *machine {
 	t.Helper()
 	sources()

@@ -185,8 +185,8 @@ func TestGPULostAtReset(t *testing.T) {
 	m.wantMode(d, on, off)
 }
 
-// TestKilledModeChange kills a process at each point of a change of the MIG mode. The state must be that before or
-// after the step, the log must agree with the state, and a second change must succeed.
+// TestKilledModeChange kills a process at each point of a change of the MIG mode. The state must be that from
+// before or after the step, the log must agree with the state, and a second change must succeed.
 func TestKilledModeChange(t *testing.T) {
 	for _, c := range []struct {
 		board, call, at  string

@@ -113,7 +113,7 @@ func TestManyProcesses(t *testing.T) {
 	for range 3 {
 		m.running(m.cuda(uuid, "--memory", "1000", "--seconds", "3600", "--print"))
 	}
-	// The first call of go-nvml has room for one process, and returns ERROR_INSUFFICIENT_SIZE.
+	// go-nvml's first call has room for one process, and returns ERROR_INSUFFICIENT_SIZE.
 	procs, ret := m.migDevices(d)[0].GetComputeRunningProcesses()
 	m.want(ret, nvml.SUCCESS, "GetComputeRunningProcesses")
 	if len(procs) != 3 {

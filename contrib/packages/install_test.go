@@ -45,10 +45,9 @@ func TestInstallation(t *testing.T) {
 	}
 }
 
-// site returns a directory that contains the installation script and the packages that it needs: the packages of `make
+// site returns a directory with the installation script and the packages that it needs: the packages of `make
 // packages`, a plugin for another release of Slurm, packages of a later release in next, and in old a package of an
-// earlier release that supports only older schemas. All packages contain identical programs and different control
-// files.
+// earlier release that supports only older schemas. All packages have identical programs but different control files.
 func site(t *testing.T, release, other string) string {
 	t.Helper()
 	dir := t.TempDir()

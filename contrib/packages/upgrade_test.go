@@ -48,7 +48,7 @@ func TestUpgradeUnderJobs(t *testing.T) {
 	h.serves(next, before)
 	h.completes(3, before)
 	if files := h.Must("ls", "/etc/caelum"); !strings.Contains(files, "caelum.yaml.dpkg-dist") {
-		t.Errorf("the new caelum.yaml is not beside the old one: %s", files)
+		t.Errorf("the new caelum.yaml is not next to the old one: %s", files)
 	}
 
 	h.replace("dpkg --force-confold -i /packages/*.deb")
@@ -65,7 +65,7 @@ func TestUpgradeUnderJobs(t *testing.T) {
 }
 
 // releases writes the packages of the current build to dir, the packages of a later release to dir/next, and a package
-// of an earlier release with older schemas to dir/old. It returns the names of the packages. The later release contains
+// of an earlier release with older schemas to dir/old. It returns the names of the packages. The later release has
 // different programs and a different caelum.yaml.
 func releases(t *testing.T, dir string) []string {
 	t.Helper()

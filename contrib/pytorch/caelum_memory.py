@@ -10,7 +10,7 @@ A program that knows its number of iterations can improve the forecast of the ag
 
     caelum_memory.iteration(step, total)
 
-The environment variable CAELUM_MEMORY=off disables the module. CAELUM_RUN_DIR is the run directory of the agent.
+CAELUM_MEMORY=off in the environment disables the module. CAELUM_RUN_DIR names the agent's run directory.
 """
 
 import atexit

@@ -1,5 +1,6 @@
-// Package fuzz contains the seed inputs for fuzzing the parsers of the agent's files, and the inputs for which fuzzing
-// found defects. The test processes every file in testdata with gcc's sanitizers. `make fuzz` searches for more inputs.
+// Package fuzz fuzzes the parsers of the agent's files. The seed inputs, and the inputs for which fuzzing found
+// defects, are in testdata. The test processes each of these files with gcc's sanitizers; `make fuzz` searches for more
+// inputs.
 package fuzz
 
 import (

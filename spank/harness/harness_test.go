@@ -157,7 +157,7 @@ func (n *node) runScript(script string, words []string, cgroup *os.File) string 
 	return strings.NewReplacer(names...).Replace(text)
 }
 
-// TestPlugin runs the scripts in testdata/plugin, which contain these commands:
+// TestPlugin runs the scripts in testdata/plugin, which consist of these commands:
 //
 //	agent MODE        sets the agent's behaviour: ok, later (503), broken (500), hang, down
 //	lease [uid=N]     writes the text to the job's lease file; without a text, removes the file
@@ -254,8 +254,8 @@ census`
 	}
 }
 
-// TestEveryRowOfTheErrorTable checks that testdata contains a case for every row of docs/plugin-errors.md, and that
-// every row that testdata mentions exists.
+// TestEveryRowOfTheErrorTable checks that testdata has a case for every row of docs/plugin-errors.md, and that every
+// row that testdata mentions exists.
 func TestEveryRowOfTheErrorTable(t *testing.T) {
 	rows := func(pattern, expr string) []string {
 		paths, err := filepath.Glob(pattern)

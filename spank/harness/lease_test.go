@@ -30,9 +30,8 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// TestLease parses the texts in testdata/lease.txt with the address sanitizer and the undefined-behaviour sanitizer.
-// The argument "cut" removes the last newline. In a text, the escape sequences \x00, \x1b, \t and \r stand for single
-// bytes.
+// TestLease parses the samples in testdata/lease.txt under the address and undefined-behaviour sanitizers. The argument
+// "cut" removes the last newline. In a sample, the escape sequences \x00, \x1b, \t and \r stand for single bytes.
 func TestLease(t *testing.T) {
 	program(t, "lease_check")
 	datadriven.RunTest(t, "testdata/lease.txt", func(t *testing.T, d *datadriven.TestData) string {

@@ -1,5 +1,5 @@
-// Command bench measures the cost of Caelum on a devcluster, for `make bench`. Times differ between machines and vary
-// between runs. Only differences and ratios within one run are meaningful.
+// Command bench measures what Caelum costs on a devcluster, for `make bench`. Because times differ between machines and
+// vary between runs, only differences and ratios within one run are meaningful.
 //
 // Files:
 //
@@ -15,5 +15,5 @@
 //	multi.go        -ways-multi: -ways with jobs that need several full GPUs; the best split; results by class
 //	speeds.go       -ways-speeds: one trace of jobs whose run times depend on their slices, in four configurations
 //	granted.go      the results of -ways-speeds, and the check of all slices against the jobs' outputs and sacct
-//	outcomes.go     the results of -ways: waits, makespan, utilisation, slurmctld's scheduling cycles
+//	outcomes.go     the results of -ways: waits, makespan, utilization, slurmctld's scheduling cycles
 package main

@@ -87,7 +87,7 @@ type job struct {
 	interactive      bool
 }
 
-// draw returns a user's n-th submission. earlier contains the ids of the jobs that the user has already submitted.
+// draw returns a user's n-th submission. earlier lists the ids of the jobs that the user has already submitted.
 func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) job {
 	j := job{name: fmt.Sprintf("%s-%d", user, n), user: user, kind: drawKind(rng, kinds)}
 	d := drawVariant(rng)

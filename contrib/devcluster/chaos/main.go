@@ -94,7 +94,7 @@ func parse(args []string) (o options, list bool, err error) {
 	return o, list, err
 }
 
-// given reports whether the command line contains a flag.
+// given reports whether a flag is on the command line.
 func given(f *flag.FlagSet, name string) (found bool) {
 	f.Visit(func(g *flag.Flag) { found = found || g.Name == name })
 	return found

@@ -192,7 +192,7 @@ func parseLease(name, text string) leaseFile {
 	return l
 }
 
-// readCaps reads the instances' capability files, which it assigns to their instances by means of the driver's list of
+// readCaps reads the instances' capability files, which it assigns to their instances using the driver's list of
 // minor numbers.
 func readCaps(root string) (all []capFile) {
 	list, _ := os.ReadFile(root + "/run/nvml-emulator/proc/driver/nvidia-caps/mig-minors")

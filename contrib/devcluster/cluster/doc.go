@@ -1,11 +1,11 @@
 // Package cluster starts private Slurm clusters with emulated MIG nodes for tests and demonstrations.
 //
 // It runs the contrib/devcluster/devcluster script, which needs root and the packages that
-// contrib/devcluster/prerequisites installs. The script never writes outside the cluster's directory. Any number of
-// clusters can run at the same time.
+// contrib/devcluster/prerequisites installs, and never writes outside the cluster's directory. Any number of clusters
+// can run at the same time.
 //
 // Files:
 //
 //	cluster.go  Options, one for each option of `devcluster up`; start, stop, commands on nodes, units, logs
-//	enter.go    commands in a node's namespaces without the script, which would take five times as long
+//	enter.go    runs commands in a node's namespaces without the script, which would take five times as long
 package cluster

@@ -138,7 +138,7 @@ func initOf(t *testing.T, dir string) int {
 	return pid
 }
 
-// namespaceOf returns the name of the PID namespace that contains all processes of a cluster.
+// namespaceOf returns the name of the PID namespace in which all of a cluster's processes run.
 func namespaceOf(t *testing.T, dir string) string {
 	t.Helper()
 	name, err := os.Readlink("/proc/" + strconv.Itoa(initOf(t, dir)) + "/ns/pid")

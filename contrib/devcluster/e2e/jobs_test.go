@@ -148,7 +148,7 @@ func (s *site) accounted(t *testing.T, id, want string) {
 	})
 }
 
-// tagged checks that a job's admin_comment contains a tag.
+// tagged checks that a job's admin_comment has a tag.
 func (s *site) tagged(t *testing.T, id, word string) {
 	t.Helper()
 	within(t, "job "+id+" has the tag "+word, func() bool {

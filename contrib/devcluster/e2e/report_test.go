@@ -75,11 +75,11 @@ The columns have the following meanings:
   other columns, salloc runs the script as its command on the login node.
 - *srun*, *srun --gres=gpu:1*, *srun --gpus=1*: the script starts the program with the srun command
   in the title of the column. A direct srun starts the script, and the srun command in the script
-  also has the option --overlap.
+  also has --overlap.
 - *two steps*: the job has two tasks and two GPUs (--gres=gpu:2, --gpus=2, ...). The script starts
   two steps at the same time with ` + "`srun --exact -n1 --gres=gpu:1`" + `. If the job requests GPUs for the
   whole job, the steps use ` + "`srun --exact -n1 --gpus=1`" + ` instead. Both steps hold their devices at the
-  same time. With a direct srun, the option --gpu-bind=single:1 binds the job's two tasks instead.
+  same time. With a direct srun, --gpu-bind=single:1 binds the job's two tasks instead.
 - *--cpus-per-gpu*, *--mem-per-gpu*: the job has the option in the title of the column, and the
   script starts the program with srun without options.
 `

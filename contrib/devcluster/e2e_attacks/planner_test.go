@@ -13,8 +13,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// wholeGPU lists the options for a job that needs a whole GPU. An agent offers a whole GPU only if the plan contains
-// a job for it.
+// wholeGPU lists the options for a job that needs a whole GPU. An agent offers a whole GPU only if there is a job for
+// it in the plan.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
 // another lists the options for a job with a profile that the attackers do not request, because slurmctld may allocate

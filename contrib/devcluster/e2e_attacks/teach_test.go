@@ -176,8 +176,7 @@ func TestEvictedLines(t *testing.T) {
 	}
 }
 
-// TestTagsAreNotTheUsers checks that slurmctld does not let users set AdminComment, which contains
-// the tags.
+// TestTagsAreNotTheUsers checks that slurmctld does not let users set AdminComment, which holds the tags.
 func TestTagsAreNotTheUsers(t *testing.T) {
 	s := open(t)
 	const forged = "caelum:key=0123456789abcdef caelum:work=0123456789abcdef caelum:sized=7g.40gb caelum:held"

@@ -398,8 +398,8 @@ func badLedger(s *site, _ string) {
 	if err := s.StartUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)
 	}
-	// Without the ledger, the agent cannot distinguish its own idle instances from foreign instances. The test removes
-	// the idle instances, as an administrator does.
+	// Without the ledger, the agent cannot tell its own idle instances from foreign ones. The test removes the idle
+	// instances, as an administrator would.
 	status, err := s.Status("n1")
 	if err != nil {
 		s.t.Fatal(err)

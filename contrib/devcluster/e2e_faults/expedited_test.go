@@ -17,7 +17,7 @@ import (
 func TestExpedited(t *testing.T) {
 	s := start(t, cluster.Options{
 		Nodes: 2, GPUs: 1,
-		// With ReturnToService=0, a late registration of slurmd does not change the state DOWN.
+		// With ReturnToService=0, a late registration of slurmd does not change the DOWN state.
 		Conf: []string{"SlurmctldParameters=enable_expedited_requeue", "ReturnToService=0"},
 	})
 	if s.Release().Compare(slurm.Release{Year: 25, Month: 11}) < 0 {

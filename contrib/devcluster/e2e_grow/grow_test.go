@@ -125,8 +125,8 @@ func TestGrowAfterFailure(t *testing.T) {
 	s.NothingLeft()
 }
 
-// recorded checks the accounting record of a job that has grown once. From 23.11 on, the record must contain the larger
-// profile. Up to 23.02, the record contains the requested profile.
+// recorded checks the accounting record of a job that has grown once. From 23.11 on, the record must show the larger
+// profile; up to 23.02, it shows the requested one.
 func (s site) recorded(id string) {
 	s.t.Helper()
 	tres := "gres/mig:1g.5gb=1"

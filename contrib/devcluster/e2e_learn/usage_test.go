@@ -18,7 +18,7 @@ import (
 
 // TestUsage compares the GPU-hours of `caelum usage`, which reads only slurmdbd, with the leases in the agents' logs.
 // The jobs are a mix: slices of several sizes, full GPUs, several slices, two nodes, arrays and --exclusive jobs, some
-// of which fail, are cancelled or are requeued once. The environment variable USAGE_JOBS sets the number of jobs, and
+// of which fail, are cancelled or are requeued once. The USAGE_JOBS environment variable sets the number of jobs, and
 // USAGE_SEED another mix. Because summaries contain whole seconds, the two figures may differ by a second for each
 // lease.
 func TestUsage(t *testing.T) {

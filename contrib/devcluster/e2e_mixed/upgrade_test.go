@@ -23,7 +23,7 @@ type upgrade struct {
 	relays  int
 }
 
-// running is a job that runs during the whole upgrade. slice contains its slice on each node.
+// running is a job that runs during the whole upgrade. slice maps each node to its slice there.
 type running struct {
 	ref     string // the name for sacct, for example 12, 12_1 or 12+0
 	profile string

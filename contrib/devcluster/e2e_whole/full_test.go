@@ -92,7 +92,7 @@ func (s *site) files(id string) (files, uuids []string) {
 	return files, uuids
 }
 
-// counted waits until sacct shows the text in a job's AllocTRES, because slurmctld sends the records to slurmdbd with a
+// counted waits until a job's AllocTRES in sacct contains text, because slurmctld sends the records to slurmdbd with a
 // delay.
 func (s *site) counted(id, tres string) {
 	s.t.Helper()

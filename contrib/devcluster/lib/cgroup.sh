@@ -1,8 +1,8 @@
 # Functions for the cgroups of a devcluster with --cgroup v1 or v2. Sourced by init.sh, devcluster and machine/boot.
 #
-# Slurm derives the name of a job's cgroup from the node name and the job id, which can be the same in two clusters.
-# Each cluster therefore has its own cgroup in every hierarchy, and a cgroup namespace with this cgroup as its root.
-# Slurm finds the hierarchies at the usual paths, and does not change the machine's cgroups.
+# Slurm derives the name of a job's cgroup from the node name and the job id, which can be the same in two clusters, so
+# each cluster has its own cgroup in every hierarchy, and a cgroup namespace with this cgroup as its root. Slurm finds
+# the hierarchies at the usual paths, and does not change the machine's cgroups.
 # shellcheck shell=bash
 
 readonly CGROUPS=/sys/fs/cgroup

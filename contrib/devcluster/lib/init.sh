@@ -52,8 +52,7 @@ private_copy() {
 
 # private_network: sets up the loopback interface and the host names. Slurm's daemons call getaddrinfo(3) for the
 # wildcard address with AI_ADDRCONFIG. If 127.0.0.1 is the machine's only address, this call finds none, and slurmdbd
-# ends with "Unable to resolve (null)". The lo interface therefore gets an additional address from the documentation
-# range.
+# ends with "Unable to resolve (null)", so the lo interface gets an additional address from the documentation range.
 private_network() {
     local node
     ip link set lo up

@@ -9,7 +9,7 @@ DIR=$1
 NODE=$2
 load_options "$DIR"
 
-# private_run: mounts a new /run that contains munge's socket and the binaries. The node's /run/caelum appears as
+# private_run: mounts a new /run with munge's socket and the binaries. The node's /run/caelum appears as
 # /run/devcluster/caelum-nN on the controller, so that unit.sh can wait for the agent's socket.
 private_run() {
     local new=$RUN/run-$NODE shared=$RUN/caelum-$NODE

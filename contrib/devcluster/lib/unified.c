@@ -28,7 +28,7 @@ static int is_cgroup_file(const char *path)
 }
 
 /*
- * only_v2 closes a descriptor of /proc/PID/cgroup, and returns one for a file that contains only the v2 line, or -1.
+ * only_v2 closes a descriptor of /proc/PID/cgroup, and returns one for a file with only the v2 line, or -1.
  */
 static int only_v2(int fd)
 {

@@ -12,8 +12,8 @@ import (
 )
 
 // recorded returns testdata/run, the record of 24 jobs with a 4 s prolog on two nodes with two A100-40GB GPUs each. It
-// contains only the lines that the oracle reads. The recorded agents did not log when they read slurmctld's state
-// before a write, so the record assumes that each read took place 0.3 s before its write.
+// has only the lines that the oracle reads. The recorded agents did not log when they read slurmctld's state before a
+// write, so the record assumes that each read took place 0.3 s before its write.
 func recorded(t *testing.T) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -64,7 +64,7 @@ func TestRecordedRunIsSound(t *testing.T) {
 	}
 }
 
-// edit describes a forgery: it replaces the first occurrence of old that follows the text in after.
+// edit describes a forgery: it replaces the first occurrence of old that follows after.
 type edit struct{ file, after, old, new string }
 
 func (e edit) apply(t *testing.T, files fstest.MapFS) {

@@ -28,7 +28,7 @@ static uint32_t mode_reset_by_name(const char *name)
     ctl_fail(EXIT_USAGE, "--mode-reset must be auto, manual or never, not %s", name);
 }
 
-/* connect_group connects the GPUs of one group of --nvlink, such as "0,1", and returns the rest of the text. */
+/* connect_group connects the GPUs of one group of --nvlink, such as "0,1", and returns the rest of the string. */
 static const char *connect_group(struct state *st, const char *text)
 {
     uint16_t group = 0;

@@ -29,7 +29,7 @@ static void draw(const struct gpu_state *g)
     putchar('\n');
 }
 
-/* pending_mode returns the text for a MIG mode that is not in effect yet. */
+/* pending_mode describes a MIG mode that is not in effect yet. */
 static const char *pending_mode(const struct gpu_state *g)
 {
     if (g->mig == g->mig_pending)

@@ -7,7 +7,7 @@
 #include "lib.h"
 
 struct nvmlGpmSample_st {
-    uint64_t serial; /* serial number of the instance; 0 if the struct contains no sample */
+    uint64_t serial; /* serial number of the instance; 0 if the struct holds no sample */
     unsigned busy;
 };
 
