@@ -168,7 +168,8 @@ func watchQueue(path string) error {
 	if err != nil {
 		log.WithError(err).Error("the wake port was not opened; agents receive no notifications of submissions")
 	}
-	w := watch.New(watch.Config{
+	ctl := slurm.New(slurm.Options{})
+	own := watch.Config{
 		TriggerFile: cfg.PokeFile,
 		WakePort:    cfg.WakePort,
 		Address:     cfg.WakeAddress,
@@ -177,7 +178,11 @@ func watchQueue(path string) error {
 		Interval:    cfg.PollInterval,
 		Settings:    settings,
 		Planner:     cfg.Planner,
-	}, slurm.New(slurm.Options{}), log)
+	}
+	if cfg.Preempt {
+		own.Preempt = ctl
+	}
+	w := watch.New(own, ctl, log)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if cfg.Learn {

@@ -165,20 +165,21 @@ func (a *Agent) newMonitor() *usage.Monitor {
 // newPublisher returns the node's publisher.
 func (a *Agent) newPublisher() *publisher {
 	return &publisher{
-		node:         a.node,
-		ctl:          a.ctl,
-		ledger:       a.ledger,
-		log:          a.log,
-		config:       a.slurmConfig,
-		hidesJobs:    a.hidesJobs,
-		raised:       a.wakeWatcher,
-		failed:       func() { a.metrics.Failed(metrics.Publish) },
-		requests:     make(chan chan error),
-		changed:      make(chan struct{}, 1),
-		unresponsive: plan.Unresponsive{Patience: plan.Patience(a.cfg.PollInterval)},
-		allocations:  map[uint32]allocation{},
-		offersSince:  time.Now(),
-		clock:        time.Now,
+		node:          a.node,
+		ctl:           a.ctl,
+		ledger:        a.ledger,
+		log:           a.log,
+		config:        a.slurmConfig,
+		hidesJobs:     a.hidesJobs,
+		publishesJobs: a.publishesJobs,
+		raised:        a.wakeWatcher,
+		failed:        func() { a.metrics.Failed(metrics.Publish) },
+		requests:      make(chan chan error),
+		changed:       make(chan struct{}, 1),
+		unresponsive:  plan.Unresponsive{Patience: plan.Patience(a.cfg.PollInterval)},
+		allocations:   map[uint32]allocation{},
+		offersSince:   time.Now(),
+		clock:         time.Now,
 	}
 }
 

@@ -39,6 +39,7 @@ func (p *publisher) write(
 	}
 	extra := plan.WithBack(plan.WithState(node.Extra, d.text), d.back)
 	extra = plan.WithNVLink(plan.WithSettings(extra, p.settings.Text), d.gpus)
+	extra = plan.WithJobs(extra, d.gpus, d.holders)
 	if sameCounts(gres, node.Gres) && extra == node.Extra {
 		return false, nil
 	}

@@ -145,6 +145,24 @@ func (n *node) view() []place.GPU {
 	return gpus
 }
 
+// holders returns the jobs that hold slices on the node, and the jobs with pending leases. The caller holds n.mu.
+func (n *node) holders() map[offer.Spot]uint32 {
+	all := map[offer.Spot]uint32{}
+	for i, c := range n.cards {
+		for p, in := range c.ours {
+			if in.Job != 0 {
+				all[offer.Spot{GPU: i, Placement: p}] = in.Job
+			}
+		}
+	}
+	for job, pr := range n.pending {
+		for _, s := range pr.spots {
+			all[s] = job
+		}
+	}
+	return all
+}
+
 // endOf returns the expected end, in Unix seconds, of a job that has a slice of the given profile on the node, or
 // +Inf if it is unknown. The caller holds n.mu.
 func (n *node) endOf(job uint32, profile string) float64 {

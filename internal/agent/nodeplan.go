@@ -20,10 +20,11 @@ type nodePlan struct {
 	withheld bool // true if the node offers no slices because slurmd has not registered
 	first    bool // true if this node is the first in the plan
 	gpus     []place.GPU
-	text     string     // the state of the GPUs, as published for the other agents
-	back     string     // the jobs that the plan places after all others, for caelum explain
-	mine     offer.Plan // this node's part of the plan
-	served   []uint32   // the jobs for which this node offers all slices that they have here in the plan
+	holders  map[offer.Spot]uint32 // the jobs that hold the busy slices, if the node publishes them (publishesJobs)
+	text     string                // the state of the GPUs, as published for the other agents
+	back     string                // the jobs that the plan places after all others, for caelum explain
+	mine     offer.Plan            // this node's part of the plan
+	served   []uint32              // the jobs for which this node offers all slices that they have here in the plan
 	reserved *api.Reservation
 	offers   map[string]int
 	pending  map[uint32][]offer.Spot // the new spots of unplaced pending leases
@@ -41,6 +42,9 @@ func (p *publisher) plan(in input, node slurm.Node) nodePlan {
 	d := nodePlan{version: p.version, withheld: node.Unregistered, gpus: p.view()}
 	d.pending = p.placePending(d.gpus)
 	d.held = p.slicesHeld()
+	if p.publishesJobs() {
+		d.holders = p.holders()
+	}
 	undercounted := p.undercounted(node)
 	p.mu.Unlock()
 	d.text = p.text(d.gpus)
@@ -73,7 +77,8 @@ func (p *publisher) planAll(d *nodePlan, snapshot plan.Snapshot, node slurm.Node
 	snapshot.Nodes = slices.Clone(snapshot.Nodes)
 	for k := range snapshot.Nodes {
 		if snapshot.Nodes[k].Name == node.Name {
-			snapshot.Nodes[k].Extra = plan.WithNVLink(plan.WithState(node.Extra, d.text), d.gpus)
+			extra := plan.WithNVLink(plan.WithState(node.Extra, d.text), d.gpus)
+			snapshot.Nodes[k].Extra = plan.WithJobs(extra, d.gpus, d.holders)
 		}
 	}
 	v := plan.New(

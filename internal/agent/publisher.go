@@ -25,6 +25,8 @@ type publisher struct {
 	config func(context.Context) (slurm.Config, error)
 	// hidesJobs reports whether users may not see other users' jobs.
 	hidesJobs func() bool
+	// publishesJobs reports whether the node publishes the jobs that hold its slices.
+	publishesJobs func() bool
 	// raised is called after a write that may let jobs start.
 	raised func()
 	// failed is called after a failed pass.

@@ -80,5 +80,5 @@ func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int
 	}
 	line, _ := gresLine(node, nil, total, nil)
 	extra := plan.WithNVLink(plan.WithSettings(plan.WithBack(plan.WithState(node.Extra, ""), ""), ""), nil)
-	return ctl.UpdateNode(ctx, nodeName, line, extra)
+	return ctl.UpdateNode(ctx, nodeName, line, plan.WithJobs(extra, nil, nil))
 }

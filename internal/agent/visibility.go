@@ -31,6 +31,14 @@ func (a *Agent) hidesJobs() bool {
 	return c == nil || c.HidesJobs()
 }
 
+// publishesJobs reports whether the agent publishes the jobs that hold its slices, which the watcher needs to preempt
+// jobs. The result is false if Slurm preempts no jobs, if users may not see other users' jobs, or until slurmctld has
+// answered.
+func (a *Agent) publishesJobs() bool {
+	c := a.privacy.Load()
+	return c != nil && c.Preempts() && !c.HidesJobs()
+}
+
 // slurmUserOf returns the uid of SlurmUser, and false if it is unknown.
 func slurmUserOf(c *slurm.Config) (uint32, bool) {
 	if c == nil {

@@ -48,6 +48,7 @@ type Config struct {
 	AccountingField string        `mapstructure:"accounting_field"`
 	Learn           bool          `mapstructure:"learn"`
 	Planner         bool          `mapstructure:"planner"`
+	Preempt         bool          `mapstructure:"preempt"`
 	Margin          float64       `mapstructure:"margin"`
 	PeakQuantile    float64       `mapstructure:"peak_quantile"`
 	Share           bool          `mapstructure:"share"`
@@ -106,6 +107,7 @@ func defaults() map[string]any {
 		"accounting_field": string(slurm.AdminComment),
 		"learn":            false,
 		"planner":          false,
+		"preempt":          false,
 		"margin":           predict.DefaultSite.Margin,
 		"peak_quantile":    predict.DefaultSite.PeakQuantile,
 		"share":            predict.DefaultSite.Share,

@@ -131,6 +131,7 @@ func checks() []check {
 		{"reconfigure", "`scontrol reconfigure` does not interrupt a waiting prolog", ctld, reconfigureWait},
 		{"select", "SelectType can allocate parts of a node", ctld, selectType},
 		{"backfill", "SchedulerParameters includes bf_continue", ctld, backfill},
+		{"preemption", "PreemptMode allows the watcher to stop jobs, or Slurm does not preempt jobs", ctld, preemption},
 		{"het jobs", "SchedulerParameters includes bf_hetjob_prio=min", ctld, hetPriority},
 		{"gres types", "GresTypes includes gpu and mig", ctld, gresTypes},
 		{"accounting", "AccountingStorageTRES includes gres/mig", ctld, accounting},

@@ -164,6 +164,16 @@ var cases = []struct {
 	{"batch start", Error, `""`, set("BatchStartTimeout", "")},
 	{"select", Error, "select/linear", set("SelectType", "select/linear")},
 	{"backfill", Warning, "bf_continue", set("SchedulerParameters", "bf_interval=1,bf_hetjob_prio=min")},
+	{"preemption", Warning, "PreemptMode=GANG,SUSPEND suspends", func(f *Facts) {
+		set("PreemptType", "preempt/partition_prio")(f)
+		set("PreemptMode", "GANG,SUSPEND")(f)
+	}},
+	{"preemption", Warning, "partition gpu has PreemptMode=SUSPEND", func(f *Facts) {
+		set("PreemptType", "preempt/partition_prio")(f)
+		set("PreemptMode", "REQUEUE")(f)
+		f.Partitions = slices.Clone(f.Partitions)
+		f.Partitions[0].PreemptMode = "SUSPEND"
+	}},
 	{"het jobs", Warning, "bf_hetjob_prio=min", set("SchedulerParameters", "bf_continue,bf_hetjob_prio=max")},
 	{"gres types", Error, "does not include mig", set("GresTypes", "gpu")},
 	{"gres types", Error, "does not include gpu", set("GresTypes", "mig")},

@@ -51,9 +51,12 @@ const (
 	GrowRetyped      = "grow.retyped"      // the request of a grown job names the larger profile
 	ForeseenTagged   = "foreseen.tagged"   // a job has the tags of a larger profile, and still runs on its slice
 	ForeseenRequeued = "foreseen.requeued" // the job is back in the queue; its epilog has not run
+
+	PreemptTagged  = "preempt.tagged"  // a job is marked for a preemption, or a preemptor has its tag
+	PreemptStopped = "preempt.stopped" // a preempted job is stopped, others may still run
 )
 
-// Points lists all failpoints.
+// Points lists all failpoints of the agent.
 var Points = []string{
 	CreateIntended, Created, CreateSettled, DestroyIntended, Destroyed, DestroySettled,
 	GrantOpened, GrantWritten, GrantMapped, Granted, ReleaseClosed, ReleaseUnlinked, Released, ReleaseUnmapped,

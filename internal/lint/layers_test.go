@@ -17,8 +17,8 @@ var layers = []string{
 	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
 	"internal/repo", "internal/gpu", "internal/slurm", "internal/gpuhours", "internal/tags", "internal/jobreport",
-	"internal/eligible", "internal/learn", "internal/plan", "internal/part", "internal/overview", "internal/notify",
-	"internal/api", "internal/inventory", "internal/shadow",
+	"internal/eligible", "internal/learn", "internal/plan", "internal/preempt", "internal/part",
+	"internal/overview", "internal/notify", "internal/api", "internal/inventory", "internal/shadow",
 	"internal/config", "internal/metrics", "internal/usage", "internal/agent", "internal/watch", "internal/doctor",
 	"internal/man", "internal/setup",
 	"internal/trace", "internal/sim", "internal/report",
@@ -47,6 +47,7 @@ var pure = map[string]string{
 	"internal/tags":        "the meaning of tags",
 	"internal/jobreport":   "advice on jobs",
 	"internal/eligible":    "eligibility",
+	"internal/preempt":     "preemption",
 	"internal/shadow":      "a trial without writes",
 	"internal/setup":       "changes to the site's configuration",
 }

@@ -46,9 +46,11 @@
 //	extra_parse.go   Parse, which reads the entry caelum=
 //	extra_back.go    the entry caelum-back= in Extra: jobs that slurmctld did not start, for `caelum explain`
 //	extra_nvlink.go  the entry caelum-nvlink= in Extra: the groups of GPUs that NVLinks connect
+//	extra_jobs.go    the entry caelum-jobs= in Extra: the jobs that hold slices; preemptors in the plan
 //	extra_settings.go  the entry caelum-plan= in Extra: the agent's policy and sizing, for comparisons
 //	explain.go       `caelum explain`: Explain, the verdicts, the fields of an explanation
 //	explain_job.go   explains jobs that have started, and jobs that lack other resources than slices, such as licences
+//	explain_preempt.go  explains jobs that the watcher stops, and jobs for which it stops others
 //	explain_plan.go  explains jobs that wait for slices, from the plan
 //	unresponsive.go  nodes that do not publish the plan's offers, and the time after which plans exclude them (Patience)
 //	unstarted.go     jobs that slurmctld does not start although their slices are offered (patience, backTime)

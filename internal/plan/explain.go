@@ -66,6 +66,10 @@ type Explanation struct {
 	BackUntil int64 `json:"back_until,omitempty"`
 	// Held is true if job_submit.lua or an agent holds the job; an agent will release it.
 	Held bool `json:"held,omitempty"`
+	// PreemptedBy is the id of the job for which the watcher stops the job or has stopped its last run, or 0.
+	PreemptedBy uint32 `json:"preempted_by,omitempty"`
+	// Preempts contains the ids of the running jobs that the watcher stops for the job.
+	Preempts []uint32 `json:"preempts,omitempty"`
 }
 
 // set sets the verdict and the text. It always returns true, so that a caller can end with `return e.set(...)` to
@@ -77,17 +81,18 @@ func (e *Explanation) set(v Verdict, format string, args ...any) bool {
 
 // Explain returns the reason why job id waits, according to the plan that the agents make from an equal snapshot. It
 // returns slurm.ErrNoJob if the job is not in the snapshot.
-func Explain(snapshot Snapshot, settings Settings, id uint32) (Explanation, error) {
+func Explain(snapshot Snapshot, settings Settings, id uint32) (e Explanation, err error) {
 	k := slices.IndexFunc(snapshot.Queue.All, func(j slurm.Job) bool { return j.ID == id })
 	if k < 0 {
 		return Explanation{}, fmt.Errorf("job %d: %w", id, slurm.ErrNoJob)
 	}
 	j := snapshot.Queue.All[k]
-	e := Explanation{
+	e = Explanation{
 		Job: id, State: j.State, Reason: j.Reason, Sized: tags.Value(j.AdminComment, tags.Size),
 		InsteadOf: tags.Value(j.AdminComment, tags.InsteadOf), TimeLimit: int(j.TimeLimit.Seconds()),
 		Grown: tags.Growths(j),
 	}
+	defer func() { e.addPreemption(snapshot, j) }()
 	if e.explainState(j) {
 		return e, nil
 	}

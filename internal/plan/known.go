@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"caelum/internal/eligible"
+	"caelum/internal/offer"
 	"caelum/internal/place"
 	"caelum/internal/slurm"
 )
@@ -31,8 +32,9 @@ type known struct {
 // parsedState is the state of a node's GPUs, as Extra shows it.
 type parsedState struct {
 	State
-	soonest float64 // the earliest end in seconds
-	endless bool    // a placement is busy, but no end is known
+	soonest float64               // the earliest end in seconds
+	endless bool                  // a placement is busy, but no end is known
+	holders map[offer.Spot]uint32 // see holdersIn
 }
 
 // node returns what is known about a node, once updated from its record.
@@ -69,7 +71,7 @@ func (n *known) parse(extra string) {
 		return
 	}
 	setNVLink(state.GPUs, extra)
-	s := &parsedState{State: state, soonest: math.Inf(1)}
+	s := &parsedState{State: state, soonest: math.Inf(1), holders: holdersIn(extra, state.GPUs)}
 	for k := range s.GPUs {
 		s.endless = s.endless || s.GPUs[k].Busy != 0
 		for _, end := range s.GPUs[k].Ends {
@@ -97,7 +99,7 @@ func (p *Planner) setJobs(all []slurm.Job) {
 
 // temporary reports whether the state of the node's GPUs now differs from the state in Extra.
 func (n *known) temporary(now float64) bool {
-	return n.parsed.soonest < now || n.parsed.endless && len(n.jobs) > 0
+	return n.parsed.soonest < now || n.parsed.endless && len(n.jobs) > 0 || n.earlyEnds(now) != nil
 }
 
 // current returns the state of the node's GPUs at the time now, which is at in seconds.
@@ -112,6 +114,9 @@ func (n *known) current(at time.Time, now float64) []place.GPU {
 	fillEnds(gpus, runningOn(n.jobs, at))
 	for k := range gpus {
 		overrun(&gpus[k], now)
+	}
+	for at, end := range n.earlyEnds(now) {
+		gpus[at.GPU].Expect(at.Placement, end)
 	}
 	return gpus
 }

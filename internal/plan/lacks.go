@@ -41,6 +41,9 @@ func occupants(jobs []*slurm.Job, now time.Time) []occupant {
 				o.end = float64(now.Unix() + overdue)
 			}
 		}
+		if p, ok := tags.PreemptedBy(*j); ok {
+			o.end = max(float64(now.Unix()+stopping), float64(p.End.Unix()))
+		}
 		all = append(all, o)
 	}
 	slices.SortStableFunc(all, func(a, b occupant) int { return cmp.Compare(a.end, b.end) })

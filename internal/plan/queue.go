@@ -169,7 +169,7 @@ func (v *View) setNodes(j *waitingJob) {
 // without benefit to the het job.
 func startable(snapshot Snapshot, p *Planner) iter.Seq[[]*waitingJob] {
 	het := snapshot.hetJobs()
-	order := eligible.Order(snapshot.Queue)
+	order := snapshot.preemptorsFirst(eligible.Order(snapshot.Queue))
 	place := map[*hetJob]int{} // the component that determines the position of the het job
 	for _, k := range order {
 		w := &snapshot.Queue.Waiting[k]

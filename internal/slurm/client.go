@@ -18,8 +18,8 @@ const DefaultTimeout = 15 * time.Second
 // Options holds the paths and the environment of Slurm's commands. The zero value is right for nodes where Slurm was
 // installed from packages.
 type Options struct {
-	// Scontrol, Squeue, Sacct and Sacctmgr are the paths of the commands, by default in /usr/bin.
-	Scontrol, Squeue, Sacct, Sacctmgr string
+	// Scontrol, Squeue, Sacct, Sacctmgr and Scancel are the paths of the commands, by default in /usr/bin.
+	Scontrol, Squeue, Sacct, Sacctmgr, Scancel string
 	// Timeout is the time limit of one command; 0 means DefaultTimeout.
 	Timeout time.Duration
 	// SlurmConf is the path of slurm.conf. The default is the value of the SLURM_CONF environment variable or, if that
@@ -36,6 +36,7 @@ type Options struct {
 type Client struct {
 	scontrol, squeue    string
 	sacctPath, sacctmgr string
+	scancel             string
 	timeout             time.Duration
 	env                 []string
 	whose               []string // the sacct options that select users
@@ -52,6 +53,7 @@ func New(opt Options) *Client {
 		squeue:    cmp.Or(opt.Squeue, "/usr/bin/squeue"),
 		sacctPath: cmp.Or(opt.Sacct, "/usr/bin/sacct"),
 		sacctmgr:  cmp.Or(opt.Sacctmgr, "/usr/bin/sacctmgr"),
+		scancel:   cmp.Or(opt.Scancel, "/usr/bin/scancel"),
 		timeout:   opt.Timeout,
 		whose:     []string{"-a"},
 		command:   opt.Run,

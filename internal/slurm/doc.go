@@ -62,6 +62,8 @@
 // Writing, and slurmdbd:
 //
 //	write.go         changes a node or a job: counts, requeue, hold, release, GRES, comments; identifies one job (ref)
+//	preempt.go       ends or warns the run of a preempted job (Requeue, Cancel, Warn)
+//	qos.go           QOS: the fields that concern preemption
 //	accounting.go    sacct and sacctmgr: records of runs; writes an accounting field (SetAccounting, ErrSpoils)
 //	accounting_gres.go sacct: records with the partition, the times and the GRES of the run
 package slurm

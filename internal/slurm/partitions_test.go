@@ -24,7 +24,10 @@ PartitionName=whole
 func TestPartitions(t *testing.T) {
 	c, calls := stage(t, scene{out: twoPartitions})
 	got, err := c.Partitions(context.Background())
-	if want := []Partition{{"gpu", false}, {"whole", true}}; err != nil || !slices.Equal(got, want) {
+	if want := []Partition{
+		{Name: "gpu", Tier: 1, PreemptMode: "OFF"},
+		{Name: "whole", Exclusive: true, Tier: 1, PreemptMode: "OFF"},
+	}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v %v, want %v", got, err, want)
 	}
 	if got := calls(); !slices.Equal(got, []string{`["-a" "show" "partition"]`}) {

@@ -7,6 +7,7 @@
 //	tags.go  the tags; finds, removes and replaces a tag among other tools' text
 //	job.go   the meaning of a job's tags: profile chosen by Caelum, expected run time and end, busy
 //	         share
+//	preempt.go  the tags of a preemption: the stopped run, and the job for which it is stopped
 package tags
 
 import "strings"
@@ -43,6 +44,12 @@ const (
 	// NoRoom is followed by the slices that were not available, and by the node. An agent writes it when it stops
 	// requeuing a job and leaves it held.
 	NoRoom = "caelum:no-room="
+	// Preempted is followed by the id of the job for which the watcher stops this job's run, the restart count of the
+	// run, and the end of the grace time in Unix seconds, or 0 before the grace time.
+	Preempted = "caelum:preempted="
+	// Preempts is followed by the job's restart count, the time in Unix seconds at which the watcher began to stop
+	// other jobs for this job, and the number of its pending array tasks at that time, or 1.
+	Preempts = "caelum:preempts="
 )
 
 // Has reports whether the tag is in the comment.

@@ -85,6 +85,12 @@ func (p *planner) mayPlan(heartbeat string, at time.Time) bool {
 	return !active
 }
 
+// active reports whether this planner's heartbeat was in the snapshot, so that no other planner was active.
+func (p *planner) active(snapshot plan.Snapshot) bool {
+	beat, ok := beatNode(snapshot.Nodes)
+	return ok && p.count > 0 && part.BeatIn(beat.Comment) == p.own()
+}
+
 // own returns this planner's last heartbeat.
 func (p *planner) own() string {
 	if p.count == 0 {

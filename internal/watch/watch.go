@@ -30,6 +30,8 @@ type Config struct {
 	Interval    time.Duration // the time between readings without a notification or submission
 	Settings    plan.Settings // the settings of the agents
 	Planner     bool          // whether the watcher writes each node's part of the plan into its Comment
+	// Preempt, if set, ends jobs for waiting jobs that need other profiles, while this watcher is the active planner.
+	Preempt Preemptor
 	// Now, if set, replaces the clock that measures the age of heartbeats; only tests set it.
 	Now func() time.Time
 }
@@ -55,7 +57,8 @@ type Watcher struct {
 	ctl           Controller
 	log           *logrus.Entry
 	notifications notifications
-	planner       *planner // nil unless the watcher writes parts
+	planner       *planner    // nil unless the watcher writes parts
+	preemption    *preemption // nil unless the watcher preempts jobs
 	sender        notify.Sender
 	sent          atomic.Int64                      // number of datagrams sent
 	hosts         atomic.Pointer[map[string]string] // each node's address according to slurmctld
@@ -76,6 +79,9 @@ func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
 	if cfg.Planner {
 		w.cfg.Interval = min(cfg.Interval, part.Every)
 		w.planner = newPlanner(ctl, log, cfg.Name, cfg.Now)
+		if cfg.Preempt != nil {
+			w.preemption = &preemption{ctl: cfg.Preempt, log: log}
+		}
 	}
 	return w
 }
@@ -121,7 +127,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-next.C:
 		}
 		began := time.Now()
-		if err := w.Round(ctx); err != nil {
+		again, err := w.round(ctx)
+		if err != nil {
 			if ctx.Err() == nil {
 				w.log.WithError(err).Warn(
 					"couldn't read the queue or write the plan; the agents plan for themselves until the watcher can")
@@ -132,6 +139,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 		pause := min(slowdown*time.Since(began), maxPause)
 		earliest = time.Now().Add(pause)
 		next.Reset(w.cfg.Interval)
+		if again {
+			next.Reset(max(pause, retry))
+		}
 	}
 }
 
@@ -170,19 +180,25 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 	}
 }
 
-// Round reads slurmctld, writes the parts of the plan if the watcher is a planner, and notifies the nodes in the
-// notification set.
+// Round reads slurmctld, writes the parts of the plan if the watcher is a planner, preempts jobs if it is configured
+// to, and notifies the nodes in the notification set.
 func (w *Watcher) Round(ctx context.Context) error {
+	_, err := w.round(ctx)
+	return err
+}
+
+// round is Round. again is true if the next round must not wait for the poll interval.
+func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 	if err := w.makeFile(); err != nil {
 		w.log.WithError(err).
 			Error("couldn't create the trigger file for job_submit.lua; the watcher will notice submissions late")
 	}
 	if w.cfg.Key == nil && w.planner == nil {
-		return nil
+		return false, nil
 	}
 	snapshot, err := plan.Read(ctx, w.ctl, time.Now)
 	if err != nil {
-		return err
+		return false, err
 	}
 	hosts := map[string]string{}
 	for _, n := range snapshot.Nodes {
@@ -191,14 +207,18 @@ func (w *Watcher) Round(ctx context.Context) error {
 	w.hosts.Store(&hosts)
 	v, made := w.notifications.plan(snapshot)
 	if w.planner != nil {
+		active := w.planner.active(snapshot)
 		err = w.planner.write(ctx, snapshot, v, made, w.notifications.unstarted)
+		if err == nil && w.preemption != nil && active {
+			again, err = w.preemption.round(ctx, snapshot, v, made)
+		}
 	}
 	if w.cfg.Key != nil {
 		for _, n := range w.notifications.due(snapshot, v, made) {
 			w.notify(n)
 		}
 	}
-	return err
+	return again, err
 }
 
 func (w *Watcher) notify(n slurm.Node) {

@@ -1,0 +1,36 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+)
+
+// preemption checks the modes of Slurm's preemption. A suspended job keeps its slice, and GANG suspends jobs in turn.
+// The modes of QOS are not checked, because slurmctld does not show them.
+func preemption(f *Facts) (found []Finding) {
+	if !f.Config.Preempts() {
+		return nil
+	}
+	suspends := func(mode string) bool {
+		mode = strings.ToUpper(mode)
+		return strings.Contains(mode, "SUSPEND") || strings.Contains(mode, "GANG")
+	}
+	if mode := f.Config.Values["PreemptMode"]; suspends(mode) {
+		found = append(found, warning(
+			fmt.Sprintf("PreemptMode=%s suspends preempted jobs, but a suspended job keeps its slice, so that the "+
+				"preemptor cannot use it, and the watcher stops no jobs for other profiles", mode),
+			"set PreemptMode=REQUEUE or PreemptMode=CANCEL in slurm.conf"+reconfigure,
+		))
+		return found
+	}
+	for _, p := range f.Partitions {
+		if suspends(p.PreemptMode) {
+			found = append(found, warning(
+				fmt.Sprintf("partition %s has PreemptMode=%s, but a suspended job keeps its slice: the watcher does "+
+					"not stop this partition's jobs for other profiles", p.Name, p.PreemptMode),
+				"set PreemptMode=REQUEUE, CANCEL or OFF for the partition in slurm.conf"+reconfigure,
+			))
+		}
+	}
+	return found
+}

@@ -1,0 +1,176 @@
+package preempt
+
+import (
+	"cmp"
+	"slices"
+
+	"caelum/internal/eligible"
+	"caelum/internal/offer"
+	"caelum/internal/place"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+// maxCandidates limits the number of waiting jobs for which begin searches room in a round. A search visits all nodes.
+const maxCandidates = 8
+
+// begin returns the steps that begin a preemption for the first waiting job that may preempt and for which stopping
+// jobs makes room. The preemptor gets its tag last: if the watcher is killed before, the marked jobs belong to no
+// preemptor, and the next round removes their marks.
+func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Step) {
+	tried := 0
+	for _, k := range candidates(r, s, v, made) {
+		w := v.Waiting[k]
+		victims := slices.DeleteFunc(slices.Clone(s.Queue.All), func(j slurm.Job) bool { return !r.May(w, j, s.At) })
+		if len(victims) == 0 || native(v, k, victims) {
+			continue
+		}
+		stop, ok := newRoom(s, v, w, victims).Choose(v.Jobs[k])
+		if ok && len(stop) > 0 {
+			for _, j := range victims {
+				if slices.Contains(stop, j.ID) {
+					comment := tags.WithPreemption(j, tags.Preemption{Job: w.ID})
+					steps = append(steps, Step{Do: Tag, Job: j, Comment: comment, For: w.ID})
+				}
+			}
+			return append(steps, Step{Do: Tag, Job: w.Job, Comment: tags.WithPreempts(w.Job, s.At), For: w.ID})
+		}
+		if tried++; tried == maxCandidates {
+			break
+		}
+	}
+	return nil
+}
+
+// candidates returns the indices of the waiting jobs that could preempt, in the order in which slurmctld considers
+// them: by partition tier, and then in the order of the plan.
+func candidates(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (all []int) {
+	failed := map[uint32]bool{} // users whose earlier preemptor has not started
+	for k := range s.Queue.All {
+		if j := &s.Queue.All[k]; unused(s, *j) {
+			failed[j.UID] = true
+		}
+	}
+	for k, w := range v.Waiting {
+		repeated := k > 0 && v.Waiting[k-1].ID == w.ID
+		if _, done := tags.PreemptsSince(w.Job); !repeated && !done && made.Spots[k] == nil && mayBegin(w) &&
+			!failed[w.UID] {
+			all = append(all, k)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(r.Tier(v.Waiting[b]), r.Tier(v.Waiting[a])) })
+	return all
+}
+
+// mayBegin reports whether slurmctld has considered the job and lacked only nodes or GRES for it. With the reasons None
+// and Priority, slurmctld may not have checked the job's limits yet.
+func mayBegin(w slurm.Waiting) bool {
+	return eligible.WaitsForNodes(w) && w.Reason != "None" && w.Reason != "Priority" && !w.Exclusive && w.HetJob == 0
+}
+
+// unused reports whether jobs were stopped for a job that has not started in time, or that was cancelled before it
+// started. While slurmctld shows such a job, no other job is stopped for its user.
+func unused(s plan.Snapshot, j slurm.Job) bool {
+	end, ok := s.PreemptionEnds(j)
+	switch {
+	case !ok:
+		return false
+	case j.State == "PENDING":
+		return !s.At.Before(end)
+	}
+	return j.State == "CANCELLED" && len(j.Nodes) == 0
+}
+
+// native reports whether slurmctld can preempt jobs for the k-th waiting job itself, because enough of its victims hold
+// slices of the requested profiles.
+func native(v *plan.View, k int, victims []slurm.Job) bool {
+	count := 0
+	for m, n := range v.Members {
+		if e := v.Jobs[k].EligibleNodes; e != nil && !slices.Contains(e, m) {
+			continue
+		}
+		has := n.Free("mig")
+		for _, j := range victims {
+			if slices.Contains(j.Nodes, n.Name) {
+				for _, g := range j.SlicesPerNode() {
+					has[g.Type] += g.Count
+				}
+			}
+		}
+		if !slices.ContainsFunc(v.Jobs[k].Wants, func(w offer.Want) bool { return has[w.Profile] < w.Count }) {
+			count++
+		}
+	}
+	return count >= max(v.Jobs[k].Nodes, 1)
+}
+
+// newRoom returns the search for room for a waiting job. Slices of jobs that have ended are free.
+func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []slurm.Job) Room {
+	jobs := map[uint32]*slurm.Job{}
+	for k := range s.Queue.All {
+		jobs[s.Queue.All[k].ID] = &s.Queue.All[k]
+	}
+	spots := map[uint32][]offer.Spot{}
+	ended := map[offer.Spot]bool{}
+	leaving := map[int]map[uint32]bool{} // for each member, the jobs that have ended
+	for at, id := range v.Holders() {
+		if j := jobs[id]; j == nil || !j.Holds() {
+			ended[at] = true
+			m := v.Pool.GPU(at.GPU).Node
+			if leaving[m] == nil {
+				leaving[m] = map[uint32]bool{}
+			}
+			leaving[m][id] = true
+			continue
+		}
+		spots[id] = append(spots[id], at)
+	}
+	room := Room{Cluster: clusterWithout(v, ended)}
+	for _, j := range victims {
+		if spots[j.ID] != nil {
+			lost := s.At.Sub(j.Start).Seconds()
+			room.Victims = append(room.Victims, Victim{ID: j.ID, Spots: spots[j.ID], Lost: lost})
+		}
+	}
+	room.Enough = func(node int, stop []int) bool {
+		n := v.Members[node]
+		cpus, memory := eligible.Share(n, w)
+		cpus, memory = cpus-n.CPUsFree, memory-n.MemoryFree
+		free := func(id uint32) {
+			if j := jobs[id]; j != nil && slices.Contains(j.Nodes, n.Name) {
+				cpus -= j.CPUs / max(j.NumNodes, 1)
+				memory -= j.Memory / max(j.NumNodes, 1)
+			}
+		}
+		for _, k := range stop {
+			free(room.Victims[k].ID)
+		}
+		for id := range leaving[node] {
+			free(id)
+		}
+		return (n.CPUs == 0 || cpus <= 0) && memory <= 0
+	}
+	return room
+}
+
+// clusterWithout returns the state of the cluster in which the slices on the ended spots are free.
+func clusterWithout(v *plan.View, ended map[offer.Spot]bool) *offer.Cluster {
+	var nodes [][]place.GPU
+	for _, on := range v.Nodes {
+		var gpus []place.GPU
+		for _, k := range on {
+			g := v.Pool.GPU(k)
+			for i := range g.Busy.Indices() {
+				if ended[offer.Spot{GPU: k, Placement: i}] {
+					g.Busy = g.Busy.Without(i)
+				}
+			}
+			gpus = append(gpus, g)
+		}
+		nodes = append(nodes, gpus)
+	}
+	c := offer.NewCluster(v.Policy, nodes...)
+	c.Now, c.Making = v.Now, v.Making
+	return c
+}

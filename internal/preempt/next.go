@@ -1,0 +1,117 @@
+package preempt
+
+import (
+	"slices"
+	"time"
+
+	"caelum/internal/eligible"
+	"caelum/internal/offer"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+// Action is what a step does with a job.
+type Action string
+
+const (
+	Tag  Action = "tag"  // write Comment into admin_comment
+	Warn Action = "warn" // send the signals that begin the grace time, and then write Comment
+	Stop Action = "stop" // end the run as Mode says
+)
+
+// Step is one action on one job.
+type Step struct {
+	Do      Action
+	Job     slurm.Job
+	Comment string // the new admin_comment, for Tag and Warn
+	Mode    Mode   // for Stop
+	For     uint32 // the id of the preemptor
+}
+
+// Next returns the next steps of the current preemption or, if there is none, the steps that begin one. The caller must
+// carry out the steps in this order and stop at the first error. v is the view of the snapshot, and made its plan.
+//
+//	none --begin--> marked --offers withdrawn--> warned, with GraceTime --grace time over--> stopped
+//	marked, warned --the preemptor starts, ends, is held, or cannot start; the room is lost; KeepRoom is over--> none
+func Next(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Step) {
+	k := preemptor(s, v)
+	var mine []slurm.Job
+	for _, j := range s.Queue.All {
+		switch p, ok := tags.PreemptedBy(j); {
+		case !ok || !j.Holds():
+		case k >= 0 && v.Waiting[k].ID == p.Job:
+			mine = append(mine, j)
+		default:
+			steps = append(steps, drop(j))
+		}
+	}
+	switch {
+	case k < 0 && steps == nil && r.Enabled():
+		return begin(r, s, v, made)
+	case len(mine) > 0:
+		steps = append(steps, proceed(r, s, v, made, k, mine)...)
+	}
+	return steps
+}
+
+// drop returns the step that ends the preemption of a job that still runs.
+func drop(j slurm.Job) Step {
+	p, _ := tags.PreemptedBy(j)
+	return Step{Do: Tag, Job: j, Comment: tags.WithoutPreemption(j), For: p.Job}
+}
+
+// preemptor returns the index of the waiting job for which the watcher stops jobs, or -1.
+func preemptor(s plan.Snapshot, v *plan.View) int {
+	return slices.IndexFunc(v.Waiting, func(w slurm.Waiting) bool {
+		end, ok := s.PreemptionEnds(w.Job)
+		return ok && s.At.Before(end) && eligible.WaitsForNodes(w)
+	})
+}
+
+// proceed returns the next steps for the jobs that are stopped for the k-th waiting job. All of them are stopped in the
+// same round, after the grace times of all have ended, so that none ends for nothing if the preemptor is cancelled.
+func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []slurm.Job) (steps []Step) {
+	w := v.Waiting[k]
+	allowed := slices.DeleteFunc(slices.Clone(mine), func(j slurm.Job) bool { return !r.May(w, j, s.At) })
+	var stop []uint32
+	if made.Spots[k] == nil {
+		stop, _ = newRoom(s, v, w, allowed).Choose(v.Jobs[k])
+	}
+	ready := true
+	var warned, ended []Step
+	for _, j := range mine {
+		if !slices.Contains(stop, j.ID) {
+			steps = append(steps, drop(j))
+			continue
+		}
+		p, _ := tags.PreemptedBy(j)
+		grace := r.Grace(j)
+		if grace > 0 && !p.Warned {
+			p.Warned, p.End = true, s.At.Add(grace+time.Second).Truncate(time.Second)
+			warned = append(warned, Step{Do: Warn, Job: j, Comment: tags.WithPreemption(j, p), For: w.ID})
+		}
+		ready = ready && (grace == 0 || p.Warned && !s.At.Before(p.End))
+		ended = append(ended, Step{Do: Stop, Job: j, Mode: r.ModeOf(j), For: w.ID})
+	}
+	switch {
+	case !withdrawn(v, made, mine):
+		return steps
+	case ready:
+		return append(steps, ended...)
+	}
+	return append(steps, warned...)
+}
+
+// withdrawn reports whether the nodes of the jobs publish the offers of the plan. Before, slurmctld could start another
+// job on units that the plan reserves for the preemptor.
+func withdrawn(v *plan.View, made offer.Plan, jobs []slurm.Job) bool {
+	for _, j := range jobs {
+		for _, name := range j.Nodes {
+			if m := v.Member(name); m >= 0 && plan.Differs(v.Members[m], v.Counts(made, m)) {
+				return false
+			}
+		}
+	}
+	return true
+}

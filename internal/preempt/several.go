@@ -1,0 +1,56 @@
+package preempt
+
+import (
+	"cmp"
+	"slices"
+
+	"caelum/internal/offer"
+	"caelum/internal/place"
+)
+
+// severalSlices returns a set of victims that makes room for several slices on a node. It adds victims, beginning with
+// those that lose the least run time, until the slices fit, and then removes all that are not necessary.
+func (r Room) severalSlices(node int, j *offer.Job, owner map[offer.Spot]int) (stop []int, found bool) {
+	var here []int
+	for at, v := range owner {
+		if slices.Contains(r.Cluster.Nodes[node], at.GPU) {
+			here = append(here, v)
+		}
+	}
+	here = unique(here)
+	slices.SortStableFunc(here, func(a, b int) int { return cmp.Compare(r.Victims[a].Lost, r.Victims[b].Lost) })
+	fits := func(stop []int) bool {
+		return r.fits(node, j, stop, owner) && (r.Enough == nil || r.Enough(node, stop))
+	}
+	for len(stop) < len(here) && !fits(stop) {
+		stop = here[:len(stop)+1]
+	}
+	if !fits(stop) {
+		return nil, false
+	}
+	stop = slices.Clone(stop)
+	for _, v := range slices.Backward(slices.Clone(stop)) {
+		rest := slices.DeleteFunc(slices.Clone(stop), func(o int) bool { return o == v })
+		if fits(rest) {
+			stop = rest
+		}
+	}
+	slices.Sort(stop)
+	return stop, true
+}
+
+// fits reports whether all slices that a job needs on a node fit there without the stopped jobs.
+func (r Room) fits(node int, j *offer.Job, stop []int, owner map[offer.Spot]int) bool {
+	var gpus []place.GPU
+	for _, k := range r.Cluster.Nodes[node] {
+		g := r.Cluster.Pool.GPU(k)
+		g.Busy = without(g.Busy, k, stop, owner)
+		gpus = append(gpus, g)
+	}
+	alone := offer.NewCluster(r.Cluster.Policy, gpus)
+	alone.Now, alone.Making = r.Cluster.Now, r.Cluster.Making
+	one := *j
+	one.Nodes, one.EligibleNodes, one.DeferredNodes = 1, nil, nil
+	spots, _ := alone.Find(&one, nil)
+	return spots != nil
+}

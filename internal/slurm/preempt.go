@@ -1,0 +1,65 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Preempts reports whether slurmctld is configured to preempt jobs. With PreemptMode=OFF, it preempts none, regardless
+// of the modes of partitions and QOS (PREEMPT_DATA_ENABLED in the plugins, 22.05.8).
+func (c Config) Preempts() bool {
+	kind, mode := c.Values["PreemptType"], c.Values["PreemptMode"]
+	return kind != "" && kind != "preempt/none" && mode != "" && !strings.EqualFold(mode, "OFF")
+}
+
+// PreemptExempt returns PreemptExemptTime, or 0 if it is not set.
+func (c Config) PreemptExempt() (time.Duration, error) {
+	text := c.Values["PreemptExemptTime"]
+	if strings.EqualFold(text, "NONE") || text == "" {
+		return 0, nil
+	}
+	return ParseLimit(text)
+}
+
+// Requeue ends the run of a job and returns the job to the queue, if still returns true for the job's current record.
+// Otherwise, it returns ErrJobState, as for a job that has ended or must not be requeued.
+func (c *Client) Requeue(ctx context.Context, id uint32, still func(Job) bool) error {
+	return c.onRun(ctx, id, still, func(ref string) (string, []string) { return c.scontrol, []string{"requeue", ref} })
+}
+
+// Cancel ends a job, under the same condition as Requeue.
+func (c *Client) Cancel(ctx context.Context, id uint32, still func(Job) bool) error {
+	return c.onRun(ctx, id, still, func(ref string) (string, []string) { return c.scancel, []string{ref} })
+}
+
+// Warn sends SIGCONT and SIGTERM to the steps of a job, under the same condition as Requeue. slurmctld sends the same
+// signals when a preempted job's GraceTime begins (_job_check_grace_internal in preempt.c, 22.05.8).
+func (c *Client) Warn(ctx context.Context, id uint32, still func(Job) bool) error {
+	for _, signal := range []string{"CONT", "TERM"} {
+		err := c.onRun(ctx, id, still, func(ref string) (string, []string) {
+			return c.scancel, []string{"--signal=" + signal, ref}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onRun runs a command for a job that holds its nodes and for which still returns true.
+func (c *Client) onRun(
+	ctx context.Context, id uint32, still func(Job) bool, command func(ref string) (name string, args []string),
+) error {
+	j, err := c.record(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !j.Holds() || !still(j) {
+		return fmt.Errorf("job %d is %s, or has changed: %w", id, j.State, ErrJobState)
+	}
+	name, args := command(ref(j))
+	_, err = c.run(ctx, nil, name, args...)
+	return err
+}

@@ -1,0 +1,79 @@
+package tags
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"caelum/internal/slurm"
+)
+
+// Preemption describes a run of a job that the watcher stops for another job.
+type Preemption struct {
+	Job uint32 // the id of the preemptor
+	// Warned is true after the job has received the signals that begin its grace time, which ends at the time End.
+	Warned bool
+	End    time.Time
+}
+
+// PreemptedBy returns the preemption of the job's current run. ok is false if the watcher does not stop the run.
+func PreemptedBy(j slurm.Job) (p Preemption, ok bool) { return preemption(j, j.Restarts) }
+
+// WasPreemptedBy is like PreemptedBy, but for the run before the last requeue.
+func WasPreemptedBy(j slurm.Job) (p Preemption, ok bool) { return preemption(j, j.Restarts-1) }
+
+func preemption(j slurm.Job, restarts int) (p Preemption, ok bool) {
+	n, ok := numbers(Value(j.AdminComment, Preempted), 3)
+	if !ok || n[1] != int64(restarts) {
+		return p, false
+	}
+	p.Job = uint32(n[0])
+	if p.Warned = n[2] > 0; p.Warned {
+		p.End = time.Unix(n[2], 0)
+	}
+	return p, p.Job != 0
+}
+
+// WithPreemption returns the job's admin_comment with the preemption of the job's current run.
+func WithPreemption(j slurm.Job, p Preemption) string {
+	end := int64(0)
+	if p.Warned {
+		end = p.End.Unix()
+	}
+	return Set(j.AdminComment, Preempted, fmt.Sprintf("%d:%d:%d", p.Job, j.Restarts, end))
+}
+
+// WithoutPreemption returns the job's admin_comment without its preemption.
+func WithoutPreemption(j slurm.Job) string {
+	return Remove(j.AdminComment, Preempted+Value(j.AdminComment, Preempted))
+}
+
+// PreemptsSince returns the time at which the watcher began to stop other jobs for a waiting job. ok is false if it has
+// not done so since the job was last requeued. An array has the tag of its pending tasks, which applies until one of
+// them starts.
+func PreemptsSince(j slurm.Job) (since time.Time, ok bool) {
+	n, ok := numbers(Value(j.AdminComment, Preempts), 3)
+	if !ok || n[0] != int64(j.Restarts) || n[2] != int64(j.PendingTasks()) {
+		return since, false
+	}
+	return time.Unix(n[1], 0), true
+}
+
+// WithPreempts returns the admin_comment of a waiting job for which the watcher begins to stop other jobs.
+func WithPreempts(j slurm.Job, now time.Time) string {
+	return Set(j.AdminComment, Preempts, fmt.Sprintf("%d:%d:%d", j.Restarts, now.Unix(), j.PendingTasks()))
+}
+
+// numbers parses count numbers from 0 to 4294967295 that colons separate.
+func numbers(text string, count int) (all []int64, ok bool) {
+	parts := strings.Split(text, ":")
+	for _, part := range parts {
+		n, err := strconv.ParseUint(part, 10, 32)
+		if err != nil {
+			return nil, false
+		}
+		all = append(all, int64(n))
+	}
+	return all, len(all) == count
+}

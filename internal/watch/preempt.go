@@ -1,0 +1,116 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/failpoint"
+	"caelum/internal/offer"
+	"caelum/internal/plan"
+	"caelum/internal/preempt"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+// Preemptor contains the calls to Slurm with which the watcher preempts jobs. *slurm.Client implements Preemptor.
+type Preemptor interface {
+	Config(ctx context.Context) (slurm.Config, error)
+	Partitions(ctx context.Context) ([]slurm.Partition, error)
+	QOS(ctx context.Context) ([]slurm.QOS, error)
+	SetAdminComment(ctx context.Context, id uint32, text string) error
+	Requeue(ctx context.Context, id uint32, still func(slurm.Job) bool) error
+	Cancel(ctx context.Context, id uint32, still func(slurm.Job) bool) error
+	Warn(ctx context.Context, id uint32, still func(slurm.Job) bool) error
+}
+
+// readRules is the age at which the rules are read again, because `scontrol reconfigure` and sacctmgr can change them.
+const readRules = time.Minute
+
+// preemption carries out the steps that package preempt decides on. It keeps no state of a preemption, because the tags
+// of the jobs contain all of it.
+type preemption struct {
+	ctl   Preemptor
+	log   *logrus.Entry
+	rules preempt.Rules
+	read  time.Time // the time at which the rules were read
+}
+
+// round carries out the next steps. again is true if the next round must not wait for the poll interval.
+func (p *preemption) round(
+	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan,
+) (again bool, err error) {
+	if snapshot.At.Sub(p.read) >= readRules {
+		if err := p.readRules(ctx); err != nil {
+			return false, err
+		}
+		p.read = snapshot.At
+	}
+	for _, s := range preempt.Next(p.rules, snapshot, v, made) {
+		err := p.do(ctx, s)
+		log := p.log.WithFields(logrus.Fields{"step": s.Do, "job": s.Job.ID, "preemptor": s.For})
+		switch {
+		case errors.Is(err, slurm.ErrNoJob), errors.Is(err, slurm.ErrJobState):
+			log.WithError(err).Info("the job has changed; the next round decides again")
+			return true, nil
+		case err != nil:
+			return true, err
+		}
+		log.Info("preemption step done")
+		again = true
+	}
+	return again, nil
+}
+
+// readRules reads slurmctld's settings. If they cannot be read, no job is preempted.
+func (p *preemption) readRules(ctx context.Context) error {
+	p.rules, p.read = preempt.Rules{}, time.Time{}
+	config, err := p.ctl.Config(ctx)
+	if err != nil {
+		return err
+	}
+	partitions, err := p.ctl.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	var qos []slurm.QOS
+	if config.Preempts() && preempt.HasQOS(config) {
+		if qos, err = p.ctl.QOS(ctx); err != nil {
+			p.log.WithError(err).Warn("couldn't read the QOS from slurmdbd; the watcher preempts no jobs")
+			return nil
+		}
+	}
+	if p.rules, err = preempt.NewRules(config, partitions, qos); err != nil {
+		p.log.WithError(err).Warn("couldn't parse Slurm's settings for preemption; the watcher preempts no jobs")
+	}
+	return nil
+}
+
+// do carries out one step. A step that ends a run, or sends signals to it, reads the job's record first: the run must
+// be the same, and must still have its mark.
+func (p *preemption) do(ctx context.Context, s preempt.Step) error {
+	still := func(j slurm.Job) bool {
+		mark, ok := tags.PreemptedBy(j)
+		return ok && mark.Job == s.For && j.Restarts == s.Job.Restarts
+	}
+	switch s.Do {
+	case preempt.Tag:
+		err := p.ctl.SetAdminComment(ctx, s.Job.ID, s.Comment)
+		failpoint.Hit(failpoint.PreemptTagged)
+		return err
+	case preempt.Warn:
+		if err := p.ctl.Warn(ctx, s.Job.ID, still); err != nil {
+			return err
+		}
+		return p.ctl.SetAdminComment(ctx, s.Job.ID, s.Comment)
+	}
+	end := p.ctl.Cancel
+	if s.Mode == preempt.Requeue && s.Job.Batch && s.Job.Requeue {
+		end = p.ctl.Requeue
+	}
+	err := end(ctx, s.Job.ID, still)
+	failpoint.Hit(failpoint.PreemptStopped)
+	return err
+}

@@ -1,0 +1,119 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/place"
+	"caelum/internal/plan"
+	"caelum/internal/preempt"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+// fakeSlurm implements Preemptor with one running job, and records the calls.
+type fakeSlurm struct {
+	job    slurm.Job
+	config map[string]string
+	qos    error
+	calls  []string
+}
+
+func (f *fakeSlurm) Config(context.Context) (slurm.Config, error) {
+	return slurm.Config{Values: f.config}, nil
+}
+func (f *fakeSlurm) Partitions(context.Context) ([]slurm.Partition, error) {
+	return []slurm.Partition{{Name: "low", Tier: 1, PreemptMode: "REQUEUE"}, {Name: "high", Tier: 2}}, nil
+}
+func (f *fakeSlurm) QOS(context.Context) ([]slurm.QOS, error) { return nil, f.qos }
+
+func (f *fakeSlurm) SetAdminComment(_ context.Context, id uint32, text string) error {
+	f.calls = append(f.calls, fmt.Sprint("comment ", id, " ", text))
+	return nil
+}
+
+func (f *fakeSlurm) on(what string, still func(slurm.Job) bool) error {
+	if !still(f.job) {
+		return slurm.ErrJobState
+	}
+	f.calls = append(f.calls, what)
+	return nil
+}
+
+func (f *fakeSlurm) Requeue(_ context.Context, _ uint32, still func(slurm.Job) bool) error {
+	return f.on("requeue", still)
+}
+func (f *fakeSlurm) Cancel(_ context.Context, _ uint32, still func(slurm.Job) bool) error {
+	return f.on("cancel", still)
+}
+func (f *fakeSlurm) Warn(_ context.Context, _ uint32, still func(slurm.Job) bool) error {
+	return f.on("warn", still)
+}
+
+func quiet() *logrus.Entry {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	return logrus.NewEntry(log)
+}
+
+// TestStopsOnlyTheMarkedRun checks that a step ends a run only while the run has its mark, and that a job which must
+// not be requeued is cancelled.
+func TestStopsOnlyTheMarkedRun(t *testing.T) {
+	j := slurm.Job{ID: 1, Batch: true, Requeue: true, Restarts: 2}
+	j.AdminComment = tags.WithPreemption(j, tags.Preemption{Job: 9})
+	for _, c := range []struct {
+		what   string
+		change func(*slurm.Job)
+		mode   preempt.Mode
+		call   string
+	}{
+		{"requeue", func(*slurm.Job) {}, preempt.Requeue, "requeue"},
+		{"cancel", func(*slurm.Job) {}, preempt.Cancel, "cancel"},
+		{"another run", func(j *slurm.Job) { j.Restarts = 3 }, preempt.Cancel, ""},
+		{"the mark was removed", func(j *slurm.Job) { j.AdminComment = "" }, preempt.Requeue, ""},
+		{"another preemptor", func(j *slurm.Job) { j.AdminComment = "caelum:preempted=8:2:0" }, preempt.Requeue, ""},
+	} {
+		f := &fakeSlurm{job: j}
+		c.change(&f.job)
+		p := &preemption{ctl: f, log: quiet()}
+		err := p.do(t.Context(), preempt.Step{Do: preempt.Stop, Job: j, Mode: c.mode, For: 9})
+		got := strings.Join(f.calls, " ")
+		if got != c.call || (err == nil) != (c.call != "") {
+			t.Errorf("%s: %v %v", c.what, f.calls, err)
+		}
+	}
+	j.Requeue = false
+	f := &fakeSlurm{job: j}
+	p := &preemption{ctl: f, log: quiet()}
+	if err := p.do(t.Context(), preempt.Step{Do: preempt.Stop, Job: j, Mode: preempt.Requeue, For: 9}); err != nil ||
+		!slices.Equal(f.calls, []string{"cancel"}) {
+		t.Errorf("a job that must not be requeued: %v %v", f.calls, err)
+	}
+}
+
+// TestUnknownRules checks that no job is stopped if the QOS cannot be read, and that the marks are then removed.
+func TestUnknownRules(t *testing.T) {
+	n := node(t, "n1", "1g.5gb@0", "mig:1g.5gb:1,mig:closed:27", "gpu:a100:1,mig:1g.5gb:1")
+	j := slurm.Job{ID: 1, State: "RUNNING", Partition: "low", Nodes: []string{"n1"}, Start: time.Unix(1, 0)}
+	j.AdminComment = tags.WithPreemption(j, tags.Preemption{Job: 9})
+	s := snapshotOf([]slurm.Node{n})
+	s.Queue.All = []slurm.Job{j}
+	f := &fakeSlurm{job: j, qos: errors.New("no slurmdbd"), config: map[string]string{
+		"PreemptType": "preempt/partition_prio", "PreemptMode": "REQUEUE",
+		"AccountingStorageType": "accounting_storage/slurmdbd",
+	}}
+	p := &preemption{ctl: f, log: quiet()}
+	v := plan.New(s, plan.Settings{Policy: place.Reach, Tightest: true}, nil)
+	again, err := p.round(t.Context(), s, v, v.Plan())
+	if err != nil || !again || p.rules.Enabled() || !slices.Equal(f.calls, []string{"comment 1 "}) {
+		t.Errorf("%v %v %v, rules %+v", again, err, f.calls, p.rules)
+	}
+}
