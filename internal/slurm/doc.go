@@ -40,6 +40,7 @@
 //
 //	queue.go         the requests for the queue and for a job (jobTries); the jobs on a node (On)
 //	job.go           Job; the states in which a job holds GRES or may be on its nodes
+//	deadline.go      the latest start of a job with --deadline (LatestStart); parses --deadline and --time-min
 //	waiting.go       Waiting: the pending jobs in slurmctld's order
 //	constraint.go    parses --constraint (MaxFeatures)
 //	record.go        squeue's columns, the random separator, and joining the tasks of an array into one job
