@@ -148,7 +148,8 @@ func TestShadowErrorIsPrintable(t *testing.T) {
 	if err := trial.run(ctx, cfg); err != nil {
 		t.Fatal(err)
 	}
-	if got := errout.String(); !strings.Contains(got, "job evil?[2J?; trying again\n") || strings.Contains(got, "\x1b") {
+	got := errout.String()
+	if !strings.Contains(got, "job evil?[2J?; trying again\n") || strings.Contains(got, "\x1b") {
 		t.Errorf("the trial printed %q", got)
 	}
 }
