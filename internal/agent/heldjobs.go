@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// releaseHeld releases held jobs whose slices are offered. served contains the jobs for which this node offers all
+// releaseHeld releases held jobs whose slices are offered or whose latest start has passed. served contains the jobs for which this node offers all
 // slices that the plan assigns to the jobs on this node. If a job needs several nodes, releaseHeld releases the job
 // only when enough nodes offer its slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
@@ -29,10 +29,13 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			}
 			continue
 		}
-		if !eligible.Releasable(w, p.now()) || !slices.Contains(served, w.ID) {
+		late := eligible.TooLate(w, p.now()) // slurmctld ends the job after its release
+		if !eligible.Releasable(w, p.now()) || !late && !slices.Contains(served, w.ID) {
 			continue
 		}
-		if ok, err := p.onOffer(ctx, w); err != nil {
+		if late {
+			log.Warn("releasing a held job that cannot meet its deadline, so that slurmctld ends the job")
+		} else if ok, err := p.onOffer(ctx, w); err != nil {
 			log.WithError(err).Warn("couldn't check whether a held job's slices are offered")
 			continue
 		} else if !ok {
@@ -51,7 +54,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			continue
 		}
 		p.changes.Add(1)
-		log.Info("released a held job whose slices are offered")
+		log.Info("released a held job")
 	}
 }
 

@@ -20,10 +20,12 @@ import (
 // offers include only profiles for which no job waits. Otherwise, slurmctld could allocate a slice to a waiting job
 // although the policy chose another slice for the job. Make does not change the cluster's pool.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
-	p := newPlanner(c, jobs, strict)
+	order := deadlineOrder(jobs, c.Now, strict)
+	p := newPlanner(c, inOrder(jobs, order), strict)
 	p.planQueue()
 	p = p.enlarged()
 	defer p.restore()
+	p.toQueueOrder(jobs, order)
 	if (c.Speculative == nil || len(c.Speculative) > 0) && (!strict || p.plan.Reserved == nil) {
 		p.addSpeculative()
 	}

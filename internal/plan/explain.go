@@ -66,6 +66,11 @@ type Explanation struct {
 	// slurmctld did not start the job while the job's slices were offered. 0 means that the job keeps its position, or
 	// that no agent has published BackUntil.
 	BackUntil int64 `json:"back_until,omitempty"`
+	// Deadline is the job's deadline and LatestStart the last time at which slurmctld starts it, in Unix seconds, or 0.
+	// Misses is the reason why the job is not expected to meet its deadline, or empty.
+	Deadline    int64  `json:"deadline,omitempty"`
+	LatestStart int64  `json:"latest_start,omitempty"`
+	Misses      string `json:"misses_deadline,omitempty"`
 	// Held is true if job_submit.lua or an agent holds the job. An agent will release the job.
 	Held bool `json:"held,omitempty"`
 }

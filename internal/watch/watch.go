@@ -55,6 +55,7 @@ type Watcher struct {
 	ctl           Controller
 	log           *logrus.Entry
 	notifications notifications
+	deadlines     deadlines
 	planner       *planner // nil unless the watcher writes parts
 	sender        notify.Sender
 	sent          atomic.Int64                      // number of datagrams sent
@@ -64,10 +65,11 @@ type Watcher struct {
 // New returns a watcher. slurmctld and the trigger file need not be available yet.
 func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
 	w := &Watcher{
-		cfg:    cfg,
-		ctl:    ctl,
-		log:    log,
-		sender: notify.Sender{Key: cfg.Key, Name: notify.Watcher + cfg.Name, Address: cfg.Address},
+		cfg:       cfg,
+		ctl:       ctl,
+		log:       log,
+		deadlines: deadlines{},
+		sender:    notify.Sender{Key: cfg.Key, Name: notify.Watcher + cfg.Name, Address: cfg.Address},
 		notifications: notifications{
 			settings:     cfg.Settings,
 			unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.Interval)},
@@ -190,6 +192,7 @@ func (w *Watcher) Round(ctx context.Context) error {
 	}
 	w.hosts.Store(&hosts)
 	v, made := w.notifications.plan(snapshot)
+	w.deadlines.report(v, made, w.log)
 	if w.planner != nil {
 		err = w.planner.write(ctx, snapshot, v, made, w.notifications.unstarted)
 	}
