@@ -13,7 +13,8 @@ func (n *Node) Same(o *Node) bool {
 		slices.Equal(n.GresUsed, o.GresUsed) && n.MIGTotal == o.MIGTotal && n.Unregistered == o.Unregistered &&
 		n.BootTime == o.BootTime && n.SlurmdStartTime == o.SlurmdStartTime &&
 		slices.Equal(n.Features, o.Features) && n.Addr == o.Addr && n.HostName == o.HostName &&
-		n.CPUs == o.CPUs && n.CPUsFree == o.CPUsFree && n.Memory == o.Memory && n.MemoryFree == o.MemoryFree && n.TmpDisk == o.TmpDisk && n.Sockets == o.Sockets &&
+		n.CPUs == o.CPUs && n.CPUsFree == o.CPUsFree && n.Memory == o.Memory && n.MemoryFree == o.MemoryFree &&
+		n.TmpDisk == o.TmpDisk && n.Sockets == o.Sockets &&
 		n.CoresPerSocket == o.CoresPerSocket && n.ThreadsPerCore == o.ThreadsPerCore &&
 		slices.Equal(n.Reservations, o.Reservations) && n.Weight == o.Weight && n.Extra == o.Extra &&
 		n.Version == o.Version
