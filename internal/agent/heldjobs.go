@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// releaseHeld releases held jobs whose slices are offered or whose latest start has passed. served contains the jobs for which this node offers all
-// slices that the plan assigns to the jobs on this node. If a job needs several nodes, releaseHeld releases the job
-// only when enough nodes offer its slices.
+// releaseHeld releases held jobs whose slices are offered or whose latest start has passed. served contains the jobs
+// for which this node offers all slices that the plan assigns to the jobs on this node. If a job needs several nodes,
+// releaseHeld releases the job only when enough nodes offer its slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	config, err := p.config(ctx)
 	retypes := err == nil && replacesTypes(config)

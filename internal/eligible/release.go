@@ -19,8 +19,8 @@ func HeldByTag(w slurm.Waiting) bool {
 	return false
 }
 
-// TooLate reports whether slurmctld would end the job instead of starting it, because its latest start has passed. Before
-// 23.11.4, slurmctld checks the deadlines of jobs only when it schedules them. A held job would wait forever
+// TooLate reports whether slurmctld would end the job instead of starting it, because its latest start has passed.
+// Before 23.11.4, slurmctld checks the deadlines of jobs only when it schedules them. A held job would wait forever
 // (deadline_ok and purge_old_job, 22.05.8 to 26.05.3).
 func TooLate(w slurm.Waiting, at time.Time) bool {
 	latest := w.LatestStart()

@@ -6,9 +6,9 @@ import (
 )
 
 // The functions in this file help jobs to meet their deadlines. slurmctld starts jobs in the order of their priorities,
-// whatever their deadlines are, and orders jobs of equal priority by their submission. Of the jobs that request the same
-// profile, it starts the first. A plan can therefore prefer a job with a deadline only to jobs of equal priority that
-// request other profiles (deadlineOrder). Independently of the order,
+// whatever their deadlines are, and orders jobs of equal priority by their submission. Of the jobs that request the
+// same profile, it starts the first. A plan can therefore prefer a job with a deadline only to jobs of equal priority
+// that request other profiles (deadlineOrder). Independently of the order,
 //
 //   - a job gets a profile on which it is expected to end before its deadline, if there is one (chooseSize);
 //   - a job waits neither for a larger slice (nextFree), nor because of the policy (choose) or the share of full GPUs
@@ -60,9 +60,10 @@ func urgent(jobs []*Job, now float64) (all []int) {
 }
 
 // deadlineOrder returns the indices of the jobs in the order in which a plan considers them. It moves each urgent job
-// before the jobs of equal priority. The jobs that request the same profile and precede the urgent job in the queue move
-// with it, because slurmctld would start them first. An urgent job passes no components of het jobs, and no job that has
-// waited for maxPassing. The result is nil if the order is that of the queue, as it always is with a strict order.
+// before the jobs of equal priority. The jobs that request the same profile and precede the urgent job in the queue
+// move with it, because slurmctld would start them first. An urgent job passes no components of het jobs, and no job
+// that has waited for maxPassing. The result is nil if the order is that of the queue, as it always is with a strict
+// order.
 func deadlineOrder(jobs []*Job, now float64, strict bool) []int {
 	var all []int
 	if !strict {

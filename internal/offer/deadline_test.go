@@ -50,8 +50,8 @@ func TestDeadlineOrder(t *testing.T) {
 	}
 }
 
-// TestDeadlinePlan plans, on one empty GPU, a job with 3g.20gb that precedes an urgent job with 7g.40gb in the queue. The
-// plan's jobs are in the order of the queue.
+// TestDeadlinePlan plans, on one empty GPU, a job with 3g.20gb that precedes an urgent job with 7g.40gb in the queue.
+// The plan's jobs are in the order of the queue.
 func TestDeadlinePlan(t *testing.T) {
 	small := &Job{ID: 1, Wants: []Want{{Profile: "3g.20gb", Count: 1}}, RunTime: 6000, TimeLimit: 6000, Priority: 1}
 	whole := &Job{ID: 2, Wants: []Want{{Profile: "7g.40gb", Count: 1}}, RunTime: 60, TimeLimit: 60, Priority: 1}

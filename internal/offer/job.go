@@ -34,8 +34,8 @@ type Job struct {
 	Learned   bool
 	TimeLimit float64 // the time limit in seconds, or +Inf if the job has none
 	Waited    float64 // the time in seconds since the job became eligible
-	// Deadline is the time in seconds by which the job must end, or 0 if the job has no deadline. LatestStart is the last
-	// time at which slurmctld starts a job with a deadline.
+	// Deadline is the time in seconds by which the job must end, or 0 if the job has no deadline. LatestStart is the
+	// last time at which slurmctld starts a job with a deadline.
 	Deadline, LatestStart float64
 	// Priority is equal for two jobs if slurmctld orders them only by their submission, and 0 if no other job has the
 	// same priority.

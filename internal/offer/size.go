@@ -115,7 +115,8 @@ func (p *planner) countPlaced() {
 }
 
 // chooseSize returns the placement with the smallest cost for a job that needs one slice. requested is the policy's
-// placement of the requested profile. A placement on which the job is expected to meet its deadline precedes all others.
+// placement of the requested profile. A placement on which the job is expected to meet its deadline precedes all
+// others.
 func (c *Cluster) chooseSize(s *place.Situation, w Want, j *Job, requested place.Choice) place.Choice {
 	runs := j.RunTime
 	best, least, late := requested, math.Inf(1), true

@@ -14,7 +14,8 @@ import (
 func TestExplainDeadline(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(1e9+int64(seconds), 0) }
 	busy := node(t, "n1", a100(t, "7g.40gb@0"))
-	busy.Extra = WithState("", Text(State{GPUs: []place.GPU{a100(t, "7g.40gb@0")}, Since: time.Unix(1e9-60, 0), Private: true}))
+	gpus := []place.GPU{a100(t, "7g.40gb@0")}
+	busy.Extra = WithState("", Text(State{GPUs: gpus, Since: time.Unix(1e9-60, 0), Private: true}))
 	free := node(t, "n1", a100(t))
 	due := func(deadline int, limit time.Duration, comment string) slurm.Waiting {
 		w := waits(1, "1g.5gb", 1, 1)
@@ -42,7 +43,8 @@ func TestExplainDeadline(t *testing.T) {
 		if err != nil || (e.Misses == "") != (c.says == "") || !strings.Contains(e.Misses, c.says) {
 			t.Errorf("%s: %q %v, want %q", c.what, e.Misses, err, c.says)
 		}
-		if c.job.Deadline.IsZero() != (e.Deadline == 0) || e.Deadline > 0 && e.LatestStart != c.job.LatestStart().Unix() {
+		if c.job.Deadline.IsZero() != (e.Deadline == 0) || e.Deadline > 0 &&
+			e.LatestStart != c.job.LatestStart().Unix() {
 			t.Errorf("%s: deadline %d, latest start %d", c.what, e.Deadline, e.LatestStart)
 		}
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -148,10 +149,7 @@ func (c *Config) check() error {
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
 		return fmt.Errorf("%d fixed layouts for %d GPUs; specify one layout for each GPU", len(c.Static), len(c.GPUs))
 	}
-	if err := c.Deadlines.check(c); err != nil {
-		return err
-	}
-	return c.checkMoves()
+	return cmp.Or(c.Deadlines.check(c), c.checkMoves())
 }
 
 // checkMoves returns an error if the simulation does not support Moves with the other fields.

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Deadlines gives some jobs a deadline (--deadline). A job's latest start is the deadline minus its time limit, which is
-// the estimated run time. The slack of a job is the time from its submission to its latest start.
+// Deadlines gives some jobs a deadline (--deadline). A job's latest start is the deadline minus its time limit, which
+// is the estimated run time. The slack of a job is the time from its submission to its latest start.
 type Deadlines struct {
 	Share    float64 // the share of jobs with a deadline, from 0 to 1
 	From, To float64 // the range of the slacks, as multiples of the time limit; uniformly distributed

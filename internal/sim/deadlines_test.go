@@ -8,8 +8,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// TestDeadlines compares simulations in which different programs know the deadlines. Each job is counted once. With equal
-// priorities, more jobs meet their deadlines if the plan knows the deadlines.
+// TestDeadlines compares simulations in which different programs know the deadlines. Each job is counted once. With
+// equal priorities, more jobs meet their deadlines if the plan knows the deadlines.
 func TestDeadlines(t *testing.T) {
 	b, err := mig.ModelByName("A100-40GB")
 	if err != nil {

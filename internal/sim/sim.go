@@ -81,9 +81,8 @@ type simulation struct {
 
 	nodes   [][]int // the GPUs of each node; a single node if Config.Nodes is nil
 	nodeOf  []int   // the node of each GPU
-	planned bool    // true if package offer's plan starts the jobs, because the number of full GPUs may be limited or jobs
-	// have deadlines
-	perNode bool // true if a job's slices must be on as many nodes as it requests
+	planned bool    // true if package offer's plan starts the jobs, because of deadlines or a limit on full GPUs
+	perNode bool    // true if a job's slices must be on as many nodes as it requests
 	result  Result
 }
 

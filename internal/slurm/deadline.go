@@ -28,9 +28,9 @@ func deadline(s string) time.Time {
 // noVal is NO_VAL, the value with which Slurm marks numbers that are not set (slurm.h).
 const noVal = 0xfffffffe
 
-// timeMin parses the `mintime` column. squeue prints 0:00 for a job without --time-min, and INVALID for more than a year
-// (_print_secs in squeue/print.c, 22.05.8). Slurm limits --time-min to the time limit. A value that cannot be parsed
-// counts as 0.
+// timeMin parses the `mintime` column. squeue prints 0:00 for a job without --time-min, and INVALID for more than a
+// year (_print_secs in squeue/print.c, 22.05.8). Slurm limits --time-min to the time limit. A value that cannot be
+// parsed counts as 0.
 func timeMin(s string) time.Duration {
 	least, err := ParseLimit(s)
 	if err != nil {
