@@ -88,6 +88,10 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		fmt.Fprintf(w, ", is number %d of %d jobs that wait for slices", e.Place, e.Of)
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", printable(e.Text))
+	if e.Misses != "" && err == nil {
+		_, err = fmt.Fprintf(w, "the job cannot meet its deadline, %s, because %s\n",
+			time.Unix(e.Deadline, 0).Format(time.DateTime), printable(e.Misses))
+	}
 	if err == nil {
 		err = printGrowths(w, e)
 	}

@@ -47,6 +47,10 @@ type simulateOptions struct {
 	change                   time.Duration // --switch
 	wholeShare               float64
 	moves, moveCost          string
+	deadlines                float64
+	deadlineSlack            string
+	deadlineUse              string
+	equalPriority            bool
 	csv, stay                bool
 	report                   string
 }
@@ -163,6 +167,19 @@ MOVES
   of the busy time that they lost, and ACTIVE the mean number of GPUs on which a job runs.
   --moves requires --sizing tightest for workloads whose jobs have speeds.
 
+DEADLINES
+  With --deadlines, a share of the jobs has a deadline (sbatch --deadline). As in Slurm, a job's latest
+  start is its deadline minus its time limit (--ends). --deadline-use determines which programs know
+  the deadlines:
+  plan              slurmctld removes a job that has not started by its latest start, and the plan
+                    helps jobs to meet their deadlines, as in production
+  slurm             slurmctld removes these jobs, but the plan ignores the deadlines
+  none              the jobs have no deadlines, but MET counts the jobs that end in time
+  MET is the share of the jobs with deadlines that end in time, and OTHERS the mean wait of the jobs
+  without deadlines. The plan prefers jobs with deadlines only to jobs of the same or lower priority.
+  By default, an earlier submission means a higher priority; with --equal-priority, all jobs have the
+  same priority. The whole, static and moved policies do not support deadlines.
+
 OUTPUT
   Waiting times are in seconds. Percentiles have three significant digits. For workloads whose jobs
   run slower on smaller slices or are requeued, TURNAROUND is the mean time from submission to end.
@@ -237,6 +254,11 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.moves, "moves", "", "move or stop running jobs: fragaware, grmu or dynap[=SECONDS]")
 	f.StringVar(&o.moveCost, "move-cost", wholeRun,
 		"--moves: the maximum run time that a moved or stopped job loses, or run for its whole run")
+	f.Float64Var(&o.deadlines, "deadlines", 0, "share of jobs with a deadline; requires --queue fifo or easy")
+	f.StringVar(&o.deadlineSlack, "deadline-slack", "0-2",
+		"--deadlines: longest wait with which a job meets its deadline, in multiples of its time limit")
+	f.StringVar(&o.deadlineUse, "deadline-use", "plan", "--deadlines: plan, slurm or none")
+	f.BoolVar(&o.equalPriority, "equal-priority", false, "--deadlines: all jobs have the same priority")
 	f.StringVar(&o.report, "report", "", "also write a self-contained HTML page with drawings to this file")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
 }

@@ -42,7 +42,8 @@ func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 		"since": {"--from-sacct", o.fromSacct}, "until": {"--from-sacct", o.fromSacct},
 		"memory-margin": {"--memory-error", o.memoryError > 0},
 		"switch":        {"--whole-gpus", o.wholeGPUs}, "whole-share": {"--whole-gpus", o.wholeGPUs},
-		"move-cost": {"--moves", o.moves != ""},
+		"move-cost": {"--moves", o.moves != ""}, "deadline-slack": {"--deadlines", o.deadlines > 0},
+		"deadline-use": {"--deadlines", o.deadlines > 0}, "equal-priority": {"--deadlines", o.deadlines > 0},
 		"multi-gpu": {"--alibaba and --whole-gpus", o.wholeGPUs && o.alibaba != ""},
 	} {
 		if f.Changed(name) && !requires.given {
@@ -86,6 +87,9 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 		return c, err
 	}
 	if c.Said, c.Learn, err = o.expected(); err != nil {
+		return c, err
+	}
+	if c.Deadlines, err = o.parseDeadlines(); err != nil {
 		return c, err
 	}
 	c.Stay, c.Create, c.Destroy = o.stay, o.create.Seconds(), o.destroy.Seconds()

@@ -91,6 +91,11 @@ func (s simulation) columns() []column {
 				return fmt.Sprintf("%.1f", r.Active)
 			}})
 	}
+	if s.Deadlines != "" {
+		all = append(all,
+			column{"MET", false, func(r run) string { return share(float64(r.Met) / float64(max(r.Met+r.Missed, 1))) }},
+			column{"OTHERS", false, func(r run) string { return fmt.Sprintf("%.1f", r.Others) }})
+	}
 	if s.Offers {
 		all = append(all, column{"ON OFFER", false, func(r run) string {
 			if r.Prompt == 0 {
@@ -112,7 +117,7 @@ func (s simulation) csv(w io.Writer) error {
 			"policy", "never", "layouts", "started", "refused", "mean_turnaround", "mean_wait", "median_wait",
 			"p95_wait", "p99_wait", "longest_wait", "makespan", "utilisation", "fragmentation", "accepted",
 			"worst_profile", "created", "destroyed", "reused", "held", "requeued", "lost", "prompt", "found",
-			"switched", "moved", "active_gpus",
+			"switched", "moved", "active_gpus", "deadlines_met", "deadlines_missed", "others_mean_wait",
 		},
 	)
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
@@ -146,6 +151,9 @@ func (s simulation) csv(w io.Writer) error {
 				strconv.Itoa(r.Switched),
 				strconv.Itoa(r.Moved),
 				number(r.Active),
+				strconv.Itoa(r.Met),
+				strconv.Itoa(r.Missed),
+				number(r.Others),
 			},
 		)
 	}

@@ -44,7 +44,9 @@ type simulation struct {
 	Memory   *sim.Memory    `json:"memory,omitempty"`
 	Moves    string         `json:"moves,omitempty"`
 	MoveCost string         `json:"move_cost,omitempty"` // run: a moved job restarts from its beginning
-	Policies []run          `json:"policies"`
+	// Deadlines describes the deadlines: the share of jobs, their slacks, and which programs know the deadlines.
+	Deadlines string `json:"deadlines,omitempty"`
+	Policies  []run  `json:"policies"`
 
 	slower bool // true if jobs may run longer than necessary because of a smaller slice or a requeue
 }
@@ -78,6 +80,13 @@ func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) si
 	}
 	if o.wholeGPUs {
 		s.Full = &fullGPUs{c.Switch, o.wholeShare}
+	}
+	if o.deadlines > 0 {
+		s.Deadlines = fmt.Sprintf("share %v, slack %s of the time limit, use %s",
+			o.deadlines, o.deadlineSlack, o.deadlineUse)
+		if o.equalPriority {
+			s.Deadlines += ", equal priorities"
+		}
 	}
 	if o.moves != "" {
 		s.Moves, s.MoveCost = o.moves, o.moveCost
@@ -144,6 +153,10 @@ type run struct {
 	Moved       int     `json:"moved,omitempty"`
 	Active      float64 `json:"active_gpus,omitempty"` // the mean number of GPUs on which a job runs
 
+	Met    int     `json:"deadlines_met,omitempty"`
+	Missed int     `json:"deadlines_missed,omitempty"`
+	Others float64 `json:"others_mean_wait,omitempty"` // the mean wait of the jobs without deadlines
+
 	recorded *report.Recorder
 }
 
@@ -175,6 +188,9 @@ func newRun(policy, layouts string, r *sim.Result) run {
 		Held:        r.Held,
 		Moved:       r.Moved,
 		Active:      r.Active,
+		Met:         r.Met,
+		Missed:      r.Missed,
+		Others:      r.Others.Mean(),
 	}
 }
 
@@ -227,6 +243,9 @@ func (s simulation) facts() []string {
 	if s.Memory != nil {
 		setting += fmt.Sprintf(", memory predicted with an error of %v and a margin of %v",
 			s.Memory.Error, s.Memory.Margin)
+	}
+	if s.Deadlines != "" {
+		setting += ", deadlines: " + s.Deadlines
 	}
 	if s.Moves != "" {
 		setting += fmt.Sprintf(", moves %s at a cost of %s", s.Moves, s.MoveCost)

@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// releaseHeld releases held jobs whose slices are offered. served lists the jobs for which this node offers all
-// slices that they have here in the plan. A job that needs several nodes is released only when enough nodes offer its
-// slices.
+// releaseHeld releases held jobs whose slices are offered or whose latest start has passed. served lists the jobs for
+// which this node offers all slices that they have here in the plan. A job that needs several nodes is released only
+// when enough nodes offer its slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	config, err := p.config(ctx)
 	retypes := err == nil && replacesTypes(config)
@@ -28,10 +28,13 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			}
 			continue
 		}
-		if !eligible.Releasable(w, p.now()) || !slices.Contains(served, w.ID) {
+		late := eligible.TooLate(w, p.now()) // slurmctld ends the job after its release
+		if !eligible.Releasable(w, p.now()) || !late && !slices.Contains(served, w.ID) {
 			continue
 		}
-		if ok, err := p.onOffer(ctx, w); err != nil {
+		if late {
+			log.Warn("releasing a held job that cannot meet its deadline, so that slurmctld ends the job")
+		} else if ok, err := p.onOffer(ctx, w); err != nil {
 			log.WithError(err).Warn("couldn't check whether a held job's slices are offered")
 			continue
 		} else if !ok {
@@ -49,7 +52,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			continue
 		}
 		p.changes.Add(1)
-		log.Info("released a held job whose slices are offered")
+		log.Info("released a held job")
 	}
 }
 

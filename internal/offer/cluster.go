@@ -99,7 +99,7 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 	case j.EligibleNodes != nil || j.DeferredNodes != nil:
 		why = c.chooseOnNodes(j)
 	default:
-		why = c.choose(&c.Situation, j.Wants[0], j.RunTime)
+		why = c.choose(&c.Situation, j.Wants[0], j)
 	}
 	if why.Verdict == place.Here {
 		spots = []Spot{c.spare(Spot{GPU: why.GPU, Placement: why.Placement})}
@@ -115,21 +115,23 @@ func (c *Cluster) offerable(s Spot) bool {
 }
 
 // choose returns the placement of one slice of the requested profile, or of a larger profile if Make plans with sizes.
-// runs is the expected run time on the requested profile, in seconds.
-func (c *Cluster) choose(s *place.Situation, w Want, runs float64) place.Choice {
-	choice := c.chooseRequested(s, w, runs)
+func (c *Cluster) choose(s *place.Situation, w Want, j *Job) place.Choice {
+	choice := c.chooseRequested(s, c.Policy, w, j.RunTime)
+	if choice.Verdict == place.Hold && j.tooLate(s.Pool.FreeAt(choice.GPU, choice.Placement), j.RunTime) {
+		choice = c.chooseRequested(s, place.Lifetime{}, w, j.RunTime)
+	}
 	if len(w.Sizes) == 0 || choice.Verdict == place.Hold {
 		return choice
 	}
-	return c.chooseSize(s, w, runs, choice)
+	return c.chooseSize(s, w, j, choice)
 }
 
-// chooseRequested asks the policy to place first the requested profile and then its equivalent profiles on other GPU
+// chooseRequested asks the by policy to place first the requested profile and then its equivalent profiles on other GPU
 // models. It returns the first placement on which the job can start now. If there is none, it returns the first
 // result that is not Nowhere.
-func (c *Cluster) chooseRequested(s *place.Situation, w Want, runs float64) (choice place.Choice) {
+func (c *Cluster) chooseRequested(s *place.Situation, by place.Policy, w Want, runs float64) (choice place.Choice) {
 	for _, name := range w.profiles() {
-		next := c.Policy.Choose(s, place.Request{Profile: name, Duration: runs})
+		next := by.Choose(s, place.Request{Profile: name, Duration: runs})
 		switch {
 		case next.Verdict == place.Here:
 			return next
@@ -145,7 +147,7 @@ func (c *Cluster) chooseOnNodes(j *Job) place.Choice {
 	p := c.part(c.nodesNow(j))
 	s := c.Situation
 	s.Pool = p.pool
-	choice := c.choose(&s, j.Wants[0], j.RunTime)
+	choice := c.choose(&s, j.Wants[0], j)
 	if choice.Verdict != place.Nowhere {
 		choice.GPU = p.gpus[choice.GPU]
 	}
@@ -282,7 +284,7 @@ func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 	s := c.situationOn(gpus)
 	for _, w := range c.bySize(j.Wants) {
 		for range w.Count {
-			choice := c.choose(&s, w, j.RunTime)
+			choice := c.choose(&s, w, j)
 			if choice.Verdict != place.Here {
 				return nil
 			}

@@ -19,6 +19,7 @@
 //	make.go         Make: places the jobs in queue order; the order in which slurmctld allocates the offers
 //	backfill.go     places jobs behind the head of the queue; limits (Depth, maxSearches)
 //	lend.go         keeps spots for a job that lacks CPUs or memory, and lends them to other jobs
+//	deadline.go     jobs that must start soon to meet their deadlines: order, sizes and holds
 //	demand.go       the profiles for which earlier jobs wait, so that later jobs are not placed on the same nodes
 //	quota.go        limits the number of full GPUs while jobs wait for slices (WholeShare)
 //	nvlink.go       chooses full GPUs that NVLinks connect, and keeps connected GPUs free

@@ -34,6 +34,12 @@ type Job struct {
 	Learned   bool
 	TimeLimit float64 // the time limit in seconds, or +Inf if the job has none
 	Waited    float64 // the time, in seconds, since the job became eligible
+	// Deadline is the time in seconds by which the job must end, or 0 if the job has no deadline. LatestStart is the
+	// last time at which slurmctld starts a job with a deadline.
+	Deadline, LatestStart float64
+	// Priority is equal for two jobs if slurmctld orders them only by their submission, and 0 if no other job has the
+	// same priority.
+	Priority uint64
 	// Het identifies the het job to which a component belongs, and is 0 for other jobs. A het job's components are
 	// adjacent in the queue, and start only together and on different nodes. Only slurmctld's backfill starts
 	// components, and it reserves the nodes of each (backfill.c, 22.05.8). A component may request no slices.
@@ -137,7 +143,8 @@ func (j *Job) Alike(o *Job) bool {
 		return a.Profile == b.Profile && a.Grown == b.Grown && a.Count == b.Count &&
 			slices.Equal(a.Alternatives, b.Alternatives) && slices.Equal(a.Sizes, b.Sizes)
 	}
-	return j.RunTime == o.RunTime && j.TimeLimit == o.TimeLimit && slices.EqualFunc(j.Wants, o.Wants, same)
+	return j.RunTime == o.RunTime && j.TimeLimit == o.TimeLimit && j.Deadline == o.Deadline &&
+		j.LatestStart == o.LatestStart && slices.EqualFunc(j.Wants, o.Wants, same)
 }
 
 // onNode returns the part of a job that runs on one node, as a job of its own.

@@ -20,10 +20,12 @@ import (
 // profiles for which no job waits. Otherwise, slurmctld could give a slice to a waiting job for which the policy
 // chose another. Make does not change the cluster's pool.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
-	p := newPlanner(c, jobs, strict)
+	order := deadlineOrder(jobs, c.Now, strict)
+	p := newPlanner(c, inOrder(jobs, order), strict)
 	p.planQueue()
 	p = p.enlarged()
 	defer p.restore()
+	p.toQueueOrder(jobs, order)
 	if (c.Speculative == nil || len(c.Speculative) > 0) && (!strict || p.plan.Reserved == nil) {
 		p.addSpeculative()
 	}

@@ -112,23 +112,28 @@ func (p *planner) countPlaced() {
 }
 
 // chooseSize returns the placement with the smallest cost for a job that needs one slice. requested is the policy's
-// placement of the requested profile, and runs is the expected run time on the requested profile, in seconds.
-func (c *Cluster) chooseSize(s *place.Situation, w Want, runs float64, requested place.Choice) place.Choice {
-	best, least := requested, math.Inf(1)
+// placement of the requested profile. A placement on which the job is expected to meet its deadline precedes all
+// others.
+func (c *Cluster) chooseSize(s *place.Situation, w Want, j *Job, requested place.Choice) place.Choice {
+	runs := j.RunTime
+	best, least, late := requested, math.Inf(1), true
 	if requested.Verdict == place.Here {
-		least = c.cost(s, requested, 1)
+		least, late = c.cost(s, requested, 1), j.tooLate(c.Now, runs)
 	}
 	for _, size := range w.Sizes {
 		choice := c.Policy.Choose(s, place.Request{Profile: size.Profile, Duration: runs * size.Takes})
 		wait := 0.0
+		misses := j.tooLate(c.Now, runs*size.Takes)
 		if choice.Verdict != place.Here {
-			if choice, wait = c.nextFree(s, size.Profile); choice.Verdict == place.Nowhere {
+			choice, wait = c.nextFree(s, j, size.Profile)
+			misses = j.tooLate(c.Now+wait, runs*size.Takes)
+			if choice.Verdict == place.Nowhere || misses {
 				continue
 			}
 			wait *= (1 + heldShare*float64(c.waiting)) / runs
 		}
-		if cost := c.cost(s, choice, size.Takes) + wait; cost < least {
-			best, least = choice, cost
+		if cost := c.cost(s, choice, size.Takes) + wait; misses == late && cost < least || late && !misses {
+			best, least, late = choice, cost, misses
 		}
 	}
 	return best
@@ -160,9 +165,10 @@ func (p Plan) PrefersLarger(w Want, b *mig.Model) bool {
 }
 
 // nextFree returns the placement of a profile that is expected to be free first, with the verdict Hold. wait is the
-// time, in seconds, until it is free. The verdict is Nowhere if the job must not wait, or if this time is unknown.
-func (c *Cluster) nextFree(s *place.Situation, profile string) (next place.Choice, wait float64) {
-	if !c.mayHold {
+// time, in seconds, until it is free. The verdict is Nowhere if the job must not wait, or if this time is unknown. A job
+// behind the head of the queue may wait only if it would miss its deadline on the requested profile.
+func (c *Cluster) nextFree(s *place.Situation, j *Job, profile string) (next place.Choice, wait float64) {
+	if !c.mayHold && !(j.Learned && j.tooLate(c.Now, j.RunTime)) {
 		return next, 0
 	}
 	wait = math.Inf(1)

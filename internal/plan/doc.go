@@ -40,6 +40,7 @@
 //	sizes.go         Settings of a site; larger profiles than a job requests (Sizes); profiles for speculative offers
 //	feasible.go      excludes jobs that could never start (maxWants, maxKinds)
 //	ends.go          computes the expected ends of slices from the queue if nodes do not publish them (PrivateData)
+//	deadline.go      jobs that are not expected to meet their deadlines (Misses)
 //	het.go           het jobs: finds components that slurmctld would start without the others (Stray)
 //	lacks.go         jobs that lack CPUs or memory: their expected start; the limit on reservations for a user
 //	extra_state.go   the entry caelum= in Extra, which contains the state of a node's GPUs: format, version, Text

@@ -64,6 +64,11 @@ type Explanation struct {
 	// did not start it while its slices were offered. It is 0 if the job keeps its position, or if no agent has
 	// published the time.
 	BackUntil int64 `json:"back_until,omitempty"`
+	// Deadline is the job's deadline and LatestStart the last time at which slurmctld starts it, in Unix seconds, or 0.
+	// Misses is the reason why the job is not expected to meet its deadline, or empty.
+	Deadline    int64  `json:"deadline,omitempty"`
+	LatestStart int64  `json:"latest_start,omitempty"`
+	Misses      string `json:"misses_deadline,omitempty"`
 	// Held is true if job_submit.lua or an agent holds the job; an agent will release it.
 	Held bool `json:"held,omitempty"`
 	// PreemptedBy is the id of the job for which the watcher stops the job or has stopped its last run, or 0.

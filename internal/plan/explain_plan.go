@@ -25,6 +25,7 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slur
 	}
 	leader, together := offer.Components(v.Jobs, k)
 	x := inPlan{View: v, plan: v.Plan(), k: k, leader: leader, together: together, wants: wants}
+	e.setDeadline(v, x.plan, k) // before x.explain, which changes the pool
 	x.explain(e)
 	e.addUnplanned(v, snapshot.Nodes)
 	if until := back[entry(w)]; snapshot.At.Before(until) {

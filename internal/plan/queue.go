@@ -103,7 +103,10 @@ func (v *View) place(snapshot Snapshot, waiting []*waitingJob, nodes []slurm.Nod
 		if j.job.SingletonKey = 0; waiting[0].record.Priority == 0 {
 			j.job.SingletonKey = uint64(waiting[0].record.UID) + 1
 		}
-		j.job.OutsideCluster = false
+		j.job.OutsideCluster, j.job.Priority = false, 0
+		if !j.record.Expedited {
+			j.job.Priority = j.record.Priority
+		}
 		if len(j.job.Wants) > 0 {
 			j.job.Wants[0].Sizes = nil
 			v.setNodes(j)

@@ -81,6 +81,7 @@ func bare(w slurm.Waiting) slurm.Waiting {
 	if w.Reason != "Resources" {
 		w.LastSchedEval = time.Time{}
 	}
+	w.Deadline, w.TimeMin = time.Time{}, 0
 	w.AdminComment, w.Comment = "", ""
 	return w
 }

@@ -59,6 +59,9 @@ func Job(w slurm.Waiting) *offer.Job {
 		Learned:   tags.Learned(w.Job) > 0,
 		TimeLimit: seconds(w.TimeLimit),
 	}
+	if latest := w.LatestStart(); !latest.IsZero() {
+		j.Deadline, j.LatestStart = float64(w.Deadline.Unix()), float64(latest.Unix())
+	}
 	for _, g := range w.SlicesPerNode() {
 		if g.Type != "" && g.Type != slurm.ClosedType {
 			j.Wants = append(j.Wants, offer.Want{Profile: g.Type, Count: g.Count, Grown: tags.Needed(w.Job)})

@@ -88,6 +88,9 @@ func (w *world) submit() {
 		j.AdminComment += fmt.Sprint(" ", tags.RunTime, 10+w.IntN(5000))
 	case 3:
 		j.Licenses = "l"
+	case 5, 6:
+		j.Deadline = w.snapshot.At.Add(time.Duration(w.IntN(8000)) * time.Second)
+		j.TimeMin = time.Duration(w.IntN(2)*w.IntN(50)) * time.Minute
 	case 4:
 		j.Elements, j.ArrayJob, j.ArrayTask = 3, j.ID, "1-3"
 	}
@@ -201,7 +204,7 @@ func (w *world) job() {
 	}
 	k := w.IntN(len(q.Waiting))
 	j := &q.Waiting[k]
-	switch w.IntN(7) {
+	switch w.IntN(8) {
 	case 0:
 		q.Waiting = slices.Delete(q.Waiting, k, k+1)
 	case 1:
@@ -216,6 +219,8 @@ func (w *world) job() {
 		}
 	case 5:
 		q.Licenses = map[string]int{"l": w.IntN(2)}
+	case 7:
+		j.Deadline = w.snapshot.At.Add(time.Duration(w.IntN(8000)-1000) * time.Second)
 	case 6:
 		w.snapshot.paused = map[uint32]bool{uint32(w.IntN(2)): true}
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -71,6 +72,8 @@ type Config struct {
 	// Growth determines which profiles jobs request, when their runs end, and whether a job is rerun. If Growth is nil,
 	// each job runs once for its duration, or as Memory determines.
 	Growth Growth
+	// Deadlines gives some jobs deadlines; nil: no job has a deadline.
+	Deadlines *Deadlines
 	// Moves determines when running jobs are moved or stopped. If Moves is nil, each job runs on its slices until it
 	// ends.
 	Moves *Moves
@@ -146,7 +149,7 @@ func (c *Config) check() error {
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
 		return fmt.Errorf("%d fixed layouts for %d GPUs; specify one layout for each GPU", len(c.Static), len(c.GPUs))
 	}
-	return c.checkMoves()
+	return cmp.Or(c.Deadlines.check(c), c.checkMoves())
 }
 
 // checkMoves returns an error if the simulation does not support Moves with the other fields.

@@ -31,6 +31,7 @@
 //	estimates.go estimated run times: users' limits, predictions with an error, correction by ended jobs
 //	memory.go   memory predictions with an error: jobs run out of memory and are requeued (requeueDelay)
 //	moves.go    Moves: moves and stops running jobs (FragAware, GRMU, DynaP), with the work that they lose
+//	deadlines.go Deadlines: jobs with --deadline, which slurmctld removes if they start too late
 //	grow.go     Growth: another package determines profiles and ends of runs, and whether a job runs again
 //
 // The GPUs:

@@ -113,6 +113,7 @@ func (o *offers) prompt(j *job) {
 func (o *offers) schedule() {
 	s := o.s
 	o.tick = math.Inf(1)
+	s.expire()
 	for k := 0; k < s.queue.len(); {
 		j := s.queue.at(k)
 		spots := o.grant(j)

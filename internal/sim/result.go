@@ -12,6 +12,11 @@ type Result struct {
 	Prompt, Found int
 	Turnaround    float64 // the sum of the started jobs' times from submission to end
 
+	// Met and Missed are the numbers of jobs that ended before and after their deadlines. Missed includes the Removed
+	// jobs, which slurmctld removed before they started. Others contains the waits of the jobs without deadlines.
+	Met, Missed, Removed int
+	Others               Waits
+
 	UnitSecondsAsked, UnitSecondsGot float64
 	Profiles                         map[string]*ProfileResult
 
@@ -66,6 +71,7 @@ func (r *Result) started(j *job) {
 	r.Started++
 	r.Waits.Add(j.waited)
 	r.Turnaround += j.ends - j.Submit
+	r.countDeadline(j)
 	r.of(j).Started++
 	r.UnitSecondsGot += j.unitSeconds
 }

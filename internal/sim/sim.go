@@ -48,6 +48,8 @@ type job struct {
 	expected, until float64
 	version         int // the version of predict.Ends when expected was computed
 
+	deadline, latest float64 // the deadline and the latest start in seconds; the deadline is +Inf if there is none
+
 	number  int     // the number of jobs that were submitted earlier
 	from    float64 // with Moves, the start of the run or of the time since the last move
 	lost    float64 // with Moves, the run time that the job has lost in its present run, in seconds
@@ -79,7 +81,7 @@ type simulation struct {
 
 	nodes   [][]int // the GPUs of each node; a single node if Config.Nodes is nil
 	nodeOf  []int   // the node of each GPU
-	planned bool    // true if package offer's plan starts the jobs, because the number of full GPUs may be limited
+	planned bool    // true if package offer's plan starts the jobs, because of deadlines or a limit on full GPUs
 	perNode bool    // true if a job's slices must be on as many nodes as it requests
 	result  Result
 }
@@ -99,6 +101,7 @@ func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 		return nil, err
 	}
 	s.result.last = max(s.result.last, s.now)
+	s.expire()
 	if s.queue.len() > 0 {
 		return nil, fmt.Errorf("job %s %w: %s", s.queue.at(0).ID, ErrNever, s.queue.at(0).asksFor)
 	}
@@ -124,7 +127,7 @@ func newSimulation(c Config) *simulation {
 		first += n
 	}
 	s.room = newRoom(s)
-	s.planned = s.quota() && s.Policy != nil && (s.Discipline == FIFO || s.Discipline == EASY)
+	s.planned = (s.quota() || s.Deadlines != nil) && s.Policy != nil && (s.Discipline == FIFO || s.Discipline == EASY)
 	if s.Discipline == Batches {
 		s.batches = newBatches(s.room.(*cut))
 	}
@@ -235,6 +238,7 @@ func (s *simulation) settle(j *job) {
 		Learned:   s.Said == nil || s.Learn || j.high > 0,
 		TimeLimit: j.estimate,
 	}
+	s.setDeadline(j)
 }
 
 // until processes all events up to the given time: jobs that end, requeued jobs that return, and offers that are

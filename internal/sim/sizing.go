@@ -91,6 +91,7 @@ func (c *cut) startPlanned() {
 // plan makes package offer's plan for the current queue.
 func (c *cut) plan() offer.Plan {
 	s := c.s
+	s.expire()
 	c.foresee()
 	c.gather(-1)
 	c.Arrivals = offer.ExpectedArrivals(s.earlier, s.now)

@@ -168,7 +168,8 @@ func (p *planner) partOf(
 		for _, w := range snapshot.Queue.Waiting {
 			released := w.Priority > 0 && tags.Has(w.AdminComment, tags.Held)
 			bare := eligible.Releasable(w, snapshot.At) && len(w.PerNode.Named("mig")) == 0
-			if released || bare || tags.Needed(w.Job) != "" {
+			late := eligible.Releasable(w, snapshot.At) && eligible.TooLate(w, snapshot.At)
+			if released || bare || late || tags.Needed(w.Job) != "" {
 				other = append(other, w.ID)
 			}
 		}

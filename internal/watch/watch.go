@@ -57,6 +57,7 @@ type Watcher struct {
 	ctl           Controller
 	log           *logrus.Entry
 	notifications notifications
+	deadlines     deadlines
 	planner       *planner    // nil unless the watcher writes parts
 	preemption    *preemption // nil unless the watcher preempts jobs
 	sender        notify.Sender
@@ -67,10 +68,11 @@ type Watcher struct {
 // New returns a watcher. slurmctld and the trigger file need not be available yet.
 func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
 	w := &Watcher{
-		cfg:    cfg,
-		ctl:    ctl,
-		log:    log,
-		sender: notify.Sender{Key: cfg.Key, Name: notify.Watcher + cfg.Name, Address: cfg.Address},
+		cfg:       cfg,
+		ctl:       ctl,
+		log:       log,
+		deadlines: deadlines{},
+		sender:    notify.Sender{Key: cfg.Key, Name: notify.Watcher + cfg.Name, Address: cfg.Address},
 		notifications: notifications{
 			settings:     cfg.Settings,
 			unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.Interval)},
@@ -206,6 +208,7 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 	}
 	w.hosts.Store(&hosts)
 	v, made := w.notifications.plan(snapshot)
+	w.deadlines.report(v, made, w.log)
 	if w.planner != nil {
 		active := w.planner.active(snapshot)
 		err = w.planner.write(ctx, snapshot, v, made, w.notifications.unstarted)

@@ -1,0 +1,142 @@
+package offer
+
+import (
+	"cmp"
+	"slices"
+)
+
+// The functions in this file help jobs to meet their deadlines. slurmctld starts jobs in the order of their priorities,
+// whatever their deadlines are, and orders jobs of equal priority by their submission. Of the jobs that request the
+// same profile, it starts the first. A plan can therefore prefer a job with a deadline only to jobs of equal priority
+// that request other profiles (deadlineOrder). Independently of the order,
+//
+//   - a job gets a profile on which it is expected to end before its deadline, if there is one (chooseSize);
+//   - a job waits neither for a larger slice (nextFree), nor because of the policy (choose) or the share of full GPUs
+//     (deny), beyond its latest start.
+
+const (
+	// urgency is the time in seconds before its latest start from which a job is urgent. With a longer time, other jobs
+	// wait longer, but hardly more jobs meet their deadlines (docs/results.md, "Deadlines").
+	urgency = 900
+	// maxPassing is the wait in seconds after which urgent jobs no longer pass a job, so that no job waits forever.
+	maxPassing = 4 * 3600
+	// lastPlan is an upper bound in seconds for the time between two plans (poll_interval), and until a job starts.
+	lastPlan = 60
+	// maxUrgent limits the number of urgent jobs that a plan considers, because each of them takes time.
+	maxUrgent = 8
+)
+
+// tooLate reports whether the job would miss its deadline if it started at the time start and ran for runs seconds.
+func (j *Job) tooLate(start, runs float64) bool {
+	return j.Deadline > 0 && (start > j.LatestStart || start+runs > j.Deadline)
+}
+
+// lastChance is true shortly before the job's latest start. The next plan may be too late.
+func (j *Job) lastChance(now float64) bool { return j.Deadline > 0 && j.LatestStart-now <= lastPlan }
+
+// MissesAlways reports whether the job would miss its deadline even if it started now on the fastest of its profiles.
+func (j *Job) MissesAlways(now float64) bool {
+	if !j.Learned { // the job may end long before its time limit
+		return j.tooLate(now, 0)
+	}
+	least := 1.0
+	for _, w := range j.Wants {
+		for _, s := range w.Sizes {
+			least = min(least, s.Takes)
+		}
+	}
+	return j.tooLate(now, j.RunTime*least)
+}
+
+// urgent returns the indices of the jobs whose latest start is near, in the order of their latest starts.
+func urgent(jobs []*Job, now float64) (all []int) {
+	for k, j := range jobs[:min(len(jobs), Depth)] {
+		if j.Deadline > 0 && j.Priority > 0 && j.LatestStart-now <= urgency && !j.MissesAlways(now) {
+			all = append(all, k)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(jobs[a].LatestStart, jobs[b].LatestStart) })
+	return all[:min(len(all), maxUrgent)]
+}
+
+// deadlineOrder returns the indices of the jobs in the order in which a plan considers them. It moves each urgent job
+// before the jobs of equal priority. The jobs that request the same profile and precede the urgent job in the queue
+// move with it, because slurmctld would start them first. An urgent job passes no components of het jobs, and no job
+// that has waited for maxPassing. The result is nil if the order is that of the queue, as it always is with a strict
+// order.
+func deadlineOrder(jobs []*Job, now float64, strict bool) []int {
+	var all []int
+	if !strict {
+		all = urgent(jobs, now)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	order := make([]int, len(jobs))
+	for k := range order {
+		order[k] = k
+	}
+	for _, u := range slices.Backward(all) {
+		last := slices.Index(order, u)
+		first := last
+		for first > 0 && jobs[u].mayPass(jobs[order[first-1]]) {
+			first--
+		}
+		passed := order[first : last+1]
+		with := func(k int) bool { return k == u || sameProfile(jobs[k], jobs[u]) }
+		slices.SortStableFunc(passed, func(a, b int) int {
+			switch {
+			case with(a) == with(b):
+				return 0
+			case with(a):
+				return -1
+			}
+			return 1
+		})
+	}
+	return order
+}
+
+// mayPass reports whether the urgent job j may pass the job o, or o moves with j.
+func (j *Job) mayPass(o *Job) bool {
+	return o.Priority == j.Priority && j.Het == 0 && o.Het == 0 && (o.Waited < maxPassing || sameProfile(o, j))
+}
+
+// sameProfile reports whether two jobs request slices of a common profile.
+func sameProfile(a, b *Job) bool {
+	return slices.ContainsFunc(a.Wants, func(w Want) bool {
+		return slices.ContainsFunc(b.Wants, func(o Want) bool { return o.Profile == w.Profile })
+	})
+}
+
+// inOrder returns the jobs in the given order.
+func inOrder(jobs []*Job, order []int) []*Job {
+	if order == nil {
+		return jobs
+	}
+	all := make([]*Job, len(jobs))
+	for to, from := range order {
+		all[to] = jobs[from]
+	}
+	return all
+}
+
+// toQueueOrder replaces the order of the plan by that of the queue.
+func (p *planner) toQueueOrder(jobs []*Job, order []int) {
+	if order == nil {
+		return
+	}
+	spots, over := make([][]Spot, len(jobs)), map[int]bool{}
+	for from, to := range order {
+		spots[to] = p.plan.Spots[from]
+		if p.quota.over[from] {
+			over[to] = true
+		}
+	}
+	for _, r := range []*Reservation{p.plan.Reserved, p.plan.Kept} {
+		if r != nil {
+			r.Job = order[r.Job]
+		}
+	}
+	p.jobs, p.plan.Spots, p.quota.over = jobs, spots, over
+}
