@@ -165,8 +165,8 @@ func (p Plan) PrefersLarger(w Want, b *mig.Model) bool {
 }
 
 // nextFree returns the placement of a profile that is expected to be free first, with the verdict Hold. wait is the
-// time, in seconds, until it is free. The verdict is Nowhere if the job must not wait, or if this time is unknown. A job
-// behind the head of the queue may wait only if it would miss its deadline on the requested profile.
+// time, in seconds, until it is free. The verdict is Nowhere if the job must not wait, or if this time is unknown. A
+// job behind the head of the queue may wait only if it would miss its deadline on the requested profile.
 func (c *Cluster) nextFree(s *place.Situation, j *Job, profile string) (next place.Choice, wait float64) {
 	if !c.mayHold && !(j.Learned && j.tooLate(c.Now, j.RunTime)) {
 		return next, 0

@@ -57,7 +57,6 @@
 //	gres.go          GRES lists and TRES: parser, formatting, valid names; the `closed` GRES type (ClosedType)
 //	greslist.go      lists of GRES: totals, counts per profile, formatting
 //	hostlist.go      expands hostlists such as n[1-3] (MaxHosts)
-//	deadline.go     the deadline of a job, and the last time at which slurmctld starts it (LatestStart)
 //	values.go        times, time limits, numbers, memory sizes and null values
 //	same.go          equality of records of nodes and jobs (Same)
 //
