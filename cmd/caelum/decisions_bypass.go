@@ -77,18 +77,22 @@ func checkBypass(ctx context.Context, ctl partitions, name string) error {
 	if err != nil {
 		return err
 	}
-	gpus := false
+	gpus, with := false, ""
 	for _, n := range nodes {
 		if !slices.Contains(n.Partitions, name) {
 			continue
 		}
 		for _, gres := range n.Gres {
-			if gres.Name == "mig" {
-				return fmt.Errorf("node %s of partition %s has slices (gres/mig); choose a partition that contains "+
-					"only nodes that Caelum does not manage", n.Name, name)
+			if gres.Name == "mig" && (with == "" || !slices.Contains(n.States, "FUTURE")) {
+				with = n.Name // rather a real node than a catalogue node, which users do not see
 			}
 			gpus = gpus || gres.Name == "gpu" && gres.Count > 0
 		}
+	}
+	if with != "" {
+		return fmt.Errorf("node %s of partition %s has slices (gres/mig); choose a partition that contains only "+
+			"nodes that Caelum does not manage, or create one with `scontrol create PartitionName=NAME Nodes=NODES`",
+			with, name)
 	}
 	if !gpus {
 		return fmt.Errorf("no node of partition %s has GPUs (gres/gpu); choose another partition", name)

@@ -26,22 +26,28 @@ func TestCheckBypass(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return slurm.Node{Name: name, Gres: list, Partitions: partitions}
+		n := slurm.Node{Name: name, Gres: list, Partitions: partitions, States: []string{"IDLE"}}
+		if name == "mig-catalog1" {
+			n.States = []string{"FUTURE"}
+		}
+		return n
 	}
 	ctl := partitionsOf{
-		[]slurm.Partition{{Name: "gpu"}, {Name: "whole"}, {Name: "both"}, {Name: "cpu"}},
+		[]slurm.Partition{{Name: "gpu"}, {Name: "whole"}, {Name: "both"}, {Name: "cpu"}, {Name: "reserve"}},
 		[]slurm.Node{
+			node("mig-catalog1", "gpu:a100:14,mig:1g.5gb:14", "gpu", "both", "reserve"),
 			node("n1", "gpu:a100:14,mig:closed:56", "gpu", "both"),
 			node("w1", "gpu:a100:2", "whole", "both"),
 			node("w2", "", "whole", "cpu"),
 		},
 	}
 	for name, want := range map[string]string{
-		"whole": "",
-		"gpu":   "node n1 of partition gpu has slices",
-		"both":  "node n1 of partition both has slices",
-		"cpu":   "no node of partition cpu has GPUs",
-		"Whole": `slurmctld has no partition "Whole"; the partitions are gpu, whole, both, cpu`,
+		"whole":   "",
+		"gpu":     "node n1 of partition gpu has slices",
+		"both":    "node n1 of partition both has slices",
+		"reserve": "node mig-catalog1 of partition reserve has slices",
+		"cpu":     "no node of partition cpu has GPUs",
+		"Whole":   `slurmctld has no partition "Whole"; the partitions are gpu, whole, both, cpu, reserve`,
 	} {
 		err := checkBypass(t.Context(), ctl, name)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -28,6 +29,10 @@ memory.`,
 				return err
 			}
 			lease, err := ask(g, func(ctx context.Context, c *api.Client) (*api.Lease, error) { return c.Job(ctx, id) })
+			if errors.Is(err, errNoAgent) {
+				return fmt.Errorf("%w; for a job on another node, run `srun --jobid %d --overlap caelum job %[2]d`",
+					err, id)
+			}
 			if err != nil {
 				return err
 			}

@@ -134,7 +134,7 @@ func finish(cmd *cobra.Command) {
 		if check := sub.Args; check != nil {
 			sub.Args = func(c *cobra.Command, args []string) error {
 				if err := check(c, args); err != nil {
-					return usageError{err}
+					return usageError{fmt.Errorf("%w; usage: %s", err, c.UseLine())}
 				}
 				return nil
 			}
@@ -159,8 +159,7 @@ func askWithin[T any](g *globals, limit time.Duration, call func(context.Context
 	var answer *api.Error
 	if err != nil && !errors.As(err, &answer) {
 		err = fmt.Errorf(
-			"%w on %s (%s); run `systemctl status caelumd` to see whether caelumd runs on this node; for a job on "+
-				"another node, run `srun --jobid ID --overlap caelum job ID`",
+			"%w on %s (%s); run `systemctl status caelumd` to see whether caelumd runs on this node",
 			errNoAgent, client.Socket(), api.Reason(err),
 		)
 	}

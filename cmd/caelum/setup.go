@@ -43,7 +43,7 @@ If a file contains something that cannot be changed safely, setup prints the fil
 reason, and exits with status 1 without printing a patch.`,
 		Example: `  caelum setup --diff --nodes 'gpu[01-16]' --inventory a100.json > caelum.patch
   patch -p1 -d / < caelum.patch
-  patch -R -p1 -d / < caelum.patch`,
+  patch -R -f -p1 -d / < caelum.patch`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runSetup(cmd.OutOrStdout(), cmd.ErrOrStderr(), g, o)

@@ -44,7 +44,8 @@ func (j Job) notMeasured(now time.Time) Advice {
 	a := Advice{Topic: NotMeasured}
 	switch {
 	case !j.GPU:
-		a.Text = "The job requested no GPU."
+		a.Text = "The job's record contains no GPU request. slurmdbd records GPU requests only if " +
+			"AccountingStorageTRES contains gres/gpu."
 	case j.Start == 0 && j.Ended():
 		a.Text = "The job ended before it started."
 	case j.Start == 0:

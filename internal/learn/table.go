@@ -147,8 +147,8 @@ type noTable struct{ path string }
 
 func (e *noTable) Error() string {
 	return fmt.Sprintf(
-		"the decision table %s does not exist; create it from the output of `caelum slurm-config --section decisions`",
-		e.path)
+		"the decision table %s does not exist; if this is not slurmctld's host, run the command there; otherwise, "+
+			"create the table from the output of `caelum slurm-config --section decisions`", e.path)
 }
 
 func (e *noTable) Unwrap() error { return os.ErrNotExist }

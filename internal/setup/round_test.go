@@ -1,8 +1,10 @@
 package setup
 
 import (
+	"bytes"
 	"maps"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -144,6 +146,36 @@ func TestRoundTripWithPatch(t *testing.T) {
 		if back := changed.gnuPatch(t, dir, Inverse(r.Files)); !maps.Equal(back, s) {
 			t.Fatalf("seed %d: after the inverse, the files are\n%q\nwant\n%q", seed, back, s)
 		}
+	}
+}
+
+// TestRevertAfterChangedTable checks that `patch -R -f` restores the site's files although the decision table has
+// changed since the patch was applied, and keeps the table.
+func TestRevertAfterChangedTable(t *testing.T) {
+	hasPatch(t)
+	s := rapid.Custom(drawSite).Example(1)
+	r, err := s.merge("n[1-2]", "gpu")
+	if err != nil || len(r.Problems) > 0 {
+		t.Fatalf("%v %v", err, r.Problems)
+	}
+	dir := t.TempDir()
+	changed := s.gnuPatch(t, dir, Patch(r.Files))
+	const table = "/etc/caelum/decisions"
+	changed[table] = strings.Replace(changed[table], "caelum-decisions 1 1", "caelum-decisions 1 2", 1)
+	changed.write(t, dir)
+	cmd := exec.Command("patch", "-R", "-f", "-p1", "-d", dir)
+	cmd.Stdin = bytes.NewReader(Patch(r.Files))
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "Hunk #1 FAILED") {
+		t.Errorf("patch: %v\n%s", err, out)
+	}
+	back := readSite(t, dir)
+	if back[table] != changed[table] {
+		t.Errorf("the table is %q", back[table])
+	}
+	maps.DeleteFunc(back, func(name, _ string) bool { return strings.HasPrefix(name, table) })
+	if !maps.Equal(back, s) {
+		t.Errorf("after patch -R, the files are\n%q\nwant\n%q", back, s)
 	}
 }
 

@@ -178,6 +178,18 @@ type fataler interface {
 // gnuPatch applies a patch with patch(1) to the site's files in a directory, and returns the resulting files.
 func (s site) gnuPatch(t fataler, dir string, patch []byte, options ...string) site {
 	t.Helper()
+	s.write(t, dir)
+	cmd := exec.Command("patch", slices.Concat([]string{"-p1", "-d", dir}, options)...)
+	cmd.Stdin = bytes.NewReader(patch)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("patch: %v\n%s\n%s", err, out, patch)
+	}
+	return readSite(t, dir)
+}
+
+// write writes the site's files into a directory.
+func (s site) write(t fataler, dir string) {
+	t.Helper()
 	for name, text := range s {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -187,11 +199,11 @@ func (s site) gnuPatch(t fataler, dir string, patch []byte, options ...string) s
 			t.Fatalf("%v", err)
 		}
 	}
-	cmd := exec.Command("patch", slices.Concat([]string{"-p1", "-d", dir}, options)...)
-	cmd.Stdin = bytes.NewReader(patch)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("patch: %v\n%s\n%s", err, out, patch)
-	}
+}
+
+// readSite returns the files in a directory.
+func readSite(t fataler, dir string) site {
+	t.Helper()
 	result := site{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
