@@ -48,7 +48,7 @@ func (v *View) misses(made offer.Plan, k int) string {
 	case made.Spots[k] != nil || j.Het != 0:
 		return ""
 	}
-	at := math.Inf(1)
+	var at float64
 	if r := made.Reserved; r != nil && r.Job == k {
 		at = r.At
 	} else if spots, why := v.Find(j, nil); spots != nil {
