@@ -31,8 +31,11 @@ func (j *Job) tooLate(start, runs float64) bool {
 	return j.Deadline > 0 && (start > j.LatestStart || start+runs > j.Deadline)
 }
 
-// lastChance is true shortly before the job's latest start. The next plan may be too late.
-func (j *Job) lastChance(now float64) bool { return j.Deadline > 0 && j.LatestStart-now <= lastPlan }
+// lastChance is true shortly before the latest start of a job that has waited for some time. The next plan may be too
+// late. A job with a deadline near its submission does not become privileged.
+func (j *Job) lastChance(now float64) bool {
+	return j.Deadline > 0 && j.Waited >= urgency && j.LatestStart-now <= lastPlan
+}
 
 // MissesAlways reports whether the job would miss its deadline even if it started now on the fastest of its profiles.
 func (j *Job) MissesAlways(now float64) bool {

@@ -37,6 +37,9 @@ type Job struct {
 	// Deadline is the time in seconds by which the job must end, or 0 if the job has no deadline. LatestStart is the
 	// last time at which slurmctld starts a job with a deadline.
 	Deadline, LatestStart float64
+	// First is true for a job for which other jobs are stopped. It precedes all other jobs, and the share of full GPUs
+	// does not limit it, because the stopped jobs would otherwise end for nothing.
+	First bool
 	// Priority is equal for two jobs if slurmctld orders them only by their submission, and 0 if no other job has the
 	// same priority.
 	Priority uint64

@@ -95,7 +95,7 @@ func (c *Cluster) becomesFull(s Spot) bool {
 func (p *planner) deny(k, n int) bool {
 	q := &p.quota
 	if q.off || n == 0 || n <= q.left && !q.shut || !p.slicesWait(n) ||
-		p.WholeShare == 0 && p.jobs[k].Waited >= MaxDeferral || p.jobs[k].lastChance(p.Now) {
+		p.jobs[k].First || p.WholeShare == 0 && (p.jobs[k].Waited >= MaxDeferral || p.jobs[k].lastChance(p.Now)) {
 		return false
 	}
 	q.over[k] = true

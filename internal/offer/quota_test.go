@@ -227,6 +227,14 @@ func TestQuotaKeepsOrder(t *testing.T) {
 		j.Waited = MaxDeferral
 		return j
 	}
+	stops := func(j *Job) *Job { // other jobs are stopped for it
+		j.First = true
+		return j
+	}
+	late := func(j *Job, waited float64) *Job { // its latest start is in 30 s
+		j.Waited, j.LatestStart, j.Deadline = waited, 30, 130
+		return j
+	}
 	for _, c := range []struct {
 		what     string
 		share    float64
@@ -253,6 +261,15 @@ func TestQuotaKeepsOrder(t *testing.T) {
 			0, []*Job{job(1, mig.Full, 2), whole(2), whole(3), whole(4)}, []uint32{2, 3, 4}, 1},
 		{"a pair that has waited long enough",
 			0, []*Job{waited(job(1, mig.Full, 2)), whole(2), whole(3), whole(4)}, []uint32{1, 2, 3}, 4},
+		{"a pair for which jobs are stopped",
+			0, []*Job{stops(job(1, mig.Full, 2)), whole(2), whole(3), whole(4)}, []uint32{1, 2, 3}, 4},
+		{"the last chance of a pair",
+			0, []*Job{late(job(1, mig.Full, 2), urgency), whole(2), whole(3), whole(4)}, []uint32{1, 2, 3}, 4},
+		{"a pair that was submitted shortly before its latest start",
+			0, []*Job{late(job(1, mig.Full, 2), urgency-1), whole(2), whole(3), whole(4)}, []uint32{2, 3, 4}, 1},
+		{"the last chance of a pair that exceeds the share",
+			0.25, []*Job{late(job(1, mig.Full, 2), urgency), whole(2), whole(3), whole(4), whole(5)},
+			[]uint32{2, 3, 4, 5}, 1},
 	} {
 		cl := NewCluster(place.Lifetime{}, []place.GPU{gpu(), gpu()}, []place.GPU{gpu(), gpu()})
 		cl.WholeShare = c.share

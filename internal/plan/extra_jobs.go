@@ -129,13 +129,16 @@ func (s Snapshot) PreemptionEnds(j slurm.Job) (end time.Time, ok bool) {
 // jobs' epilogs end and slurmctld starts the preemptor.
 const KeepRoom = 5 * time.Minute
 
+// preempts reports whether the watcher stops other jobs for a waiting job.
+func (s Snapshot) preempts(j slurm.Job) bool {
+	end, ok := s.PreemptionEnds(j)
+	return ok && s.At.Before(end)
+}
+
 // preemptorsFirst returns an order of the queue in which the preemptors come before all other jobs. Otherwise, the
 // slices of the jobs that the watcher stops could go to other jobs, and the watcher would stop jobs for nothing.
 func (s Snapshot) preemptorsFirst(order []int) []int {
-	first := func(k int) bool {
-		end, ok := s.PreemptionEnds(s.Queue.Waiting[k].Job)
-		return ok && s.At.Before(end)
-	}
+	first := func(k int) bool { return s.preempts(s.Queue.Waiting[k].Job) }
 	if !slices.ContainsFunc(order, first) {
 		return order
 	}

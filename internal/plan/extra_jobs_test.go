@@ -62,12 +62,14 @@ func TestRoomOfPreemptor(t *testing.T) {
 		tag    string
 		limit  time.Duration
 		placed bool
+		due    bool // whether the other job has the same priority and is urgent
 	}{
-		{"preempted", 0, "caelum:preempts=0:1763789990:1", time.Hour, false},
-		{"grace time", 600, "caelum:preempts=0:1763789990:1", time.Hour, false},
-		{"a short job in the grace time", 600, "caelum:preempts=0:1763789990:1", 5 * time.Minute, true},
-		{"no preemptor", 0, "", time.Hour, true},
-		{"the preemptor did not start", 0, "caelum:preempts=0:1763789000:1", time.Hour, true},
+		{"preempted", 0, "caelum:preempts=0:1763789990:1", time.Hour, false, false},
+		{"an urgent job", 0, "caelum:preempts=0:1763789990:1", time.Hour, false, true},
+		{"grace time", 600, "caelum:preempts=0:1763789990:1", time.Hour, false, false},
+		{"a short job in the grace time", 600, "caelum:preempts=0:1763789990:1", 5 * time.Minute, true, false},
+		{"no preemptor", 0, "", time.Hour, true, false},
+		{"the preemptor did not start", 0, "caelum:preempts=0:1763789000:1", time.Hour, true, false},
 	} {
 		g, holders := fullGPU(t, at)
 		var jobs []slurm.Job
@@ -93,6 +95,10 @@ func TestRoomOfPreemptor(t *testing.T) {
 				PerNode: slurm.GRESList{{Name: "mig", Type: profile, Count: 1}}}}
 		}
 		queue := []slurm.Waiting{waiting(8, "1g.5gb", "", c.limit), waiting(9, "7g.40gb", c.tag, time.Hour)}
+		if c.due {
+			queue[0].Priority, queue[0].Deadline = queue[1].Priority, at.Add(c.limit+time.Minute)
+			queue[1].Submit, queue[1].Eligible = at, at
+		}
 		for _, w := range queue {
 			jobs = append(jobs, w.Job)
 		}

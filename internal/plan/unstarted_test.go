@@ -16,10 +16,16 @@ func TestUnstarted(t *testing.T) {
 	task := stuck
 	task.ArrayTask = "3-5"
 	var u Unstarted
+	due := false // whether the job has a deadline and is urgent
 	served := func(after time.Duration, first slurm.Waiting, evaluated time.Duration) uint32 {
 		first.LastSchedEval = time.Unix(1e9, 0).Add(evaluated)
 		snapshot := snapshotOf([]slurm.Node{shows}, first, other)
 		snapshot.At = time.Unix(1e9, 0).Add(after)
+		if due {
+			w := &snapshot.Queue.Waiting[0]
+			w.TimeLimit, w.Deadline = time.Hour, snapshot.At.Add(time.Hour+time.Minute)
+			snapshot.Queue.Waiting[1].Submit, snapshot.Queue.Waiting[1].Eligible = snapshot.At, snapshot.At
+		}
 		v := New(u.Reorder(snapshot), withQLA, nil)
 		p := v.Plan()
 		u.Record(v, p, snapshot.At)
@@ -30,7 +36,7 @@ func TestUnstarted(t *testing.T) {
 		}
 		return 2
 	}
-	for _, c := range []struct {
+	cases := []struct {
 		what             string
 		after, evaluated time.Duration
 		job              slurm.Waiting
@@ -44,9 +50,13 @@ func TestUnstarted(t *testing.T) {
 		{"another task of the array", 2*patience + 3*time.Second, patience, task, 1},
 		{"it still comes last", 2*patience + backTime, patience, stuck, 2},
 		{"the time is over", 2*patience + backTime + 2*time.Second, patience, stuck, 1},
-	} {
-		if got := served(c.after, c.job, c.evaluated); got != c.want {
-			t.Errorf("%s: job %d is served", c.what, got)
+	}
+	for _, due = range []bool{false, true} {
+		u = Unstarted{}
+		for _, c := range cases {
+			if got := served(c.after, c.job, c.evaluated); got != c.want {
+				t.Errorf("%s, deadline %v: job %d is served", c.what, due, got)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package preempt
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +34,7 @@ type Rules struct {
 	kind       string
 	mode       string // PreemptMode
 	exempt     time.Duration
+	protected  uint64 // jobs with a higher priority are exempt (min_exempt_priority), or 0 if there is no limit
 	partitions map[string]slurm.Partition
 	qos        map[string]slurm.QOS
 	needsQOS   bool // jobs have a QOS
@@ -52,6 +54,9 @@ func NewRules(c slurm.Config, partitions []slurm.Partition, qos []slurm.QOS) (Ru
 	if r.exempt, err = c.PreemptExempt(); err != nil {
 		return Rules{}, fmt.Errorf("PreemptExemptTime: %w", err)
 	}
+	if r.protected, err = minExemptPriority(c.Values["PreemptParameters"]); err != nil {
+		return Rules{}, err
+	}
 	for _, p := range partitions {
 		r.partitions[p.Name] = p
 	}
@@ -59,6 +64,22 @@ func NewRules(c slurm.Config, partitions []slurm.Partition, qos []slurm.QOS) (Ru
 		r.qos[q.Name] = q
 	}
 	return r, nil
+}
+
+// minExemptPriority returns the priority above which PreemptParameters exempts jobs from preemption, or 0 if there is no
+// such priority. Slurm has had the parameter since 23.02 (src/interfaces/preempt.c).
+func minExemptPriority(parameters string) (uint64, error) {
+	for parameter := range strings.SplitSeq(parameters, ",") {
+		name, value, _ := strings.Cut(parameter, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "min_exempt_priority") {
+			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32)
+			if err != nil || n == 0 {
+				return 0, fmt.Errorf("PreemptParameters: couldn't parse min_exempt_priority=%q", value)
+			}
+			return n, nil
+		}
+	}
+	return 0, nil
 }
 
 // HasQOS reports whether the jobs of a cluster have QOS, which slurmdbd stores.
@@ -115,6 +136,9 @@ func (r Rules) Grace(j slurm.Job) time.Duration {
 // May reports whether slurmctld would stop the running job j for the waiting job w at the time now.
 func (r Rules) May(w slurm.Waiting, j slurm.Job, now time.Time) bool {
 	if !r.Enabled() || j.State != "RUNNING" || j.HetJob != 0 || w.HetJob != 0 || j.Start.IsZero() {
+		return false
+	}
+	if r.protected > 0 && j.Priority > r.protected {
 		return false
 	}
 	exempt, ok := r.exemptTime(j)

@@ -80,6 +80,10 @@ func TestRules(t *testing.T) {
 			func(_ *slurm.Waiting, j *slurm.Job) { j.State = "SUSPENDED" }, false, Requeue, true},
 		{"a component", tier, "high", "low",
 			func(_ *slurm.Waiting, j *slurm.Job) { j.HetJob = 5 }, false, Requeue, true},
+		{"a priority above min_exempt_priority", with(tier, "PreemptParameters", "youngest_first,min_exempt_priority=4"),
+			"high", "low", nil, false, Requeue, true},
+		{"the priority of min_exempt_priority", with(tier, "PreemptParameters", "min_exempt_priority=5"), "high", "low",
+			nil, true, Requeue, true},
 		{"in the list of the QOS", qos, "urgent", "scavenger", nil, true, Cancel, true},
 		{"not in the list of the QOS", qos, "urgent", "normal", nil, false, Requeue, false},
 		{"the other direction", qos, "scavenger", "urgent", nil, false, Requeue, false},
@@ -96,6 +100,17 @@ func TestRules(t *testing.T) {
 		}
 		if got := r.May(w, j, now); got != c.may || c.mode != r.ModeOf(j) || c.graceful != (r.Grace(j) > 0) {
 			t.Errorf("%s: %v, mode %s, grace time %v", c.what, got, r.ModeOf(j), r.Grace(j))
+		}
+	}
+}
+
+// TestUnknownMinExemptPriority checks that the rules allow no preemption if min_exempt_priority cannot be parsed.
+func TestUnknownMinExemptPriority(t *testing.T) {
+	for _, value := range []string{"", "x", "-1", "0"} {
+		r, err := NewRules(slurm.Config{Values: map[string]string{"PreemptType": byPartition, "PreemptMode": "REQUEUE",
+			"PreemptParameters": "min_exempt_priority=" + value}}, nil, nil)
+		if err == nil || r.Enabled() {
+			t.Errorf("%q: %v, enabled %v", value, err, r.Enabled())
 		}
 	}
 }

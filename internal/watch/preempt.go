@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -20,6 +21,7 @@ type Preemptor interface {
 	Config(ctx context.Context) (slurm.Config, error)
 	Partitions(ctx context.Context) ([]slurm.Partition, error)
 	QOS(ctx context.Context) ([]slurm.QOS, error)
+	Job(ctx context.Context, id uint32) (slurm.Job, error)
 	SetAdminComment(ctx context.Context, id uint32, text string) error
 	Requeue(ctx context.Context, id uint32, still func(slurm.Job) bool) error
 	Cancel(ctx context.Context, id uint32, still func(slurm.Job) bool) error
@@ -97,14 +99,14 @@ func (p *preemption) do(ctx context.Context, s preempt.Step) error {
 	}
 	switch s.Do {
 	case preempt.Tag:
-		err := p.ctl.SetAdminComment(ctx, s.Job.ID, s.Comment)
+		err := p.comment(ctx, s)
 		failpoint.Hit(failpoint.PreemptTagged)
 		return err
 	case preempt.Warn:
 		if err := p.ctl.Warn(ctx, s.Job.ID, still); err != nil {
 			return err
 		}
-		return p.ctl.SetAdminComment(ctx, s.Job.ID, s.Comment)
+		return p.comment(ctx, s)
 	}
 	end := p.ctl.Cancel
 	if s.Mode == preempt.Requeue && s.Job.Batch && s.Job.Requeue {
@@ -113,4 +115,17 @@ func (p *preemption) do(ctx context.Context, s preempt.Step) error {
 	err := end(ctx, s.Job.ID, still)
 	failpoint.Hit(failpoint.PreemptStopped)
 	return err
+}
+
+// comment writes the step's admin_comment, unless the run or its admin_comment has changed since the snapshot. The tags
+// that an agent has written meanwhile would be lost.
+func (p *preemption) comment(ctx context.Context, s preempt.Step) error {
+	j, err := p.ctl.Job(ctx, s.Job.ID)
+	if err != nil {
+		return err
+	}
+	if j.AdminComment != s.Job.AdminComment || j.Restarts != s.Job.Restarts || j.Holds() != s.Job.Holds() {
+		return fmt.Errorf("job %d: %w", s.Job.ID, slurm.ErrJobState)
+	}
+	return p.ctl.SetAdminComment(ctx, s.Job.ID, s.Comment)
 }

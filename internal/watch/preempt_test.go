@@ -33,7 +33,8 @@ func (f *fakeSlurm) Config(context.Context) (slurm.Config, error) {
 func (f *fakeSlurm) Partitions(context.Context) ([]slurm.Partition, error) {
 	return []slurm.Partition{{Name: "low", Tier: 1, PreemptMode: "REQUEUE"}, {Name: "high", Tier: 2}}, nil
 }
-func (f *fakeSlurm) QOS(context.Context) ([]slurm.QOS, error) { return nil, f.qos }
+func (f *fakeSlurm) Job(context.Context, uint32) (slurm.Job, error) { return f.job, nil }
+func (f *fakeSlurm) QOS(context.Context) ([]slurm.QOS, error)       { return nil, f.qos }
 
 func (f *fakeSlurm) SetAdminComment(_ context.Context, id uint32, text string) error {
 	f.calls = append(f.calls, fmt.Sprint("comment ", id, " ", text))
@@ -96,6 +97,30 @@ func TestStopsOnlyTheMarkedRun(t *testing.T) {
 	if err := p.do(t.Context(), preempt.Step{Do: preempt.Stop, Job: j, Mode: preempt.Requeue, For: 9}); err != nil ||
 		!slices.Equal(f.calls, []string{"cancel"}) {
 		t.Errorf("a job that must not be requeued: %v %v", f.calls, err)
+	}
+}
+
+// TestTagsOnlyAnUnchangedRun checks that a step leaves a job's admin_comment alone if an agent has changed it, or if the
+// run has ended.
+func TestTagsOnlyAnUnchangedRun(t *testing.T) {
+	j := slurm.Job{ID: 1, State: "RUNNING", Restarts: 2, AdminComment: "caelum:key=1"}
+	for _, do := range []preempt.Action{preempt.Tag, preempt.Warn} {
+		for what, change := range map[string]func(*slurm.Job){
+			"":                    func(*slurm.Job) {},
+			"an agent holds it":   func(j *slurm.Job) { j.AdminComment += " caelum:held" },
+			"it was requeued":     func(j *slurm.Job) { j.Restarts++ },
+			"it is pending again": func(j *slurm.Job) { j.State = "PENDING" },
+		} {
+			f := &fakeSlurm{job: j}
+			f.job.AdminComment = tags.WithPreemption(j, tags.Preemption{Job: 9})
+			s := preempt.Step{Do: do, Job: f.job, Comment: "new", For: 9}
+			change(&f.job)
+			err := (&preemption{ctl: f, log: quiet()}).do(t.Context(), s)
+			wrote := slices.Contains(f.calls, "comment 1 new")
+			if wrote != (what == "") || (err == nil) != wrote {
+				t.Errorf("%s %q: %v %v", do, what, f.calls, err)
+			}
+		}
 	}
 }
 
