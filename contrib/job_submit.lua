@@ -108,8 +108,7 @@ local function list(t, profile, third, fourth)
   return true
 end
 
--- GROW lists the modes in which jobs can grow. A mode with a larger number includes the requeues of those with smaller
--- numbers.
+-- GROW lists the growth modes of jobs. A mode with a larger number includes the requeues of those with smaller numbers.
 local GROW = {off = 0, oom = 1, forecast = 2}
 
 -- manage reads the rest of a partition line, which has the form "[profile] [grow=mode]". It returns whether the line is
@@ -281,7 +280,7 @@ local function total(list, name)
   return sum
 end
 
--- PER lists the scopes by which options can count GPUs.
+-- PER lists the scopes for which options can give a number of GPUs.
 local PER = {"node", "job", "socket", "task"}
 
 -- request reads the GPUs per node, job, socket and task, and the slices per node, from a job_desc. It returns nil if
@@ -587,7 +586,7 @@ local function full_of(t, kinds, names, parts)
   end
 end
 
--- grow_mode returns the mode in which a job grows, from --mig-grow or from the table. If the job names several managed
+-- grow_mode returns a job's growth mode, from --mig-grow or from the table. If the job names several managed
 -- partitions, the smallest of their modes applies, because it may start in any of them. A job without a script does not
 -- grow, because Slurm requeues only batch jobs. If --mig-grow is invalid, grow_mode returns nil and the reason.
 local function grow_mode(t, job, fingerprint, parts)
@@ -649,7 +648,7 @@ end
 -- UNKNOWN_BUSY is the busy share, in percent, assumed for a job whose busy share is unknown.
 local UNKNOWN_BUSY = 80
 
--- in_time returns the profile with which a job ends within its time limit in seconds. floor is the profile that the job
+-- in_time returns the profile on which a job ends within its time limit in seconds. floor is the profile that the job
 -- would request without a limit, and run is the job's line in the decision table. If the returned profile is larger
 -- than floor, in_time also returns the job's expected run time on it and the 90% quantile. InTime in
 -- internal/predict/limit.go makes the same choice, and its comment gives the rules. All products are whole numbers

@@ -170,8 +170,8 @@ func commands(t *testing.T, name string) (subcommands, flags []string) {
 	return subcommands, flags
 }
 
-// groupOf returns the command to which the other commands of a file belong: repo.go and repo_*.go have "caelum repo"
-// and its subcommands. It returns "" for a file without such a command.
+// groupOf returns the command that the other commands of a file belong to: repo.go and repo_*.go have "caelum repo" and
+// its subcommands. It returns "" for a file without such a command.
 func groupOf(t *testing.T, path string) string {
 	t.Helper()
 	stem, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".go"), "_")

@@ -10,7 +10,7 @@
  *   above all jobs     with BPF_F_ALLOW_MULTI, the kernel runs the plugin's program in addition to Slurm's programs
  *
  * The plugin therefore attaches one program to slurmstepd.scope, which is the cgroup of all slurmstepd processes and is
- * called *the scope* in this file. The first task after a boot loads the program, and creates the map that holds each
+ * called *the scope* in this file. The first task after a reboot loads the program, and creates the map that holds each
  * job's devices. Both exist as long as the scope does. Jobs without a lease need no entry, because the program denies all
  * slice devices by default. Root's processes are exempt.
  *

@@ -11,8 +11,8 @@
 #include <stddef.h>
 
 /*
- * The variables that the plugin sets. For each of them, settings lists the variables with which a user configures the
- * framework's memory. JAX reads the memory fraction under two names, of which XLA_PYTHON_CLIENT_MEM_FRACTION is the
+ * The variables that the plugin sets. For each of them, settings lists the variables that a user can set to configure
+ * the framework's memory. JAX reads the memory fraction under two names, of which XLA_PYTHON_CLIENT_MEM_FRACTION is the
  * older.
  */
 static const struct {

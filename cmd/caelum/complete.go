@@ -21,7 +21,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// completeTimeout limits each call made to complete a word. It is short because the user is waiting at the prompt.
+// completeTimeout is the timeout for each call made to complete a word. It is short because the user is waiting at the
+// prompt.
 const completeTimeout = 2 * time.Second
 
 // values returns the possible values of a word on the command line. A tab separates each value from its description.

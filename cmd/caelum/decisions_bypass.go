@@ -77,14 +77,15 @@ func checkBypass(ctx context.Context, ctl partitions, name string) error {
 	if err != nil {
 		return err
 	}
-	gpus, with := false, ""
+	gpus, with, catalogue := false, "", false
 	for _, n := range nodes {
 		if !slices.Contains(n.Partitions, name) {
 			continue
 		}
 		for _, gres := range n.Gres {
-			if gres.Name == "mig" && (with == "" || !slices.Contains(n.States, "FUTURE")) {
-				with = n.Name // rather a real node than a catalogue node, which users do not see
+			// Rather name a real node than a catalogue node, which users do not see.
+			if future := slices.Contains(n.States, "FUTURE"); gres.Name == "mig" && (with == "" || catalogue && !future) {
+				with, catalogue = n.Name, future
 			}
 			gpus = gpus || gres.Name == "gpu" && gres.Count > 0
 		}

@@ -36,7 +36,8 @@ EXIT STATUS
   3  this node's agent does not answer
   4  the job does not exist or holds no slice on this node, or the repository has no matching run`
 
-// callTimeout limits a call to the agent. A working agent answers much faster, because it has the answers in memory.
+// callTimeout is the timeout for a call to the agent. A working agent answers much faster, because it has the answers
+// in memory.
 const callTimeout = 10 * time.Second
 
 func main() {

@@ -14,7 +14,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// nodesTimeout limits each request for nodes or jobs.
+// nodesTimeout is the timeout for each request for nodes or jobs.
 const nodesTimeout = 20 * time.Second
 
 // newController returns the client that status and top use. It looks up Slurm's commands in PATH, because users may

@@ -195,7 +195,7 @@ func watchQueue(path string) error {
 	return w.Run(ctx)
 }
 
-// dbdTimeout limits a query to slurmdbd. It is long because a query covers at least one day's jobs.
+// dbdTimeout is the timeout for a query to slurmdbd. It is long because a query covers at least one day's jobs.
 const dbdTimeout = 5 * time.Minute
 
 // learning returns the loop that updates the repository and the decision table.

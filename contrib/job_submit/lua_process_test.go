@@ -58,7 +58,7 @@ func start(f *testing.F, lua, table string) *process {
 	return &process{lua, bufio.NewWriter(in), bufio.NewReader(out)}
 }
 
-// both starts the oldest and the newest Lua version with which Slurm is built. The two processes read the same table.
+// both starts the oldest and newest Lua versions that Slurm can be built with. The two processes read the same table.
 func both(f *testing.F) (lua [2]*process, table string) {
 	table = f.TempDir() + "/decisions"
 	return [2]*process{start(f, "lua5.1", table), start(f, "lua5.4", table)}, table

@@ -1,5 +1,5 @@
-// Package jobsubmit tests contrib/job_submit.lua. The test cases in test.lua run under every Lua version with which
-// slurmctld may be built.
+// Package jobsubmit tests contrib/job_submit.lua. The test cases in test.lua run under every Lua version that slurmctld
+// can be built with.
 package jobsubmit
 
 import (

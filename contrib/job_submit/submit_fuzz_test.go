@@ -112,7 +112,7 @@ func option(q fields, name string) string {
 	return ""
 }
 
-// learned generates learned lines for the job with the given stamp and for other jobs.
+// learned returns learned lines for the job with the given stamp and for other jobs.
 func (m maker) learned(s stamp) string {
 	fingerprint := s.fingerprint
 	if fingerprint == "" {

@@ -14,7 +14,7 @@ import (
 
 // This file is a second, simple and slow implementation of the rules in README.md.
 
-// oracleTable is the table with which the fuzz targets submit jobs, and to which they may append learned lines.
+// oracleTable is the table that the fuzz targets use to submit jobs. They may append learned lines to it.
 const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long grow=forecast\ngrow oom\n" +
 	"profile 1g.5gb 4864\nprofile 1g.5gb+me 4864\nprofile 2g.10gb 9856\nprofile 4g.20gb\nprofile 7g.40gb 40192\n" +
 	"model h100 1g.5gb\nmodel h100 4g.20gb\nmodel h100 7g.40gb\nmodel a100 1g.5gb\n" +
@@ -225,8 +225,7 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	return o
 }
 
-// grow returns the mode in which a job with a script grows: off, oom or forecast. ok is false if the request is
-// rejected.
+// grow returns the growth mode of a job with a script: off, oom or forecast. ok is false if the request is rejected.
 func grow(q fields, d decisions.Table) (mode string, ok bool) {
 	if mode = option(q, "mig_grow"); mode != "" {
 		return mode, mode == "off" || mode == "oom" || mode == "forecast"

@@ -12,7 +12,7 @@ import (
 )
 
 // memoryCurve is a run's memory over time, as a share of its peak. The memory rises from a base to the peak in jumps of
-// equal height. The curves have the following distributions, which were chosen on seeds 1 and 2:
+// equal height. The curves have the following distributions, chosen on seeds 1 and 2:
 //
 //	base      30 to 90% of the peak
 //	jumps     1 to 15% of the difference between the base and the peak

@@ -31,7 +31,7 @@ const (
 	constant = 4
 )
 
-// site holds the site's settings: the mode in which jobs grow, and the profile for unknown jobs.
+// site holds the site's settings: the growth mode, and the profile for unknown jobs.
 type site struct {
 	grow    string // off, oom or forecast
 	profile string // the profile of jobs without a complete run
@@ -213,7 +213,7 @@ func (g *growth) Ended(t trace.Job, now float64) (next sim.Next) {
 	return next
 }
 
-// larger returns the profile with which the agent requeues a job after its last run, or an empty string.
+// larger returns the profile that the agent requeues a job with after its last run, or an empty string.
 func (g *growth) larger(j *growingJob) string {
 	if g.grow == "off" || len(j.grown) == growLimit {
 		return ""

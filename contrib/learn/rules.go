@@ -18,7 +18,7 @@ type rule struct {
 // run's PeakMiB is 1 MiB more than its slice's memory.
 const killed = "KILLED"
 
-// node holds the profiles from which a rule chooses.
+// node holds the profiles that a rule chooses from.
 type node struct {
 	model *mig.Model
 	all   mig.Layout

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// work is one recurring job, which has its own key. The population has the following distributions, which were chosen
-// before any measurement:
+// work is one recurring job, which has its own key. The population has the following distributions, chosen before any
+// measurement:
 //
 //	users      200; each user requests 1.1 to 6 times the needed time (log-uniform), and has a scale of run times
 //	peak       lognormal, median 6 GiB, sigma 1, from 0.5 to 36 GiB
@@ -42,7 +42,7 @@ type work struct {
 	runs                   int
 }
 
-// population holds the parameters in which populations differ.
+// population holds the parameters that differ between populations.
 type population struct {
 	name    string
 	failing float64 // the share of the runs that fail for reasons other than memory

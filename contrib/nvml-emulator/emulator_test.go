@@ -15,7 +15,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// built is the directory into which TestMain builds the emulator.
+// built is the directory that TestMain builds the emulator in.
 var built string
 
 func TestMain(m *testing.M) {

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected contents in testdata")
 
-// built is the directory into which `make packages` writes.
+// built is the directory that `make packages` writes to.
 const built = "../../build/packages"
 
 // names returns the names of the packages, and the Slurm release for which they were built.
@@ -106,7 +106,7 @@ const glibcLimit = "2.34"
 var symbol = regexp.MustCompile(`GLIBC_([0-9.]+)`)
 
 // TestGlibc checks the glibc symbol versions that the files need. The plugin may need any version up to that of the
-// system with its Slurm release, on which it is built.
+// system on which it is built, which has its Slurm release.
 func TestGlibc(t *testing.T) {
 	all, _ := names(t)
 	for _, name := range all {

@@ -9,8 +9,8 @@
 // (trace.Churn).
 //
 // On shared nodes, each GPU is either full or cut into slices, and all jobs wait in one queue. With a split, the jobs
-// with several GPUs run in one partition and the jobs with slices, which are carved on demand, in another. Each
-// partition has its own queue. The best split is the one with the shortest mean wait over all jobs and tuning seeds.
+// with several GPUs run in one partition and the jobs with slices, carved on demand, in another. Each partition has its
+// own queue. The best split is the one with the shortest mean wait over all jobs and tuning seeds.
 //
 // Files:
 //

@@ -55,7 +55,7 @@ func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 }
 
 // renameLeases updates the profile and memory of each leased slice from its instance. AdvertisedAs keeps the earlier
-// profile name, under which slurmctld still counts the slice.
+// profile name, because slurmctld still counts the slice under it.
 func (a *Agent) renameLeases() {
 	for _, l := range a.leases {
 		for i := range l.Slices {

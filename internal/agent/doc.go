@@ -36,7 +36,7 @@
 //	growlimits.go  the profile of a job after a growth; limits (grow_limit); growths that slurmctld does not count
 //	carve.go       creates and destroys an instance, with its intent in the ledger; reuses an idle instance
 //	nvlink.go      the GPUs that NVLinks connect
-//	fullgpu.go     GPUs whose MIG mode is off: device files, adoption after a boot
+//	fullgpu.go     GPUs whose MIG mode is off: device files, adoption after a reboot
 //	confirm.go     checks before a lease that an idle instance still exists ("removed by another program")
 //	requeue.go     requeues or refuses a job whose slices are not available (maxRequeues)
 //	reoffer.go     offers a released slice again during the epilog if the next job requests the same profile

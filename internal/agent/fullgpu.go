@@ -16,7 +16,7 @@ import (
 //   - The device file of the GPU (/dev/nvidiaN) gives access to the instance. While MIG mode is on, all users may open
 //     this file. While MIG mode is off, only root or the job's user may open it.
 //   - If jobs are confined by a devices cgroup, a job can open only the device files of its own GPUs.
-//   - The agent adopts a foreign mig.Full instance without `caelum adopt`, because MIG mode can be off after a boot.
+//   - The agent adopts a foreign mig.Full instance without `caelum adopt`, because MIG mode can be off after a reboot.
 
 // full reports whether any GPU of the node may be a full GPU.
 func (n *node) full() bool {

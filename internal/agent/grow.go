@@ -184,8 +184,7 @@ func (a *Agent) grower(ctx context.Context) {
 	}
 }
 
-// failedRun returns the current run of a job, which is assumed to have failed. It returns false if the run was not
-// observed.
+// failedRun returns the current run of a job, assumed to have failed. It returns false if the run was not observed.
 func (a *Agent) failedRun(id uint32) (run predict.Run, ok bool) {
 	if run, ok = a.runOf(id); ok {
 		run.State, run.Exit = "FAILED", 1 // the state before the requeue; the exact exit status does not matter

@@ -132,7 +132,7 @@ func TestGrowAfterFailure(t *testing.T) {
 	}
 }
 
-// down is a hook with which every call of a method fails.
+// down returns a hook that makes every call of a method fail.
 func down(op string) func(slurmtest.Call) error {
 	return func(c slurmtest.Call) error {
 		if c.Op == op {

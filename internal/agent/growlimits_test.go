@@ -11,8 +11,8 @@ import (
 )
 
 // TestUserShrinksGrownJob lets a user set a grown job's request back to the smaller profile. If slurmctld can replace
-// profiles, the job must not get the larger slice, to which limits would not apply, and the agents must replace the
-// profile again.
+// profiles, the job must not get the larger slice, because limits would not apply to it, and the agents must replace
+// the profile again.
 func TestUserShrinksGrownJob(t *testing.T) {
 	for version, granted := range map[string]bool{"22.05.8": true, "24.11.5": false} {
 		g := newGrowing(t, version)

@@ -48,7 +48,7 @@ type node struct {
 	noted    map[uint32]slurm.Job  // the jobs that have got a lease since the last listing began (follow.go)
 	reserved *api.Reservation      // the slices on this node that are reserved for a waiting job
 	next     next                  // the next waiting jobs in the current plan
-	// version counts the changes to the state from which plans are made. The publisher applies a plan only if the
+	// version counts the changes to the state that plans are made from. The publisher applies a plan only if the
 	// version has not changed since.
 	version int
 }

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/gpu/gputest"
 )
 
-// newLinked returns a world with four H100s after a boot, with MIG mode off. groups lists the GPUs that NVLinks
+// newLinked returns a world with four H100s after a reboot, with MIG mode off. groups lists the GPUs that NVLinks
 // connect.
 func newLinked(t *testing.T, groups string) *world {
 	node := gputest.New(t, "H100-80GB", 4, "--mig", "off", "--nvlink", groups)

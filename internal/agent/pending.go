@@ -49,9 +49,9 @@ func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease,
 }
 
 // choose returns the spot for a slice of a job among the offers. slurmctld counts only profiles, so a job can start on
-// an offer that was planned for another job. If the plan has spots for the job, choose returns one of these.
-// Otherwise, it prefers an offer that is not planned for any job. If the offered placement is larger than the job may
-// have, choose returns a placement of the requested profile within it, and removes the offer. The caller holds n.mu.
+// an offer that was planned for another job. If the plan has spots for the job, choose returns one of them. Otherwise,
+// it prefers an offer that is not planned for any job. If the offered placement is larger than the job may have, choose
+// returns a placement of the requested profile within it, and removes the offer. The caller holds n.mu.
 func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want) (offer.Spot, bool) {
 	isOffered := func(s offer.Spot) bool { return offers[s.GPU].Has(s.Placement) }
 	for _, spots := range n.planned[job] {

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// full starts jobs on all of the smallest slices of one GPU, and submits the waiting jobs.
+// full fills one GPU: it starts jobs on all of its smallest slices, and submits the waiting jobs.
 func (w *world) full(waiting ...string) (running []uint32) {
 	w.t.Helper()
 	for range 7 {

@@ -99,11 +99,11 @@ func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bo
 	return ""
 }
 
-// slurmJob returns the job to which a process belongs according to its cgroups. Slurm's cgroups are
+// slurmJob returns the job that a process belongs to according to its cgroups. Slurm's cgroups are
 // /slurm/uid_U/job_J/... or /system.slice/slurmstepd.scope/job_J/... If several slurmd daemons run on one host, the
-// names include the NodeName. named reports whether the process is in one of Slurm's cgroups. job is 0 if the
-// cgroup's name contains the SLUID instead of the job id, as it does since Slurm 26.05. Cgroups below user.slice are
-// ignored, because users can create cgroups with any name there.
+// names include the NodeName. named reports whether the process is in one of Slurm's cgroups. job is 0 if the cgroup's
+// name contains the SLUID instead of the job id, as it does since Slurm 26.05. Cgroups below user.slice are ignored,
+// because users can create cgroups with any name there.
 func slurmJob(paths []string) (job uint32, named bool) {
 	for _, path := range paths {
 		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")

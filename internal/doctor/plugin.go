@@ -119,7 +119,7 @@ func release(version uint32) string {
 	return fmt.Sprintf("%02d.%02d", version>>16&0xff, version>>8&0xff)
 }
 
-// majorMinor returns the release to which a version belongs, for example 22.05 for 22.05.8.
+// majorMinor returns the release that a version belongs to, for example 22.05 for 22.05.8.
 func majorMinor(version string) string {
 	parts := strings.SplitN(version, ".", 3)
 	return strings.Join(parts[:min(2, len(parts))], ".")
@@ -143,7 +143,7 @@ func parsePlugstack(text string) []stackLine {
 	return lines
 }
 
-// pairs returns the key=value words as a map.
+// pairs returns the key=value pairs as a map.
 func pairs(words []string) map[string]string {
 	m := map[string]string{}
 	for _, w := range words {

@@ -23,7 +23,7 @@ import (
 // instance id, a descriptor also gives access to the next instance with the same GPU instance id.
 //
 // A scan considers only the descriptors in the descriptor tables of processes. The kernel does not show which files are
-// queued in a socket or registered with an io_uring, although every process can use these. If a scan treated every
+// queued in a socket or registered with an io_uring, although every process can use them. If a scan treated every
 // process with a socket or an io_uring as a holder, any user could make GPUs unavailable.
 
 // Processes finds the processes that have device files open. Only one scan runs at a time.

@@ -106,7 +106,7 @@ func held(r slurm.Allocation, observed Observed, now time.Time) (all []holding) 
 
 // Counted returns the slices that slurmctld counted for the run, normally the allocated ones. For an --exclusive job,
 // to which slurmctld allocates all of the node's slices, Counted returns the requested ones, because the agents carve
-// only these.
+// only those.
 func Counted(r slurm.Allocation) (counted slurm.GRESList) {
 	requested, allocated := r.Requested.Profiles(), r.Allocated.Named("mig")
 	typed := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type != "" })

@@ -53,8 +53,8 @@ type Model struct {
 	Profiles []string `json:"profiles"` // from small to large
 }
 
-// Read reads the inventory from the hardware. profiles lists the profiles that the site offers; if it is empty, these
-// are all plain profiles (mig.Plain). whole determines which GPUs also have the mig.Full profile.
+// Read reads the inventory from the hardware. profiles lists the profiles that the site offers; if it is empty, the
+// site offers all plain profiles (mig.Plain). whole determines which GPUs also have the mig.Full profile.
 func Read(hw gpu.Hardware, profiles []string, whole mig.Whole) (Inventory, error) {
 	var inv Inventory
 	found, err := hw.GPUs()

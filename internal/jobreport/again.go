@@ -65,7 +65,7 @@ func timeLimit(j Job) []Advice {
 	return nil
 }
 
-// enlarged reports whether the job held a profile that it did not request.
+// enlarged reports whether the job held a slice with a profile that it had not requested.
 func (j Job) enlarged() bool {
 	for _, s := range j.Slices {
 		if len(j.request) > 0 && j.request[s.Profile] == 0 {

@@ -126,7 +126,7 @@ func (p Prediction) profile() string {
 	return p.Profile
 }
 
-// line converts a prediction into a line of the table, with a run time and a busy share only if these are known from
+// line converts a prediction into a line of the table, with a run time and a busy share only if they are known from
 // complete runs or an administrator's line.
 func (p Prediction) line() predict.Line {
 	if p.Own != "" {

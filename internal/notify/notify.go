@@ -13,8 +13,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Watcher is the watcher's name as a receiver. As a sender, its name is Watcher followed by the name of its host.
-// Node names cannot clash with these, because they have no slash.
+// Watcher is the watcher's name as a receiver. As a sender, its name is Watcher followed by the name of its host. Node
+// names cannot clash with these names, because they contain no slash.
 const Watcher = "watcher/"
 
 const (

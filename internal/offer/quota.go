@@ -79,7 +79,7 @@ func (c *Cluster) needs(jobs []*Job) []float64 {
 	return all
 }
 
-// switchable reports whether a GPU may be full and may also hold slices. The quota counts only these.
+// switchable reports whether a GPU may be full and may also hold slices. The quota counts only such GPUs.
 func (c *Cluster) switchable(gpu int) bool {
 	g := c.Pool.GPU(gpu)
 	return g.Model != nil && g.Offerable&g.Model.Full() != 0 && g.Offerable&^g.Model.Full() != 0

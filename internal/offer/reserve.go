@@ -40,8 +40,8 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 			if later && !known {
 				continue
 			}
-			// Reserving spots that become free before the job can start would leave them unused. lend.go handles
-			// these.
+			// Reserving spots that become free before the job can start would leave them unused. lend.go handles such
+			// spots.
 			if r := c.first(c.Nodes[n], j); r != nil && (!later || after <= r.At && r.At > c.Now) {
 				nodes = append(nodes, r)
 			}

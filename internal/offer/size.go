@@ -90,7 +90,7 @@ const (
 )
 
 // fair is the factor of the price in the first plan. With a larger factor, the first plan prefers the requested
-// profiles. If these are slow, mean turnarounds are then up to 20% longer, because jobs that start on small slices
+// profiles. If they are slow, mean turnarounds are then up to 20% longer, because jobs that start on small slices
 // occupy them for a long time.
 const fair = 3
 

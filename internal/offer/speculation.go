@@ -90,7 +90,7 @@ func (p *planner) waited() demand {
 	return all
 }
 
-// choose sets best to the policy's placement of one slice of each profile, and returns how many of these are on each
+// choose sets best to the policy's placement of one slice of each profile, and returns how many of them are on each
 // GPU.
 func (s *speculation) choose() map[int]int {
 	preferred := map[int]int{}

@@ -72,8 +72,8 @@ func (q question) by(
 	return nil
 }
 
-// all sorts the candidates by cost, regardless of their acquisition. Candidates for which a MIG mode must be switched
-// remain only if there are no other candidates.
+// all returns the candidates in the order of their costs, regardless of their acquisition. Candidates for which a MIG
+// mode must be switched remain only if there are no other candidates.
 func (q question) all(costs func(o placetest.PlainGPU, k int, x placetest.Interval) []float64) []spot {
 	var found, switched []spot
 	for k, o := range q.gpus {

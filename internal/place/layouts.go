@@ -41,8 +41,8 @@ func leastLost(g *Group, i int, weights []float64) cost {
 	return cost{first: g.Node.With(i).Lost(weights) - g.Node.Lost(weights)}
 }
 
-// fragStep is the step to which fragmentation is rounded. Otherwise, sums of fractions that should be equal would
-// differ between layouts because of floating-point errors.
+// fragStep is the step that fragmentation is rounded to. Otherwise, sums of fractions that should be equal would differ
+// between layouts because of floating-point errors.
 const fragStep = 1e-9
 
 // FragAware prefers GPUs whose load, that is, the share of their units that is busy, is below Threshold. Among these

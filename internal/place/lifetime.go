@@ -22,11 +22,11 @@ func (s *Situation) counted(r Request) float64 {
 	return r.duration()
 }
 
-// Lifetime places instances that end at similar times next to each other. A slot j is a profile at a start. Because
-// Slurm limits run times, the time F_j at which all instances that overlap slot j will have ended is known. A job that
-// gets a placement and is expected to end at time e blocks each slot j that overlaps the placement, for e - max(now,
-// F_j) longer than the running jobs do. The policy chooses the placement with the smallest sum of these blocked times,
-// weighted by the size of each slot in units:
+// Lifetime places instances next to each other if they become free at similar times. A slot j is a profile at a start.
+// Because Slurm limits run times, the time F_j at which the jobs on all instances that overlap slot j will have ended
+// is known. A job that gets a placement and is expected to end at time e blocks each slot j that overlaps the
+// placement, for e - max(now, F_j) longer than the running jobs do. The policy chooses the placement with the smallest
+// sum of these blocked times, weighted by the size of each slot in units:
 //
 //	until 12:00 |1g====|......|2g===========|   a 1g until 11:00 next to it costs the 2g slot nothing ...
 //	until 10:00 |1g====|......|2g===========|   ... and here it costs that slot an hour

@@ -8,7 +8,7 @@ type nodeSlots []nodeSlot
 
 type nodeSlot struct {
 	size float64 // units
-	free float64 // the slot's time F, in seconds, at which all instances on the node will have ended
+	free float64 // the slot's time F, in seconds, at which all jobs on the node's instances will have ended
 }
 
 // nodes holds the slots of a pool's nodes, and keeps track of what nodeSlots must recompute after GPUs change.

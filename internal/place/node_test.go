@@ -6,8 +6,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// TestNodeSlots checks that the policies that use expected ends place an instance on the node where other instances end
-// at about the same time, if the GPUs of the nodes may be full.
+// TestNodeSlots checks that the policies that use expected ends place an instance on the node where other instances
+// become free at about the same time, if the GPUs of the nodes may be full.
 func TestNodeSlots(t *testing.T) {
 	cut, err := mig.ModelByName("H100-80GB")
 	if err != nil {

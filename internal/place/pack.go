@@ -11,7 +11,7 @@ import (
 // Pack returns one spot for each of the given profiles, in the given order. All instances fit on the GPUs at the same
 // time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and those with the
 // requested profile are tried first. The search is exact: Pack returns false only if the instances do not fit. The
-// input may include GPUs without a GPU model, and profiles that no GPU has.
+// input may include GPUs whose Model is nil, and profiles that no GPU has.
 //
 // The search places the largest profiles first, so the number of placed instances determines which profiles remain. The
 // state of the search is therefore determined by the layouts of the GPUs, and equal GPUs are interchangeable. The
@@ -43,7 +43,7 @@ func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 type packing struct {
 	gpus   []GPU
 	items  []item
-	now    []*mig.Node // for each GPU, the placed and the busy instances; nil for a GPU without a GPU model
+	now    []*mig.Node // for each GPU, the placed and the busy instances; nil for a GPU whose Model is nil
 	at     []Spot      // in the order of the given profiles
 	failed map[string]bool
 	gives  map[*mig.Node]amount

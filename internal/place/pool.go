@@ -47,9 +47,9 @@ type modelGroups struct {
 type member struct {
 	GPU
 	group *Group
-	// free holds, for each placement, the time, in seconds, at which all instances that overlap it will have ended.
-	// The time is 0 if no instance overlaps the placement, and +Inf if an end is unknown. The comments on lifetime
-	// and qla call this time F.
+	// free holds, for each placement, the time, in seconds, at which the jobs on all instances that overlap it will
+	// have ended. The time is 0 if no instance overlaps the placement, and +Inf if an end is unknown. The comments on
+	// lifetime and qla call this time F.
 	free []float64
 }
 
@@ -69,7 +69,7 @@ type Group struct {
 	lifetime [][]bounded
 }
 
-// NewPool returns a pool of GPUs. GPUs without a GPU model belong to no group and accept no instances.
+// NewPool returns a pool of GPUs. GPUs whose Model is nil belong to no group and accept no instances.
 func NewPool(gpus []GPU) *Pool {
 	p := &Pool{groups: map[contents]*Group{}, gpus: make([]member, len(gpus))}
 	for k, g := range gpus {
@@ -84,7 +84,7 @@ func (p *Pool) Len() int { return len(p.gpus) }
 // GPU returns the state of the k-th GPU.
 func (p *Pool) GPU(k int) GPU { return p.gpus[k].GPU }
 
-// Node returns the mig.Node for the busy placements of the k-th GPU, or nil for a GPU without a GPU model.
+// Node returns the mig.Node for the busy placements of the k-th GPU, or nil for a GPU whose Model is nil.
 func (p *Pool) Node(k int) *mig.Node {
 	if p.gpus[k].group == nil {
 		return nil
@@ -163,8 +163,8 @@ func (p *Pool) ChangedSince(before uint64, visit func(k int)) {
 	}
 }
 
-// FreeAt returns the time, in seconds, at which all instances that overlap placement i of the k-th GPU are expected
-// to have ended, or 0 if it is free, or +Inf if the time is unknown.
+// FreeAt returns the time, in seconds, at which the jobs on all instances that overlap placement i of the k-th GPU are
+// expected to have ended, or 0 if it is free, or +Inf if the time is unknown.
 func (p *Pool) FreeAt(k, i int) float64 { return p.gpus[k].free[i] }
 
 func (p *Pool) join(k int, g GPU) *Group {

@@ -10,7 +10,7 @@ import (
 // [Lifetime] computes the cost of a placement from the slots that overlap it, but ignores the waiting jobs. QLA takes
 // them into account: it selects the most promising placements for the head of the queue, and simulates what happens
 // next for each of them (a rollout). In a rollout, a simple rule places the jobs behind the head in order, and every
-// instance ends at its expected time. The sooner the jobs behind the head start in the rollout, the better the
+// instance becomes free at its expected time. The sooner the jobs behind the head start in the rollout, the better the
 // placement.
 //
 // Rollouts also show whether the head should start now, which no rule about placements can determine. For example, a

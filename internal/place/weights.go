@@ -2,8 +2,8 @@ package place
 
 import "caelum/internal/mig"
 
-// Weights is the relative frequency with which each profile was requested. The unit is arbitrary. A profile without
-// an entry was not requested. Weights is not safe for concurrent use.
+// Weights is the relative frequency of requests for each profile. The unit is arbitrary. A profile without an entry was
+// not requested. Weights is not safe for concurrent use.
 type Weights struct {
 	asked map[string]float64
 	on    []modelWeights

@@ -10,7 +10,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestExplainDeadline explains jobs with deadlines, of which one GPU with a slice that is busy for 900 s can start one.
+// TestExplainDeadline explains jobs with deadlines. The only GPU is either free or has a 7g.40gb slice that is busy for
+// 900 s.
 func TestExplainDeadline(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(1e9+int64(seconds), 0) }
 	busy := node(t, "n1", a100(t, "7g.40gb@0"))

@@ -39,7 +39,7 @@
 //	nodes.go         finds the nodes on which a job can run, and equivalent profiles
 //	sizes.go         Settings of a site; larger profiles than a job requests (Sizes); profiles for speculative offers
 //	feasible.go      excludes jobs that could never start (maxWants, maxKinds)
-//	ends.go          computes the expected ends of slices from the queue if nodes do not publish them (PrivateData)
+//	ends.go          computes when slices become free, from the queue, if nodes do not publish the times (PrivateData)
 //	deadline.go      jobs that are not expected to meet their deadlines (Misses)
 //	het.go           het jobs: finds components that slurmctld would start without the others (Stray)
 //	lacks.go         jobs that lack CPUs or memory: their expected start; the limit on reservations for a user

@@ -29,9 +29,9 @@ func withEntry(extra, prefix, text string) string {
 	return strings.Join(entries, " ")
 }
 
-// DifferentSettings returns the nodes whose agents have settings other than these, grouped by setting: for example,
-// "n1, n2 (lifetime,tightest)". Nodes without the entry are left out, because their agents do not run, or come from
-// an earlier release.
+// DifferentSettings returns the nodes whose agents' settings differ from the given ones, grouped by setting: for
+// example, "n1, n2 (lifetime,tightest)". Nodes without the entry are left out, because their agents do not run, or come
+// from an earlier release.
 func DifferentSettings(nodes []slurm.Node, text string) (all []string) {
 	names := map[string][]string{}
 	for _, n := range nodes {

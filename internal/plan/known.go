@@ -37,7 +37,7 @@ type parsedState struct {
 	holders map[offer.Spot]uint32 // see holdersIn
 }
 
-// node returns what is known about a node, once updated from its record.
+// node returns what is known about a node, after updating it from the node's record.
 func (p *Planner) node(record *slurm.Node) *known {
 	n := p.nodes[record.Name]
 	if n == nil {

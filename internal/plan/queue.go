@@ -30,7 +30,7 @@ type waitingJob struct {
 	sizes  []offer.Size
 }
 
-// entry returns what is known about an entry of the queue, once updated from its record.
+// entry returns what is known about an entry of the queue, after updating it from the entry's record.
 func (p *Planner) entry(record *slurm.Waiting) *waitingJob {
 	j := p.jobs[entryKey{record.ID, record.ArrayTask}]
 	if j == nil || j.round == p.round {
@@ -41,7 +41,8 @@ func (p *Planner) entry(record *slurm.Waiting) *waitingJob {
 	if j.job == nil || !j.record.Same(record) {
 		j.update(record)
 	}
-	j.record = *record // its strings may be part of slurmctld's answer, all of which an older copy would keep in memory
+	// Its strings may be part of slurmctld's answer; an older copy would keep that whole answer in memory.
+	j.record = *record
 	return j
 }
 

@@ -98,8 +98,8 @@ func (s Series) Forecast(end End, sliceMiB float64) Forecast {
 	return f
 }
 
-// bend returns the power of the time with which the slope decreases, or 0 if it does not. before is the slope from a
-// quarter to half of the run so far, and lately is the slope since then.
+// bend returns the power of the time that the slope is proportional to, or 0 if the slope hardly decreases. before is
+// the slope from a quarter to half of the run so far, and lately is the slope since then.
 func bend(before, lately float64) float64 {
 	if lately <= 0 || before <= 0 || lately >= slowing*before {
 		return 0

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// KeyInput holds the properties of a job from which Key computes the job key. Two submissions with equal properties
-// are runs of the same job. The slice and the GPU model are not among them, because a job's needs do not depend on
-// these.
+// KeyInput holds the properties of a job that Key computes the job key from. Two submissions with equal properties are
+// runs of the same job. The slice and the GPU model are not among them, because a job's needs do not depend on them.
 type KeyInput struct {
 	UID     uint32
 	Account string // the account in the request, or else the user's default account

@@ -59,8 +59,8 @@ func second(of []float64) float64 {
 }
 
 // scatter returns the margin as a share of the peak. It is half of the site's quantile of the changes in the peak
-// between consecutive runs, and at most the site's margin. Two changes as large as the site's margin are added to
-// these, so that the margin is large when there are only a few runs.
+// between consecutive runs, and at most the site's margin. Two changes as large as the site's margin are added to these
+// changes, so that the margin is large when there are only a few runs.
 func scatter(peaks []float64, site Site) float64 {
 	half := []float64{site.Margin, site.Margin}
 	for k := 1; k < len(peaks); k++ {

@@ -104,7 +104,7 @@ func (r Room) oneSlice(node int, w offer.Want, owner map[offer.Spot]int) (best [
 }
 
 // forPlacement returns the cheapest set of victims that makes room for a placement: all that overlap it and, if it
-// needs other resources that slices hold (the instance limit, media engines), the cheapest of these.
+// needs other resources that slices hold (the instance limit, media engines), the cheapest of those that hold them.
 func (r Room) forPlacement(k int, g place.GPU, placement int, owner map[offer.Spot]int) (best []int, found bool) {
 	if g.Model.Units(placement)&g.Blocked != 0 {
 		return nil, false

@@ -155,7 +155,7 @@ func roomFrom(g place.GPU, i int, now float64) float64 {
 }
 
 // busyInTheWay returns the busy instances that must be destroyed for placement i: all that overlap i and, if i needs
-// other resources that instances hold (instance limit, media engines), the least valuable of these.
+// other resources that instances hold (instance limit, media engines), the least valuable of those that hold them.
 func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 	busy := slices.Collect(g.Busy.Indices())
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(worth(b), worth(a)) })
@@ -232,8 +232,8 @@ func (c LastResort) inTime(
 	return true
 }
 
-// slots holds, for every spot of a pool, the time, in seconds, at which all instances that overlap it will have
-// ended.
+// slots holds, for every spot of a pool, the time, in seconds, at which the jobs on all instances that overlap it will
+// have ended.
 type slots struct {
 	pool *place.Pool
 	free [][]float64

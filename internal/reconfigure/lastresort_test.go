@@ -150,8 +150,8 @@ func TestLastResortTakesTheCheapest(t *testing.T) {
 	})
 }
 
-// leastLost tries all sets of jobs on each GPU, and returns the smallest loss of run time with which stopping jobs
-// makes room for a profile.
+// leastLost tries all sets of jobs on each GPU, and returns the smallest loss of run time if jobs are stopped to make
+// room for a profile.
 func leastLost(gpus []place.GPU, jobs []Running, profile string, now float64) float64 {
 	started := map[place.Spot]float64{}
 	for _, run := range jobs {

@@ -48,7 +48,7 @@ func (p Page) verdict() string {
 	}
 }
 
-// score returns the figure by which the verdict compares policies. Lower is better.
+// score returns the figure that the verdict uses to compare policies. Lower is better.
 func (p Page) score(of Policy) float64 {
 	switch {
 	case p.Loss:

@@ -14,7 +14,7 @@
 // Files:
 //
 //	merge.go       Merge, with its Request and Result; problems and notes
-//	conf.go        the syntax of slurm.conf and gres.conf: continuation lines, comments, key=value words, Include
+//	conf.go        the syntax of slurm.conf and gres.conf: continuation lines, comments, key=value pairs, Include
 //	edit.go        the changes to one file, as replacements of byte ranges
 //	parameters.go  slurm.conf: the parameters that apply to the whole cluster
 //	nodes.go       slurm.conf: Gres= of the managed nodes, and the catalogue nodes

@@ -179,7 +179,7 @@ func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	return c
 }
 
-// named assigns an ID to each job for use in errors.
+// named gives each job an ID, for use in errors.
 func named(jobs []placetest.Job) iter.Seq[trace.Job] {
 	return func(yield func(trace.Job) bool) {
 		k := 0

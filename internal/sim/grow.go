@@ -15,7 +15,7 @@ type Growth interface {
 
 // Next describes what happens to a job after a run. The zero value means that the job has ended.
 type Next struct {
-	// Requeue is the profile with which the job is requeued, or an empty string. The job keeps its place in the queue,
+	// Requeue is the profile that the job is requeued with, or an empty string. The job keeps its place in the queue,
 	// and can restart after requeueDelay.
 	Requeue string
 	// Resubmit is the time, in seconds, after which the user resubmits the job, or 0. The job then goes to the end of

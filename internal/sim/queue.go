@@ -80,8 +80,8 @@ func (s *simulation) turn() bool {
 	return s.Discipline == EASY && s.any(1, r, func(k int) int { return k }) // backfill
 }
 
-// any starts the first job that fits and does not delay the reservation. order maps a position to a job's index in the
-// queue. The search begins at position from.
+// any searches the queue for the first job that fits and does not delay the reservation, and starts it. order maps a
+// position to a job's index in the queue. The search begins at position from.
 func (s *simulation) any(from int, r *reservation, order func(int) int) bool {
 	type need struct {
 		profiles string

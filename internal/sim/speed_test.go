@@ -9,8 +9,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// TestNoSpeedWithoutMeasurement checks that a job whose speed was measured on some profiles runs only on these
-// profiles. The simulation must assume no speed for other profiles, even if their slices are large enough.
+// TestNoSpeedWithoutMeasurement checks that a job whose speed was measured only on some profiles runs only on them. The
+// simulation must assume no speed for other profiles, even if their slices are large enough.
 func TestNoSpeedWithoutMeasurement(t *testing.T) {
 	cluster := gpus(t, "A100-40GB", 1)
 	speed := map[string]float64{"1g.5gb": 0.25, "3g.20gb": 0.5, "7g.40gb": 1}

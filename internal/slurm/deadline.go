@@ -25,7 +25,7 @@ func deadline(s string) time.Time {
 	return at
 }
 
-// noVal is NO_VAL, the value with which Slurm marks numbers that are not set (slurm.h).
+// noVal is NO_VAL, the value that Slurm uses for numbers that are not set (slurm.h).
 const noVal = 0xfffffffe
 
 // timeMin parses the `mintime` column. squeue prints 0:00 for a job without --time-min, and INVALID for more than a

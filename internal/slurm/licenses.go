@@ -21,8 +21,8 @@ func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]in
 	return parseLicenses(out)
 }
 
-// parseLicenses parses the output of `scontrol show licenses`. It consists of key=value words, which only
-// administrators can change, and each record begins with the licence's name.
+// parseLicenses parses the output of `scontrol show licenses`. The output consists of key=value pairs. Only
+// administrators can change these pairs. Each record begins with the licence's name.
 func parseLicenses(out string) (map[string]int, error) {
 	free := map[string]int{}
 	name := ""

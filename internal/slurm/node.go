@@ -115,9 +115,9 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// parseNode parses the output of `scontrol -d show node NAME`. The output is lines of key=value words, which users
-// cannot change. Some values contain spaces (OS, Reason, Comment), so a key is accepted only where slurmctld writes
-// it: at the beginning of a line or, for some keys, after a value without spaces.
+// parseNode parses the output of `scontrol -d show node NAME`. The output consists of lines of key=value pairs. Users
+// cannot change these lines. Some values contain spaces (OS, Reason, Comment), so a key is accepted only where
+// slurmctld writes it: at the beginning of a line or, for some keys, after a value without spaces.
 func parseNode(out, name string) (Node, error) {
 	lines := strings.Split(out, "\n")
 	first, _, _ := strings.Cut(lines[0], " ")
@@ -223,7 +223,7 @@ func (n *Node) setStart(boot, rest string) (err error) {
 	return err
 }
 
-// words sets each number to the value that its key has in a line of key=value words.
+// words sets each number to the value that its key has in a line of key=value pairs.
 func words(line string, numbers map[string]*int) error {
 	for w := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(w, "=")

@@ -34,8 +34,8 @@ func (c *Client) Partitions(ctx context.Context) ([]Partition, error) {
 	return parsePartitions(out)
 }
 
-// parsePartitions parses lines of key=value words, which only administrators can change. Each record starts with a
-// line that begins with PartitionName=.
+// parsePartitions parses lines of key=value pairs. Only administrators can change these lines. Each record starts with
+// a line that begins with PartitionName=.
 func parsePartitions(out string) ([]Partition, error) {
 	var list []Partition
 	for line := range strings.SplitSeq(out, "\n") {

@@ -33,7 +33,7 @@ var Mixes = []struct {
 type Churn struct {
 	Mix          Mix
 	Jobs         int
-	GPUs         int     // the number of GPUs, with 8 units each, to which Load refers
+	GPUs         int     // the number of GPUs, with 8 units each, that Load refers to
 	Load         float64 // the share of all units that is requested on average
 	MeanDuration float64 // seconds; 0 means one hour
 	MultiGPU     float64 // the share of jobs that need 2, 4 or 8 GPUs (churnGPUs) with the mig.Full profile on one node

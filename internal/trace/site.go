@@ -12,7 +12,7 @@ import (
 // have none.
 type Site struct {
 	Jobs int
-	GPUs int     // the number of GPUs, with 8 units each, to which Load refers
+	GPUs int     // the number of GPUs, with 8 units each, that Load refers to
 	Load float64 // the share of all units that is requested on average; one long job changes it by a few percent
 	Seed uint64
 }

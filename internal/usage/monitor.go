@@ -22,8 +22,8 @@ type Options struct {
 	Node string
 	// Interval is the time between samples of a slice. 0 disables sampling.
 	Interval time.Duration
-	// Field is the field of a job's accounting record into which the Monitor writes summaries. If it is empty, the
-	// Monitor writes none.
+	// Field is the field of a job's accounting record that the Monitor writes summaries to. If it is empty, the Monitor
+	// writes none.
 	Field slurm.AccountingField
 	// Meter returns a meter that reads the usage of an instance on GPU g.
 	Meter func(g int, in gpu.Instance) (gpu.Meter, error)

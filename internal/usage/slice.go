@@ -7,9 +7,9 @@ import (
 	"caelum/internal/predict"
 )
 
-// usageBins is the number of bins of equal width into which the histogram divides a slice's memory. The reported
-// value of a quantile is the upper edge of its bin, which is never too low, and too high by at most 1/128 of the
-// slice's memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb).
+// usageBins is the number of bins of equal width that the histogram divides a slice's memory into. The reported value
+// of a quantile is the upper edge of its bin, which is never too low, and too high by at most 1/128 of the slice's
+// memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb).
 const usageBins = 128
 
 // sliceUsage holds a slice's samples as a histogram, so that the memory that they occupy does not grow with time.

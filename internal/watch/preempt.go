@@ -16,7 +16,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// Preemptor contains the calls to Slurm with which the watcher preempts jobs. *slurm.Client implements Preemptor.
+// Preemptor contains the calls to Slurm that the watcher uses to preempt jobs. *slurm.Client implements Preemptor.
 type Preemptor interface {
 	Config(ctx context.Context) (slurm.Config, error)
 	Partitions(ctx context.Context) ([]slurm.Partition, error)

@@ -22,7 +22,7 @@ import (
 
 // Config is the configuration of a watcher.
 type Config struct {
-	TriggerFile string        // the file to which job_submit.lua writes
+	TriggerFile string        // the file that job_submit.lua writes to
 	WakePort    int           // the UDP port of agents and watcher
 	Address     string        // the address on which datagrams are received; if empty, all addresses of the host
 	Name        string        // the name of this host

@@ -111,7 +111,7 @@ func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 	return b, busy, b.searchFixed(s.nodes * s.gpus)
 }
 
-// searchFixed sets static to the fixed layouts with which the trace has the shortest mean turnaround in the simulator.
+// searchFixed sets static to the fixed layouts that give the trace the shortest mean turnaround in the simulator.
 // Unlike in sim.BestStatic, a job can use only slices of the requested profile, as in Slurm. searchFixed tries each
 // maximal layout on all GPUs, and mixed with whole GPUs in several ratios.
 func (b *board) searchFixed(gpus int) error {

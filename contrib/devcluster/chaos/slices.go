@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// used reports whether the instance is in a lease file, or the driver shows a process or a handle on it.
+// used reports whether the instance is in a lease file, or the driver reports a process or a handle on it.
 func (n nodeState) used(gpu int, in instance) bool {
 	return in.Held || slices.ContainsFunc(n.Clients, func(c client) bool { return c.GPU == gpu && c.GI == in.GI }) ||
 		slices.ContainsFunc(

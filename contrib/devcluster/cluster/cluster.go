@@ -26,7 +26,7 @@ type Options struct {
 	Board string
 	// Build is the directory with the binaries, by default build/ in the repository.
 	Build string
-	// NewRoot is the root directory of the newer Slurm release to which Upgrade upgrades the hosts.
+	// NewRoot is the root directory of the newer Slurm release that Upgrade upgrades the hosts to.
 	NewRoot string
 	// AgentConfig is the path of the nodes' caelum.yaml, by default etc/caelum.yaml in the repository.
 	AgentConfig string
@@ -46,7 +46,7 @@ type Options struct {
 	// KeepDeviceFiles emulates the driver's module option NVreg_ModifyDeviceFiles=0.
 	KeepDeviceFiles bool
 	// NVLink gives the groups of GPUs that are connected by NVLinks, for example "0,1;2,3". If it is not empty, MIG
-	// mode is off when the cluster starts, as after a boot.
+	// mode is off when the cluster starts, as after a reboot.
 	NVLink string
 	// Conf lists additional lines for slurm.conf. If a key occurs several times, the last value applies.
 	Conf []string
@@ -195,7 +195,7 @@ func run(cmd *exec.Cmd) (string, string, error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// Script returns the path of the devcluster script in the repository to which the working directory belongs.
+// Script returns the path of the devcluster script in the repository that contains the working directory.
 func Script() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 type spelling struct {
 	name     string
 	one, two []string
-	// step is the option with which a step of the two-GPU job requests one GPU. Because a step inherits a per-job
+	// step is the option that a step of the two-GPU job uses to request one GPU. Because a step inherits a per-job
 	// count, two steps with `srun --gres=gpu:1` in a job with --gpus=2 run one after another on Slurm 22.05.8, even
 	// without Caelum.
 	step string

@@ -158,7 +158,7 @@ func (s *site) watch() {
 	}()
 }
 
-// row returns a job's line in the output of an squeue that started after the call to row.
+// row returns a job's line from the output of an squeue run that started after row was called.
 func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 	t.Helper()
 	s.mu.Lock()

@@ -20,8 +20,8 @@ import (
 )
 
 // asHolder is an environment variable that makes the test binary act as the attacker's program: it opens as many
-// capability files as possible, and keeps the descriptors open in the way that the value selects. It writes the number
-// of descriptors to the file "held" and then keeps running.
+// capability files as possible, and keeps the descriptors open as the value specifies. It writes the number of
+// descriptors to the file "held" and then keeps running.
 const asHolder = "ATTACK_HOLD"
 
 // These constants select how the attacker's program keeps descriptors open: in its own table, or in flight in a socket
@@ -99,7 +99,7 @@ func receive(socket int) (fds []int) {
 	return fds
 }
 
-// received listens on a socket at path, waits for a process that sends descriptors, and returns these.
+// received listens on a socket at path, waits for a process to send descriptors, and returns them.
 func received(path string) []int {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil || unix.Bind(fd, &unix.SockaddrUnix{Name: path}) != nil || unix.Listen(fd, 1) != nil {
@@ -116,7 +116,7 @@ func received(path string) []int {
 // process of a swap receives the descriptors of the capability files.
 const swapSocket = "ATTACK_SWAP"
 
-// swap starts a second process, with which it exchanges the descriptors until one of the two is killed.
+// swap starts a second process and exchanges the descriptors with it until one of the two is killed.
 func swap(held []int) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {

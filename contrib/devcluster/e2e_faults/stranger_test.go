@@ -21,8 +21,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// asStranger is an environment variable that makes the test binary act as a program with which a user attacks other
-// users' slices. Its value is the number of attempts to open files.
+// asStranger is an environment variable that makes the test binary act as a user's program that attacks other users'
+// slices. Its value is the number of attempts to open files.
 const asStranger = "FAULTS_OPENS"
 
 // attempts holds the results of the attacks.

@@ -102,7 +102,7 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 }
 
 // beside writes text into a record that already contains another tool's text with capital letters. Up to Slurm 22.05,
-// sacctmgr would change these, so the record must remain unchanged.
+// sacctmgr would change them to lower case, so the record must remain unchanged.
 func beside(ctx context.Context, dbd *slurm.Client, rec slurm.Record, text string) error {
 	out, err := exec.CommandContext(ctx, "sacctmgr", "-V").Output()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 const user = clustertest.User
 
-// site is a running cluster. old is the release with which all hosts start, and fresh is the release after an upgrade.
+// site is a running cluster. old is the release that all hosts run at first, and fresh is the release after an upgrade.
 type site struct {
 	*clustertest.Site
 	t          *testing.T
@@ -165,7 +165,7 @@ func (s *site) pluginRefused(node string) {
 }
 
 // TestOlderNodes runs jobs and restarts daemons while only the nodes have the older release. Each step is started by a
-// node's srun. An srun that is newer than slurmd can fail, with or without Caelum.
+// node's srun. A release of srun that is newer than slurmd can fail, with or without Caelum.
 func TestOlderNodes(t *testing.T) {
 	onEach(t, func(s *site) {
 		s.replace("dbd", "slurmdbd", func() {})

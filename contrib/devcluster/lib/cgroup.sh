@@ -49,7 +49,7 @@ own_cgroups() {
     [[ $1 == v1 ]] || mkdir -p "$CGROUPS/system.slice" # Slurm creates its scope in systemd's slice
 }
 
-# join_cgroups VERSION ROOT: moves this process into the cgroups of a running cluster, which are mounted below ROOT.
+# join_cgroups VERSION ROOT: moves this process into a running cluster's cgroups, mounted below ROOT.
 join_cgroups() {
     local dir
     for dir in $(cgroup_dirs "$1" .); do

@@ -54,7 +54,7 @@ type hardwareReader struct {
 	processes map[[2]int]int
 }
 
-// add adds the event in a line, which consists of the time, the event and key=value words. Failed calls are ignored.
+// add adds the event in a line, which consists of the time, the event and key=value pairs. Failed calls are ignored.
 func (h *hardwareReader) add(words []string) error {
 	if len(words) < 2 {
 		return nil

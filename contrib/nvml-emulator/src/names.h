@@ -1,4 +1,4 @@
-/* This header declares the names of NVML's return codes and of the calls to which faults and latencies apply. */
+/* This header declares the names of NVML's return codes and of the calls that faults and latencies apply to. */
 #ifndef EMU_NAMES_H
 #define EMU_NAMES_H
 

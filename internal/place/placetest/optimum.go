@@ -193,7 +193,7 @@ func (s *schedule) roomAt(at place.Spot, earliest float64) float64 {
 	}
 }
 
-// alike reports whether two GPUs have the same instances with the same end times.
+// alike reports whether two GPUs have the same instances, which become free at the same times.
 func (s *schedule) alike(a, b int, now float64) bool {
 	if s.empty[a] != s.empty[b] {
 		return false

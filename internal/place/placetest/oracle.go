@@ -22,7 +22,7 @@ type PlainGPU struct {
 	Model      *mig.Model
 	Busy, Idle []Interval
 	Blocked    []int                // units
-	Until      map[Interval]float64 // the time at which each busy instance ends
+	Until      map[Interval]float64 // the time at which each busy instance becomes free
 }
 
 // PlainGPUOf converts a GPU's state to the form that the oracle uses.

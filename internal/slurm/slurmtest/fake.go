@@ -47,7 +47,7 @@ type Node struct {
 	Name       string
 	Partitions []string
 	Features   []string
-	// Gres is the node's GRES in slurm.conf, with which it also starts out: mig:1g.5gb:0, ..., mig:closed:28.
+	// Gres is the node's GRES in slurm.conf, which is also its initial GRES: mig:1g.5gb:0, ..., mig:closed:28.
 	Gres slurm.GRESList
 	// Catalogue marks a node in the FUTURE state, whose GRES make slurmctld accept jobs that it would otherwise
 	// reject.

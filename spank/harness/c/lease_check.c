@@ -3,7 +3,7 @@
  *
  *   lease_check parse FILE     parses a lease and prints it
  *   lease_check read FILE      does the same with lease_read
- *   lease_check mutate FILE    parses every prefix of the lease, and the lease with each byte replaced; prints how many of these are accepted
+ *   lease_check mutate FILE    parses every prefix of the lease, and the lease with each byte replaced; prints how many of them are accepted
  */
 #include "../../lease.h"
 

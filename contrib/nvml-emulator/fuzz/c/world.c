@@ -17,7 +17,7 @@ FILE *fuzz_stderr;
 
 static jmp_buf ended;
 static bool running;
-static void *held[8]; /* the emulator's allocations, which are freed when the emulated process ends */
+static void *held[8]; /* the emulator's allocations, freed when the emulated process ends */
 
 int fuzz_touch(const char *path, ...)
 {
