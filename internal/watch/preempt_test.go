@@ -100,8 +100,8 @@ func TestStopsOnlyTheMarkedRun(t *testing.T) {
 	}
 }
 
-// TestTagsOnlyAnUnchangedRun checks that a step leaves a job's admin_comment alone if an agent has changed it, or if the
-// run has ended.
+// TestTagsOnlyAnUnchangedRun checks that a step leaves a job's admin_comment alone if an agent has changed it, or if
+// the run has ended.
 func TestTagsOnlyAnUnchangedRun(t *testing.T) {
 	j := slurm.Job{ID: 1, State: "RUNNING", Restarts: 2, AdminComment: "caelum:key=1"}
 	for _, do := range []preempt.Action{preempt.Tag, preempt.Warn} {
