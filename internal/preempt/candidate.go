@@ -46,16 +46,10 @@ func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Ste
 // candidates returns the indices of the waiting jobs that could preempt, in the order in which slurmctld considers
 // them: by partition tier, and then in the order of the plan.
 func candidates(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (all []int) {
-	failed := map[uint32]bool{} // users whose earlier preemptor has not started
-	for k := range s.Queue.All {
-		if j := &s.Queue.All[k]; unused(s, *j) {
-			failed[j.UID] = true
-		}
-	}
+	failed := failedUsers(s)
 	for k, w := range v.Waiting {
 		repeated := k > 0 && v.Waiting[k-1].ID == w.ID
-		if _, done := tags.PreemptsSince(w.Job); !repeated && !done && made.Spots[k] == nil && mayBegin(w) &&
-			!failed[w.UID] {
+		if !repeated && made.Spots[k] == nil && !failed[w.UID] && mayBegin(w) {
 			all = append(all, k)
 		}
 	}
@@ -69,17 +63,33 @@ func mayBegin(w slurm.Waiting) bool {
 	return eligible.WaitsForNodes(w) && w.Reason != "None" && w.Reason != "Priority" && !w.Exclusive && w.HetJob == 0
 }
 
-// unused reports whether jobs were stopped for a job that has not started in time, or that was cancelled before it
-// started. While slurmctld shows such a job, no other job is stopped for its user.
-func unused(s plan.Snapshot, j slurm.Job) bool {
-	end, ok := s.PreemptionEnds(j)
-	switch {
-	case !ok:
-		return false
-	case j.State == "PENDING":
-		return !s.At.Before(end)
+// failedUsers returns the users for one of whose jobs other jobs were stopped, while the job has not started: it waits,
+// for any reason, or ended before it started. While slurmctld shows such a job, no other job is stopped for its user.
+func failedUsers(s plan.Snapshot) map[uint32]bool {
+	type tag struct {
+		array uint32
+		text  string
 	}
-	return j.State == "CANCELLED" && len(j.Nodes) == 0
+	tagOf := func(j *slurm.Job) tag { return tag{j.ArrayJob, tags.Value(j.AdminComment, tags.Preempts)} }
+	started := map[tag]bool{} // arrays of which a task has started with the tag
+	for k := range s.Queue.All {
+		j := &s.Queue.All[k]
+		if t := tagOf(j); t.array != 0 && t.text != "" && (!tags.HasPreempted(*j) || !unused(*j)) {
+			started[t] = true
+		}
+	}
+	failed := map[uint32]bool{}
+	for k := range s.Queue.All {
+		if j := &s.Queue.All[k]; tags.HasPreempted(*j) && unused(*j) && !started[tagOf(j)] {
+			failed[j.UID] = true
+		}
+	}
+	return failed
+}
+
+// unused reports whether a job has not started since it was last requeued.
+func unused(j slurm.Job) bool {
+	return j.State == "PENDING" || !j.Holds() && j.State != "COMPLETING" && len(j.Nodes) == 0
 }
 
 // native reports whether slurmctld can preempt jobs for the k-th waiting job itself, because enough of its victims hold

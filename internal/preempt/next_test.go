@@ -211,14 +211,49 @@ func TestNoPreemption(t *testing.T) {
 	if _, text := s.next(tierRules(t)); text != "" {
 		t.Errorf("one of the jobs must not be stopped: %q", text)
 	}
-	s = newState(t).wait(9, nil).wait(8, func(j *slurm.Job) {
-		j.State, j.AdminComment = "CANCELLED", fmt.Sprintf("caelum:preempts=0:%d:1", now.Unix()-60)
-	})
-	if _, text := s.next(tierRules(t)); text != "" {
-		t.Errorf("jobs are stopped for a user whose last preemptor was cancelled: %q", text)
+}
+
+// TestOnePreemption checks that no job is stopped for a user while slurmctld shows a job of this user for which jobs
+// were stopped and which has not started.
+func TestOnePreemption(t *testing.T) {
+	began := now.Unix() - 60
+	tag := func(tasks int) string { return fmt.Sprintf("caelum:preempts=0:%d:%d", began, tasks) }
+	start := func(j *slurm.Job) {
+		j.State, j.ArrayJob, j.ArrayTask, j.Nodes = "COMPLETED", 8, "1", []string{"n2"}
 	}
-	s.job(8).UID = 3
-	if _, text := s.next(tierRules(t)); text == "" {
-		t.Error("another user's cancelled preemptor prevents a preemption")
+	for what, c := range map[string]struct {
+		change, task func(*slurm.Job)
+		tasks        int
+		allowed      bool
+	}{
+		"waits":        {change: func(*slurm.Job) {}},
+		"held":         {change: func(j *slurm.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }},
+		"dependent":    {change: func(j *slurm.Job) { j.Reason, j.Dependency = "Dependency", "afterok:1" }},
+		"cancelled":    {change: func(j *slurm.Job) { j.State = "CANCELLED" }},
+		"deadline":     {change: func(j *slurm.Job) { j.State = "DEADLINE" }},
+		"fewer tasks":  {change: func(j *slurm.Job) { j.ArrayJob, j.ArrayTask = 8, "2-5" }, tasks: 5},
+		"a split task": {change: func(j *slurm.Job) { j.ArrayJob, j.ArrayTask = 6, "2" }, tasks: 5},
+		"a task started": {
+			change: func(j *slurm.Job) { j.ArrayJob, j.ArrayTask = 8, "2-5" }, task: start, tasks: 5, allowed: true,
+		},
+		"another array's": {change: func(j *slurm.Job) { j.ArrayJob, j.ArrayTask = 6, "2-5" }, task: start, tasks: 5},
+		"started":         {change: func(j *slurm.Job) { j.State, j.Nodes = "COMPLETED", []string{"n2"} }, allowed: true},
+		"ended":           {change: func(j *slurm.Job) { j.State = "COMPLETING" }, allowed: true},
+		"another user":    {change: func(j *slurm.Job) { j.UID = 3 }, allowed: true},
+	} {
+		s := newState(t).wait(9, nil).wait(8, func(j *slurm.Job) {
+			j.PerNode, j.AdminComment = nil, tag(max(c.tasks, 1))
+			c.change(j)
+		})
+		if c.task != nil {
+			s.wait(70, func(j *slurm.Job) {
+				j.AdminComment = tag(c.tasks)
+				c.task(j)
+			})
+		}
+		_, text := s.next(tierRules(t))
+		if want := map[bool]string{true: "tag 1 2 3 4 5 6 7 9"}[c.allowed]; text != want {
+			t.Errorf("%s: %q, want %q", what, text, want)
+		}
 	}
 }
