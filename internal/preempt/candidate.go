@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"caelum/internal/eligible"
@@ -12,35 +13,74 @@ import (
 	"caelum/internal/tags"
 )
 
-// maxCandidates limits the number of waiting jobs for which begin searches room in a round. A search visits all nodes.
-const maxCandidates = 8
+// begin looks at maxLooks waiting jobs in a round, and searches room for at most maxCandidates of them. A look visits
+// all running jobs and members, and a search also all placements.
+const (
+	maxLooks      = 100
+	maxCandidates = 8
+)
 
 // begin returns the steps that begin a preemption for the first waiting job that may preempt and for which stopping
 // jobs makes room. The preemptor gets its tag last: if the watcher is killed before, the marked jobs belong to no
 // preemptor, and the next round removes their marks.
 func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Step) {
-	tried := 0
+	running := runningJobs(s)
+	type class struct{ partition, qos string }
+	hopeless := map[class]bool{} // with any priority, jobs of these classes may not preempt
+	looks, searches := 0, 0
 	for _, k := range candidates(r, s, v, made) {
 		w := v.Waiting[k]
-		victims := slices.DeleteFunc(slices.Clone(s.Queue.All), func(j slurm.Job) bool { return !r.May(w, j, s.At) })
-		if len(victims) == 0 || native(v, k, victims) {
+		c := class{w.Partition, w.QOS}
+		if hopeless[c] {
+			continue
+		}
+		if looks++; looks > maxLooks {
+			break
+		}
+		victims := allowed(r, s, w, running)
+		if len(victims) == 0 {
+			w.Priority = math.MaxUint64
+			hopeless[c] = len(allowed(r, s, w, running)) == 0
+			continue
+		}
+		if native(v, k, victims) {
 			continue
 		}
 		stop, ok := newRoom(s, v, w, victims).Choose(v.Jobs[k])
 		if ok && len(stop) > 0 {
 			for _, j := range victims {
 				if slices.Contains(stop, j.ID) {
-					comment := tags.WithPreemption(j, tags.Preemption{Job: w.ID})
-					steps = append(steps, Step{Do: Tag, Job: j, Comment: comment, For: w.ID})
+					comment := tags.WithPreemption(*j, tags.Preemption{Job: w.ID})
+					steps = append(steps, Step{Do: Tag, Job: *j, Comment: comment, For: w.ID})
 				}
 			}
 			return append(steps, Step{Do: Tag, Job: w.Job, Comment: tags.WithPreempts(w.Job, s.At), For: w.ID})
 		}
-		if tried++; tried == maxCandidates {
+		if searches++; searches == maxCandidates {
 			break
 		}
 	}
 	return nil
+}
+
+// runningJobs returns the jobs that a preemption could stop.
+func runningJobs(s plan.Snapshot) (running []*slurm.Job) {
+	for k := range s.Queue.All {
+		if j := &s.Queue.All[k]; j.State == "RUNNING" {
+			running = append(running, j)
+		}
+	}
+	return running
+}
+
+// allowed returns those of the jobs that the rules allow to be stopped for w.
+func allowed(r Rules, s plan.Snapshot, w slurm.Waiting, jobs []*slurm.Job) (victims []*slurm.Job) {
+	for _, j := range jobs {
+		if r.May(w, *j, s.At) {
+			victims = append(victims, j)
+		}
+	}
+	return victims
 }
 
 // candidates returns the indices of the waiting jobs that could preempt, in the order in which slurmctld considers
@@ -94,21 +134,27 @@ func unused(j slurm.Job) bool {
 
 // native reports whether slurmctld can preempt jobs for the k-th waiting job itself, because enough of its victims hold
 // slices of the requested profiles.
-func native(v *plan.View, k int, victims []slurm.Job) bool {
+func native(v *plan.View, k int, victims []*slurm.Job) bool {
+	held := map[string]map[string]int{} // the victims' slices by node and profile
+	for _, j := range victims {
+		for _, name := range j.Nodes {
+			for _, g := range j.SlicesPerNode() {
+				if held[name] == nil {
+					held[name] = map[string]int{}
+				}
+				held[name][g.Type] += g.Count
+			}
+		}
+	}
 	count := 0
 	for m, n := range v.Members {
 		if e := v.Jobs[k].EligibleNodes; e != nil && !slices.Contains(e, m) {
 			continue
 		}
-		has := n.Free("mig")
-		for _, j := range victims {
-			if slices.Contains(j.Nodes, n.Name) {
-				for _, g := range j.SlicesPerNode() {
-					has[g.Type] += g.Count
-				}
-			}
-		}
-		if !slices.ContainsFunc(v.Jobs[k].Wants, func(w offer.Want) bool { return has[w.Profile] < w.Count }) {
+		free := n.Free("mig")
+		if !slices.ContainsFunc(v.Jobs[k].Wants, func(w offer.Want) bool {
+			return free[w.Profile]+held[n.Name][w.Profile] < w.Count
+		}) {
 			count++
 		}
 	}
@@ -116,7 +162,7 @@ func native(v *plan.View, k int, victims []slurm.Job) bool {
 }
 
 // newRoom returns the search for room for a waiting job. Slices of jobs that have ended are free.
-func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []slurm.Job) Room {
+func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []*slurm.Job) Room {
 	jobs := map[uint32]*slurm.Job{}
 	for k := range s.Queue.All {
 		jobs[s.Queue.All[k].ID] = &s.Queue.All[k]

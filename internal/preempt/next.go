@@ -73,10 +73,13 @@ func preemptor(s plan.Snapshot, v *plan.View) int {
 // same round, after the grace times of all have ended, so that none ends for nothing if the preemptor is cancelled.
 func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []slurm.Job) (steps []Step) {
 	w := v.Waiting[k]
-	allowed := slices.DeleteFunc(slices.Clone(mine), func(j slurm.Job) bool { return !r.May(w, j, s.At) })
+	var marked []*slurm.Job
+	for i := range mine {
+		marked = append(marked, &mine[i])
+	}
 	var stop []uint32
 	if made.Spots[k] == nil {
-		stop, _ = newRoom(s, v, w, allowed).Choose(v.Jobs[k])
+		stop, _ = newRoom(s, v, w, allowed(r, s, w, marked)).Choose(v.Jobs[k])
 	}
 	ready := true
 	var warned, ended []Step

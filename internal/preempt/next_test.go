@@ -257,3 +257,25 @@ func TestOnePreemption(t *testing.T) {
 		}
 	}
 }
+
+// TestLimits checks how many waiting jobs are looked at in a round: jobs that slurmctld preempts for itself count, and
+// jobs that may not preempt any job do not.
+func TestLimits(t *testing.T) {
+	for _, c := range []struct {
+		count  int
+		change func(*slurm.Job)
+		want   string
+	}{
+		{99, func(j *slurm.Job) { j.PerNode[0].Type = "1g.5gb" }, "tag 1 2 3 4 5 6 7 9"},
+		{100, func(j *slurm.Job) { j.PerNode[0].Type = "1g.5gb" }, ""},
+		{200, func(j *slurm.Job) { j.Partition = "same" }, "tag 1 2 3 4 5 6 7 9"},
+	} {
+		s := newState(t)
+		for k := range c.count {
+			s.wait(uint32(100+k), c.change)
+		}
+		if _, text := s.wait(9, nil).next(tierRules(t)); text != c.want {
+			t.Errorf("%d jobs: %q, want %q", c.count, text, c.want)
+		}
+	}
+}
