@@ -171,9 +171,9 @@ func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []*slurm.Jo
 	ended := map[offer.Spot]bool{}
 	leaving := map[int]map[uint32]bool{} // for each member, the jobs that have ended
 	for at, id := range v.Holders() {
-		if j := jobs[id]; j == nil || !j.Holds() {
+		m := v.Pool.GPU(at.GPU).Node
+		if j := jobs[id]; j == nil || !j.Holds() || !slices.Contains(j.Nodes, v.Members[m].Name) {
 			ended[at] = true
-			m := v.Pool.GPU(at.GPU).Node
 			if leaving[m] == nil {
 				leaving[m] = map[uint32]bool{}
 			}

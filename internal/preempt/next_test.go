@@ -279,3 +279,12 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestEarlierRun checks that a slice of a job that now runs on another node counts as free.
+func TestEarlierRun(t *testing.T) {
+	s := newState(t).wait(9, nil)
+	s.job(1).Nodes, s.job(1).Partition, s.snapshot.Nodes[0].CPUsFree = []string{"n2"}, "high", 2
+	if _, text := s.next(tierRules(t)); text != "tag 2 3 4 5 6 7 9" {
+		t.Error(text)
+	}
+}
