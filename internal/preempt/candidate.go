@@ -161,7 +161,8 @@ func native(v *plan.View, k int, victims []*slurm.Job) bool {
 	return count >= max(v.Jobs[k].Nodes, 1)
 }
 
-// newRoom returns the search for room for a waiting job. Slices of jobs that have ended are free.
+// newRoom returns the search for room for a waiting job. Slices of jobs that have ended are free. slurmctld frees a job's
+// CPUs and memory when the job becomes COMPLETING (deallocate_nodes, 22.05.8 to 26.05.3).
 func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []*slurm.Job) Room {
 	jobs := map[uint32]*slurm.Job{}
 	for k := range s.Queue.All {
@@ -169,15 +170,10 @@ func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []*slurm.Jo
 	}
 	spots := map[uint32][]offer.Spot{}
 	ended := map[offer.Spot]bool{}
-	leaving := map[int]map[uint32]bool{} // for each member, the jobs that have ended
 	for at, id := range v.Holders() {
 		m := v.Pool.GPU(at.GPU).Node
 		if j := jobs[id]; j == nil || !j.Holds() || !slices.Contains(j.Nodes, v.Members[m].Name) {
 			ended[at] = true
-			if leaving[m] == nil {
-				leaving[m] = map[uint32]bool{}
-			}
-			leaving[m][id] = true
 			continue
 		}
 		spots[id] = append(spots[id], at)
@@ -193,17 +189,11 @@ func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []*slurm.Jo
 		n := v.Members[node]
 		cpus, memory := eligible.Share(n, w)
 		cpus, memory = cpus-n.CPUsFree, memory-n.MemoryFree
-		free := func(id uint32) {
-			if j := jobs[id]; j != nil && slices.Contains(j.Nodes, n.Name) {
+		for _, k := range stop {
+			if j := jobs[room.Victims[k].ID]; slices.Contains(j.Nodes, n.Name) {
 				cpus -= j.CPUs / max(j.NumNodes, 1)
 				memory -= j.Memory / max(j.NumNodes, 1)
 			}
-		}
-		for _, k := range stop {
-			free(room.Victims[k].ID)
-		}
-		for id := range leaving[node] {
-			free(id)
 		}
 		return (n.CPUs == 0 || cpus <= 0) && memory <= 0
 	}

@@ -103,6 +103,7 @@ func (s *state) carryOut(steps []Step, n int) {
 		j := s.job(step.Job.ID)
 		if step.Do == Stop {
 			j.State = "COMPLETING"
+			s.snapshot.Nodes[0].CPUsFree += j.CPUs
 			continue
 		}
 		j.AdminComment = step.Comment
@@ -286,5 +287,18 @@ func TestEarlierRun(t *testing.T) {
 	s.job(1).Nodes, s.job(1).Partition, s.snapshot.Nodes[0].CPUsFree = []string{"n2"}, "high", 2
 	if _, text := s.next(tierRules(t)); text != "tag 2 3 4 5 6 7 9" {
 		t.Error(text)
+	}
+}
+
+// TestCompleting checks that the CPU of a completing job, which the node's free CPUs contain, is not counted twice.
+func TestCompleting(t *testing.T) {
+	s := newState(t).wait(9, nil)
+	s.job(1).State = "COMPLETING"
+	if _, text := s.next(tierRules(t)); text != "" {
+		t.Errorf("7 of 8 CPUs: %q", text)
+	}
+	s.snapshot.Nodes[0].CPUsFree++
+	if _, text := s.next(tierRules(t)); text != "tag 2 3 4 5 6 7 9" {
+		t.Errorf("8 of 8 CPUs: %q", text)
 	}
 }
