@@ -46,7 +46,7 @@ func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Ste
 		if native(v, k, victims) {
 			continue
 		}
-		stop, ok := newRoom(s, v, w, victims).Choose(v.Jobs[k])
+		stop, ok := newRoom(s, v, made, k, victims).Choose(v.Jobs[k])
 		if ok && len(stop) > 0 {
 			for _, j := range victims {
 				if slices.Contains(stop, j.ID) {
@@ -161,9 +161,9 @@ func native(v *plan.View, k int, victims []*slurm.Job) bool {
 	return count >= max(v.Jobs[k].Nodes, 1)
 }
 
-// newRoom returns the search for room for a waiting job. Slices of jobs that have ended are free. slurmctld frees a job's
+// newRoom returns the search for room for the k-th waiting job. Slices of jobs that have ended are free. slurmctld frees a job's
 // CPUs and memory when the job becomes COMPLETING (deallocate_nodes, 22.05.8 to 26.05.3).
-func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []*slurm.Job) Room {
+func newRoom(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*slurm.Job) Room {
 	jobs := map[uint32]*slurm.Job{}
 	for k := range s.Queue.All {
 		jobs[s.Queue.All[k].ID] = &s.Queue.All[k]
@@ -178,7 +178,7 @@ func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []*slurm.Jo
 		}
 		spots[id] = append(spots[id], at)
 	}
-	room := Room{Cluster: clusterWithout(v, ended)}
+	room := Room{Cluster: clusterFor(v, ended, slices.Concat(made.Spots[:k]...))}
 	for _, j := range victims {
 		if spots[j.ID] != nil {
 			lost := s.At.Sub(j.Start).Seconds()
@@ -187,7 +187,7 @@ func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []*slurm.Jo
 	}
 	room.Enough = func(node int, stop []int) bool {
 		n := v.Members[node]
-		cpus, memory := eligible.Share(n, w)
+		cpus, memory := eligible.Share(n, v.Waiting[k])
 		cpus, memory = cpus-n.CPUsFree, memory-n.MemoryFree
 		for _, k := range stop {
 			if j := jobs[room.Victims[k].ID]; slices.Contains(j.Nodes, n.Name) {
@@ -200,8 +200,13 @@ func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []*slurm.Jo
 	return room
 }
 
-// clusterWithout returns the state of the cluster in which the slices on the ended spots are free.
-func clusterWithout(v *plan.View, ended map[offer.Spot]bool) *offer.Cluster {
+// clusterFor returns the state of the cluster in which the slices on the ended spots are free, and the spots of the plan
+// for earlier waiting jobs are busy.
+func clusterFor(v *plan.View, ended map[offer.Spot]bool, earlier []offer.Spot) *offer.Cluster {
+	planned := map[int][]int{} // placements by GPU
+	for _, at := range earlier {
+		planned[at.GPU] = append(planned[at.GPU], at.Placement)
+	}
 	var nodes [][]place.GPU
 	for _, on := range v.Nodes {
 		var gpus []place.GPU
@@ -211,6 +216,9 @@ func clusterWithout(v *plan.View, ended map[offer.Spot]bool) *offer.Cluster {
 				if ended[offer.Spot{GPU: k, Placement: i}] {
 					g.Busy = g.Busy.Without(i)
 				}
+			}
+			for _, i := range planned[k] {
+				g.Hold(i, math.Inf(1))
 			}
 			gpus = append(gpus, g)
 		}

@@ -79,7 +79,7 @@ func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, min
 	}
 	var stop []uint32
 	if made.Spots[k] == nil {
-		stop, _ = newRoom(s, v, w, allowed(r, s, w, marked)).Choose(v.Jobs[k])
+		stop, _ = newRoom(s, v, made, k, allowed(r, s, w, marked)).Choose(v.Jobs[k])
 	}
 	ready := true
 	var warned, ended []Step

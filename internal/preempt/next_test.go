@@ -21,7 +21,10 @@ type state struct {
 	settings plan.Settings
 }
 
-func newState(t *testing.T) *state {
+func newState(t *testing.T) *state { return newStateOf(t, 7) }
+
+// newStateOf is like newState, but with only count jobs. The other units of the GPU are free.
+func newStateOf(t *testing.T, count int) *state {
 	t.Helper()
 	m, err := mig.ModelByName("A100-40GB")
 	if err != nil {
@@ -33,8 +36,8 @@ func newState(t *testing.T) *state {
 	}
 	holders := map[offer.Spot]uint32{}
 	s := &state{settings: plan.Settings{Policy: place.Reach, Tightest: true}}
-	used := slurm.GRESList{{Name: "mig", Type: "1g.5gb", Count: 7}, {Name: "gpu", Type: "a100", Count: 7}}
-	for k := range 7 {
+	used := slurm.GRESList{{Name: "mig", Type: "1g.5gb", Count: count}, {Name: "gpu", Type: "a100", Count: count}}
+	for k := range count {
 		i, ok := g.Model.Placement("1g.5gb", k)
 		if !ok {
 			t.Fatal(k)
@@ -300,5 +303,17 @@ func TestCompleting(t *testing.T) {
 	s.snapshot.Nodes[0].CPUsFree++
 	if _, text := s.next(tierRules(t)); text != "tag 2 3 4 5 6 7 9" {
 		t.Errorf("8 of 8 CPUs: %q", text)
+	}
+}
+
+// TestEarlierJob checks that no job is stopped if the room would contain the spot of an earlier waiting job.
+func TestEarlierJob(t *testing.T) {
+	half := func(j *slurm.Job) { j.PerNode[0].Type, j.CPUs, j.UID = "3g.20gb", 1, 3 }
+	small := func(j *slurm.Job) { j.CPUs = 5 }
+	if _, text := newStateOf(t, 4).wait(8, half).wait(9, small).next(tierRules(t)); text != "" {
+		t.Error(text)
+	}
+	if _, text := newStateOf(t, 4).wait(9, small).wait(8, half).next(tierRules(t)); text != "tag 1 2 3 4 9" {
+		t.Errorf("the other job is later: %q", text)
 	}
 }
