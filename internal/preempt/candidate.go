@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"caelum/internal/eligible"
@@ -12,50 +13,83 @@ import (
 	"caelum/internal/tags"
 )
 
-// maxCandidates limits the number of waiting jobs for which begin searches room in a round. A search visits all nodes.
-const maxCandidates = 8
+// begin looks at maxLooks waiting jobs in a round, and searches room for at most maxCandidates of them. A look visits
+// all running jobs and members, and a search also all placements.
+const (
+	maxLooks      = 100
+	maxCandidates = 8
+)
 
 // begin returns the steps that begin a preemption for the first waiting job that may preempt and for which stopping
 // jobs makes room. The preemptor gets its tag last: if the watcher is killed before, the marked jobs belong to no
 // preemptor, and the next round removes their marks.
 func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Step) {
-	tried := 0
+	running := runningJobs(s)
+	type class struct{ partition, qos string }
+	hopeless := map[class]bool{} // with any priority, jobs of these classes may not preempt
+	looks, searches := 0, 0
 	for _, k := range candidates(r, s, v, made) {
 		w := v.Waiting[k]
-		victims := slices.DeleteFunc(slices.Clone(s.Queue.All), func(j slurm.Job) bool { return !r.May(w, j, s.At) })
-		if len(victims) == 0 || native(v, k, victims) {
+		c := class{w.Partition, w.QOS}
+		if hopeless[c] {
 			continue
 		}
-		stop, ok := newRoom(s, v, w, victims).Choose(v.Jobs[k])
+		if looks++; looks > maxLooks {
+			break
+		}
+		victims := allowed(r, s, w, running)
+		if len(victims) == 0 {
+			w.Priority = math.MaxUint64
+			hopeless[c] = len(allowed(r, s, w, running)) == 0
+			continue
+		}
+		if native(v, k, victims) {
+			continue
+		}
+		stop, ok := newRoom(s, v, made, k, victims).Choose(v.Jobs[k])
 		if ok && len(stop) > 0 {
 			for _, j := range victims {
 				if slices.Contains(stop, j.ID) {
-					comment := tags.WithPreemption(j, tags.Preemption{Job: w.ID})
-					steps = append(steps, Step{Do: Tag, Job: j, Comment: comment, For: w.ID})
+					comment := tags.WithPreemption(*j, tags.Preemption{Job: w.ID})
+					steps = append(steps, Step{Do: Tag, Job: *j, Comment: comment, For: w.ID})
 				}
 			}
 			return append(steps, Step{Do: Tag, Job: w.Job, Comment: tags.WithPreempts(w.Job, s.At), For: w.ID})
 		}
-		if tried++; tried == maxCandidates {
+		if searches++; searches == maxCandidates {
 			break
 		}
 	}
 	return nil
 }
 
+// runningJobs returns the jobs that a preemption could stop.
+func runningJobs(s plan.Snapshot) (running []*slurm.Job) {
+	for k := range s.Queue.All {
+		if j := &s.Queue.All[k]; j.State == "RUNNING" {
+			running = append(running, j)
+		}
+	}
+	return running
+}
+
+// allowed returns those of the jobs that the rules allow to be stopped for w.
+func allowed(r Rules, s plan.Snapshot, w slurm.Waiting, jobs []*slurm.Job) (victims []*slurm.Job) {
+	for _, j := range jobs {
+		if r.May(w, *j, s.At) {
+			victims = append(victims, j)
+		}
+	}
+	return victims
+}
+
 // candidates returns the indices of the waiting jobs that could preempt, in the order in which slurmctld considers
 // them: by partition tier, and then in the order of the plan.
 func candidates(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (all []int) {
-	failed := map[uint32]bool{} // users whose earlier preemptor has not started
-	for k := range s.Queue.All {
-		if j := &s.Queue.All[k]; unused(s, *j) {
-			failed[j.UID] = true
-		}
-	}
+	failed := failedUsers(s)
 	for k, w := range v.Waiting {
 		repeated := k > 0 && v.Waiting[k-1].ID == w.ID
-		if _, done := tags.PreemptsSince(w.Job); !repeated && !done && made.Spots[k] == nil && mayBegin(w) &&
-			!failed[w.UID] {
+		if !repeated && made.Spots[k] == nil && !failed[w.UID] && mayBegin(w) {
 			all = append(all, k)
 		}
 	}
@@ -69,64 +103,82 @@ func mayBegin(w slurm.Waiting) bool {
 	return eligible.WaitsForNodes(w) && w.Reason != "None" && w.Reason != "Priority" && !w.Exclusive && w.HetJob == 0
 }
 
-// unused reports whether jobs were stopped for a job that has not started in time, or that was cancelled before it
-// started. While slurmctld shows such a job, no other job is stopped for its user.
-func unused(s plan.Snapshot, j slurm.Job) bool {
-	end, ok := s.PreemptionEnds(j)
-	switch {
-	case !ok:
-		return false
-	case j.State == "PENDING":
-		return !s.At.Before(end)
+// failedUsers returns the users for one of whose jobs other jobs were stopped, while the job has not started: it waits,
+// for any reason, or ended before it started. While slurmctld shows such a job, no other job is stopped for its user.
+func failedUsers(s plan.Snapshot) map[uint32]bool {
+	type tag struct {
+		array uint32
+		text  string
 	}
-	return j.State == "CANCELLED" && len(j.Nodes) == 0
+	tagOf := func(j *slurm.Job) tag { return tag{j.ArrayJob, tags.Value(j.AdminComment, tags.Preempts)} }
+	started := map[tag]bool{} // arrays of which a task has started with the tag
+	for k := range s.Queue.All {
+		j := &s.Queue.All[k]
+		if t := tagOf(j); t.array != 0 && t.text != "" && (!tags.HasPreempted(*j) || !unused(*j)) {
+			started[t] = true
+		}
+	}
+	failed := map[uint32]bool{}
+	for k := range s.Queue.All {
+		if j := &s.Queue.All[k]; tags.HasPreempted(*j) && unused(*j) && !started[tagOf(j)] {
+			failed[j.UID] = true
+		}
+	}
+	return failed
+}
+
+// unused reports whether a job has not started since it was last requeued.
+func unused(j slurm.Job) bool {
+	return j.State == "PENDING" || !j.Holds() && j.State != "COMPLETING" && len(j.Nodes) == 0
 }
 
 // native reports whether slurmctld can preempt jobs for the k-th waiting job itself, because enough of its victims hold
 // slices of the requested profiles.
-func native(v *plan.View, k int, victims []slurm.Job) bool {
+func native(v *plan.View, k int, victims []*slurm.Job) bool {
+	held := map[string]map[string]int{} // the victims' slices by node and profile
+	for _, j := range victims {
+		for _, name := range j.Nodes {
+			for _, g := range j.SlicesPerNode() {
+				if held[name] == nil {
+					held[name] = map[string]int{}
+				}
+				held[name][g.Type] += g.Count
+			}
+		}
+	}
 	count := 0
 	for m, n := range v.Members {
 		if e := v.Jobs[k].EligibleNodes; e != nil && !slices.Contains(e, m) {
 			continue
 		}
-		has := n.Free("mig")
-		for _, j := range victims {
-			if slices.Contains(j.Nodes, n.Name) {
-				for _, g := range j.SlicesPerNode() {
-					has[g.Type] += g.Count
-				}
-			}
-		}
-		if !slices.ContainsFunc(v.Jobs[k].Wants, func(w offer.Want) bool { return has[w.Profile] < w.Count }) {
+		free := n.Free("mig")
+		if !slices.ContainsFunc(v.Jobs[k].Wants, func(w offer.Want) bool {
+			return free[w.Profile]+held[n.Name][w.Profile] < w.Count
+		}) {
 			count++
 		}
 	}
 	return count >= max(v.Jobs[k].Nodes, 1)
 }
 
-// newRoom returns the search for room for a waiting job. Slices of jobs that have ended are free.
-func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []slurm.Job) Room {
+// newRoom returns the search for room for the k-th waiting job. Slices of jobs that have ended are free. slurmctld frees a job's
+// CPUs and memory when the job becomes COMPLETING (deallocate_nodes, 22.05.8 to 26.05.3).
+func newRoom(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*slurm.Job) Room {
 	jobs := map[uint32]*slurm.Job{}
 	for k := range s.Queue.All {
 		jobs[s.Queue.All[k].ID] = &s.Queue.All[k]
 	}
 	spots := map[uint32][]offer.Spot{}
 	ended := map[offer.Spot]bool{}
-	leaving := map[int]map[uint32]bool{} // for each member, the jobs that have ended
 	for at, id := range v.Holders() {
-		if j := jobs[id]; j == nil || !j.Holds() {
+		m := v.Pool.GPU(at.GPU).Node
+		if j := jobs[id]; j == nil || !j.Holds() || !slices.Contains(j.Nodes, v.Members[m].Name) {
 			ended[at] = true
-			m := v.Pool.GPU(at.GPU).Node
-			if leaving[m] == nil {
-				leaving[m] = map[uint32]bool{}
-			}
-			leaving[m][id] = true
 			continue
 		}
 		spots[id] = append(spots[id], at)
 	}
-	room := Room{Cluster: clusterWithout(v, ended)}
+	room := Room{Cluster: clusterFor(v, ended, slices.Concat(made.Spots[:k]...))}
 	for _, j := range victims {
 		if spots[j.ID] != nil {
 			lost := s.At.Sub(j.Start).Seconds()
@@ -135,27 +187,26 @@ func newRoom(s plan.Snapshot, v *plan.View, w slurm.Waiting, victims []slurm.Job
 	}
 	room.Enough = func(node int, stop []int) bool {
 		n := v.Members[node]
-		cpus, memory := eligible.Share(n, w)
+		cpus, memory := eligible.Share(n, v.Waiting[k])
 		cpus, memory = cpus-n.CPUsFree, memory-n.MemoryFree
-		free := func(id uint32) {
-			if j := jobs[id]; j != nil && slices.Contains(j.Nodes, n.Name) {
+		for _, k := range stop {
+			if j := jobs[room.Victims[k].ID]; slices.Contains(j.Nodes, n.Name) {
 				cpus -= j.CPUs / max(j.NumNodes, 1)
 				memory -= j.Memory / max(j.NumNodes, 1)
 			}
-		}
-		for _, k := range stop {
-			free(room.Victims[k].ID)
-		}
-		for id := range leaving[node] {
-			free(id)
 		}
 		return (n.CPUs == 0 || cpus <= 0) && memory <= 0
 	}
 	return room
 }
 
-// clusterWithout returns the state of the cluster in which the slices on the ended spots are free.
-func clusterWithout(v *plan.View, ended map[offer.Spot]bool) *offer.Cluster {
+// clusterFor returns the state of the cluster in which the slices on the ended spots are free, and the spots of the plan
+// for earlier waiting jobs are busy.
+func clusterFor(v *plan.View, ended map[offer.Spot]bool, earlier []offer.Spot) *offer.Cluster {
+	planned := map[int][]int{} // placements by GPU
+	for _, at := range earlier {
+		planned[at.GPU] = append(planned[at.GPU], at.Placement)
+	}
 	var nodes [][]place.GPU
 	for _, on := range v.Nodes {
 		var gpus []place.GPU
@@ -165,6 +216,9 @@ func clusterWithout(v *plan.View, ended map[offer.Spot]bool) *offer.Cluster {
 				if ended[offer.Spot{GPU: k, Placement: i}] {
 					g.Busy = g.Busy.Without(i)
 				}
+			}
+			for _, i := range planned[k] {
+				g.Hold(i, math.Inf(1))
 			}
 			gpus = append(gpus, g)
 		}

@@ -32,9 +32,12 @@ type Room struct {
 // if no set of victims makes room.
 func (r Room) Choose(j *offer.Job) (stop []uint32, ok bool) {
 	owner := map[offer.Spot]int{}
+	on := make([][]int, len(r.Cluster.Nodes)) // the victims on each node
 	for v := range r.Victims {
 		for _, at := range r.Victims[v].Spots {
 			owner[at] = v
+			n := r.Cluster.Pool.GPU(at.GPU).Node
+			on[n] = append(on[n], v)
 		}
 	}
 	var options [][]int
@@ -47,7 +50,7 @@ func (r Room) Choose(j *offer.Job) (stop []uint32, ok bool) {
 		if len(j.Wants) == 1 && j.Wants[0].Count == 1 {
 			best, found = r.oneSlice(n, j.Wants[0], owner)
 		} else {
-			best, found = r.severalSlices(n, j, owner)
+			best, found = r.severalSlices(n, j, unique(on[n]), owner)
 		}
 		if found {
 			options = append(options, best)

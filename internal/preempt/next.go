@@ -73,10 +73,18 @@ func preemptor(s plan.Snapshot, v *plan.View) int {
 // same round, after the grace times of all have ended, so that none ends for nothing if the preemptor is cancelled.
 func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []slurm.Job) (steps []Step) {
 	w := v.Waiting[k]
-	allowed := slices.DeleteFunc(slices.Clone(mine), func(j slurm.Job) bool { return !r.May(w, j, s.At) })
+	var marked []*slurm.Job
+	for i := range mine {
+		marked = append(marked, &mine[i])
+	}
 	var stop []uint32
 	if made.Spots[k] == nil {
-		stop, _ = newRoom(s, v, w, allowed).Choose(v.Jobs[k])
+		var ok bool
+		stop, ok = newRoom(s, v, made, k, allowed(r, s, w, marked)).Choose(v.Jobs[k])
+		if !ok && !anyStopped(s, w.ID) { // a time in the past ends the preemptor's first place in the plan
+			comment := tags.WithPreempts(w.Job, time.Unix(0, 0))
+			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: comment, For: w.ID})
+		}
 	}
 	ready := true
 	var warned, ended []Step
@@ -101,6 +109,15 @@ func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, min
 		return append(steps, ended...)
 	}
 	return append(steps, warned...)
+}
+
+// anyStopped reports whether slurmctld shows a job that was marked for the preemptor and whose run has ended.
+func anyStopped(s plan.Snapshot, preemptor uint32) bool {
+	return slices.ContainsFunc(s.Queue.All, func(j slurm.Job) bool {
+		p, ok := tags.PreemptedBy(j)
+		before, requeued := tags.WasPreemptedBy(j)
+		return ok && p.Job == preemptor && !j.Holds() || requeued && before.Job == preemptor
+	})
 }
 
 // withdrawn reports whether the nodes of the jobs publish the offers of the plan. Before, slurmctld could start another

@@ -3,31 +3,25 @@ package preempt
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	"caelum/internal/offer"
 	"caelum/internal/place"
 )
 
-// severalSlices returns a set of victims that makes room for several slices on a node. It adds victims, beginning with
-// those that lose the least run time, until the slices fit, and then removes all that are not necessary.
-func (r Room) severalSlices(node int, j *offer.Job, owner map[offer.Spot]int) (stop []int, found bool) {
-	var here []int
-	for at, v := range owner {
-		if slices.Contains(r.Cluster.Nodes[node], at.GPU) {
-			here = append(here, v)
-		}
-	}
-	here = unique(here)
+// severalSlices returns a set of victims that makes room for several slices on a node. It takes the smallest number of
+// victims with which the slices fit, beginning with those that lose the least run time, and then removes all that are
+// not necessary. here lists the victims on the node.
+func (r Room) severalSlices(node int, j *offer.Job, here []int, owner map[offer.Spot]int) (stop []int, found bool) {
 	slices.SortStableFunc(here, func(a, b int) int { return cmp.Compare(r.Victims[a].Lost, r.Victims[b].Lost) })
 	fits := func(stop []int) bool {
 		return r.fits(node, j, stop, owner) && (r.Enough == nil || r.Enough(node, stop))
 	}
-	for len(stop) < len(here) && !fits(stop) {
-		stop = here[:len(stop)+1]
-	}
-	if !fits(stop) {
+	n := sort.Search(len(here)+1, func(n int) bool { return fits(here[:min(n, len(here))]) })
+	if n > len(here) {
 		return nil, false
 	}
+	stop = here[:n]
 	stop = slices.Clone(stop)
 	for _, v := range slices.Backward(slices.Clone(stop)) {
 		rest := slices.DeleteFunc(slices.Clone(stop), func(o int) bool { return o == v })

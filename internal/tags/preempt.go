@@ -65,6 +65,13 @@ func WithPreempts(j slurm.Job, now time.Time) string {
 	return Set(j.AdminComment, Preempts, fmt.Sprintf("%d:%d:%d", j.Restarts, now.Unix(), j.PendingTasks()))
 }
 
+// HasPreempted is like PreemptsSince, but ignores the number of pending tasks. It remains true after tasks of an array
+// have started or have been cancelled. A task that slurmctld splits off the array has a copy of its tag.
+func HasPreempted(j slurm.Job) bool {
+	n, ok := numbers(Value(j.AdminComment, Preempts), 3)
+	return ok && n[0] == int64(j.Restarts)
+}
+
 // numbers parses count numbers from 0 to 4294967295 that colons separate.
 func numbers(text string, count int) (all []int64, ok bool) {
 	parts := strings.Split(text, ":")

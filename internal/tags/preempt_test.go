@@ -32,10 +32,15 @@ func TestPreemption(t *testing.T) {
 	if since, ok := PreemptsSince(j); !ok || !since.Equal(now) {
 		t.Errorf("%q: %v %v", j.AdminComment, since, ok)
 	}
+	fewer := j
+	fewer.ArrayTask = "3-5"
+	if _, ok := PreemptsSince(fewer); ok || !HasPreempted(fewer) {
+		t.Errorf("%q: another number of tasks: %v, want false; %v, want true", j.AdminComment, ok, HasPreempted(fewer))
+	}
 	if j.Restarts++; j.AdminComment != "caelum:key=x caelum:preempts=2:1763790000:1" {
 		t.Errorf("%q", j.AdminComment)
 	}
-	if _, ok := PreemptsSince(j); ok {
+	if _, ok := PreemptsSince(j); ok || HasPreempted(j) {
 		t.Error("the tag applies after a requeue")
 	}
 	for _, text := range []string{"", "7", "7:2", "7:2:x", "7:2:0:0", "0:2:0", "-7:2:0", "7:+2:0", "99999999999:2:0"} {
