@@ -161,8 +161,8 @@ func native(v *plan.View, k int, victims []*slurm.Job) bool {
 	return count >= max(v.Jobs[k].Nodes, 1)
 }
 
-// newRoom returns the search for room for the k-th waiting job. Slices of jobs that have ended are free. slurmctld frees a job's
-// CPUs and memory when the job becomes COMPLETING (deallocate_nodes, 22.05.8 to 26.05.3).
+// newRoom returns the search for room for the k-th waiting job. Slices of jobs that have ended are free. slurmctld frees
+// a job's CPUs and memory when the job becomes COMPLETING (deallocate_nodes, 22.05.8 to 26.05.3).
 func newRoom(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*slurm.Job) Room {
 	jobs := map[uint32]*slurm.Job{}
 	for k := range s.Queue.All {
@@ -200,8 +200,8 @@ func newRoom(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*s
 	return room
 }
 
-// clusterFor returns the state of the cluster in which the slices on the ended spots are free, and the spots of the plan
-// for earlier waiting jobs are busy.
+// clusterFor returns the state of the cluster in which the slices on the ended spots are free, and the spots that are
+// planned for earlier waiting jobs are busy.
 func clusterFor(v *plan.View, ended map[offer.Spot]bool, earlier []offer.Spot) *offer.Cluster {
 	planned := map[int][]int{} // placements by GPU
 	for _, at := range earlier {

@@ -66,8 +66,8 @@ func NewRules(c slurm.Config, partitions []slurm.Partition, qos []slurm.QOS) (Ru
 	return r, nil
 }
 
-// minExemptPriority returns the priority above which PreemptParameters exempts jobs from preemption, or 0 if there is no
-// such priority. Slurm has had the parameter since 23.02 (src/interfaces/preempt.c).
+// minExemptPriority returns the priority above which PreemptParameters exempts jobs from preemption, or 0 if it exempts
+// no jobs. Slurm has had the parameter since 23.02 (src/interfaces/preempt.c).
 func minExemptPriority(parameters string) (uint64, error) {
 	for parameter := range strings.SplitSeq(parameters, ",") {
 		name, value, _ := strings.Cut(parameter, "=")
