@@ -84,7 +84,8 @@ func checkBypass(ctx context.Context, ctl partitions, name string) error {
 		}
 		for _, gres := range n.Gres {
 			// Rather name a real node than a catalogue node, which users do not see.
-			if future := slices.Contains(n.States, "FUTURE"); gres.Name == "mig" && (with == "" || catalogue && !future) {
+			future := slices.Contains(n.States, "FUTURE")
+			if gres.Name == "mig" && (with == "" || catalogue && !future) {
 				with, catalogue = n.Name, future
 			}
 			gpus = gpus || gres.Name == "gpu" && gres.Count > 0

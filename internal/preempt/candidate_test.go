@@ -31,9 +31,11 @@ func TestOnePreemption(t *testing.T) {
 			change: func(j *slurm.Job) { j.ArrayJob, j.ArrayTask = 8, "2-5" }, task: start, tasks: 5, allowed: true,
 		},
 		"another array's": {change: func(j *slurm.Job) { j.ArrayJob, j.ArrayTask = 6, "2-5" }, task: start, tasks: 5},
-		"started":         {change: func(j *slurm.Job) { j.State, j.Nodes = "COMPLETED", []string{"n2"} }, allowed: true},
-		"ended":           {change: func(j *slurm.Job) { j.State = "COMPLETING" }, allowed: true},
-		"another user":    {change: func(j *slurm.Job) { j.UID = 3 }, allowed: true},
+		"started": {
+			change: func(j *slurm.Job) { j.State, j.Nodes = "COMPLETED", []string{"n2"} }, allowed: true,
+		},
+		"ended":        {change: func(j *slurm.Job) { j.State = "COMPLETING" }, allowed: true},
+		"another user": {change: func(j *slurm.Job) { j.UID = 3 }, allowed: true},
 	} {
 		s := newState(t).wait(9, nil).wait(8, func(j *slurm.Job) {
 			j.PerNode, j.AdminComment = nil, tag(max(c.tasks, 1))
