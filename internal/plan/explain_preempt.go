@@ -14,7 +14,6 @@ import (
 func (e *Explanation) addPreemption(s Snapshot, j slurm.Job) {
 	by, stopped := tags.PreemptedBy(j)
 	before, requeued := tags.WasPreemptedBy(j)
-	end, preempts := s.PreemptionEnds(j)
 	switch {
 	case stopped && j.Holds() && by.Warned:
 		e.PreemptedBy = by.Job
@@ -29,7 +28,7 @@ func (e *Explanation) addPreemption(s Snapshot, j slurm.Job) {
 	case requeued:
 		e.PreemptedBy = before.Job
 		e.Text += fmt.Sprintf(". Job %d preempted the job's last run", before.Job)
-	case preempts && j.State == "PENDING" && s.At.Before(end):
+	case j.State == "PENDING" && s.Preempts(j):
 		for _, o := range s.Queue.All {
 			if p, ok := tags.PreemptedBy(o); ok && p.Job == j.ID && o.Holds() {
 				e.Preempts = append(e.Preempts, o.ID)

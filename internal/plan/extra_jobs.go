@@ -109,9 +109,9 @@ func (n *known) earlyEnds(now float64) (ends map[offer.Spot]float64) {
 	return ends
 }
 
-// PreemptionEnds returns the time until which the plan places a waiting job before all other jobs, because the watcher
+// preemptionEnds returns the time until which the plan places a waiting job before all other jobs, because the watcher
 // has stopped or stops jobs for it. ok is false if it has not.
-func (s Snapshot) PreemptionEnds(j slurm.Job) (end time.Time, ok bool) {
+func (s Snapshot) preemptionEnds(j slurm.Job) (end time.Time, ok bool) {
 	since, ok := tags.PreemptsSince(j)
 	if !ok {
 		return end, false
@@ -129,16 +129,16 @@ func (s Snapshot) PreemptionEnds(j slurm.Job) (end time.Time, ok bool) {
 // jobs' epilogs end and slurmctld starts the preemptor.
 const KeepRoom = 5 * time.Minute
 
-// preempts reports whether the watcher stops other jobs for a waiting job.
-func (s Snapshot) preempts(j slurm.Job) bool {
-	end, ok := s.PreemptionEnds(j)
+// Preempts reports whether the watcher stops other jobs for a waiting job.
+func (s Snapshot) Preempts(j slurm.Job) bool {
+	end, ok := s.preemptionEnds(j)
 	return ok && s.At.Before(end)
 }
 
 // preemptorsFirst returns an order of the queue in which the preemptors come before all other jobs. Otherwise, the
 // slices of the jobs that the watcher stops could go to other jobs, and the watcher would stop jobs for nothing.
 func (s Snapshot) preemptorsFirst(order []int) []int {
-	first := func(k int) bool { return s.preempts(s.Queue.Waiting[k].Job) }
+	first := func(k int) bool { return s.Preempts(s.Queue.Waiting[k].Job) }
 	if !slices.ContainsFunc(order, first) {
 		return order
 	}

@@ -105,7 +105,7 @@ func (v *View) place(snapshot Snapshot, waiting []*waitingJob, nodes []slurm.Nod
 			j.job.SingletonKey = uint64(waiting[0].record.UID) + 1
 		}
 		j.job.OutsideCluster, j.job.Priority = false, 0
-		if j.job.First = snapshot.preempts(j.record.Job); !j.record.Expedited && !j.job.First {
+		if j.job.First = snapshot.Preempts(j.record.Job); !j.record.Expedited && !j.job.First {
 			j.job.Priority = j.record.Priority
 		}
 		if len(j.job.Wants) > 0 {

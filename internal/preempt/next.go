@@ -36,14 +36,15 @@ type Step struct {
 //	marked, warned --the preemptor starts, ends, is held, or cannot start; the room is lost; KeepRoom is over--> none
 func Next(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Step) {
 	k := preemptor(s, v)
-	var mine []slurm.Job
-	for _, j := range s.Queue.All {
-		switch p, ok := tags.PreemptedBy(j); {
+	var mine []*slurm.Job
+	for i := range s.Queue.All {
+		j := &s.Queue.All[i]
+		switch p, ok := tags.PreemptedBy(*j); {
 		case !ok || !j.Holds():
 		case k >= 0 && v.Waiting[k].ID == p.Job:
 			mine = append(mine, j)
 		default:
-			steps = append(steps, drop(j))
+			steps = append(steps, drop(*j))
 		}
 	}
 	switch {
@@ -64,23 +65,18 @@ func drop(j slurm.Job) Step {
 // preemptor returns the index of the waiting job for which the watcher stops jobs, or -1.
 func preemptor(s plan.Snapshot, v *plan.View) int {
 	return slices.IndexFunc(v.Waiting, func(w slurm.Waiting) bool {
-		end, ok := s.PreemptionEnds(w.Job)
-		return ok && s.At.Before(end) && eligible.WaitsForNodes(w)
+		return s.Preempts(w.Job) && eligible.WaitsForNodes(w)
 	})
 }
 
 // proceed returns the next steps for the jobs that are stopped for the k-th waiting job. All of them are stopped in the
 // same round, after the grace times of all have ended, so that none ends for nothing if the preemptor is cancelled.
-func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []slurm.Job) (steps []Step) {
+func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []*slurm.Job) (steps []Step) {
 	w := v.Waiting[k]
-	var marked []*slurm.Job
-	for i := range mine {
-		marked = append(marked, &mine[i])
-	}
 	var stop []uint32
 	if made.Spots[k] == nil {
 		var ok bool
-		stop, ok = newRoom(s, v, made, k, allowed(r, s, w, marked)).Choose(v.Jobs[k])
+		stop, ok = newRoom(s, v, made, k, allowed(r, s, w, mine)).Choose(v.Jobs[k])
 		if !ok && !anyStopped(s, w.ID) { // a time in the past ends the preemptor's first place in the plan
 			comment := tags.WithPreempts(w.Job, time.Unix(0, 0))
 			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: comment, For: w.ID})
@@ -90,17 +86,17 @@ func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, min
 	var warned, ended []Step
 	for _, j := range mine {
 		if !slices.Contains(stop, j.ID) {
-			steps = append(steps, drop(j))
+			steps = append(steps, drop(*j))
 			continue
 		}
-		p, _ := tags.PreemptedBy(j)
-		grace := r.Grace(j)
+		p, _ := tags.PreemptedBy(*j)
+		grace := r.Grace(*j)
 		if grace > 0 && !p.Warned {
 			p.Warned, p.End = true, s.At.Add(grace+time.Second).Truncate(time.Second)
-			warned = append(warned, Step{Do: Warn, Job: j, Comment: tags.WithPreemption(j, p), For: w.ID})
+			warned = append(warned, Step{Do: Warn, Job: *j, Comment: tags.WithPreemption(*j, p), For: w.ID})
 		}
 		ready = ready && (grace == 0 || p.Warned && !s.At.Before(p.End))
-		ended = append(ended, Step{Do: Stop, Job: j, Mode: r.ModeOf(j), For: w.ID})
+		ended = append(ended, Step{Do: Stop, Job: *j, Mode: r.ModeOf(*j), For: w.ID})
 	}
 	switch {
 	case !withdrawn(v, made, mine):
@@ -122,7 +118,7 @@ func anyStopped(s plan.Snapshot, preemptor uint32) bool {
 
 // withdrawn reports whether the nodes of the jobs publish the offers of the plan. Before, slurmctld could start another
 // job on units that the plan reserves for the preemptor.
-func withdrawn(v *plan.View, made offer.Plan, jobs []slurm.Job) bool {
+func withdrawn(v *plan.View, made offer.Plan, jobs []*slurm.Job) bool {
 	for _, j := range jobs {
 		for _, name := range j.Nodes {
 			if m := v.Member(name); m >= 0 && plan.Differs(v.Members[m], v.Counts(made, m)) {

@@ -17,13 +17,12 @@ func (r Room) severalSlices(node int, j *offer.Job, here []int, owner map[offer.
 	fits := func(stop []int) bool {
 		return r.fits(node, j, stop, owner) && (r.Enough == nil || r.Enough(node, stop))
 	}
-	n := sort.Search(len(here)+1, func(n int) bool { return fits(here[:min(n, len(here))]) })
+	n := sort.Search(len(here)+1, func(n int) bool { return fits(here[:n]) })
 	if n > len(here) {
 		return nil, false
 	}
-	stop = here[:n]
-	stop = slices.Clone(stop)
-	for _, v := range slices.Backward(slices.Clone(stop)) {
+	stop = slices.Clone(here[:n])
+	for _, v := range slices.Backward(here[:n]) {
 		rest := slices.DeleteFunc(slices.Clone(stop), func(o int) bool { return o == v })
 		if fits(rest) {
 			stop = rest
