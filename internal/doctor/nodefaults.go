@@ -16,8 +16,8 @@ import (
 )
 
 // NodeFaults returns the faults of this node that do not depend on slurmctld: the agent, the driver, the GPUs, the
-// slices, the slots and the plugin's files. It runs no Slurm commands, and returns no later than ctx ends. All findings
-// have the Error severity.
+// slices, the slots and the plugin's files. It runs no Slurm commands, and it returns as soon as ctx is done. All
+// findings have the Error severity.
 func NodeFaults(ctx context.Context, host Host) []Finding {
 	f := &Facts{RunDir: host.RunDir, Missing: map[Source]Finding{
 		Slurmctld: note("slurmctld is not asked"),
@@ -93,9 +93,8 @@ func brokenGPUs(f *Facts) []Finding {
 	return found
 }
 
-// foreignInstances reports foreign instances. A stuck instance is not a fault of the node, because any user can cause
-// one with a process that uses the instance, the agent keeps trying to destroy it, and jobs can use the other
-// instances.
+// foreignInstances reports foreign instances. A stuck instance is not a fault of the node: any user can cause one with
+// a process that uses the instance, the agent keeps trying to destroy it, and jobs can use the other instances.
 func foreignInstances(f *Facts) []Finding {
 	foreign := Facts{}
 	for _, g := range f.Agent.GPUs {
@@ -111,7 +110,7 @@ func foreignInstances(f *Facts) []Finding {
 	return found
 }
 
-// readFilesWithin is like readFiles, but also returns when ctx ends, because a call to the driver can hang.
+// readFilesWithin is like readFiles, but also returns when ctx is done, because a call to the driver can hang.
 func (f *Facts) readFilesWithin(ctx context.Context, host Host, client *api.Client) {
 	own := &Facts{Missing: maps.Clone(f.Missing), Agent: f.Agent}
 	done := make(chan struct{})
@@ -134,8 +133,8 @@ func slurmConfs() []string {
 }
 
 // readLocalPlugin is like readPlugin, but reads slurm.conf instead of asking slurmctld. If slurm.conf does not set
-// PluginDir, it searches pluginDirs. The plugin is not checked if none of the given paths has a slurm.conf, or if
-// slurm.conf does not show where the plugin is.
+// PluginDir, it searches pluginDirs. The plugin is not checked if there is no slurm.conf at any of the given paths, or
+// if slurm.conf does not show where the plugin is.
 func (f *Facts) readLocalPlugin(confs []string) {
 	i := slices.IndexFunc(confs, func(path string) bool { return path != "" && isFile(path) })
 	if i < 0 {
@@ -175,8 +174,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// localValues returns the values of PluginDir and PlugStackConfig in the text of slurm.conf, in whose keys Slurm
-// ignores case.
+// localValues returns the values of PluginDir and PlugStackConfig in the text of slurm.conf. Slurm ignores the case of
+// its keys.
 func localValues(text string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(text) {

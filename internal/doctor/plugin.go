@@ -14,7 +14,7 @@ import (
 
 const pluginName, objectName = "spank_caelum.so", "libcaelum_spank.so"
 
-// Plugin describes the SPANK plugin's line in plugstack.conf, and its files.
+// Plugin describes the SPANK plugin's line in plugstack.conf and the plugin's files.
 type Plugin struct {
 	// Plugstack is the path of plugstack.conf.
 	Plugstack string
@@ -72,8 +72,8 @@ func plugin(f *Facts) []Finding {
 	return append(found, f.pluginRunDir()...)
 }
 
-// pluginRelease reports a plugin that was built for another release, because slurmd does not load it. slurmd's release
-// may be older than slurmctld's.
+// pluginRelease reports a plugin that was built for another release: slurmd does not load such a plugin. slurmd's
+// release may be older than slurmctld's.
 func (f *Facts) pluginRelease() []Finding {
 	p := f.Plugin
 	loads, runs := f.Node.Version, "slurmd "+f.Node.Version+" runs here"
@@ -86,7 +86,7 @@ func (f *Facts) pluginRelease() []Finding {
 	}
 	built := release(p.Version)
 	if loads == "" {
-		return nil // NodeFaults reads no release from Slurm
+		return nil // NodeFaults does not read the release from Slurm
 	}
 	return findingIf(
 		fault(
@@ -131,7 +131,7 @@ type stackLine struct {
 	words        []string
 }
 
-// parsePlugstack returns the lines of plugstack.conf without comments, which begin with #.
+// parsePlugstack returns the lines of plugstack.conf, with comments (from # to the end of the line) removed.
 func parsePlugstack(text string) []stackLine {
 	var lines []stackLine
 	for line := range strings.Lines(text) {
@@ -179,12 +179,12 @@ func pluginVersion(r io.ReaderAt) (uint32, error) {
 		}
 		return file.ByteOrder.Uint32(data), nil
 	}
-	return 0, fmt.Errorf("the file exports no plugin_version")
+	return 0, fmt.Errorf("the file does not export plugin_version")
 }
 
-// readPlugin finds plugstack.conf in the same way as Slurm (plugstack.c, 22.05.8): its path is in PlugStackConfig or,
-// if that is not set, it is in the same directory as slurm.conf. In a configless cluster, slurmd stores slurm.conf in
-// /run/slurm/conf.
+// readPlugin finds plugstack.conf in the same way as Slurm (plugstack.c, 22.05.8): its path is the value of
+// PlugStackConfig or, if that is not set, it is in slurm.conf's directory. In a configless cluster, slurmd stores
+// slurm.conf in /run/slurm/conf.
 func (f *Facts) readPlugin() {
 	var paths []string
 	if path := f.Config.Values["PlugStackConfig"]; path != "" {
@@ -249,7 +249,7 @@ func (p *Plugin) find(path string, depth int) error {
 	return nil
 }
 
-// resolve finds the plugin's files. pluginDir is a directory, or a list of directories with colons as separators.
+// resolve finds the plugin's files. pluginDir is a directory or a colon-separated list of directories.
 func (p *Plugin) resolve(pluginDir string) {
 	candidates := []string{p.Path}
 	if !filepath.IsAbs(p.Path) {

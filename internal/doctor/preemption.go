@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// preemption checks the modes of Slurm's preemption. A suspended job keeps its slice, and GANG suspends jobs in turn.
-// The modes of QOS are not checked, because slurmctld does not show them.
+// preemption checks Slurm's preemption modes. A suspended job keeps its slice, and GANG suspends jobs in turn. The
+// preemption modes of QOSs are not checked, because slurmctld does not show them.
 func preemption(f *Facts) (found []Finding) {
 	if !f.Config.Preempts() {
 		return nil

@@ -124,8 +124,8 @@ func (f *Facts) readDecisions(host Host) {
 	)
 }
 
-// readSlurmdbd reads the limits in slurmdbd. If slurmctld did not reply, it does not run sacctmgr, which would probably
-// reach limitsTimeout.
+// readSlurmdbd reads the limits in slurmdbd. It does not run sacctmgr if slurmctld did not reply, because sacctmgr
+// would probably run until limitsTimeout.
 func (f *Facts) readSlurmdbd(ctx context.Context) {
 	if f.lacks(Slurmctld) || f.Config.Values["AccountingStorageType"] != slurmdbd {
 		return

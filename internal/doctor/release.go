@@ -6,7 +6,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// supported checks slurmctld's release, and parameters that exist only in some releases.
+// supported checks slurmctld's release and parameters that exist only in some releases.
 func supported(f *Facts) []Finding {
 	r, err := f.Config.Release()
 	if err != nil {
@@ -33,7 +33,7 @@ func supported(f *Facts) []Finding {
 	if r.ReadsExtraAsJSON() && f.Config.Has("SchedulerParameters", "extra_constraints") {
 		found = append(found, fault(
 			"SchedulerParameters includes extra_constraints, so slurmctld accepts only JSON in a node's Extra: "+
-				"slurmctld rejects every publication of the agents, and no slice is offered",
+				"slurmctld rejects everything that the agents publish, and no slice is offered",
 			"remove extra_constraints from SchedulerParameters in slurm.conf"+reconfigure,
 		))
 	}

@@ -205,13 +205,13 @@ func isolation(f *Facts) []Finding {
 	switch {
 	case !f.Config.Has("TaskPlugin", "task/cgroup") && !f.Config.Has("TaskPlugin", "cgroup"):
 		return []Finding{warning(
-			own+"Slurm confines no tasks to a devices cgroup (TaskPlugin does not include task/cgroup)",
+			own+"Slurm does not confine tasks to a devices cgroup (TaskPlugin does not include task/cgroup)",
 			trust+"set TaskPlugin=task/cgroup in slurm.conf and ConstrainDevices=yes in cgroup.conf, and restart "+
 				"every slurmd and caelumd",
 		)}
 	case !f.Config.RelativeIndex():
 		return []Finding{warning(
-			own+"Slurm confines no tasks to a devices cgroup (ConstrainDevices is not yes)",
+			own+"Slurm does not confine tasks to a devices cgroup (ConstrainDevices is not yes)",
 			trust+"set ConstrainDevices=yes in cgroup.conf, and restart every slurmd and caelumd",
 		)}
 	case f.Confinement.Cgroup == 0:

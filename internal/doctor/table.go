@@ -48,8 +48,8 @@ func readTable(path string) (Table, error) {
 }
 
 // readableBy reports whether slurmctld, running as the user with the given name, can read the file. This is the case if
-// the user is root, or if the mode allows all users, or the user as the file's owner, to read it. Read access for the
-// group is ignored.
+// the user is root, if the user owns the file and the mode allows the owner to read it, or if the mode allows all users
+// to read it. Read access for the group is ignored.
 func (t Table) readableBy(name string) bool {
 	if t.Mode.Perm()&0o004 != 0 {
 		return true
@@ -67,7 +67,7 @@ func decisionTable(f *Facts) []Finding {
 		return found
 	}
 	var found []Finding
-	var served []string // the profiles in the catalogue of the table's partitions
+	var served []string // the profiles of the catalogue nodes in the table's partitions
 	for _, p := range t.Partitions {
 		nodes := 0
 		for _, n := range f.Nodes {
@@ -169,7 +169,8 @@ func (f *Facts) bypass() []Finding {
 		"run `caelum decisions bypass off` when new jobs should get slices again")}
 }
 
-// compareProfiles compares the profiles in the table with served, those in the catalogue of the table's partitions.
+// compareProfiles compares the profiles in the table with served, the profiles of the catalogue nodes in the table's
+// partitions.
 func (t Table) compareProfiles(served []string) (found []Finding) {
 	if lacks := difference(t.Names(), served); len(served) > 0 && len(lacks) > 0 {
 		found = append(found, fault(

@@ -58,7 +58,7 @@ func (f *Facts) unmanaged() map[int]bool {
 }
 
 // wholeGPUs reports the GPUs without slices that every process may open. The agent does not restrict access to their
-// device files, because a site may let Slurm allocate this GPU (gres.conf), and because the driver's daemons and
+// device files, because a site may let Slurm allocate such a GPU (gres.conf), and because the driver's daemons and
 // monitoring programs also open these files.
 func wholeGPUs(f *Facts) []Finding {
 	var found []Finding

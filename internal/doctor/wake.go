@@ -23,8 +23,8 @@ func readWake(cfg config.Config) Wake {
 	return Wake{Port: cfg.WakePort, Path: cfg.WakeKey, Info: info, Err: err}
 }
 
-// wakeKey checks the path, owner and mode of the key file in the same way as the agent and the watcher do. It does
-// not read the key itself, because they log an invalid one.
+// wakeKey checks the path, owner and mode of the key file in the same way as the agent and the watcher do. It does not
+// read the key itself, because the agent and the watcher log an invalid key.
 func wakeKey(f *Facts) []Finding {
 	if f.Wake.Port == 0 {
 		return nil

@@ -10,9 +10,9 @@ import (
 
 // DeferReason returns the reason why a job could not start now on a node that accepts it, even if its slices were
 // available. It is empty if the job could start. The node may lack free CPUs or memory or, if the job needs a whole
-// node, have GRES in use. Or it may have offered the slices since the given time, and slurmctld may have evaluated
-// the job in the meantime without starting it, for an unknown reason. This last case does not apply to jobs that wait
-// behind another job, or to multi-node jobs, which may have lacked another node.
+// node, may have GRES in use. Alternatively, the node may have offered the slices since the given time, and slurmctld
+// may have evaluated the job since then without starting it, for an unknown reason. This last case does not apply to
+// jobs that wait behind another job, or to multi-node jobs, which may have lacked another node.
 func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):

@@ -14,8 +14,8 @@ func Schedulable(n slurm.Node) bool {
 	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "FUTURE", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
 }
 
-// Accepts reports whether the job could run on the node if its slices were available there (RejectReason gives no
-// reason).
+// Accepts reports whether the job could run on the node if its slices were available there, that is, whether
+// RejectReason returns no reason.
 func Accepts(n slurm.Node, w slurm.Waiting) bool { return RejectReason(n, w) == "" }
 
 // RejectReason returns the reason why a job could not run on the node even if its slices were available there, or an
@@ -47,7 +47,7 @@ func RejectReason(n slurm.Node, w slurm.Waiting) string {
 }
 
 // tooSmall describes the first hardware property in which the node falls short of the job's request
-// (job_req_node_filter in slurmctld). It is empty if the node is large enough.
+// (job_req_node_filter in slurmctld). The result is empty if the node is large enough.
 func tooSmall(n slurm.Node, w slurm.Waiting) string {
 	for _, c := range []struct {
 		unit      string

@@ -19,7 +19,7 @@ func HeldByTag(w slurm.Waiting) bool {
 	return false
 }
 
-// TooLate reports whether slurmctld would end the job instead of starting it, because its latest start has passed.
+// TooLate reports whether slurmctld would end the job instead of starting it, because its latest start time has passed.
 // Before 23.11.4, slurmctld checks the deadlines of jobs only when it schedules them. A held job would wait forever
 // (deadline_ok and purge_old_job, 22.05.8 to 26.05.3).
 func TooLate(w slurm.Waiting, at time.Time) bool {
@@ -28,8 +28,8 @@ func TooLate(w slurm.Waiting, at time.Time) bool {
 }
 
 // forgetting is the additional delay before the release of a requeued job. As long as slurmd remembers an earlier run
-// of a job, it runs no prolog for it. In 22.05, slurmd may remember the run for two seconds longer than slurmctld
-// delays the job (_clear_expired_job_states in slurm_cred.c; fixed in 24.11).
+// of a job, it does not run the job's prolog. In 22.05, slurmd may remember the run for two seconds longer than
+// slurmctld delays the job (_clear_expired_job_states in slurm_cred.c; fixed in 24.11).
 const forgetting = 3 * time.Second
 
 // Releasable reports whether an agent may release the job at the given time. Two kinds of jobs are releasable: jobs

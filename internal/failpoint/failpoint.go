@@ -49,11 +49,11 @@ const (
 	GrowTagged       = "grow.tagged"       // the job has the tags of its larger profile, and is not held
 	GrowHeld         = "grow.held"         // the job is held; its epilog has no reply and its lease still exists
 	GrowRetyped      = "grow.retyped"      // the request of a grown job names the larger profile
-	ForeseenTagged   = "foreseen.tagged"   // a job has the tags of a larger profile, and still runs on its slice
+	ForeseenTagged   = "foreseen.tagged"   // a job has the tags of a larger profile, but is still running on its slice
 	ForeseenRequeued = "foreseen.requeued" // the job is back in the queue; its epilog has not run
 
-	PreemptTagged  = "preempt.tagged"  // a job is marked for a preemption, or a preemptor has its tag
-	PreemptStopped = "preempt.stopped" // a preempted job is stopped, others may still run
+	PreemptTagged  = "preempt.tagged"  // a job is marked for preemption, or a preemptor has its tag
+	PreemptStopped = "preempt.stopped" // a preempted job is stopped; others may still be running
 )
 
 // Points lists all failpoints of the agent.
@@ -83,8 +83,8 @@ func parse(text string) (name string, nth int64) {
 	return name, n
 }
 
-// Hit marks a failpoint. It kills the process once the one in CAELUM_FAILPOINT has been reached the configured number
-// of times.
+// Hit marks a failpoint. It kills the process when the failpoint in CAELUM_FAILPOINT has been reached the configured
+// number of times.
 func Hit(name string) {
 	if armed != name || armed == "" {
 		return

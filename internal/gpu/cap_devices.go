@@ -72,8 +72,9 @@ func (c Caps) of(minor int, in Instance) []capability {
 	return all
 }
 
-// readAccess reads a capability's file under /proc, with the lines "DeviceFileMinor: 111", "DeviceFileMode: 292" and
-// "DeviceFileModify: 1". If the file does not exist, the result has the given minor number and modify is false.
+// readAccess reads a capability's file under /proc, which contains lines such as "DeviceFileMinor: 111",
+// "DeviceFileMode: 292" and "DeviceFileModify: 1". If the file does not exist, the result has the given minor number,
+// and modify is false.
 func readAccess(path string, minor int) capability {
 	cp := capability{minor: minor, access: path}
 	data, err := os.ReadFile(path)

@@ -13,8 +13,7 @@ import (
 )
 
 // Caps restricts access to the capability files. To use an instance, a process must open its capability files. The
-// driver creates them with mode 0444, so every job on the node can use a slice until Caelum sets their owner and
-// mode.
+// driver creates them with mode 0444, so any job on the node can use the slice until Caelum sets their owner and mode.
 type Caps struct {
 	// Dev is the device directory (/dev on a real node), and Proc is /proc.
 	Dev, Proc string

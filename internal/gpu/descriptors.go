@@ -57,7 +57,8 @@ const hangLimit = 2 * time.Second
 type Held struct {
 	// Open maps each device to the processes with an open descriptor.
 	Open map[Device][]Process
-	// Unread maps the real user id of each process whose descriptors could not all be read to the reason.
+	// Unread has an entry for each process whose descriptors could not all be read. It maps the process's real user id
+	// to the reason.
 	Unread map[uint32]string
 }
 
@@ -260,7 +261,7 @@ func order(a, b int) int {
 	case n == 1:
 		return -1
 	default:
-		return int(n) // 0: equal; 2: greater; 3: different, without an order
+		return int(n) // 0: equal; 2: greater; 3: different, order unknown
 	}
 }
 

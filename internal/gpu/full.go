@@ -17,8 +17,9 @@ import (
 const FullGI = -1
 
 // A GPU whose MIG mode is off appears as an instance of the mig.Full profile, which occupies the whole GPU. Creating
-// this instance switches MIG mode off, and destroying it switches MIG mode on. Up to Ampere, the driver resets the GPU
-// to switch the mode. Since Hopper, no reset is needed (NVIDIA MIG User Guide, "Enable MIG Mode").
+// this instance switches MIG mode off, and destroying it switches MIG mode on. On Ampere and older GPUs, the driver
+// resets the GPU to switch the mode. On Hopper and newer GPUs, no reset is needed (NVIDIA MIG User Guide, "Enable MIG
+// Mode").
 
 // full returns the instance of a GPU whose MIG mode is off.
 func (d *device) full() Instance {

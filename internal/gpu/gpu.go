@@ -25,8 +25,8 @@ var (
 type Hardware interface {
 	// GPUs returns all GPUs, with the profiles and placements that each GPU supports.
 	GPUs() ([]GPU, error)
-	// Discover returns the current data of one GPU. Unless it has a problem, later calls to the other methods use
-	// this data. If it hangs, Discover may hang as well.
+	// Discover returns the current data of one GPU. Unless it has a problem, later calls to the other methods use this
+	// data. If the GPU hangs, Discover may hang as well.
 	Discover(gpu int) GPU
 	// Instances lists a GPU's instances, including GPU instances without a compute instance.
 	Instances(gpu int) ([]Instance, error)
@@ -45,7 +45,7 @@ type Hardware interface {
 	Processes(gpu, gi int) ([]int, error)
 	// Linked reports whether NVLinks connect two GPUs. It returns an error if the MIG mode of either GPU is on.
 	Linked(a, b int) (bool, error)
-	// Meter returns a meter for the instance with the GI and UUID of in. It does not query the instance.
+	// Meter returns a meter for the instance identified by in.GI and in.UUID. It does not query the instance.
 	Meter(gpu int, in Instance) (Meter, error)
 }
 

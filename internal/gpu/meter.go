@@ -69,8 +69,8 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 	return m, nil
 }
 
-// counts reports whether the GPU has counters for the utilisation of its instances (GPM, since Hopper). It is false
-// for drivers without the GPM functions, because go-nvml would end the process if it called a missing function.
+// counts reports whether the GPU has counters for the utilisation of its instances (GPM, since Hopper). It returns
+// false for drivers without the GPM functions, because go-nvml would end the process if it called a missing function.
 func (n *NVML) counts(d *device) bool {
 	if n.lib.Extensions().LookupSymbol("nvmlGpmMigSampleGet") != nil {
 		return false

@@ -297,9 +297,9 @@ func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 	return pids, nil
 }
 
-// retryInUse repeats a call for about 1.3 s as long as it returns ErrInUse. After a job ends, about one destroy in 40
-// initially returns ErrInUse. A create returns ErrInUse while a profiler has a channel open. If it still does after
-// 1.3 s, a process or a monitoring program is using the instance.
+// retryInUse repeats a call for about 1.3 s as long as it returns ErrInUse. After a job ends, about one destroy call in
+// 40 initially returns ErrInUse. A create call returns ErrInUse while a profiler has a channel open. If it still does
+// after 1.3 s, a process or a monitoring program is using the instance.
 func retryInUse(call func() error) error {
 	wait := 10 * time.Millisecond
 	for {
@@ -321,8 +321,7 @@ func (n *NVML) device(gpu int) (*device, error) {
 	return nil, fmt.Errorf("GPU %d: %w", gpu, ErrNotFound)
 }
 
-// check converts an NVML return code to one of this package's errors, whose message is "couldn't", followed by
-// action.
+// check converts an NVML return code to one of this package's errors, whose message is "couldn't" followed by action.
 func check(ret nvml.Return, action string) error {
 	var class error
 	switch ret {

@@ -13,20 +13,20 @@ import (
 type Run struct {
 	Job                      uint32
 	Account, User, Partition string
-	// SliceSeconds is the time for which the run held slices or whole GPUs, multiplied by their number. In
-	// GPUSeconds, each counts as the share of the GPU that it occupied.
+	// SliceSeconds is the time for which the run held slices or whole GPUs, multiplied by their number. In GPUSeconds,
+	// each slice counts as the share of the GPU that it occupied.
 	SliceSeconds, GPUSeconds float64
 	// Unknown lists the profiles whose share of a GPU is unknown, with an empty string for slices whose profile is
 	// unknown. GPUSeconds leaves their slices out.
 	Unknown []string
 }
 
-// Hours returns the GPU time that each record's run held between from and to, in the order of the records. It omits
-// runs that held no GPU. A run that has not ended is assumed to hold its GPUs until to.
+// Hours returns the GPU time that each record's run held between the times from and to, in the order of the records. It
+// omits runs that held no GPU. A run that has not ended is assumed to hold its GPUs until the end of the period.
 //
-// There are two sources for the slices of a run. The agents' summaries (predict.Summaries) show the slices that the
-// run really held, which may be larger than those requested, and how long it held them, but they do not exist while
-// the run lasts, or if the site stores no summaries. The record's GRES show the requested profiles. Hours uses the
+// There are two sources for the slices of a run. The agents' summaries (predict.Summaries) show the slices that the run
+// really held, which may be larger than those requested, and how long it held them, but they do not exist until the run
+// has ended, or if the site stores no summaries. The record's GRES show the requested profiles. Hours uses the
 // summaries if they describe as many slices as the record's GRES.
 //
 // The records must include all runs of a job between the two times, because slurmdbd stores the summaries of all runs
@@ -50,13 +50,13 @@ func Hours(records []slurm.Allocation, from, to time.Time) []Run {
 // The profile is empty if AccountingStorageTRES does not list the profiles.
 type holding struct {
 	profile  string
-	models   []*mig.Model // the GPU models on which the instances may have been
+	models   []*mig.Model // the GPU models that the instances may have been on
 	whole    bool         // whole GPUs on nodes that Caelum does not manage
 	count    int
 	from, to float64
 }
 
-// add adds the part of h between from and to to the run.
+// add adds to the run the part of h that lies between the times from and to.
 func (r *Run) add(h holding, from, to time.Time) {
 	seconds := min(h.to, float64(to.Unix())) - max(h.from, float64(from.Unix()))
 	if seconds <= 0 {
@@ -75,7 +75,7 @@ func (r *Run) add(h holding, from, to time.Time) {
 	}
 }
 
-// held returns what a record's run held. A run that has not ended counts until now.
+// held returns what a record's run held. A run that has not ended is counted up to now.
 func held(r slurm.Allocation, observed Observed, now time.Time) (all []holding) {
 	if r.Start.IsZero() {
 		return nil
@@ -122,7 +122,7 @@ func Counted(r slurm.Allocation) (counted slurm.GRESList) {
 	return counted
 }
 
-// GPUs returns the allocated gres/gpu without regard to their type.
+// GPUs returns the allocated gres/gpu, regardless of their type.
 func GPUs(r slurm.Allocation) (n int) {
 	typed := 0
 	for _, g := range r.Allocated.Named("gpu") {

@@ -149,7 +149,8 @@ type GPU struct {
 
 // Divide assigns offerable placements and slots to each discovered GPU. Its second result lists the profiles that the
 // site offers, from small to large: those in named, or every plain profile if named is empty. If whole allows the
-// mig.Full profile on a GPU, the site also offers it. A profile in named that no GPU has is an error.
+// mig.Full profile on a GPU, the site also offers it. Divide returns an error if named contains a profile that no GPU
+// has.
 func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string

@@ -5,7 +5,7 @@ type Advice struct {
 	Topic Topic  `json:"topic"`
 	Job   string `json:"job,omitempty"` // the component of a het job
 	Text  string `json:"text"`
-	// Paste is lines for the job's script, or a command.
+	// Paste contains lines to add to the job's script, or a command to run.
 	Paste []string `json:"paste,omitempty"`
 }
 

@@ -75,7 +75,7 @@ func (j Job) enlarged() bool {
 	return false
 }
 
-// timeLine returns the line that requests reserve times the given seconds, rounded up to 5 minutes.
+// timeLine returns the line that requests reserve times the given number of seconds, rounded up to 5 minutes.
 func timeLine(seconds float64) string {
 	const step = 5 * time.Minute
 	limit := (time.Duration(reserve*seconds)*time.Second + step - time.Second).Truncate(step)

@@ -30,8 +30,8 @@ type Job struct {
 	Submitted int64 `json:"submitted,omitempty"`
 	Start     int64 `json:"start,omitempty"`
 	End       int64 `json:"end,omitempty"`
-	Wait      int64 `json:"wait"`            // from the submission to the start, or until now or the end
-	Run       int64 `json:"run"`             // from the start to the end, or until now
+	Wait      int64 `json:"wait"`            // from the submission to the start or, without a start, to the end or now
+	Run       int64 `json:"run"`             // from the start to the end, or to now
 	Limit     int64 `json:"limit,omitempty"` // 0: the job has no time limit
 
 	GPU       bool   `json:"gpu"`                 // the job requested or held GPUs
@@ -41,7 +41,7 @@ type Job struct {
 	Chosen  string           `json:"chosen,omitempty"`
 	Slices  []Slice          `json:"slices,omitempty"` // the slices of the last run
 	Growths []predict.Growth `json:"growths,omitempty"`
-	// Unavailable is the number of requeues because the slice was not available.
+	// Unavailable is the number of times that the job was requeued because its slice was not available.
 	Unavailable int       `json:"unavailable,omitempty"`
 	Earlier     []Earlier `json:"earlier,omitempty"`
 
@@ -62,7 +62,7 @@ type Slice struct {
 	Profile   string  `json:"profile"`
 	Model     string  `json:"model"` // the GPU type, such as a100
 	Count     int     `json:"count"`
-	MemoryMiB float64 `json:"memory_mib,omitempty"` // of one slice; 0 if unknown
+	MemoryMiB float64 `json:"memory_mib,omitempty"` // per slice; 0 if unknown
 	// Measured is false if the agent took no samples. PeakMiB is the highest memory use of any of the slices.
 	Measured bool    `json:"measured"`
 	PeakMiB  float64 `json:"peak_mib"`
@@ -209,7 +209,7 @@ func firstOf(times ...time.Time) time.Time {
 	return time.Time{}
 }
 
-// runSeconds returns the run time of a record's run in seconds. A run that has not ended counts until now.
+// runSeconds returns the run time of a record's run in seconds. A run that has not ended is counted up to now.
 func runSeconds(r slurm.Allocation, now time.Time) int64 {
 	if r.Start.IsZero() {
 		return 0

@@ -78,8 +78,8 @@ func New(id string, d Data) Report {
 	return r
 }
 
-// Each returns a report on each job in the records that requested or held GPUs, newest first. Array tasks and
-// components of het jobs have reports of their own.
+// Each returns a report on each job in the records that requested or held GPUs, newest first. Each array task and each
+// component of a het job has its own report.
 func Each(d Data) (all []Report) {
 	for _, j := range jobs(d) {
 		if !j.GPU {
@@ -133,8 +133,8 @@ func jobs(d Data) (all []Job) {
 	return all
 }
 
-// together returns a job that stands for all tasks of an array: the usage of all tasks that ended, and the longest run.
-// Its state, on which the advice depends, is the first of FAILED (because it ran out of GPU memory), TIMEOUT and
+// together returns a job that represents all tasks of an array, with the usage of all finished tasks and the longest
+// run. Its state, on which the advice depends, is the first of FAILED (because it ran out of GPU memory), TIMEOUT and
 // COMPLETED that any task has, or otherwise the last task's.
 func together(tasks []Job) Job {
 	all := tasks[len(tasks)-1]

@@ -22,8 +22,8 @@ type Written struct {
 	Changed    bool   `json:"changed"`
 }
 
-// errUnread is the error for a repository that does not have all runs from slurmdbd yet, so that a table made from it
-// would lack learned lines.
+// errUnread is the error for a repository that does not have all runs from slurmdbd yet: a table made from it would
+// lack learned lines.
 var errUnread = errors.New("the repository is new and does not contain all runs from slurmdbd yet; " +
 	"the decision table was not changed; run `caelum repo sync`")
 
@@ -135,8 +135,8 @@ type decider struct {
 	table Table
 	site  predict.Site
 	lines []learnedLine
-	// now maps the name of each possible line to the prediction for the jobs to which it would apply. has holds the
-	// names of the lines that exist.
+	// now maps the name of each possible line to the prediction for the jobs to which it would apply. has contains the
+	// names of the existing lines.
 	now map[string]Prediction
 	has map[string]bool
 }

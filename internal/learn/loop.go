@@ -29,7 +29,8 @@ type Loop struct {
 	failing bool // true if the last pass failed
 }
 
-// Run keeps running passes until ctx ends. Errors do not stop the loop, because slurmdbd may be unreachable for hours.
+// Run keeps running passes until ctx is done. Errors do not stop the loop, because slurmdbd may be unreachable for
+// hours.
 func (l *Loop) Run(ctx context.Context) {
 	for next := time.NewTimer(0); ; {
 		select {

@@ -126,8 +126,8 @@ func (p Prediction) profile() string {
 	return p.Profile
 }
 
-// line converts a prediction into a line of the table, with a run time and a busy share only if they are known from
-// complete runs or an administrator's line.
+// line converts a prediction into a line of the table. The line contains a run time and a busy share only if they are
+// known from complete runs or an administrator's line.
 func (p Prediction) line() predict.Line {
 	if p.Own != "" {
 		return p.ownLine
@@ -153,9 +153,9 @@ type Choice struct {
 	Seconds, Low, High float64
 }
 
-// Choose returns the smallest sufficient profile of the first GPU model that has one. If no model has one, it returns
-// without, the profile for jobs without a prediction. If complete is false, only a lower bound on the need is known
-// (see predict.Predict), and the result is never smaller than without.
+// Choose returns the smallest sufficient profile of the first GPU model that has one. If no model has one, Choose
+// returns the parameter without, which is the profile for jobs without a prediction. If complete is false, only a lower
+// bound on the need is known (see predict.Predict), and the result is never smaller than that profile.
 func Choose(need predict.Need, complete bool, models []*mig.Model, without string) Choice {
 	g := Choice{Seconds: need.Seconds, Low: need.Low, High: need.High}
 	g.Profile, g.Model = tightest(need, complete, models, without)

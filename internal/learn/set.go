@@ -107,7 +107,7 @@ func (t table) ownWith(words []string) (own string, done bool) {
 	return b.String(), done
 }
 
-// without returns lines without those for the key in words.
+// without returns the lines, except those for the key in words.
 func without(lines string, words []string) string {
 	var b strings.Builder
 	for line := range strings.Lines(lines) {
@@ -118,8 +118,8 @@ func without(lines string, words []string) string {
 	return b.String()
 }
 
-// newest returns the first learned lines, up to the given number of lines and bytes. These are the newest, because a
-// table has them first.
+// newest returns the first learned lines, up to the given number of lines and bytes. These are the newest lines,
+// because a table lists the newest lines first.
 func newest(learned string, lines, bytes int) string {
 	end := 0
 	for line := range strings.Lines(learned) {

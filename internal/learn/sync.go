@@ -47,7 +47,7 @@ type Synced struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	Jobs int       `json:"jobs"` // the number of records in slurmdbd
-	Runs int       `json:"runs"` // the number of ended runs with a summary
+	Runs int       `json:"runs"` // the number of finished runs with a summary
 	New  int       `json:"new"`
 }
 
@@ -87,7 +87,7 @@ func Sync(
 		if span = page; done.Jobs-before < fewJobs {
 			span = min(2*to.Sub(from), largestPage)
 		}
-		if since.IsZero() || !from.After(synced) { // otherwise, the repository may lack records before from
+		if since.IsZero() || !from.After(synced) { // otherwise, the repository may lack records from before that time
 			if err := r.SetNote(noteSynced, strconv.FormatInt(to.Unix(), 10)); err != nil {
 				return done, err
 			}
@@ -208,8 +208,8 @@ func runsOf(
 	return runs, of, nil
 }
 
-// runOf returns the record to which a summary belongs: among the records of ended runs on the summary's node, the one
-// with the nearest start.
+// runOf returns the record to which a summary belongs: the one with the nearest start among the records of finished
+// runs on the summary's node.
 func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	var fit []slurm.Record
 	for _, rec := range all {
@@ -237,7 +237,7 @@ func nodeOf(rec slurm.Record, n predict.Run) string {
 	return rec.Nodes[i]
 }
 
-// complete returns the run with the fields filled in that only the record has.
+// complete fills in the fields of the run that only the record has, and returns the run.
 func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account

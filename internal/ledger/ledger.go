@@ -37,7 +37,7 @@ const (
 	OpDestroy = "destroy"
 )
 
-// Ledger is an open database. Several goroutines may call its methods, whose errors name the path and a remedy.
+// Ledger is an open database. Several goroutines may call its methods. Their errors name the path and a remedy.
 type Ledger struct{ db *sqlite.DB }
 
 // Close closes the database.

@@ -20,8 +20,8 @@ import (
 )
 
 // Commands writes the manual pages for root and all its commands to dir. section is the manual section, such as "1".
-// The commands' help texts are modified. The date in the pages is given by the SOURCE_DATE_EPOCH environment variable,
-// and is the current date if this is not set.
+// Commands modifies the commands' help texts. The date in the pages is taken from the SOURCE_DATE_EPOCH environment
+// variable. It is the current date if this variable is not set.
 func Commands(root *cobra.Command, dir, section string) error {
 	prepare(root)
 	header := doc.GenManHeader{Section: section, Source: "Caelum " + version.Version, Manual: "Caelum"}
@@ -85,7 +85,7 @@ func Configuration(page string) ([]byte, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%% \"CAELUM.YAML\" \"5\" \"\" \"Caelum %s\" \"Caelum\"\n", version.Version)
-	b.WriteString("# NAME\ncaelum.yaml - the configuration of Caelum's agent and of its watcher\n\n" +
+	b.WriteString("# NAME\ncaelum.yaml - the configuration file of Caelum's agent and watcher\n\n" +
 		"# SYNOPSIS\n/etc/caelum/caelum.yaml\n\n" +
 		"# DESCRIPTION\ncaelumd reads this YAML file when it starts. It does not start if the file " +
 		"contains an unknown key or an invalid value, or if a user other than root can change the file. A key that " +

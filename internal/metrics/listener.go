@@ -29,7 +29,7 @@ func Listen(address string) (net.Listener, error) {
 	return netutil.LimitListener(l, maxConnections), nil
 }
 
-// Serve answers GET /metrics on the listener until ctx ends, and then closes the listener. Connection errors are
+// Serve answers GET /metrics on the listener until ctx is done, and then closes the listener. Connection errors are
 // written to errors.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener, errors *log.Logger) error {
 	s := m.server(errors)

@@ -31,7 +31,7 @@ var (
 	carveBuckets = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 )
 
-// Metrics is an agent's metrics. Its methods may be called concurrently.
+// Metrics holds an agent's metrics. Its methods may be called concurrently.
 type Metrics struct {
 	registry  *prometheus.Registry
 	lease     prometheus.Histogram
@@ -53,7 +53,7 @@ func New(state func() State) *Metrics {
 		registry: prometheus.NewPedanticRegistry(),
 		lease: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "caelum_lease_duration_seconds", Buckets: leaseBuckets,
-			Help: "Duration of the prologs' calls that got slices, from the call to the answer.",
+			Help: "Duration of the prolog calls that got slices, from the call to the reply.",
 		}),
 		carve: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "caelum_carve_duration_seconds", Buckets: carveBuckets,
@@ -75,7 +75,7 @@ func New(state func() State) *Metrics {
 		}),
 		runs: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "caelum_runs_total",
-			Help: "Runs with slices that have ended on this node since the agent started.",
+			Help: "Finished runs with slices on this node since the agent started.",
 		}),
 	}
 	build := version.Current()
@@ -110,5 +110,5 @@ func (m *Metrics) Grew(cause predict.Cause) { m.growths.WithLabelValues(string(c
 // Foresaw counts a forecast that exceeds a running job's slice.
 func (m *Metrics) Foresaw() { m.forecasts.Inc() }
 
-// Ended counts a run with slices that has ended.
+// Ended counts a finished run that had slices.
 func (m *Metrics) Ended() { m.runs.Inc() }

@@ -16,7 +16,7 @@ type State struct {
 	api.Status
 	Now time.Time
 	// Waiting is the number of waiting jobs in the cluster that requested slices, as of the last read from slurmctld.
-	// It is negative if slurmctld has not been read or if users may not see other users' jobs.
+	// It is negative if slurmctld has not been queried or if users may not see other users' jobs.
 	Waiting int
 	// Updates is the number of changes made to the node's record in slurmctld since the agent started.
 	Updates int
@@ -54,7 +54,7 @@ var (
 	descUpdates = desc("node_updates_total",
 		"Changes made to the node's record in slurmctld since the agent started.")
 	descSummaries = desc("summaries_waiting",
-		"Ended runs whose summaries have not reached slurmdbd yet.")
+		"Finished runs whose summaries have not reached slurmdbd yet.")
 	descRepository = desc("repository_working",
 		"Whether the last access to the repository of runs succeeded (1) or not (0).")
 	descRead = desc("read_timestamp_seconds", "Unix time at which the agent computed these metrics.")

@@ -18,8 +18,8 @@ const fileInterval = 15 * time.Second
 // fileMode is the mode of the text file: node_exporter does not run as root.
 const fileMode = 0o644
 
-// WriteFiles writes the metrics to the file at path immediately, and then every fileInterval until ctx ends. It passes
-// the result of each write to report: nil if it succeeded.
+// WriteFiles writes the metrics to the file at path immediately, and then every fileInterval until ctx is done. It
+// passes the result of each write to report: nil if it succeeded.
 func (m *Metrics) WriteFiles(ctx context.Context, path string, report func(error)) {
 	tick := time.NewTicker(fileInterval)
 	defer tick.Stop()

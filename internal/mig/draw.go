@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Draw returns a one-line drawing of the GPU's units, which all have the same width. An instance's cell shows the
-// name of its profile, padded with =, and a free unit's cell dots.
+// Draw returns a one-line drawing of the GPU's units, which all have the same width. An instance's cell shows the name
+// of its profile, padded with =, and a free unit's cell shows dots.
 //
 //	|3g.20gb====================|1g.5gb|......|......|......|
 func (b *Model) Draw(l Layout) string { return b.DrawBeside(l, 0) }
@@ -35,7 +35,7 @@ func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 	return s.String() + "|"
 }
 
-// width returns the number of characters in a cell for size units, including the bars between the units.
+// width returns the number of characters in a cell that spans size units, including the bars between the units.
 func (b *Model) width(size int) int { return size*b.cell + size - 1 }
 
 // Parse parses a drawing. The widths of the cells are ignored, because a profile's name determines its size. For

@@ -68,7 +68,7 @@ func parseModels(text string) ([]*Model, error) {
 			p, err = parseProfile(f)
 			profiles = append(profiles, p)
 		default:
-			err = fmt.Errorf("the line %q is neither a board line nor a profile line", f[0])
+			err = fmt.Errorf("line %q is neither a board line nor a profile line", f[0])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n+1, err)

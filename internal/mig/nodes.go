@@ -62,7 +62,7 @@ func newTable(b *Model, blocked uint64) *Table {
 	t.nodes = make([]Node, len(layouts))
 	next := make([]int32, len(layouts)*len(b.Placements))
 	placeable := make([]int8, len(layouts)*len(b.Profiles))
-	// Adding a placement to a layout gives one with a larger index.
+	// Adding a placement to a layout gives a layout with a larger index.
 	for k := len(layouts) - 1; k >= 0; k-- {
 		l := layouts[k]
 		r, _ := b.beside(l)

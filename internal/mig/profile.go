@@ -45,7 +45,7 @@ func (p Profile) Memory() float64 {
 
 // Claims returns the compute slices and the memory, in GB, according to a profile's name. For example, 2g.10gb has 2
 // compute slices and 10 GB. Unlike the sizes in MiB, the names do not depend on the driver version. Both are 0 if the
-// name does not have these numbers.
+// name does not contain these numbers.
 func Claims(name string) (compute int, gb float64) {
 	if n, _ := fmt.Sscanf(name, "%dg.%fgb", &compute, &gb); n != 2 {
 		return 0, 0
@@ -78,7 +78,7 @@ func (p Profile) check(grid int) error {
 	return nil
 }
 
-// validName reports whether a name has only characters that are allowed in drawings, GRES types and file names.
+// validName reports whether a name contains only characters that are allowed in drawings, GRES types and file names.
 func validName(s string) bool {
 	for i, c := range []byte(s) {
 		alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'

@@ -1,10 +1,10 @@
 // Package notify sends and receives notifications. A notification is a UDP datagram that makes the receiver read the
-// queue, but does not itself say anything about it. The watcher sends them to the agents, and the agents to the
-// watcher. Each receives them on its host's UDP port wake_port (Listener) and, if wake_address is set, only on that
-// address. Notifications may be lost.
+// queue, but does not itself contain any information about the queue. The watcher sends notifications to the agents,
+// and the agents send them to the watcher. Each receives them on its host's UDP port wake_port (Listener) and, if
+// wake_address is set, only on that address. Notifications may be lost.
 //
-// A datagram has the sender's name, the receiver's name and a time, with an HMAC-SHA256 under the site's key. A
-// receiver accepts it only once, and only if all of the following conditions are met:
+// A datagram contains the sender's name, the receiver's name, a time, and an HMAC-SHA256 computed with the site's key.
+// A receiver accepts it only once, and only if all of the following conditions are met:
 //
 //   - The MAC is correct, and the datagram names this receiver.
 //   - The time in the datagram differs from the receiver's clock by at most 30 seconds. It is later than the receiver's

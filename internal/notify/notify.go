@@ -14,7 +14,7 @@ import (
 )
 
 // Watcher is the watcher's name as a receiver. As a sender, its name is Watcher followed by the name of its host. Node
-// names cannot clash with these names, because they contain no slash.
+// names cannot clash with these names, because node names contain no slash.
 const Watcher = "watcher/"
 
 const (
@@ -35,7 +35,7 @@ type Sender struct {
 	last int64
 }
 
-// Send sends a datagram to the receiver named to, on this host and port.
+// Send sends a datagram to the receiver with the given name, on the given host and port.
 func (s *Sender) Send(to, host string, port int) error {
 	dialer := net.Dialer{}
 	if s.Address != "" {
@@ -70,7 +70,7 @@ type Listener struct {
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
-// Listen receives datagrams until ctx ends, and calls react after accepting datagrams. react reports whether the
+// Listen receives datagrams until ctx is done, and calls react after accepting datagrams. react reports whether the
 // reaction had an effect. However many datagrams arrive during a call to react or during a pause, they trigger only one
 // further call. The error explains why Listen cannot start or continue.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
@@ -123,8 +123,8 @@ func (l *Listener) nextPause(pause time.Duration, changed bool, took time.Durati
 	return max(pause, slowdown*took)
 }
 
-// receive reads datagrams until conn is closed, and sends to notified after each accepted datagram. While a call to
-// react is pending, it sends nothing.
+// receive reads datagrams until conn is closed, and sends to the notified channel after each accepted datagram. While a
+// call to react is pending, it sends nothing.
 func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan<- struct{}) error {
 	a := acceptor{Listener: l, start: time.Now(), last: map[string]int64{}}
 	refused, reported := 0, time.Time{}

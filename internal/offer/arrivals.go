@@ -9,8 +9,8 @@ type Submission struct {
 }
 
 const (
-	// arrivalGaps is the largest number of times between submissions from which ExpectedArrivals computes the rate of
-	// submissions, and leastGaps is the smallest number.
+	// arrivalGaps is the largest number of intervals between submissions from which ExpectedArrivals computes the rate
+	// of submissions, and leastGaps is the smallest number.
 	arrivalGaps, leastGaps = 8, 2
 	// leastSpan limits the rate of submissions. If many jobs are submitted at the same time, the rate is unknown.
 	leastSpan = 1.0 // seconds

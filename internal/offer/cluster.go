@@ -21,7 +21,7 @@ type Cluster struct {
 	parts map[string]*part
 	// earliest caches the results of firstOfAll, by profile names.
 	earliest map[string]*earliest
-	// Making is the maximum time, in seconds, between a job's start and its slices existing.
+	// Making is the maximum time, in seconds, between a job's start and the creation of its slices.
 	Making float64
 	// Speculative lists the profiles that Make may offer for jobs that will be submitted later. nil means all
 	// profiles.
@@ -59,8 +59,8 @@ func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 	return c
 }
 
-// SetGPUs replaces a node's GPUs with as many others. It reports whether all models and all placements that may be
-// offered are as before.
+// SetGPUs replaces a node's GPUs with the same number of others. It reports whether all models and all placements that
+// may be offered are unchanged.
 func (c *Cluster) SetGPUs(node int, gpus []place.GPU) (same bool) {
 	same, linked := true, false
 	for i, k := range c.Nodes[node] {
@@ -126,9 +126,9 @@ func (c *Cluster) choose(s *place.Situation, w Want, j *Job) place.Choice {
 	return c.chooseSize(s, w, j, choice)
 }
 
-// chooseRequested asks the by policy to place first the requested profile and then its equivalent profiles on other GPU
-// models. It returns the first placement on which the job can start now. If there is none, it returns the first
-// result that is not Nowhere.
+// chooseRequested asks a policy (by) to place first the requested profile and then its equivalent profiles on other GPU
+// models. It returns the first placement on which the job can start now. If there is none, it returns the first result
+// that is not Nowhere.
 func (c *Cluster) chooseRequested(s *place.Situation, by place.Policy, w Want, runs float64) (choice place.Choice) {
 	for _, name := range w.profiles() {
 		next := by.Choose(s, place.Request{Profile: name, Duration: runs})
@@ -260,10 +260,10 @@ func (c *Cluster) nodesOf(j *Job) []int {
 	return all
 }
 
-// nodesNow returns the nodes on which a job lacks at most slices.
+// nodesNow returns the nodes on which a job lacks nothing but slices.
 func (c *Cluster) nodesNow(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
 
-// without removes some from nodes and returns the shorter list, which shares its array with nodes.
+// without removes the given nodes (some) from a list and returns the shorter list, which shares its array with nodes.
 func without(nodes, some []int) []int {
 	if len(some) == 0 {
 		return nodes

@@ -6,21 +6,22 @@ import (
 )
 
 // The functions in this file help jobs to meet their deadlines. slurmctld starts jobs in the order of their priorities,
-// whatever their deadlines are, and orders jobs of equal priority by their submission. Of the jobs that request the
-// same profile, it starts the first. A plan can therefore prefer a job with a deadline only to jobs of equal priority
-// that request other profiles (deadlineOrder). Independently of the order,
+// regardless of their deadlines, and orders jobs of equal priority by their submission times. Of the jobs that request
+// the same profile, it starts the first. A plan can therefore prefer a job with a deadline only to jobs of equal
+// priority that request other profiles (deadlineOrder). Independently of the order,
 //
 //   - a job gets a profile on which it is expected to end before its deadline, if there is one (chooseSize);
-//   - a job waits neither for a larger slice (nextFree), nor because of the policy (choose) or the share of full GPUs
-//     (deny), beyond its latest start.
+//   - a job does not wait beyond its latest start for a larger slice (nextFree), or because of the policy (choose) or
+//     the share of full GPUs (deny).
 
 const (
-	// urgency is the time in seconds before its latest start from which a job is urgent. With a longer time, other jobs
-	// wait longer, but hardly more jobs meet their deadlines (docs/results.md, "Deadlines").
+	// urgency is how long, in seconds, before its latest start a job becomes urgent. With a longer time, other jobs
+	// wait longer, but hardly any more jobs meet their deadlines (docs/results.md, "Deadlines").
 	urgency = 900
 	// maxPassing is the wait in seconds after which urgent jobs no longer pass a job, so that no job waits forever.
 	maxPassing = 4 * 3600
-	// lastPlan is an upper bound in seconds for the time between two plans (poll_interval), and until a job starts.
+	// lastPlan is an upper bound, in seconds, on the time between two plans (poll_interval) and on the time until a job
+	// starts.
 	lastPlan = 60
 	// maxUrgent limits the number of urgent jobs that a plan considers, because each of them takes time.
 	maxUrgent = 8
@@ -32,7 +33,7 @@ func (j *Job) tooLate(start, runs float64) bool {
 }
 
 // lastChance is true shortly before the latest start of a job that has waited for some time. The next plan may be too
-// late. A job with a deadline near its submission does not become privileged.
+// late. A job whose deadline is close to its submission does not get priority over others.
 func (j *Job) lastChance(now float64) bool {
 	return j.Deadline > 0 && j.Waited >= urgency && j.LatestStart-now <= lastPlan
 }
@@ -63,7 +64,7 @@ func urgent(jobs []*Job, now float64) (all []int) {
 }
 
 // deadlineOrder returns the indices of the jobs in the order in which a plan considers them. It moves each urgent job
-// before the jobs of equal priority. The jobs that request the same profile and precede the urgent job in the queue
+// ahead of the jobs of equal priority. The jobs that request the same profile and precede the urgent job in the queue
 // move with it, because slurmctld would start them first. An urgent job passes no components of het jobs, and no job
 // that has waited for maxPassing. The result is nil if the order is that of the queue, as it always is with a strict
 // order.
@@ -100,7 +101,7 @@ func deadlineOrder(jobs []*Job, now float64, strict bool) []int {
 	return order
 }
 
-// mayPass reports whether the urgent job j may pass the job o, or o moves with j.
+// mayPass reports whether the urgent job j may pass the job o, or whether o moves with j.
 func (j *Job) mayPass(o *Job) bool {
 	return o.Priority == j.Priority && j.Het == 0 && o.Het == 0 && (o.Waited < maxPassing || sameProfile(o, j))
 }
@@ -124,7 +125,7 @@ func inOrder(jobs []*Job, order []int) []*Job {
 	return all
 }
 
-// toQueueOrder replaces the order of the plan by that of the queue.
+// toQueueOrder replaces the order of the plan with that of the queue.
 func (p *planner) toQueueOrder(jobs []*Job, order []int) {
 	if order == nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"caelum/internal/place"
 )
 
-// Job is the requirements of a waiting job.
+// Job holds the requirements of a waiting job.
 type Job struct {
 	ID            uint32
 	Wants         []Want // the slices that the job needs on each of its nodes
@@ -38,10 +38,10 @@ type Job struct {
 	// last time at which slurmctld starts a job with a deadline.
 	Deadline, LatestStart float64
 	// First is true for a job for which other jobs are stopped. It precedes all other jobs, and the share of full GPUs
-	// does not limit it, because the stopped jobs would otherwise end for nothing.
+	// does not limit it, because otherwise those jobs would have been stopped for nothing.
 	First bool
-	// Priority is equal for two jobs if slurmctld orders them only by their submission, and 0 if no other job has the
-	// same priority.
+	// Priority is the same for two jobs if slurmctld orders them only by their submission times. It is 0 if no other
+	// job has the same priority.
 	Priority uint64
 	// Het identifies the het job to which a component belongs, and is 0 for other jobs. A het job's components are
 	// adjacent in the queue, and start only together and on different nodes. Only slurmctld's backfill starts

@@ -58,8 +58,8 @@ func (c *Cluster) deferred(jobs []*Job) bool {
 	})
 }
 
-// unreservable reports whether any of the jobs lacks resources other than slices on too many nodes, which are not
-// expected to become free. No reservation is possible for a job like this.
+// unreservable reports whether any of the jobs lacks resources other than slices on too many nodes, and these resources
+// are not expected to become free. No reservation is possible for such a job.
 func (c *Cluster) unreservable(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j))+len(j.FreedAt) < j.nodes() && !j.OutsideCluster

@@ -17,8 +17,8 @@ import (
 // leaves the rest to the next plan.
 //
 // For jobs that will be submitted later, Make speculatively offers the units that no waiting job needs, but only as
-// profiles for which no job waits. Otherwise, slurmctld could give a slice to a waiting job for which the policy
-// chose another. Make does not change the cluster's pool.
+// profiles for which no job waits. Otherwise, slurmctld could give a slice to a waiting job for which the policy chose
+// another slice. Make does not change the cluster's pool.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	order := deadlineOrder(jobs, c.Now, strict)
 	p := newPlanner(c, inOrder(jobs, order), strict)
@@ -54,7 +54,7 @@ type planner struct {
 	passed     int // how many heads of the queue the plan skipped after a search for a reservation
 
 	placed        int // the number of jobs with spots
-	gpus, running int // the number of GPUs, and of busy placements before the plan
+	gpus, running int // the number of GPUs; the number of placements that were busy before the plan
 }
 
 func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {

@@ -42,7 +42,7 @@ func Connected(gpu func(int) place.GPU, free []int, n int) (set []int) {
 	return set
 }
 
-// groupsOf returns the GPUs that NVLinks connect with each other. In each group, the full GPUs come first.
+// groupsOf returns the groups of GPUs that NVLinks connect with each other. In each group, the full GPUs come first.
 func groupsOf(gpu func(int) place.GPU, gpus []int) (groups [][]int) {
 	index := map[int]int{}
 	for _, full := range []bool{true, false} {
@@ -96,8 +96,8 @@ func (c *Cluster) connect(s *place.Situation, gpus []int, all []Spot, n int) {
 	}
 }
 
-// connectReserved is like connect, but for the spots of a reservation that begins at the time at. all lists the
-// node's mig.Full spots, and taken the spots that the job uses on each GPU.
+// connectReserved is like connect, but for the spots of a reservation that begins at the time at. all lists the node's
+// mig.Full spots, and taken contains the spots that the job uses on each GPU.
 func (c *Cluster) connectReserved(spots []Spot, all []freeSlot, at float64, taken map[int]mig.Layout) {
 	full := map[int]int{}
 	var free []int
@@ -124,8 +124,8 @@ func fullPlacement(b *mig.Model) int {
 }
 
 // spare keeps connected GPUs free for jobs with several full GPUs. If the spot is on a GPU without busy instances, it
-// returns the same placement on the node's GPU that has the same state, and is thus equally suitable, and the fewest
-// NVLinks to other free GPUs.
+// considers the node's GPUs with the same state, which are equally suitable, and returns the same placement on the GPU
+// with the fewest NVLinks to other free GPUs.
 func (c *Cluster) spare(at Spot) Spot {
 	g := c.Pool.GPU(at.GPU)
 	if !c.linked || g.Busy != 0 || g.Blocked != 0 {

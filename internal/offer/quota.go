@@ -7,17 +7,17 @@ import (
 )
 
 // The code in this file limits the number of full GPUs while jobs wait for slices (Cluster.WholeShare). A GPU is full
-// while a job has its mig.Full instance.
+// while a job holds its mig.Full instance.
 //
 // If WholeShare is above 0, the limit is this share of the GPUs, and applies while any job waits for slices. If
 // WholeShare is 0, a job for n full GPUs exceeds the limit while the waiting jobs for slices need at least n GPUs.
 // Emptying a node for it would then delay many jobs. After MaxDeferral, this limit no longer applies to a job.
 //
-// Make first places the queue as without a quota, except that a job for full GPUs is denied if it would exceed the
-// quota while a job for slices has no spots yet. A denied job gets neither spots nor a reservation, and all later
-// jobs for full GPUs are denied too; otherwise, a sequence of small jobs could use up the quota, and a large one
-// would never start. Then Make places the denied jobs on the GPUs that are still free. By then, all jobs for slices
-// that can start have their spots, so the denied jobs do not take a GPU on which one of them could start.
+// Make first places the queue as if there were no quota, except that a job for full GPUs is denied if it would exceed
+// the quota while a job for slices has no spots yet. A denied job gets neither spots nor a reservation, and all later
+// jobs for full GPUs are denied too; otherwise, a sequence of small jobs could use up the quota, and a large one would
+// never start. Then Make places the denied jobs on the GPUs that are still free. By then, all jobs for slices that can
+// start have their spots, so the denied jobs do not take a GPU on which one of them could start.
 
 // MaxDeferral limits how long, in seconds, jobs for slices are placed before a job for full GPUs regardless of queue
 // order, if WholeShare is 0. Without this limit, a user who always has many jobs for slices in the queue could block
@@ -27,7 +27,7 @@ const MaxDeferral = 2 * 86400
 // quota is the state of the quota in a plan.
 type quota struct {
 	limit int          // the largest number of full GPUs
-	left  int          // limit, without the GPUs that are full; below 0 if the quota is exceeded
+	left  int          // the limit minus the number of full GPUs; below 0 if the quota is exceeded
 	off   bool         // the quota does not apply
 	shut  bool         // a job has been denied, so later jobs for full GPUs are denied too
 	over  map[int]bool // the denied jobs, by the index of the first job of their group
@@ -85,7 +85,7 @@ func (c *Cluster) switchable(gpu int) bool {
 	return g.Model != nil && g.Offerable&g.Model.Full() != 0 && g.Offerable&^g.Model.Full() != 0
 }
 
-// becomesFull reports whether a spot makes a GPU full that could hold slices.
+// becomesFull reports whether a spot turns a GPU that could hold slices into a full GPU.
 func (c *Cluster) becomesFull(s Spot) bool {
 	return c.switchable(s.GPU) && c.Pool.GPU(s.GPU).Model.Full().Has(s.Placement)
 }
@@ -139,7 +139,7 @@ func fullGPUs(jobs []*Job) (n int) {
 	return n
 }
 
-// becomeFull returns the number of spots that make a GPU full that could hold slices.
+// becomeFull returns the number of spots that turn a GPU that could hold slices into a full GPU.
 func (c *Cluster) becomeFull(all [][]Spot) (n int) {
 	for _, spots := range all {
 		for _, s := range spots {
@@ -152,8 +152,8 @@ func (c *Cluster) becomeFull(all [][]Spot) (n int) {
 }
 
 // placeDenied places the denied jobs, in queue order, on the GPUs that are still free. A job that does not fit gets a
-// reservation if no other job has one; otherwise, no later job for full GPUs is placed. With a strict order, no job
-// is placed behind the first that must wait.
+// reservation if no other job has one; otherwise, no later job for full GPUs is placed. With a strict order, no job is
+// placed behind the first job that must wait.
 func (p *planner) placeDenied() {
 	if p.quota.off {
 		return

@@ -18,7 +18,7 @@ type Reservation struct {
 	At    float64 // expected start in seconds; +Inf if unknown, in which case no spots are reserved
 	Spots []Spot  // the spots that are reserved from the time At
 
-	Beside *Reservation // the reservation of another job that also applies, or nil
+	Beside *Reservation // another job's reservation that also applies, or nil
 }
 
 // Reserve returns the reservation with the earliest spots for a job for which Find returned none. why is what Find
@@ -124,7 +124,7 @@ func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 }
 
 // firstOfAll returns the reservation with the earliest spot on any GPU for a job that needs a single slice, or nil if
-// the slice never fits. Because most plans ask several hundred times, it keeps each GPU's earliest spot.
+// the slice never fits. Because most plans call it several hundred times, it caches each GPU's earliest spot.
 func (c *Cluster) firstOfAll(w Want) *Reservation {
 	key := strings.Join(w.profiles(), "\x00")
 	e := c.earliest[key]

@@ -56,8 +56,8 @@ func Growable(j Job) bool {
 	return j.RunTime >= shortJob && slices.ContainsFunc(j.Wants, func(w Want) bool { return len(w.Sizes) > 0 })
 }
 
-// shortJob is a run time in seconds, at least ten times the one to two seconds by which a job starts later without a
-// speculative offer.
+// shortJob is a run time in seconds, at least ten times the delay of one to two seconds before a job without a
+// speculative offer starts.
 const shortJob = 20
 
 // sizing holds the inputs for the choice of a size.
@@ -68,16 +68,17 @@ type sizing struct {
 }
 
 // The values of the sizing constants were chosen with MISO's training jobs on 4 A100s, in workloads of 100 jobs (seeds
-// 1 to 20) and of 600 jobs (seeds 1 to 3) with one job every 0.5 to 16 minutes, and with drawn jobs (seeds 1 to 20).
+// 1 to 20) and of 600 jobs (seeds 1 to 3) with one job every 0.5 to 16 minutes, and with randomly drawn jobs (seeds 1
+// to 20).
 //
 // The price of a second of a whole GPU is the number of delayed jobs, divided by the number of GPUs. A waiting job
 // counts as priceWaiting jobs, because it does not need all GPUs. A running job counts as priceRunning jobs, which
 // stands for the jobs that will be submitted while it occupies its slice.
 //
-// At the beginning of a period of high load, few jobs wait and run, but many more will be submitted during their
-// runs. If arrivalShare times the expected number of these (Cluster.Arrivals) exceeds the number of running jobs, it
-// counts instead. It is limited to mostArrivals times the number of jobs that run or wait, because jobs that are
-// submitted together are often not followed by others.
+// At the beginning of a period of high load, few jobs are waiting or running, but many more will be submitted during
+// their runs. If arrivalShare times the expected number of these (Cluster.Arrivals) exceeds the number of running jobs,
+// this product counts instead. It is limited to mostArrivals times the number of running and waiting jobs, because jobs
+// that are submitted together are often not followed by others.
 //
 // While the head of the queue waits for a larger slice, it delays each of the other waiting jobs by the share
 // heldShare of its wait.
@@ -89,9 +90,9 @@ const (
 	heldShare    = 0.5
 )
 
-// fair is the factor of the price in the first plan. With a larger factor, the first plan prefers the requested
-// profiles. If they are slow, mean turnarounds are then up to 20% longer, because jobs that start on small slices
-// occupy them for a long time.
+// fair is the factor by which the price is multiplied in the first plan. With a larger factor, the first plan prefers
+// the requested profiles. If they are slow, mean turnarounds are then up to 20% longer, because jobs that start on
+// small slices occupy them for a long time.
 const fair = 3
 
 // setPrice sets the price of a second of a whole GPU for the next job.
@@ -164,7 +165,7 @@ func (p Plan) PrefersLarger(w Want, b *mig.Model) bool {
 	})
 }
 
-// nextFree returns the placement of a profile that is expected to be free first, with the verdict Hold. wait is the
+// nextFree returns the placement of a profile that is expected to become free first, with the verdict Hold. wait is the
 // time, in seconds, until it is free. The verdict is Nowhere if the job must not wait, or if this time is unknown. A
 // job behind the head of the queue may wait only if it would miss its deadline on the requested profile.
 func (c *Cluster) nextFree(s *place.Situation, j *Job, profile string) (next place.Choice, wait float64) {

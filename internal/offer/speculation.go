@@ -11,7 +11,7 @@ import (
 
 // speculation chooses the offers for jobs that will be submitted later, from the units that are neither reserved nor
 // needed by the queue. It offers no profile for which a job already waits, and offers each profile on only one node,
-// because slurmctld, not the policy, would choose among several.
+// because slurmctld, not the policy, would choose among several nodes.
 type speculation struct {
 	*Cluster
 	waited demand

@@ -72,7 +72,7 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 	return search.best.choice()
 }
 
-// lifetimeSearch is a search for the best candidate for a job that counts with the duration d.
+// lifetimeSearch is a search for the best candidate for a job whose counted duration is d.
 //
 // Slots that no busy instance overlaps cost the same on every GPU of a group, so the sum of their costs is a lower
 // bound for all GPUs of the group. If the placement overlaps no other slots, the bound is the exact cost, unless the
@@ -85,7 +85,7 @@ type lifetimeSearch struct {
 	nodes nodeSlots
 }
 
-// run considers the candidates whose acquisition is at least from and below to, and reports whether there are any. It
+// run considers the candidates whose acquisition is in the range [from, to), and reports whether there are any. It
 // begins with the candidate with the lowest bound, so that it can skip most of the others.
 func (s *lifetimeSearch) run(profile string, from, to Acquisition) (found bool) {
 	s.nodes = s.Pool.nodeSlots()

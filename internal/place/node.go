@@ -60,8 +60,8 @@ func (p *Pool) nodeSlots() nodeSlots {
 	return n.slots
 }
 
-// cost returns how much longer, in seconds, an instance on the k-th GPU blocks its node's slot than the other
-// instances do, weighted by the slot's size. The instance runs from start for d seconds.
+// cost returns how much longer, in seconds, an instance on the k-th GPU blocks its node's slot than the other instances
+// do, weighted by the slot's size. The instance runs for d seconds, beginning at the time start.
 func (all nodeSlots) cost(p *Pool, k int, start, d float64) float64 {
 	g := &p.gpus[k]
 	if all == nil || g.Model.Full() == 0 {

@@ -137,7 +137,7 @@ func (p *packing) enough(k int) bool {
 	return room >= like && have.compute >= need.compute && have.units >= need.units
 }
 
-// give returns the most compute slices and units that a GPU can still provide for the requested profiles.
+// give returns the maximum number of compute slices and units that a GPU can still provide for the requested profiles.
 func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 	most, known := p.gives[n]
 	if !known {

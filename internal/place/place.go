@@ -187,8 +187,8 @@ func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acqui
 	}
 }
 
-// acquired calls visit for every group and every placement of the profile whose acquisition is at least from and below
-// to. It reports whether there were any.
+// acquired calls visit for every group and every placement of the profile whose acquisition is in the range [from, to).
+// It reports whether there were any.
 func (p *Pool) acquired(profile string, from, to Acquisition, visit func(g *Group, placement int, m Acquisition)) bool {
 	found := false
 	for _, b := range p.models {

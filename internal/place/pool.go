@@ -63,7 +63,7 @@ type Group struct {
 	both  *mig.Node  // the busy and idle placements
 	clear mig.Layout // the placements that share no unit with busy placements or blocked units
 	index int        // the index among the GPU model's groups
-	// at holds, for each profile, the group's index in modelGroups.open, and lifetime the group's candidates for
+	// at holds, for each profile, the group's index in modelGroups.open, and lifetime holds the group's candidates for
 	// Lifetime. lifetime[p] is nil until the first search for profile p.
 	at       []int
 	lifetime [][]bounded
@@ -115,7 +115,7 @@ func (p *Pool) Start(k, i int, end float64) {
 	p.Set(k, g)
 }
 
-// Finish marks placement i of the k-th GPU as free. If keep is true, the instance remains as an idle one.
+// Finish marks placement i of the k-th GPU as free. If keep is true, the instance remains as an idle instance.
 func (p *Pool) Finish(k, i int, keep bool) {
 	g := p.gpus[k].GPU
 	g.Busy = g.Busy.Without(i)
@@ -164,7 +164,7 @@ func (p *Pool) ChangedSince(before uint64, visit func(k int)) {
 }
 
 // FreeAt returns the time, in seconds, at which the jobs on all instances that overlap placement i of the k-th GPU are
-// expected to have ended, or 0 if it is free, or +Inf if the time is unknown.
+// expected to have ended. The result is 0 if the placement is free, and +Inf if the time is unknown.
 func (p *Pool) FreeAt(k, i int) float64 { return p.gpus[k].free[i] }
 
 func (p *Pool) join(k int, g GPU) *Group {
@@ -196,7 +196,7 @@ func (p *Pool) leave(k int, group *Group) {
 	}
 }
 
-// add adds a group that has got its first GPU.
+// add adds a group that has received its first GPU.
 func (b *modelGroups) add(g *Group) {
 	g.index = len(b.groups)
 	b.groups = append(b.groups, g)

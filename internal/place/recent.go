@@ -35,7 +35,7 @@ func (r *Recent) Weights() *Weights {
 }
 
 // MeanDuration returns the mean duration, in seconds, of the requests whose duration is known, or 0 if there are none.
-// Jobs without a time limit are ignored, because each would count as 1e7 s, and a single one in a hundred would
+// Jobs without a time limit are ignored, because each would count as 1e7 s, and a single such job in a hundred would
 // dominate the mean.
 func (r *Recent) MeanDuration() float64 {
 	sum, n := 0.0, 0

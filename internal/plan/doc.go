@@ -13,18 +13,17 @@
 //
 // # When two plans differ
 //
-// Two agents that read slurmctld at different times may make different plans. Until one of them reads slurmctld
-// again, a job's slices may be offered on two nodes, or on none. This can delay a job, but two jobs never get the
-// same slice, because every node can carve all slices that it offers, regardless of the other nodes. An agent
-// publishes every change of its node's state, and the watcher then notifies the agents whose offers differ from the
-// plan.
+// Two agents that query slurmctld at different times may make different plans. Until one of them queries slurmctld
+// again, a job's slices may be offered on two nodes, or on none. This can delay a job, but two jobs never get the same
+// slice, because every node can carve all slices that it offers, regardless of the other nodes. An agent publishes
+// every change of its node's state, and the watcher then notifies the agents whose offers differ from the plan.
 //
 // If an agent hangs or cannot reach slurmctld, jobs that are planned on its node do not start. After a while
 // ([Patience]), the other agents therefore leave the node out of their plans. A plan never includes a node on which
 // slurmctld starts no jobs.
 //
-// Only Read performs I/O. All other functions compute their results from their arguments alone, and none reads a
-// clock. The package caches descriptions of GPU models, and never changes slurmctld's data.
+// Only Read performs I/O. All other functions compute their results from their arguments alone, and none of them reads
+// a clock. The package caches descriptions of GPU models, and never changes slurmctld's data.
 //
 // # Files
 //

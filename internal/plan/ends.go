@@ -36,10 +36,10 @@ func runningOn(jobs []*slurm.Job, now time.Time) (on []running) {
 // Even 16 GPUs have at most 112 slices.
 const maxSlices = 112
 
-// fillEnds sets the expected ends of a node's busy slices from the jobs on it, if its published state does not show
-// them, because an agent does not publish the ends if users may not see each other's jobs. If several slices have the
-// same profile, fillEnds cannot tell which belongs to which job, so it assigns the ends in the order of the GPUs and
-// of the starts on each GPU. Jobs with larger slices than requested get the remaining slices.
+// fillEnds sets the expected ends of a node's busy slices from the jobs on the node if its published state does not
+// show them: an agent does not publish the ends if users may not see each other's jobs. If several slices have the same
+// profile, fillEnds cannot tell which belongs to which job, so it assigns the ends in the order of the GPUs and of the
+// starts on each GPU. Jobs with larger slices than requested get the remaining slices.
 func fillEnds(gpus []place.GPU, jobs []running) {
 	for _, g := range gpus {
 		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {

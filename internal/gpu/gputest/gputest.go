@@ -18,7 +18,7 @@ import (
 // Node is an emulated node.
 type Node struct {
 	*gpu.NVML
-	// Dev is the node's device directory, with nvidia-caps in it.
+	// Dev is the node's device directory, which contains nvidia-caps.
 	Dev string
 	// Proc is a directory with the files that a real driver provides under /proc.
 	Proc string

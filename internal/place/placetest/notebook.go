@@ -12,9 +12,9 @@ import (
 )
 
 // ReadGPUs parses the input of a datadriven command with the arguments MODEL [all|full]: one GPU per line, numbered
-// from 0. Each line is a drawing of the busy instances (# for blocked units), optionally followed by one of the idle
-// instances. With `all`, the GPUs have every profile. Otherwise, they have only the plain profiles and, with `full`,
-// mig.Full.
+// from 0. Each line is a drawing of the busy instances (# for blocked units), optionally followed by a drawing of the
+// idle instances. With `all`, the GPUs have every profile. Otherwise, they have only the plain profiles and, with
+// `full`, mig.Full.
 func ReadGPUs(t *testing.T, d *datadriven.TestData) []place.GPU {
 	b, err := mig.ModelByName(d.CmdArgs[0].Key)
 	if err != nil {

@@ -27,9 +27,9 @@ type Rules struct {
 }
 
 // Optimum returns the smallest total wait, in seconds, of any schedule of the jobs on the GPUs, with full knowledge of
-// the future. It is +Inf if a job fits on no GPU. Optimum assumes that busy instances remain forever, ignores idle
-// ones, and never stops a job. The search is exact, and practical for about ten jobs in FIFO order or seven jobs in
-// any order.
+// the future. The result is +Inf if any of the jobs does not fit on any GPU. Optimum assumes that busy instances remain
+// forever, ignores idle ones, and never stops a job. The search is exact, and practical for about ten jobs in FIFO
+// order or seven jobs in any order.
 //
 // The search tries all orders of starts and, without migration, all placements of each job. For a given order and given
 // placements, every job starts as soon as possible, because an earlier start means an earlier end and delays no later
@@ -99,7 +99,8 @@ func (s *schedule) search(n int, last, sum float64) {
 	}
 }
 
-// certain returns a lower bound on the waits of the jobs that have not started, if none of them starts before from.
+// certain returns a lower bound on the waits of the jobs that have not started, if none of them starts before the time
+// from.
 func (s *schedule) certain(from float64) float64 {
 	sum := 0.0
 	for j, job := range s.jobs {
@@ -176,7 +177,7 @@ func (s *schedule) placements(j int, earliest float64) []start {
 	return all
 }
 
-// roomAt returns the earliest time at which a spot is free. The result is either earliest, or the end of a job that is
+// roomAt returns the earliest time at which a spot is free. The result is either earliest or the end of a job that is
 // still running at that time.
 func (s *schedule) roomAt(at place.Spot, earliest float64) float64 {
 	for from := earliest; ; {
@@ -218,7 +219,7 @@ func (s *schedule) busy(k int, now float64) []busyUntil {
 }
 
 // packable returns the earliest time at which a job fits on the GPUs together with the jobs that are still running
-// then. It is +Inf if the job never fits.
+// then. The result is +Inf if the job never fits.
 func (s *schedule) packable(j int, earliest float64) float64 {
 	for from := earliest; ; {
 		need, next := []string{s.jobs[j].Profile}, math.Inf(1)

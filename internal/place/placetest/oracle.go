@@ -70,7 +70,7 @@ func whole(b *mig.Model) mig.Profile {
 			return p
 		}
 	}
-	panic(b.Name + " has no profile of the whole GPU")
+	panic(b.Name + " has no profile for the whole GPU")
 }
 
 // Legal reports whether the instances fit together on a GPU, without using its blocked units.
@@ -163,8 +163,8 @@ func (o PlainGPU) Frag(set []Interval) float64 {
 	return sum / n
 }
 
-// Lost returns a weighted sum over the profiles, to which each contributes the number of free units that its instances
-// cannot use.
+// Lost returns a weighted sum over the profiles, to which each profile contributes the number of free units that its
+// instances cannot use.
 func (o PlainGPU) Lost(set []Interval, weights []float64) float64 {
 	sum := 0.0
 	for p, pr := range o.Model.Profiles {
