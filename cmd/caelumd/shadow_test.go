@@ -115,7 +115,7 @@ func TestShadowFails(t *testing.T) {
 	for name, c := range map[string]struct{ node, profile, want string }{
 		"no profile":      {"n1", "", "set --profile, for example"},
 		"unknown profile": {"n1", "2g.20gb", "choose one of 1g.5gb, 1g.10gb, 2g.10gb"},
-		"unknown node":    {"n2", "2g.10gb", "set the key node to the NodeName"},
+		"unknown node":    {"n2", "2g.10gb", "set the `node` key to the NodeName"},
 	} {
 		cfg := config.Defaults()
 		cfg.Node = c.node

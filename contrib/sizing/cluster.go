@@ -58,7 +58,7 @@ func (c cluster) config(as way) (sim.Config, error) {
 	case whole:
 		layout, ok := sim.Whole(c.model)
 		if !ok {
-			return s, fmt.Errorf("%s has no profile of a whole GPU", c.model.Name)
+			return s, fmt.Errorf("%s has no profile for a whole GPU", c.model.Name)
 		}
 		s.Static = slices.Repeat([]mig.Layout{layout}, c.gpus)
 	case tightest, adaptive:

@@ -175,7 +175,7 @@ func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 	}
 	own := slices.IndexFunc(snapshot.Nodes, func(n slurm.Node) bool { return n.Name == p.cfg.Node })
 	if own < 0 {
-		return snapshot, node, fmt.Errorf("%s: %w; set the key node to the NodeName in slurm.conf",
+		return snapshot, node, fmt.Errorf("%s: %w; set the `node` key to the NodeName in slurm.conf",
 			p.cfg.Node, slurm.ErrNoNode)
 	}
 	node = snapshot.Nodes[own]

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A planner writes a heartbeat after each round in which it has read slurmctld, made the plan and written all parts
+// A planner writes a heartbeat after each round in which it has queried slurmctld, made the plan and written all parts
 // that differ from it. The heartbeat consists of the planner's id and a number that changes with each heartbeat, for
 // example "caelum-beat=9f1c22d07a4be610@17". Receivers check only whether it has changed, so the hosts' clocks do not
 // matter.
@@ -32,7 +32,7 @@ type Watch struct {
 	since time.Time
 }
 
-// Read records the heartbeat that was read at the time at.
+// Read records the heartbeat that was read at the given time.
 func (w *Watch) Read(text string, at time.Time) {
 	if text != w.text {
 		*w = Watch{text, at}

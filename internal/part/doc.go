@@ -22,6 +22,6 @@
 //   - explore_test.go visits the states of a model and prints the steps that lead to a violated rule.
 //   - model_pass_test.go and model_steps_test.go: on one node, each job that slurmctld starts gets its slices, whatever
 //     the parts say.
-//   - model_planner_test.go: with two nodes and up to two planners, the offers are right one poll interval after a
+//   - model_planner_test.go: with two nodes and up to two planners, the offers are correct one poll interval after a
 //     failure.
 package part

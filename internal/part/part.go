@@ -13,7 +13,7 @@ import (
 
 // Part is one node's part of a plan.
 type Part struct {
-	// Beat is the name of the node whose Comment has the planner's heartbeat.
+	// Beat is the name of the node whose Comment contains the planner's heartbeat.
 	Beat   string
 	Offers []Offer
 	// Jobs lists the waiting jobs for which the node offers slices. An array has one entry for each planned task.
@@ -115,7 +115,7 @@ func entry(comment, prefix string) string {
 	return ""
 }
 
-// withEntry replaces the entry with this prefix. If it is already as required, the comment remains unchanged,
+// withEntry replaces the entry with this prefix. If the entry is already correct, the comment remains unchanged,
 // including its blanks.
 func withEntry(comment, prefix, text string) string {
 	if entry(comment, prefix) == text {

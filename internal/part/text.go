@@ -66,7 +66,7 @@ func idList(ids []uint32) string {
 	return strings.Join(all, ",")
 }
 
-// Parse parses a part as Text writes it.
+// Parse parses a part in the form that Text returns.
 func Parse(text string) (p Part, err error) {
 	items := strings.Split(text, ";")
 	if items[0] != version || len(items) > maxItems {

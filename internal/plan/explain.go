@@ -46,11 +46,12 @@ type Explanation struct {
 	Verdict Verdict          `json:"verdict"`
 	// Text is the explanation in words, for users.
 	Text string `json:"text"`
-	// Place is the job's position among the Of jobs that wait for slices, or 0 if it does not wait for slices.
+	// Place is the job's position among the jobs that wait for slices, whose number is Of, or 0 if it does not wait for
+	// slices.
 	Place int `json:"place,omitempty"`
 	Of    int `json:"of,omitempty"`
-	// Larger is the profile of the slice that the job gets or waits for, if it is larger than the requested one, and
-	// otherwise empty. RunTime is the expected run time on that slice, in seconds, or 0 if unknown.
+	// Larger is the profile of the slice that the job gets or waits for if it is larger than the requested one, and
+	// empty otherwise. RunTime is the expected run time on that slice, in seconds, or 0 if unknown.
 	Larger  string  `json:"larger,omitempty"`
 	RunTime float64 `json:"run_time,omitempty"`
 	// On lists the nodes on which the job's slices exist, are planned or are reserved.
@@ -64,16 +65,16 @@ type Explanation struct {
 	// did not start it while its slices were offered. It is 0 if the job keeps its position, or if no agent has
 	// published the time.
 	BackUntil int64 `json:"back_until,omitempty"`
-	// Deadline is the job's deadline and LatestStart the last time at which slurmctld starts it, in Unix seconds, or 0.
-	// Misses is the reason why the job is not expected to meet its deadline, or empty.
+	// Deadline is the job's deadline, and LatestStart is the last time at which slurmctld starts it, both in Unix
+	// seconds, or 0. Misses is the reason why the job is not expected to meet its deadline, or empty.
 	Deadline    int64  `json:"deadline,omitempty"`
 	LatestStart int64  `json:"latest_start,omitempty"`
 	Misses      string `json:"misses_deadline,omitempty"`
 	// Held is true if job_submit.lua or an agent holds the job; an agent will release it.
 	Held bool `json:"held,omitempty"`
-	// PreemptedBy is the id of the job for which the watcher stops the job or has stopped its last run, or 0.
+	// PreemptedBy is the id of the job for which the watcher is stopping this job or has stopped its last run, or 0.
 	PreemptedBy uint32 `json:"preempted_by,omitempty"`
-	// Preempts contains the ids of the running jobs that the watcher stops for the job.
+	// Preempts contains the ids of the running jobs that the watcher is stopping for the job.
 	Preempts []uint32 `json:"preempts,omitempty"`
 }
 
@@ -84,8 +85,8 @@ func (e *Explanation) set(v Verdict, format string, args ...any) bool {
 	return true
 }
 
-// Explain returns the reason why job id waits, according to the plan that the agents make from an equal snapshot. It
-// returns slurm.ErrNoJob if the job is not in the snapshot.
+// Explain returns the reason why job id waits, according to the plan that the agents make from an identical snapshot.
+// It returns slurm.ErrNoJob if the job is not in the snapshot.
 func Explain(snapshot Snapshot, settings Settings, id uint32) (e Explanation, err error) {
 	k := slices.IndexFunc(snapshot.Queue.All, func(j slurm.Job) bool { return j.ID == id })
 	if k < 0 {

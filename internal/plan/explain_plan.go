@@ -47,8 +47,8 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slur
 	}
 }
 
-// addUnplanned names, in the explanation of a job that waits for room, the nodes whose agents publish no offers,
-// because no plan includes them.
+// addUnplanned adds to the explanation of a job that waits for room the names of the nodes whose agents publish no
+// offers. No plan includes these nodes.
 func (e *Explanation) addUnplanned(v *View, nodes []slurm.Node) {
 	if e.Verdict != First && e.Verdict != Behind && e.Verdict != NoRoom {
 		return
@@ -306,7 +306,7 @@ func (x *inPlan) explainLacking(e *Explanation) bool {
 		x.wants, strings.Join(e.On, ", "), x.deferReason(x.Waiting[x.k], spots))
 }
 
-// explainNoRoom explains a job whose slices are not free. why is what the policy returned for it.
+// explainNoRoom explains a job whose slices are not free. why is the policy's result for the job.
 func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
 	e.set(NoRoom, "the GPUs have no room for %s", x.wants)
 	if het := x.Jobs[x.k].Het; het != 0 {
@@ -369,8 +369,8 @@ func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer
 	return nil
 }
 
-// never is 300 days in seconds. An expected start further away than that counts as unknown: it is longer than any
-// time limit, but shorter than the year for which slurmctld expects a job without a time limit to run.
+// never is 300 days in seconds. An expected start further away than that counts as unknown. The constant is longer than
+// any time limit, but shorter than the year for which slurmctld expects a job without a time limit to run.
 const never = 300 * 24 * 3600
 
 // unix converts a time of the plan to Unix seconds. It returns 0 for an unknown time.

@@ -18,7 +18,7 @@ func (e *Explanation) addPreemption(s Snapshot, j slurm.Job) {
 	case stopped && j.Holds() && by.Warned:
 		e.PreemptedBy = by.Job
 		e.Text += fmt.Sprintf(
-			". Job %d preempts the job: it has received SIGTERM and ends at %s", by.Job, clock(by.End.Unix()))
+			". Job %d preempts the job, which has received SIGTERM and will end at %s", by.Job, clock(by.End.Unix()))
 	case stopped && j.Holds():
 		e.PreemptedBy = by.Job
 		e.Text += fmt.Sprintf(". Job %d preempts the job, which will therefore end soon", by.Job)

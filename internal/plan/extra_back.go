@@ -26,8 +26,8 @@ const (
 	maxItem = 40
 )
 
-// Back returns a node's `caelum-back` entry, without its prefix. It lists the jobs that are planned after all others
-// at the time at, and is empty if there are none.
+// Back returns a node's `caelum-back` entry, without its prefix. It lists the jobs that are planned after all others at
+// the given time, and is empty if there are none.
 func (u *Unstarted) Back(node string, at time.Time) string {
 	var all []string
 	for id, job := range u.jobs {

@@ -13,15 +13,15 @@ import (
 	"caelum/internal/tags"
 )
 
-// jobsPrefix is the prefix of the entry caelum-jobs in a node's Extra, which lists the leased slices and the jobs that
-// hold them, for example "caelum-jobs=0:1g.5gb@6/17,0:1g.5gb@5/18". The watcher needs it to find the jobs whose end
-// makes room for another job. Agents write the entry only if Slurm is configured to preempt jobs and users may see
+// jobsPrefix is the prefix of the `caelum-jobs` entry in a node's Extra, which lists the leased slices and the jobs
+// that hold them, for example "caelum-jobs=0:1g.5gb@6/17,0:1g.5gb@5/18". The watcher needs it to find the jobs whose
+// end makes room for another job. Agents write the entry only if Slurm is configured to preempt jobs and users may see
 // other users' jobs. The entry is not part of the node state, because agents of earlier releases reject a node state
 // that contains an unknown item.
 const jobsPrefix = "caelum-jobs="
 
-// WithJobs returns a node's Extra with the jobs that hold its slices as the entry caelum-jobs. The other entries remain
-// unchanged. If there are no jobs, WithJobs removes the entry.
+// WithJobs returns a node's Extra with the jobs that hold its slices as its `caelum-jobs` entry. The other entries
+// remain unchanged. If there are no jobs, WithJobs removes the entry.
 func WithJobs(extra string, gpus []place.GPU, holders map[offer.Spot]uint32) string {
 	var all []string
 	for k, g := range gpus {
@@ -37,8 +37,8 @@ func WithJobs(extra string, gpus []place.GPU, holders map[offer.Spot]uint32) str
 	return withEntry(extra, jobsPrefix, strings.Join(all, ","))
 }
 
-// holdersIn returns the job of each busy slice that the entry caelum-jobs of a node's Extra names. GPUs are indices in
-// gpus. holdersIn ignores items that cannot be parsed, because an administrator can change Extra.
+// holdersIn returns the job of each busy slice that the `caelum-jobs` entry in a node's Extra names. GPUs are indices
+// in gpus. holdersIn ignores items that cannot be parsed, because an administrator can change Extra.
 func holdersIn(extra string, gpus []place.GPU) map[offer.Spot]uint32 {
 	holders := map[offer.Spot]uint32{}
 	for w := range strings.FieldsSeq(extra) {
@@ -80,8 +80,8 @@ func (v *View) Holders() map[offer.Spot]uint32 {
 // ended and whose epilog is running. It is so short that a reservation prefers the job's slices to others.
 const stopping = 1
 
-// earlyEnds returns the expected ends, in seconds, of the node's slices whose jobs have ended or are stopped by the
-// watcher. The node was read before the jobs, so that a job which does not hold the node has ended.
+// earlyEnds returns the expected ends, in seconds, of the node's slices whose jobs have ended or are being stopped by
+// the watcher. The node was read before the jobs, so a job that does not hold the node has ended.
 func (n *known) earlyEnds(now float64) (ends map[offer.Spot]float64) {
 	if len(n.parsed.holders) == 0 {
 		return nil
@@ -110,7 +110,7 @@ func (n *known) earlyEnds(now float64) (ends map[offer.Spot]float64) {
 }
 
 // preemptionEnds returns the time until which the plan places a waiting job before all other jobs, because the watcher
-// has stopped or stops jobs for it. ok is false if it has not.
+// is stopping or has stopped jobs for it. ok is false if there are no such jobs.
 func (s Snapshot) preemptionEnds(j slurm.Job) (end time.Time, ok bool) {
 	since, ok := tags.PreemptsSince(j)
 	if !ok {
@@ -125,7 +125,7 @@ func (s Snapshot) preemptionEnds(j slurm.Job) (end time.Time, ok bool) {
 	return end.Add(KeepRoom), true
 }
 
-// KeepRoom is how long the plan keeps the room for a preemptor after the stopped jobs' ends. Within this time, the
+// KeepRoom is how long the plan keeps the room for a preemptor after the stopped jobs have ended. Within this time, the
 // jobs' epilogs end and slurmctld starts the preemptor.
 const KeepRoom = 5 * time.Minute
 
@@ -136,7 +136,8 @@ func (s Snapshot) Preempts(j slurm.Job) bool {
 }
 
 // preemptorsFirst returns an order of the queue in which the preemptors come before all other jobs. Otherwise, the
-// slices of the jobs that the watcher stops could go to other jobs, and the watcher would stop jobs for nothing.
+// slices of the jobs that the watcher stops could go to other jobs, and the watcher would have stopped the jobs for
+// nothing.
 func (s Snapshot) preemptorsFirst(order []int) []int {
 	first := func(k int) bool { return s.Preempts(s.Queue.Waiting[k].Job) }
 	if !slices.ContainsFunc(order, first) {

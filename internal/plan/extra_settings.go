@@ -30,8 +30,8 @@ func withEntry(extra, prefix, text string) string {
 }
 
 // DifferentSettings returns the nodes whose agents' settings differ from the given ones, grouped by setting: for
-// example, "n1, n2 (lifetime,tightest)". Nodes without the entry are left out, because their agents do not run, or come
-// from an earlier release.
+// example, "n1, n2 (lifetime,tightest)". Nodes without the entry are left out, because their agents are not running or
+// are from an earlier release.
 func DifferentSettings(nodes []slurm.Node, text string) (all []string) {
 	names := map[string][]string{}
 	for _, n := range nodes {

@@ -55,7 +55,7 @@ func (s Snapshot) hetJobs() map[uint32]*hetJob {
 	return all
 }
 
-// requeuing is how far apart the components of a requeued het job may become eligible.
+// requeuing is how far apart in time the components of a requeued het job may become eligible.
 const requeuing = 5 * time.Second
 
 // Stray returns the components that slurmctld would start although another component of their het job cannot start.

@@ -131,7 +131,7 @@ func (u *Unstarted) charge(v *View, p offer.Plan, at time.Time) {
 	maps.DeleteFunc(u.users, func(_ uint32, a account) bool { return at.Sub(a.last) > maxPause })
 }
 
-// paused returns the users for whose jobs reservations are suspended at the time at.
+// paused returns the users for whose jobs reservations are suspended at the given time.
 func (u *Unstarted) paused(at time.Time) map[uint32]bool {
 	users := map[uint32]bool{}
 	for uid, a := range u.users {

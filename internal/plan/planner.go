@@ -10,9 +10,9 @@ import (
 )
 
 // Planner converts successive snapshots into views. It keeps what it has computed from records that have not changed,
-// so that a view after one event costs little. Its view is always equal to the one that New returns for the same
-// snapshot, because it compares every record with that in the previous snapshot, and keeps no result that depends on
-// the time. A Planner is not safe for concurrent use.
+// so that computing a view after a single event is cheap. Its view is always equal to the one that New returns for the
+// same snapshot, because it compares every record with that in the previous snapshot, and keeps no result that depends
+// on the time. A Planner is not safe for concurrent use.
 //
 //	changed record        what the Planner recomputes
 //	a node's Extra        the state of its GPUs (known.parse)
@@ -25,7 +25,7 @@ import (
 type Planner struct {
 	settings Settings
 	round    uint64 // the number of snapshots so far
-	stamps   uint64 // the number of changes of nodes so far
+	stamps   uint64 // the number of node changes so far
 
 	nodes    map[string]*known
 	slots    int // the number of indices that nodes have in verdicts

@@ -41,7 +41,7 @@ func (p *Planner) entry(record *slurm.Waiting) *waitingJob {
 	if j.job == nil || !j.record.Same(record) {
 		j.update(record)
 	}
-	// Its strings may be part of slurmctld's answer; an older copy would keep that whole answer in memory.
+	// Its strings may be part of slurmctld's reply; an older copy would keep that whole reply in memory.
 	j.record = *record
 	return j
 }
@@ -82,7 +82,7 @@ func (v *View) queue(snapshot Snapshot, nodes []slurm.Node) {
 		if !v.place(snapshot, waiting, nodes) { // a job that can never run would block its profile for other jobs
 			continue
 		}
-		// No more of an array's tasks can start than the cluster has slots.
+		// No more tasks of an array can start than the cluster has slots.
 		for range min(waiting[0].record.Elements, slots) {
 			for _, j := range waiting {
 				v.Jobs, v.Waiting = append(v.Jobs, j.job), append(v.Waiting, j.record)
@@ -94,7 +94,7 @@ func (v *View) queue(snapshot Snapshot, nodes []slurm.Node) {
 	p.planned, p.waiting = v.Jobs, v.Waiting
 }
 
-// For jobs that start together, place sets the properties that depend on the nodes and the time. It returns false if
+// place sets those properties of jobs that start together that depend on the nodes and the time. It returns false if
 // they could not start even on empty GPUs.
 func (v *View) place(snapshot Snapshot, waiting []*waitingJob, nodes []slurm.Node) bool {
 	jobs := make([]*offer.Job, len(waiting))

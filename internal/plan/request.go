@@ -14,7 +14,7 @@ type request struct {
 	round    uint64 // the last round in which a job had the request
 	verdicts verdicts
 	nodes    nodeSets
-	built    uint64 // the round of nodes and feasible, or 0
+	built    uint64 // the round in which nodes and feasible were computed, or 0
 	// temporary is true if nodes depends on more than the request and the nodes' records.
 	temporary bool
 	feasible  bool // see View.feasible

@@ -11,11 +11,11 @@ import (
 	"caelum/internal/tags"
 )
 
-// Snapshot holds the nodes and the queue as slurmctld returned them, the nodes before the queue.
+// Snapshot holds the nodes and the queue as slurmctld returned them: first the nodes, then the queue.
 type Snapshot struct {
 	Nodes []slurm.Node
 	Queue slurm.Queue
-	At    time.Time // the time of the snapshot, from the clock of the host that read slurmctld
+	At    time.Time // the time of the snapshot, from the clock of the host that queried slurmctld
 
 	paused map[uint32]bool // the users for whose jobs reservations are suspended (see maxPause)
 }

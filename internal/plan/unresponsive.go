@@ -9,7 +9,7 @@ import (
 )
 
 // Unresponsive records the nodes that are behind the plan. A node is behind while its agent has not published the
-// offers that the plan has for it.
+// offers that the plan contains for it.
 type Unresponsive struct {
 	// Patience is the time for which a node may be behind the plan before plans exclude it.
 	Patience time.Duration
@@ -31,13 +31,14 @@ type lag struct {
 
 func shows(n slurm.Node) string { return n.Gres.String() + n.Extra }
 
-// LeftOut reports whether a plan made at the time at must exclude the node.
+// LeftOut reports whether a plan made at the given time must exclude the node.
 func (l *Unresponsive) LeftOut(n slurm.Node, at time.Time) bool {
 	b, ok := l.behind[n.Name]
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
-// Record records the nodes that have not published the planned offers at the time at, except for the node named but.
+// Record records the nodes that have not published the planned offers at the given time, except for the node whose name
+// is but.
 func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {
 		l.behind = map[string]lag{}

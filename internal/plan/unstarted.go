@@ -26,8 +26,8 @@ type Unstarted struct {
 	users map[uint32]account
 }
 
-// shown describes a job whose slices have been offered without interruption since the time since, and which is
-// planned after all other jobs until the time until. on lists the nodes that offer the slices; it is set together
+// shown describes a job. since is the time since which its slices have been offered without interruption, and until is
+// the time until which it is planned after all other jobs. on lists the nodes that offer the slices; it is set together
 // with until.
 type shown struct {
 	since, until time.Time
@@ -56,7 +56,7 @@ func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	return snapshot
 }
 
-// Record records the jobs whose slices the planned nodes offer at the time at.
+// Record records the jobs whose slices the planned nodes offer at the given time.
 func (u *Unstarted) Record(v *View, p offer.Plan, at time.Time) {
 	if u.jobs == nil {
 		u.jobs = map[string]shown{}

@@ -2,8 +2,9 @@ package plan
 
 import "encoding/binary"
 
-// A Planner keeps the results of package eligible for each node and request. Users can submit as many different
-// requests as slurmctld accepts jobs, so a result takes two bits, and requests with equal sets of nodes share them.
+// A Planner keeps the results of package eligible for each node and request. The number of different requests is
+// limited only by the number of jobs that slurmctld accepts, so a result takes only two bits, and requests with equal
+// sets of nodes share the sets.
 
 // bits is a set of small numbers.
 type bits []uint64

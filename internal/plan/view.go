@@ -22,13 +22,13 @@ type View struct {
 	Waiting []slurm.Waiting
 
 	planner *Planner
-	known   []*known        // for each member, what the planner knows of it
+	known   []*known        // for each member, what the planner knows about it
 	kinds   []place.GPU     // the GPU models; nil if jobs get only the requested profiles
 	paused  map[uint32]bool // by user id, see Snapshot
 	now     time.Time       // the time of the snapshot
 }
 
-// making is the maximum time, in seconds, between slurmctld starting a job and the job's slices existing. Destroying
+// making is the maximum time, in seconds, from when slurmctld starts a job until the job's slices exist. Destroying
 // seven instances and creating one takes 2 s on an A100; the other 3 s allow for the time until slurmd requests the
 // slices.
 const making = 5

@@ -33,8 +33,8 @@ func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 // given number of slices busy.
 func busyOn(util, slices float64) float64 { return util * slices / (1 - util + util*slices) }
 
-// Slowdown returns a job's run time on a slice with on compute slices, divided by its run time on a slice with than
-// compute slices. busy is the job's busy share, from 0 to 1.
+// Slowdown returns the ratio of a job's run times on two slices, whose numbers of compute slices are given by on (for
+// the numerator) and than (for the denominator). busy is the job's busy share, from 0 to 1.
 func Slowdown(busy float64, on, than int) float64 {
 	return takes(busy, float64(on)) / takes(busy, float64(than))
 }

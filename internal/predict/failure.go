@@ -3,9 +3,9 @@ package predict
 import "math"
 
 // A failed run has two possible explanations: the slice had too little memory, or the run failed for another reason.
-// The latter is likely for a job that often does. chance is the share of the job's runs that fail for other reasons,
-// so the probability that this happens n times in a row is chance^n. If it is below a threshold, the run is assumed
-// to have run out of memory.
+// The latter is likely for a job that often fails. chance is the share of the job's runs that fail for other reasons,
+// so the probability that this happens n times in a row is chance^n. If it is below a threshold, the run is assumed to
+// have run out of memory.
 const (
 	// likely is the threshold for a failed run that used nearly all of its slice's memory, and for a job's first
 	// failure after its only complete run, if its slice is smaller than that of the complete run.

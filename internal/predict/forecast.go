@@ -107,8 +107,8 @@ func bend(before, lately float64) float64 {
 	return math.Log2(lately / before)
 }
 
-// growth returns the growth from ran to horizon. slope is the slope at three quarters of ran, and changes with the
-// given power of the time.
+// growth returns the growth from the time ran to the time horizon. slope is the slope at three quarters of ran, and
+// changes with the given power of the time.
 func growth(slope, power, ran, horizon float64) float64 {
 	if slope <= 0 || horizon <= ran {
 		return 0
@@ -120,7 +120,7 @@ func growth(slope, power, ran, horizon float64) float64 {
 	return slope * at / (power + 1) * (math.Pow(horizon/at, power+1) - math.Pow(ran/at, power+1))
 }
 
-// thin returns the last point of each of up to blocks equal parts.
+// thin divides the points into at most blocks equal parts, and returns the last point of each part.
 func thin(all []point) (few []point) {
 	n := min(blocks, len(all))
 	for k := range n {

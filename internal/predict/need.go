@@ -50,7 +50,7 @@ var DefaultSite = Site{Margin: 0.05, Users: 3, MaxSlowdown: 3}
 func (s Site) window() int       { return cmp.Or(s.Window, 5) }
 func (s Site) quantile() float64 { return cmp.Or(s.Quantile, 0.15) }
 
-// History is the runs of one key or script, oldest first, and the user who owns them.
+// History holds the runs of one key or script, oldest first, and the user who owns them.
 type History struct {
 	Level Level
 	Runs  []Run
@@ -60,8 +60,8 @@ type History struct {
 type Need struct {
 	Level Level
 	Runs  int // the number of complete runs on which the need is based
-	// PeakMiB is the memory that the job needs on each slice, including the margin, and HighestMiB the memory without
-	// it.
+	// PeakMiB is the memory that the job needs on each slice, including the margin, and HighestMiB is that memory
+	// without the margin.
 	PeakMiB, HighestMiB float64
 	// Seconds is the expected run time on a slice with Compute compute slices, or 0 if unknown. Low and High are the
 	// 10% and 90% quantiles of the run time.
@@ -99,7 +99,7 @@ func Predict(h History, site Site) (Need, bool) {
 }
 
 // On returns the smallest profile of a GPU model that satisfies the need. It considers only profiles with a placement
-// in the layout of, and returns false if none of them is sufficient. If no profile has enough memory for the need
+// in the layout named of, and returns false if none of them is sufficient. If no profile has enough memory for the need
 // including the margin, the profile with the most memory counts as sufficient if it has at least HighestMiB.
 func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	most := 0.0

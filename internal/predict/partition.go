@@ -29,11 +29,11 @@ type Partition struct {
 }
 
 // Partitions returns the possible partitions for a model with the given measurements, best first (the batch-aware
-// choice of DynaP). If batch is 0, all batch sizes are considered, and otherwise only the given one. Each partition is
-// compared with the base of its profile, which is the partition with the largest batch that fits. The value of a
-// partition is the sum of two terms: Lambda times the relative decrease in step time, compared with the base, and (1 -
-// Lambda) times the relative increase in throughput. Measurements that do not fit or that miss the deadline are
-// ignored. Among partitions of equal value, the smallest profile comes first.
+// choice of DynaP). If batch is 0, all batch sizes are considered; otherwise, only the given one is considered. Each
+// partition is compared with the base of its profile, which is the partition with the largest batch that fits. The
+// value of a partition is the sum of two terms: Lambda times the relative decrease in step time, compared with the
+// base, and (1 - Lambda) times the relative increase in throughput. Measurements that do not fit or that miss the
+// deadline are ignored. Among partitions of equal value, the smallest profile comes first.
 func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	base := map[string]Measured{}
 	for _, m := range all {
@@ -57,7 +57,7 @@ func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	return choices
 }
 
-// fits reports whether the GPU model has the measurement's profile, and with enough memory.
+// fits reports whether the GPU model has the measurement's profile and whether the profile has enough memory.
 func (m Measured) fits(b *mig.Model) bool {
 	p := profile(b, m.Profile)
 	return p != nil && m.MiB <= p.Memory() && m.Batch > 0 && m.Latency > 0 && m.Throughput > 0

@@ -113,7 +113,7 @@ func tooLittle(runs []attempt) (most float64) {
 		switch {
 		case r.complete:
 			if doubt > 0 && doubt < r.promised() {
-				short = append(short, doubt) // once for consecutive failed runs
+				short = append(short, doubt) // counted once per series of consecutive failed runs
 			}
 			most, doubt = 0, 0
 		case r.short:

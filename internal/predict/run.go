@@ -38,13 +38,13 @@ type Run struct {
 	// Processes is the largest number of processes that any sample found on one slice, or 0 if unknown.
 	Processes int
 
-	// State is the job's state in Slurm, such as COMPLETED or FAILED. It is empty as long as this is unknown. Exit is
-	// the batch script's exit status.
+	// State is the job's state in Slurm, such as COMPLETED or FAILED. It is empty until the state is known. Exit is the
+	// batch script's exit status.
 	State string
 	Exit  int
 
-	// End is EndOOM or EndForeseen if the agent requeued the job because the slice's memory was insufficient, and
-	// otherwise empty. ForeseenMiB is the peak memory that the agent foresaw while the job was running, or 0.
+	// End is EndOOM or EndForeseen if the agent requeued the job because the slice's memory was insufficient, and empty
+	// otherwise. ForeseenMiB is the peak memory that the agent foresaw while the job was running, or 0.
 	End         string
 	ForeseenMiB float64
 }
@@ -69,7 +69,7 @@ var errSummary = errors.New("the text is not a summary of a run")
 // The summary is one line. For two slices, the profile is followed by x2. The second run of a requeued job has
 // restart=1. If the agent ended the run because its memory was insufficient, the summary includes end=oom or
 // end=foreseen, and foreseen=12800M if the peak was foreseen. Earlier releases ignore both fields. Unknown values are
-// omitted, as are the fields of Run that the accounting record has already. sacctmgr converts the summary to lower
+// omitted, as are the fields of Run that the accounting record already contains. sacctmgr converts the summary to lower
 // case (22.05.8), so Summaries ignores case.
 func (r Run) Summary() string {
 	var b strings.Builder

@@ -21,7 +21,7 @@ const (
 
 // time computes the expected run time of the next run: the median of the run times in the window, each scaled to the
 // slice of the last run. Low and High are the bounds of Student's prediction interval, computed from the logarithms of
-// the run times. Runs that reached their time limit count only if none ended by itself.
+// the run times. Runs that reached their time limit count only if no run ended by itself.
 func (n *Need) time(runs []attempt) {
 	ended := func(r attempt) bool { return r.State == "COMPLETED" }
 	if n.Ended = slices.ContainsFunc(runs, ended); !n.Ended {

@@ -13,15 +13,15 @@ import (
 	"caelum/internal/tags"
 )
 
-// begin looks at maxLooks waiting jobs in a round, and searches room for at most maxCandidates of them. A look visits
-// all running jobs and members, and a search also all placements.
+// begin looks at maxLooks waiting jobs in a round, and searches for room for at most maxCandidates of them. A look
+// visits all running jobs and members, and a search also visits all placements.
 const (
 	maxLooks      = 100
 	maxCandidates = 8
 )
 
 // begin returns the steps that begin a preemption for the first waiting job that may preempt and for which stopping
-// jobs makes room. The preemptor gets its tag last: if the watcher is killed before, the marked jobs belong to no
+// jobs makes room. The preemptor gets its tag last: if the watcher is killed before that, the marked jobs belong to no
 // preemptor, and the next round removes their marks.
 func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Step) {
 	running := runningJobs(s)
@@ -103,8 +103,9 @@ func mayBegin(w slurm.Waiting) bool {
 	return eligible.WaitsForNodes(w) && w.Reason != "None" && w.Reason != "Priority" && !w.Exclusive && w.HetJob == 0
 }
 
-// failedUsers returns the users for one of whose jobs other jobs were stopped, while the job has not started: it waits,
-// for any reason, or ended before it started. While slurmctld shows such a job, no other job is stopped for its user.
+// failedUsers returns the users who have a job for which other jobs were stopped but which has not started: it is still
+// waiting, for whatever reason, or it ended before it started. As long as slurmctld still shows such a job, no other
+// job is stopped on behalf of its user.
 func failedUsers(s plan.Snapshot) map[uint32]bool {
 	type tag struct {
 		array uint32
@@ -161,8 +162,8 @@ func native(v *plan.View, k int, victims []*slurm.Job) bool {
 	return count >= max(v.Jobs[k].Nodes, 1)
 }
 
-// newRoom returns the search for room for the k-th waiting job. Slices of ended jobs are free. slurmctld frees a
-// job's CPUs and memory when the job becomes COMPLETING (deallocate_nodes, 22.05.8 to 26.05.3).
+// newRoom returns the search for room for the k-th waiting job. Slices of jobs that have ended are free. slurmctld
+// frees a job's CPUs and memory when the job becomes COMPLETING (deallocate_nodes, 22.05.8 to 26.05.3).
 func newRoom(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*slurm.Job) Room {
 	jobs := map[uint32]*slurm.Job{}
 	for k := range s.Queue.All {
@@ -200,7 +201,7 @@ func newRoom(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*s
 	return room
 }
 
-// clusterFor returns the state of the cluster in which the slices on the ended spots are free, and the spots that are
+// clusterFor returns the state of the cluster in which the slices on the spots in ended are free, and the spots that are
 // planned for earlier waiting jobs are busy.
 func clusterFor(v *plan.View, ended map[offer.Spot]bool, earlier []offer.Spot) *offer.Cluster {
 	planned := map[int][]int{} // placements by GPU

@@ -127,7 +127,7 @@ func (r Room) forPlacement(k int, g place.GPU, placement int, owner map[offer.Sp
 	}
 	must, may = unique(must), unique(may)
 	may = slices.DeleteFunc(may, func(v int) bool { return slices.Contains(must, v) })
-	for set := range uint64(1) << len(may) { // at most 12 placements are busy, and mostly the first set fits
+	for set := range uint64(1) << len(may) { // at most 12 placements are busy, and usually the first set fits
 		stop := slices.Clone(must)
 		for bit, v := range may {
 			if set>>bit&1 == 1 {
@@ -150,7 +150,7 @@ func unique(list []int) []int {
 	return slices.Compact(list)
 }
 
-// without returns the busy placements of GPU k without those of the stopped jobs.
+// without returns the busy placements of GPU k, except those of the stopped jobs.
 func without(busy mig.Layout, k int, stop []int, owner map[offer.Spot]int) mig.Layout {
 	for b := range busy.Indices() {
 		if v, known := owner[offer.Spot{GPU: k, Placement: b}]; known && slices.Contains(stop, v) {

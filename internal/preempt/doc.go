@@ -1,5 +1,5 @@
-// Package preempt decides which running jobs are stopped so that a waiting job can start, if the waiting job needs
-// another profile than the running jobs. slurmctld preempts jobs only for GRES types that a node offers. It therefore
+// Package preempt decides which running jobs are stopped so that a waiting job can start, if the waiting job needs a
+// different profile from the running jobs. slurmctld preempts jobs only for GRES types that a node offers. It therefore
 // never stops a job with a 1g.5gb slice for a job that needs a 7g.40gb slice. The watcher carries out the decisions.
 // The package has no state: each decision depends only on slurmctld's configuration and on a snapshot, which contains
 // the tags of earlier decisions (docs/internals.md, "Preemption across profiles").

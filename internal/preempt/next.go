@@ -11,7 +11,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// Action is what a step does with a job.
+// Action is what a step does to a job.
 type Action string
 
 const (
@@ -30,7 +30,8 @@ type Step struct {
 }
 
 // Next returns the next steps of the current preemption or, if there is none, the steps that begin one. The caller must
-// carry out the steps in this order and stop at the first error. v is the view of the snapshot, and made its plan.
+// carry out the steps in this order and stop at the first error. v is the view of the snapshot, and made is the plan of
+// this view.
 //
 //	none --begin--> marked --offers withdrawn--> warned, with GraceTime --grace time over--> stopped
 //	marked, warned --the preemptor starts, ends, is held, or cannot start; the room is lost; KeepRoom is over--> none
@@ -56,7 +57,7 @@ func Next(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Step
 	return steps
 }
 
-// drop returns the step that ends the preemption of a job that still runs.
+// drop returns the step that ends the preemption of a job that is still running.
 func drop(j slurm.Job) Step {
 	p, _ := tags.PreemptedBy(j)
 	return Step{Do: Tag, Job: j, Comment: tags.WithoutPreemption(j), For: p.Job}
@@ -70,7 +71,8 @@ func preemptor(s plan.Snapshot, v *plan.View) int {
 }
 
 // proceed returns the next steps for the jobs that are stopped for the k-th waiting job. All of them are stopped in the
-// same round, after the grace times of all have ended, so that none ends for nothing if the preemptor is cancelled.
+// same round, after the grace times of all have ended, so that no job is stopped for nothing if the preemptor is
+// cancelled.
 func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []*slurm.Job) (steps []Step) {
 	w := v.Waiting[k]
 	var stop []uint32
@@ -116,8 +118,8 @@ func anyStopped(s plan.Snapshot, preemptor uint32) bool {
 	})
 }
 
-// withdrawn reports whether the nodes of the jobs publish the offers of the plan. Before, slurmctld could start another
-// job on units that the plan reserves for the preemptor.
+// withdrawn reports whether the nodes of the jobs publish the offers of the plan. Before that, slurmctld could start
+// another job on units that the plan reserves for the preemptor.
 func withdrawn(v *plan.View, made offer.Plan, jobs []*slurm.Job) bool {
 	for _, j := range jobs {
 		for _, name := range j.Nodes {

@@ -106,8 +106,8 @@ func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []opti
 	return all, until
 }
 
-// worth returns the value of an instance in the way. It increases with the run time of its job, and is highest if the
-// job must not be stopped.
+// worth returns the value of an instance in the way. The value increases with the run time of the instance's job, and
+// is highest if the job must not be stopped.
 func worth(owner map[place.Spot]int, jobs []Running, at place.Spot) float64 {
 	if j, known := owner[at]; known && jobs[j].Requeue {
 		return -jobs[j].Start
@@ -169,7 +169,7 @@ func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 }
 
 // evict returns the plan that stops jobs and assigns a spot to another job. The plan destroys the stopped jobs'
-// instances that are in the way. Their others remain as idle instances.
+// instances that are in the way. These jobs' other instances remain as idle instances.
 func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Plan {
 	g := p.GPU(at.GPU)
 	for _, j := range stop {

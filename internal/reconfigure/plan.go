@@ -16,9 +16,9 @@ const NoJob = -1
 // Plan is a list of instances to destroy and to create, in order. It does not itself change a GPU. [Plan.Apply] applies
 // it to a copy of a pool.
 //
-// A job that is moved occurs in two steps: the first destroys its instance at the source, and the second creates or
-// takes an instance at the target. Both name the job, as an index into the caller's list. Every state between steps
-// is legal.
+// A job that is moved appears in two steps: the first destroys its instance at the source, and the second creates or
+// takes an instance at the target. Both steps identify the job by its index in the caller's list. Every state between
+// steps is legal.
 type Plan []Step
 
 // Step is a single change to one GPU.
@@ -159,7 +159,7 @@ func Serve(pool *place.Pool, at place.Spot, job int) Plan {
 	return serve(nil, pool.GPU(at.GPU), at, job)
 }
 
-// serve appends to a plan the steps after which the placement of at is busy on g.
+// serve appends to p the steps that make at's placement busy on g.
 func serve(p Plan, g place.GPU, at place.Spot, job int) Plan {
 	if g.Idle.Has(at.Placement) {
 		return append(p, Step{Take, at, g.Model, job})

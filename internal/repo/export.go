@@ -42,7 +42,7 @@ type Line struct {
 	ForeseenMiB float64 `json:"foreseen_mib,omitempty"`
 }
 
-// Export writes every run as one JSON object per line, oldest first. The exports of equal repositories are identical.
+// Export writes every run as one JSON object per line, oldest first. Equal repositories produce identical exports.
 func (r *Repo) Export(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)

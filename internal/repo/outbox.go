@@ -57,7 +57,7 @@ func (r *Repo) Ended(n predict.Run, at time.Time) error {
 	})
 }
 
-// Pending is a run whose summary may be missing in slurmdbd.
+// Pending is a run whose summary may be missing from slurmdbd.
 type Pending struct {
 	Run     predict.Run
 	Since   time.Time // the end of the run

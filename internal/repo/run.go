@@ -61,7 +61,7 @@ const complete = `UPDATE run SET
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 
-// Add stores all of the runs, or none after an error, and returns the number of new ones. If a run with the same job,
+// Add stores all of the runs, or none if it fails, and returns the number of new ones. If a run with the same job,
 // restart count, node and start already exists, Add completes it, but unknown values do not replace known ones.
 // Forgotten runs are not stored.
 func (r *Repo) Add(runs ...predict.Run) (added int, err error) {
@@ -128,7 +128,7 @@ func fromSummary(n predict.Run) (predict.Run, error) {
 	return k, nil
 }
 
-// IsHash reports whether a string is empty, or is a key or script fingerprint (16 hexadecimal digits).
+// IsHash reports whether a string is empty, or is a key or a script fingerprint (16 hexadecimal digits).
 func IsHash(s string) bool {
 	return s == "" || len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
 }
@@ -259,7 +259,7 @@ func together(users []predict.History) predict.History {
 	return h
 }
 
-// compare orders runs by start, and then by the other fields of their identity.
+// compare orders runs by start, and then by the other fields that identify them.
 func compare(a, b predict.Run) int {
 	return cmp.Or(
 		cmp.Compare(a.Start, b.Start),

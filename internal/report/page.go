@@ -19,7 +19,7 @@ type Page struct {
 	Facts    []string // lines that describe the cluster, the options and the omitted jobs
 	Policies []Policy
 	Grids    []int // the number of units of each GPU
-	Loss     bool  // true if the simulation has no queue, and rejects jobs that cannot start when they are submitted
+	Loss     bool  // true if the simulation has no queue and rejects jobs that cannot start when they are submitted
 	Slower   bool  // true if a job's run time depends on its slice, so that the mean turnaround decides
 }
 
@@ -45,8 +45,8 @@ func percent(x float64) string { return number(float64(int(1000*x+0.5))/10) + "%
 
 func seconds(x float64) string { return number(float64(int(x + 0.5))) }
 
-// columns returns the heads of the table of policies and, for a policy, the cells below them. On a narrow screen, the
-// page shows each head beside its cell.
+// columns returns the column headings of the table of policies and, for a policy, the cells below them. On a narrow
+// screen, the page shows each heading beside its cell.
 func (p Page) columns(of Policy) (heads, texts []string) {
 	add := func(head, text string) { heads, texts = append(heads, head), append(texts, text) }
 	if p.Loss {
@@ -80,7 +80,7 @@ type row struct {
 	Cells []cell
 }
 
-// cell is a figure with the head of its column.
+// cell is a figure with the heading of its column.
 type cell struct{ Head, Text string }
 
 func (p Page) rows() (rows []row) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// near is the relative difference below which two policies are equally good.
+// near is the relative difference below which two policies count as equally good.
 const near = 0.01
 
 // verdict returns a sentence that names the best policy for the workload and its advantage over the second best. The

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// line is a logical line of slurm.conf or gres.conf: one or several physical lines that are joined by a backslash at
-// the end. The syntax is that of Slurm's parse_config.c: the rest of a physical line after an unescaped # is a comment,
-// and a backslash in a comment does not continue the line.
+// line is a logical line of slurm.conf or gres.conf: one physical line, or several that are joined by backslashes at
+// their ends. The syntax is that of Slurm's parse_config.c: the rest of a physical line after an unescaped # is a
+// comment, and a backslash in a comment does not continue the line.
 type line struct {
 	in     *file
 	number int // the number of the first physical line, from 1
-	// in.old[from:to] is the text of all physical lines, without the last line end.
+	// in.old[from:to] is the text of all physical lines, without the last line ending.
 	from, to int
 	words    []word
 	text     string // the logical line, without comments
@@ -54,7 +54,8 @@ func (l line) value(key string) string {
 	return w.value
 }
 
-// form returns the line's words in a form in which equal lines are equal: lower-case keys and single spaces.
+// form returns the line's words in a canonical form, so that equivalent lines can be compared: lower-case keys and
+// single spaces.
 func (l line) form() string {
 	var parts []string
 	for _, w := range l.words {
@@ -157,7 +158,7 @@ func words(text string, raw []int) (all []word) {
 var includeForm = regexp.MustCompile(`(?i)^([[:space:]]*)include[[:space:]]+([^[:space:]]+)`)
 
 // load reads a configuration file and the files that it includes, and returns their logical lines in Slurm's order.
-// Relative paths refer to the directory of slurm.conf. top is nil if the file cannot be read or was read before.
+// Relative paths refer to the directory of slurm.conf. top is nil if the file cannot be read or has already been read.
 func (m *merger) load(name string) (top *file, lines []line) {
 	top = m.open(name)
 	if top == nil {

@@ -21,7 +21,7 @@ type edit struct {
 	text     string
 }
 
-// eol returns the line end that most lines of the file have.
+// eol returns the line ending that most lines of the file have.
 func (f *file) eol() string {
 	if crlf := bytes.Count(f.old, []byte("\r\n")); 2*crlf > bytes.Count(f.old, []byte("\n")) {
 		return "\r\n"
@@ -43,7 +43,7 @@ func (f *file) insert(l line, text string) {
 	f.edits = append(f.edits, edit{l.to, l.to, f.eol() + text})
 }
 
-// remove deletes a line with its line end.
+// remove deletes a line, including its line ending.
 func (f *file) remove(l line) {
 	to := l.to
 	if i := bytes.IndexByte(f.old[to:], '\n'); i >= 0 {

@@ -61,7 +61,7 @@ func (m *merger) replaces(l line, others gpuNodes) bool {
 		return inside
 	}
 	if len(others) > 0 {
-		m.problem(l, "the line applies to all nodes, also to "+others[0]+", which is not in --nodes; begin the line "+
+		m.problem(l, "the line applies to all nodes, including "+others[0]+", which is not in --nodes; begin the line "+
 			"with NodeName=")
 		return false
 	}

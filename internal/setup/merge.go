@@ -108,8 +108,8 @@ func Merge(r Request) (Result, error) {
 // plain matches the paths that need no quotes in a patch.
 var plain = regexp.MustCompile(`^/[A-Za-z0-9_./+@:=-]+$`)
 
-// open reads a file. If it does not exist, open returns an empty file with fresh set. It returns nil if the file
-// cannot be read or was read before.
+// open reads a file. If it does not exist, open returns an empty file with fresh set. It returns nil if the file cannot
+// be read or has already been read.
 func (m *merger) open(name string) *file {
 	text, resolved, err := m.Read(name)
 	f := &file{path: resolved, old: text, fresh: errors.Is(err, fs.ErrNotExist)}
@@ -174,7 +174,7 @@ func (m *merger) generated(section string) (lines []line, comments [][]string) {
 	return lines, comments
 }
 
-// items returns the elements of a comma-separated list, without commas inside brackets.
+// items returns the elements of a comma-separated list. Commas inside brackets do not separate elements.
 func items(list string) (all []string) {
 	depth, start := 0, 0
 	for i := 0; i <= len(list); i++ {

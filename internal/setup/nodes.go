@@ -20,7 +20,7 @@ var hardware = []string{"CPUs", "Procs", "Boards", "SocketsPerBoard", "Sockets",
 type gpuNodes []string
 
 // overlap expands the hostlist of a line. inside is true if all its hosts are managed, and apart is true if none of
-// them is. If the list cannot be expanded or has both kinds, overlap reports a problem.
+// them is. If the list cannot be expanded or contains both kinds, overlap reports a problem.
 func (m *merger) overlap(l line, list string) (hosts []string, inside, apart bool) {
 	hosts, err := slurm.ExpandHosts(list)
 	if err != nil {

@@ -13,7 +13,7 @@ type File struct {
 	Old, New []byte
 }
 
-// Patch returns the changes to the files as a patch in git's format, which `patch -p1 -d /` and `git apply` read.
+// Patch returns the changes to the files as a patch in git's format, which `patch -p1 -d /` and `git apply` can read.
 // Unchanged files are left out.
 func Patch(files []File) []byte {
 	var all bytes.Buffer

@@ -38,8 +38,8 @@ func (m *merger) plugstack(lines []line) {
 
 // jobSubmit makes the site's job_submit.lua call Caelum's functions. It turns the site's text into the body of a
 // function without parsing it. A Lua chunk is always a valid function body, even if it ends with a return statement.
-// The text above and below the site's text has its own local variables, and loading returns the site's value to
-// slurmctld.
+// The text above and below the site's text has its own local variables, and loading the file returns the site's value
+// to slurmctld.
 func (m *merger) jobSubmit(lines []line) {
 	f := m.open(m.beside("job_submit.lua"))
 	if f == nil {
@@ -85,7 +85,7 @@ func (m *merger) jobSubmit(lines []line) {
 
 // wrapper returns the lines above and below the text of the site's job_submit.lua. The functions are the same as in
 // docs/install.md: the site's function processes the job first, and Caelum's function only if the site accepts the job.
-// Slurm takes a result that is not a number as success.
+// Slurm treats a result that is not a number as success.
 func (m *merger) wrapper() (above string, below []string) {
 	above = "local function site_job_submit(...) -- Caelum: the lines up to the matching comment are the site's"
 	return above, strings.Split(`end -- Caelum: the end of the site's lines
@@ -109,7 +109,7 @@ end
 return loaded`, "\n")
 }
 
-// luaString returns a Lua string literal. The path is known to have no quotes or backslashes.
+// luaString returns a Lua string literal. The path is known to contain no quotes or backslashes.
 func luaString(text string) string { return `"` + text + `"` }
 
 // decisions creates the decision table. It does not change an existing table, in which the watcher or the administrator
@@ -134,7 +134,7 @@ func (m *merger) decisions() {
 		}
 	}
 	if len(missing) > 0 {
-		m.note("%s exists and lacks these lines. Add them, and increase the second number in its first line: %s",
+		m.note("%s exists, but lacks these lines. Add them, and increase the second number in its first line: %s",
 			f.path, strings.Join(missing, "; "))
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawSite returns a random site with the managed nodes n1 and n2. Its files have random line ends, comments,
+// drawSite returns a random site with the managed nodes n1 and n2. Its files have random line endings, comments,
 // continuation lines, spaces, quotes and keys in random case.
 func drawSite(t *rapid.T) site {
 	coin := func(label string) bool { return rapid.Bool().Draw(t, label) }
@@ -70,7 +70,7 @@ func drawSite(t *rapid.T) site {
 	return s
 }
 
-// drawOthers adds random other files to a site, and changes the line ends of all files at random.
+// drawOthers adds random other files to a site, and changes the line endings of all files at random.
 func drawOthers(t *rapid.T, s site) {
 	coin := func(label string) bool { return rapid.Bool().Draw(t, label) }
 	pick := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label) }
@@ -114,7 +114,7 @@ func TestRoundTrip(t *testing.T) {
 		for name, text := range s {
 			if strings.Count(text, "\r\n") == strings.Count(text, "\n") && strings.Contains(text, "\r\n") &&
 				strings.Count(changed[name], "\r\n") != strings.Count(changed[name], "\n") {
-				t.Fatalf("%s has other line ends than before: %q", name, changed[name])
+				t.Fatalf("%s has different line endings than before: %q", name, changed[name])
 			}
 		}
 	})

@@ -1,7 +1,6 @@
-// Package shadow plans what Caelum would do on a node that has no agent, for a trial alongside the node's present
-// configuration. `caelumd shadow` reads the GPUs and slurmctld, and prints the passes. The package makes the same
-// plan as the agents (package plan), from values alone: it performs no I/O, so it can change neither the GPUs nor
-// slurmctld.
+// Package shadow computes what Caelum would do on a node that has no agent, for a trial alongside the node's current
+// configuration. `caelumd shadow` reads the GPUs and slurmctld, and prints the passes. The package makes the same plan
+// as the agents (package plan), from values alone: it performs no I/O, so it can change neither the GPUs nor slurmctld.
 //
 // Files:
 //

@@ -26,7 +26,7 @@ func (n *Node) withSlices(snapshot plan.Snapshot) plan.Snapshot {
 	return snapshot
 }
 
-// addSlices adds one slice for each GPU to the request of a job that requests GPUs and no slices.
+// addSlices adds one slice per GPU to the request of a job that requests GPUs but no slices.
 func (n *Node) addSlices(j *slurm.Job) {
 	gpus := j.GPUsPerNode()
 	if gpus == 0 || len(j.SlicesPerNode()) > 0 {

@@ -107,7 +107,7 @@ type Pass struct {
 	Waiting int      `json:"waiting"`
 	// First explains why the first of these other jobs waits, or is nil.
 	First *plan.Explanation `json:"first,omitempty"`
-	// Offers holds the number of slices of each profile that the node would also offer, for jobs to come.
+	// Offers holds the number of slices of each profile that the node would also offer, for future jobs.
 	Offers map[string]int `json:"offers"`
 	GPUs   []GPU          `json:"gpus"`
 	first  uint32         // the id of the first job that would wait, or 0
@@ -122,11 +122,11 @@ type GPU struct {
 }
 
 // Pass plans the node from a snapshot of the nodes and the queue. Jobs that run on the node are placed first, as if
-// Caelum had started them. It is an error if slurmctld does not know the node.
+// Caelum had started them. Pass returns an error if slurmctld does not know the node.
 func (n *Node) Pass(snapshot plan.Snapshot) (Pass, error) {
 	at := slices.IndexFunc(snapshot.Nodes, func(o slurm.Node) bool { return o.Name == n.Name })
 	if at < 0 {
-		return Pass{}, fmt.Errorf("%s: %w; set the key node to the NodeName in slurm.conf", n.Name, slurm.ErrNoNode)
+		return Pass{}, fmt.Errorf("%s: %w; set the `node` key to the NodeName in slurm.conf", n.Name, slurm.ErrNoNode)
 	}
 	snapshot = n.withSlices(snapshot)
 	p := Pass{At: snapshot.At, Node: n.Name, Running: []Placed{}, Starts: []Placed{}, Offers: map[string]int{}}

@@ -103,7 +103,7 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 	}
 	whole, ok := Whole(model)
 	if !ok {
-		return nil, fmt.Errorf("couldn't search for the best fixed layouts: %s has no profile of a whole GPU",
+		return nil, fmt.Errorf("couldn't search for the best fixed layouts: %s has no profile for a whole GPU",
 			model.Name)
 	}
 	s.evaluate(Pattern{whole})
@@ -144,7 +144,7 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 	return s.pattern, s.err
 }
 
-// found is a layout and the best result over all patterns with it.
+// found is a layout and the best result over all patterns that contain it.
 type found struct {
 	layout mig.Layout
 	result *Result
@@ -200,8 +200,8 @@ func holds(b *mig.Model, l mig.Layout, profile string) bool {
 	return false
 }
 
-// enough reports whether profile has provides at least as many units and compute slices as profile needs. Only a full
-// GPU is sufficient for a job that needs mig.Full, because this job may use several GPUs together.
+// enough reports whether one profile (has) provides at least as many units and compute slices as another (needs). Only
+// a full GPU is sufficient for a job that needs mig.Full, because this job may use several GPUs together.
 func enough(has, needs mig.Profile) bool {
 	return needs.Size <= has.Size && needs.Compute <= has.Compute && (needs.Name != mig.Full || has.Name == mig.Full)
 }

@@ -44,7 +44,7 @@ type Config struct {
 	Stay bool
 
 	// Create and Destroy are the times, in seconds, that it takes to create and destroy an instance. If either is not
-	// 0, the instances of ended jobs remain for reuse until their units are needed.
+	// 0, the instances of finished jobs remain for reuse until their units are needed.
 	Create, Destroy float64
 	// Switch is the time, in seconds, that it takes to switch a GPU's MIG mode. A GPU that holds an instance of the
 	// mig.Full profile has its MIG mode off. When the job ends, the MIG mode remains off until a slice needs the GPU.
@@ -62,7 +62,7 @@ type Config struct {
 	// returns a quantile, Said returns the median, and the simulation computes the expected end of a running job with
 	// predict.Expect, as the agents do. High may be nil.
 	High func(trace.Job) float64
-	// Learn is true if the simulation corrects each estimate using the ratios of ended jobs' run times to their
+	// Learn is true if the simulation corrects each estimate using the ratios of finished jobs' run times to their
 	// estimates. Agents do not correct estimates.
 	Learn bool
 
@@ -72,7 +72,7 @@ type Config struct {
 	// Growth determines which profiles jobs request, when their runs end, and whether a job is rerun. If Growth is nil,
 	// each job runs once for its duration, or as Memory determines.
 	Growth Growth
-	// Deadlines gives some jobs deadlines; nil: no job has a deadline.
+	// Deadlines gives some jobs deadlines. If it is nil, no job has a deadline.
 	Deadlines *Deadlines
 	// Moves determines when running jobs are moved or stopped. If Moves is nil, each job runs on its slices until it
 	// ends.
@@ -144,7 +144,7 @@ func (c *Config) check() error {
 	}
 	if c.Discipline == Batches && c.Policy == nil {
 		return fmt.Errorf("the batches discipline requires a policy, " +
-			"not fixed layouts and not the reference that moves all jobs")
+			"and supports neither fixed layouts nor the reference that moves all jobs")
 	}
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
 		return fmt.Errorf("%d fixed layouts for %d GPUs; specify one layout for each GPU", len(c.Static), len(c.GPUs))
@@ -159,7 +159,7 @@ func (c *Config) checkMoves() error {
 	case c.Policy == nil || c.Offers || c.Memory != nil || c.Growth != nil || c.Sizing == Adaptive || c.quota() ||
 		!slices.Contains([]Discipline{FIFO, EASY, Loss}, c.Discipline) || !Alike(c.GPUs):
 		return fmt.Errorf("moves require a placement policy, a single GPU model, and a FIFO queue, " +
-			"an EASY queue or none, without offers, adaptive sizes, memory predictions and " +
+			"an EASY queue or none, without offers, adaptive sizes, memory predictions or " +
 			"a limit on the share of full GPUs")
 	case c.Discipline == Loss && m.Rule == StopForHead:
 		return fmt.Errorf("stopping jobs for the head of the queue requires a queue")

@@ -12,8 +12,8 @@ type Deadlines struct {
 	From, To float64 // the range of the slacks, as multiples of the time limit; uniformly distributed
 	Seed     uint64
 	Use      DeadlineUse
-	// Equal means that all jobs have the same priority, so that only their submission determines slurmctld's order.
-	// Otherwise, an earlier submission means a higher priority.
+	// Equal means that all jobs have the same priority, so that only their submission times determine slurmctld's
+	// order. Otherwise, an earlier submission means a higher priority.
 	Equal bool
 }
 
@@ -27,7 +27,7 @@ const (
 	// DeadlinesInSlurm means that slurmctld removes jobs that have not started by their latest start, but that the plan
 	// does not know the deadlines.
 	DeadlinesInSlurm
-	// DeadlinesInPlan means that slurmctld removes these jobs, and that the plan uses the deadlines, as in production.
+	// DeadlinesInPlan means that slurmctld removes such jobs, and that the plan uses the deadlines, as in production.
 	DeadlinesInPlan
 )
 
@@ -39,7 +39,7 @@ func (d *Deadlines) check(c *Config) error {
 	case c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY || c.Stay || c.Memory != nil ||
 		c.Growth != nil || c.Moves != nil:
 		return fmt.Errorf("deadlines require a placement policy, a FIFO or EASY queue and jobs that end, without " +
-			"memory predictions, growth and moves")
+			"memory predictions, growth or moves")
 	case !(d.Share >= 0 && d.Share <= 1 && d.From >= 0 && d.To >= d.From && d.To < math.Inf(1)):
 		return fmt.Errorf("a share of %v with slacks from %v to %v; the share must be from 0 to 1, and the slacks at "+
 			"least 0", d.Share, d.From, d.To)

@@ -19,7 +19,7 @@ type Span struct {
 	From, To         float64
 }
 
-// segment reports the slices of a job that is moved, is stopped or ends now.
+// segment reports the slices of a job that is now being moved or stopped, or that is ending.
 func (s *simulation) segment(j *job) {
 	if j.from < s.now {
 		s.observe(j, j.from, s.now)

@@ -206,7 +206,7 @@ func (c *cut) account(spot place.Spot) (takes float64) {
 	return *at - c.s.now
 }
 
-// change runs do, which changes a GPU, and then updates the sum of the fragmentation.
+// change calls do, which changes a GPU, and then updates the sum of the fragmentation.
 func (c *cut) change(gpu int, do func()) {
 	before, busy := c.Pool.Node(gpu).Frag, c.Pool.GPU(gpu).Busy != 0
 	do()

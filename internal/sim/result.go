@@ -1,14 +1,14 @@
 package sim
 
-// Result is a simulation's figures. Times are in seconds. A unit-second is one unit of a GPU for one second.
+// Result holds a simulation's figures. Times are in seconds. A unit-second is one unit of a GPU for one second.
 type Result struct {
 	Submitted, Started, Refused int // numbers of jobs
 	Requeued                    int // the number of times that jobs ran out of memory
 	// Waits is the distribution of the started jobs' waits. A requeued job's wait is the total time during which it
 	// was not running.
 	Waits Waits
-	// Prompt and Found are set only with offers. Prompt is the number of jobs that could start at submission. Found
-	// is the number of those whose slices were on offer already.
+	// Prompt and Found are set only with offers. Prompt is the number of jobs that could start at submission. Found is
+	// the number of those whose slices were already on offer.
 	Prompt, Found int
 	Turnaround    float64 // the sum of the started jobs' times from submission to end
 

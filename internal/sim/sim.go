@@ -52,7 +52,7 @@ type job struct {
 
 	number  int     // the number of jobs that were submitted earlier
 	from    float64 // with Moves, the start of the run or of the time since the last move
-	lost    float64 // with Moves, the run time that the job has lost in its present run, in seconds
+	lost    float64 // with Moves, the run time that the job has lost in its current run, in seconds
 	done    float64 // the share of the run that the job completed before it was stopped
 	stopped bool    // true if the job has been stopped for another job
 

@@ -109,7 +109,8 @@ func (c *Client) Records(ctx context.Context, field AccountingField, from, to ti
 }
 
 // RecordsOf returns the runs of one job, oldest first. If slurmctld lost its state and reused the id, these are the
-// runs of both jobs. Errors: ErrNoJob if the job has no runs, ErrNoAccounting.
+// runs of both jobs. Errors: It returns ErrNoJob if the job has no runs, and ErrNoAccounting if slurmdbd did not
+// answer.
 func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32) ([]Record, error) {
 	all, err := c.records(ctx, field, "-S", uts(time.Time{}), "-j", strconv.FormatUint(uint64(id), 10))
 	if err != nil {
@@ -184,7 +185,7 @@ func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) 
 	return out, ofAccounting(err)
 }
 
-// uts formats a time such that Slurm's commands read it the same way in every time zone. They reject values below a
+// uts formats a time so that Slurm's commands read it the same way in every time zone. They reject values below a
 // million seconds (22.05.8).
 func uts(t time.Time) string {
 	return "uts" + strconv.FormatInt(max(t.Unix(), 1e6), 10)
@@ -202,10 +203,10 @@ func ofAccounting(err error) error {
 // textMost is the size, in bytes, of the column in MariaDB, which silently truncates longer text (22.05.8).
 const textMost = 65535
 
-// SetAccounting writes a field of a job's newest accounting record. The run must have ended, because slurmctld
-// rewrites AdminComment at that point (22.05.8). sacctmgr cannot change the job's older records, and takes about 0.3
-// s. Errors: ErrJobState if the run has not ended; ErrSpoils if sacctmgr would change other tools' words;
-// ErrNoAccounting.
+// SetAccounting writes a field of a job's newest accounting record. The run must have ended, because slurmctld rewrites
+// AdminComment at that point (22.05.8). sacctmgr cannot change the job's older records. It takes about 0.3 s.
+// SetAccounting returns ErrJobState if the run has not ended, ErrSpoils if sacctmgr would change other tools' words,
+// and ErrNoAccounting if slurmdbd did not answer.
 func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingField, text string) error {
 	if !slices.Contains(AccountingFields, field) {
 		return unknownField(field)

@@ -54,7 +54,8 @@ func (c *Client) Allocations(ctx context.Context, field AccountingField, from, t
 
 // AllocationsOf returns the runs of the jobs that ref refers to, oldest first. A plain number refers to a job, to all
 // tasks of an array or to all components of a het job. 12_3 refers to an array task, and 12+1 to a component of a het
-// job. Errors: ErrNoJob if there are no runs that the caller may see, ErrNoAccounting.
+// job. Errors: It returns ErrNoJob if there are no runs that the caller may see, and ErrNoAccounting if slurmdbd did
+// not answer.
 func (c *Client) AllocationsOf(ctx context.Context, field AccountingField, ref string) ([]Allocation, error) {
 	if !recordRef.MatchString(ref) {
 		return nil, fmt.Errorf("%.40q is not a job id", ref)

@@ -15,7 +15,7 @@ import (
 // (22.05.8, MessageTimeout=10), so the limit is longer than that.
 const DefaultTimeout = 15 * time.Second
 
-// Options holds the paths and the environment of Slurm's commands. The zero value is right for nodes where Slurm was
+// Options holds the paths and the environment of Slurm's commands. The zero value is suitable for nodes where Slurm was
 // installed from packages.
 type Options struct {
 	// Scontrol, Squeue, Sacct, Sacctmgr and Scancel are the paths of the commands, by default in /usr/bin.

@@ -46,7 +46,7 @@ func parseConfig(out string) (Config, error) {
 		c.Values[key] = orEmpty(strings.TrimSpace(value))
 	}
 	if c.Values["SLURM_VERSION"] == "" {
-		return Config{}, errors.New("`scontrol show config` printed no SLURM_VERSION")
+		return Config{}, errors.New("`scontrol show config` did not print SLURM_VERSION")
 	}
 	return c, nil
 }
@@ -63,7 +63,7 @@ func (c Config) Started() time.Time {
 	return t
 }
 
-// JobMemory returns how long slurmctld keeps the record of an ended job, or 0 if it never removes the record
+// JobMemory returns how long slurmctld keeps the record of a finished job, or 0 if it never removes the record
 // (MinJobAge, printed as "300 sec").
 func (c Config) JobMemory() time.Duration {
 	number, _, _ := strings.Cut(c.Values["MinJobAge"], " ")

@@ -17,7 +17,7 @@ var (
 	// ErrUnreachable means that slurmctld or munge did not answer. The caller may retry. A write may or may not have
 	// taken effect.
 	ErrUnreachable = errors.New("slurmctld cannot be reached")
-	// ErrNoJob means that slurmctld has no record of the job. slurmctld removes ended jobs after MinJobAge (300 s by
+	// ErrNoJob means that slurmctld has no record of the job. slurmctld removes finished jobs after MinJobAge (300 s by
 	// default).
 	ErrNoJob = errors.New("no such job")
 	// ErrNoNode means that slurmctld has no record of the node.

@@ -52,8 +52,8 @@ type Job struct {
 	MinCPUs, TmpDisk                        int
 	Sockets, CoresPerSocket, ThreadsPerCore int
 
-	// The requested GRES: PerNode for --gres and --gpus-per-node, PerJob for --gpus, PerTask for --gpus-per-task, and
-	// PerSocket for --gpus-per-socket.
+	// The requested GRES: PerNode holds the request of --gres and --gpus-per-node, PerJob that of --gpus, PerTask that
+	// of --gpus-per-task, and PerSocket that of --gpus-per-socket.
 	PerNode, PerJob, PerTask, PerSocket GRESList
 	// Tasks is the requested number of tasks, or 0 if the job does not specify one.
 	Tasks int
@@ -125,9 +125,8 @@ func (j Job) Holds() bool {
 	return false
 }
 
-// Failed reports whether a job's batch script has ended with a non-zero exit status while its epilog has not yet
-// ended on all nodes. It returns false for jobs ended by a signal, a user or a limit, and for jobs requeued and then
-// held.
+// Failed reports whether a job's batch script has ended with a non-zero exit status and its epilog has not yet ended on
+// all nodes. It returns false for jobs ended by a signal, a user or a limit, and for jobs requeued and then held.
 func (j Job) Failed() bool { return j.State == "COMPLETING" && j.Reason == "NonZeroExitCode" }
 
 // Present reports whether the job may still be on its nodes. Unknown states count as present, so that no job gets

@@ -14,7 +14,7 @@ import (
 // Node is slurmctld's record of a node.
 type Node struct {
 	Name string
-	// Asked is the time at which the request was sent; the answer reflects all earlier changes.
+	// Asked is the time at which the request was sent; the reply reflects all earlier changes.
 	Asked time.Time
 	// States lists the base state and its flags: IDLE, MIXED, DOWN; DRAIN, COMPLETING, NOT_RESPONDING, INVALID_REG,
 	// ...
@@ -35,15 +35,15 @@ type Node struct {
 	// indices, so GresUsed shows them even before slurmd has registered (tested with 24.11.5 and 26.05.5).
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
-	// Features lists the active features, those that slurmctld can give to a job without rebooting the node.
+	// Features lists the active features, that is, those that slurmctld can give to a job without rebooting the node.
 	Features []string
 	// Addr is NodeAddr, which is a name or an address.
 	Addr string
 	// HostName is NodeHostName. It differs from Name if slurm.conf sets it, or if slurmd's NodeName is not the name
 	// of its host.
 	HostName string
-	// CPUs is how many CPUs slurmctld can allocate, and CPUsFree how many of them are unallocated. Both are 0 if
-	// unknown.
+	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is the number of those that are unallocated.
+	// Both are 0 if unknown.
 	CPUs, CPUsFree int
 	// Memory is the memory, in MiB, that slurmctld can allocate, and MemoryFree is the unallocated part. They are
 	// equal if memory is not a consumable resource. Both are 0 if unknown.
@@ -149,7 +149,7 @@ func parseNode(out, name string) (Node, error) {
 	return n, nil
 }
 
-// set sets the fields whose values share a line. key is the line's first key, and value the rest of the line.
+// set sets the fields whose values share a line. key is the line's first key, and value is the rest of the line.
 func (n *Node) set(key, value string) (err error) {
 	word, rest, _ := strings.Cut(value, " ")
 	switch key {

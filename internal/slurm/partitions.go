@@ -16,8 +16,8 @@ type Partition struct {
 	// OverSubscribe=EXCLUSIVE and, since 26.05, with Exclusive=NODE or Exclusive=TOPO (docs/slurm-releases.md, "Whole
 	// nodes").
 	Exclusive bool
-	// Tier is PriorityTier, or -1 if it is unknown. PreemptMode is the mode for jobs in the partition in capitals, for
-	// example "REQUEUE". If the partition does not set a mode, scontrol shows the cluster's mode.
+	// Tier is PriorityTier, or -1 if it is unknown. PreemptMode is the preemption mode for jobs in the partition, in
+	// capitals, for example "REQUEUE". If the partition does not set a mode, scontrol shows the cluster's mode.
 	Tier        int
 	PreemptMode string
 	// Grace is GraceTime. QOS is the partition's QOS, or empty.

@@ -23,8 +23,8 @@ func (c Config) PreemptExempt() (time.Duration, error) {
 	return ParseLimit(text)
 }
 
-// Requeue ends the run of a job and returns the job to the queue, if still returns true for the job's current record.
-// Otherwise, it returns ErrJobState, as for a job that has ended or must not be requeued.
+// Requeue ends the run of a job and returns the job to the queue if still, called with the job's current record,
+// returns true. Otherwise, it returns ErrJobState, as for a job that has ended or must not be requeued.
 func (c *Client) Requeue(ctx context.Context, id uint32, still func(Job) bool) error {
 	return c.onRun(ctx, id, still, func(ref string) (string, []string) { return c.scontrol, []string{"requeue", ref} })
 }
@@ -48,7 +48,7 @@ func (c *Client) Warn(ctx context.Context, id uint32, still func(Job) bool) erro
 	return nil
 }
 
-// onRun runs a command for a job that holds its nodes and for which still returns true.
+// onRun runs a command for a job that holds its nodes and for which the function still returns true.
 func (c *Client) onRun(
 	ctx context.Context, id uint32, still func(Job) bool, command func(ref string) (name string, args []string),
 ) error {

@@ -12,8 +12,8 @@ type QOS struct {
 	Name string
 	// Preempt contains the QOS whose jobs a job with this QOS may preempt.
 	Preempt []string
-	// PreemptMode is the mode for jobs with this QOS in capitals, for example "REQUEUE" or "WITHIN,CANCEL". CLUSTER
-	// means that the QOS sets no mode.
+	// PreemptMode is the preemption mode for jobs with this QOS, in capitals, for example "REQUEUE" or "WITHIN,CANCEL".
+	// CLUSTER means that the QOS sets no mode.
 	PreemptMode string
 	Grace       time.Duration
 	// Exempt is PreemptExemptTime, or 0 if the QOS sets no time.
@@ -23,8 +23,8 @@ type QOS struct {
 // qosColumns is the number of columns that QOS requests from sacctmgr.
 const qosColumns = 5
 
-// QOS reads all QOS from slurmdbd. Errors: those of running sacctmgr, which has no own message for an unreachable
-// slurmdbd in all releases.
+// QOS reads all QOS from slurmdbd. Its errors are those of running sacctmgr, because not every release of sacctmgr has
+// its own message for an unreachable slurmdbd.
 func (c *Client) QOS(ctx context.Context) ([]QOS, error) {
 	out, err := c.run(ctx, nil, c.sacctmgr, "-n", "-P", "show", "qos",
 		"format=Name,Preempt,PreemptMode,GraceTime,PreemptExemptTime")
@@ -38,7 +38,7 @@ func (c *Client) QOS(ctx context.Context) ([]QOS, error) {
 	return list, nil
 }
 
-// parseQOS parses lines of columns that vertical bars separate. Only administrators can name a QOS.
+// parseQOS parses lines whose columns are separated by vertical bars. Only administrators can name a QOS.
 func parseQOS(out string) (list []QOS, err error) {
 	for line := range strings.Lines(out) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
@@ -60,7 +60,7 @@ func parseQOS(out string) (list []QOS, err error) {
 	return list, nil
 }
 
-// parseSeconds parses a duration of the form [D-]HH:MM:SS. It returns 0 for an empty text.
+// parseSeconds parses a duration of the form [D-]HH:MM:SS. It returns 0 for an empty string.
 func parseSeconds(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil

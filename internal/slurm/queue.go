@@ -59,7 +59,7 @@ func (e exclusion) addTo(j *Job) {
 type Queue struct {
 	// Waiting lists the pending jobs, highest priority first.
 	Waiting []Waiting
-	// All lists all jobs, including ended ones that slurmctld has not removed yet (MinJobAge). Their ExcNodes and
+	// All lists all jobs, including finished ones that slurmctld has not removed yet (MinJobAge). Their ExcNodes and
 	// Allocated are not set, because only [Client.Job] reads them.
 	All []Job
 	// Licenses is the number of free licences of each kind, read only if a waiting job requests any.
@@ -149,12 +149,12 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	return jobs[i], nil
 }
 
-// jobTries limits how often Job tries to read a job, which it does again if the job changed between the two requests.
+// jobTries limits how often Job tries to read a job. It tries again if the job changed between the two requests.
 const jobTries = 5
 
 // Job reads a job with two requests. The second reads Allocated if the job holds its nodes, and ExcNodes otherwise.
-// Errors: ErrNoJob, ErrUnreachable, ErrChanging, ErrAmbiguous. With ErrAmbiguous, it still returns the job, but
-// without Allocated.
+// Errors: The error is ErrNoJob, ErrUnreachable, ErrChanging or ErrAmbiguous. With ErrAmbiguous, it still returns the
+// job, but without Allocated.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	for range jobTries {
 		j, err := c.record(ctx, id)

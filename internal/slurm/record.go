@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// field is a column of `squeue -O`, with the function that stores its value in a Job.
+// field is a column of `squeue -O`, together with the function that stores its value in a Job.
 type field struct {
 	name string
 	set  func(*Job, string) error
@@ -68,10 +68,9 @@ var jobFields = []field{
 	{"licenses", func(j *Job, s string) error { j.Licenses = orEmpty(s); return nil }},
 }
 
-// jobState returns a job's state, and whether it is expedited. Since 25.11, squeue shows EXPEDITING instead of
+// jobState returns a job's state and whether the job is expedited. Since 25.11, squeue shows EXPEDITING instead of
 // PENDING for a pending job that was submitted with --requeue=expedite and has been requeued because a node or an
-// epilog failed. While the job is ending, its state is COMPLETING (job_state_string in slurm_protocol_defs.c,
-// 26.05.3).
+// epilog failed. While the job is ending, its state is COMPLETING (job_state_string in slurm_protocol_defs.c, 26.05.3).
 func jobState(s string) (state string, expedited bool) {
 	if s == expediting {
 		return "PENDING", true
@@ -148,8 +147,8 @@ func flag(to *bool, s string) error {
 }
 
 // newSeparator returns the separator that follows each field in the output of one call. It is random, so no user can
-// have written it into a job beforehand. It does not begin with a digit, because squeue parses "name:0<separator>"
-// with strtol, and it has none of the characters , : %.
+// have written it into a job beforehand. It does not begin with a digit, because squeue parses "name:0<separator>" with
+// strtol, and it contains none of the characters , : %.
 func newSeparator() string {
 	var b [16]byte
 	rand.Read(b[:]) // rand.Read never returns an error

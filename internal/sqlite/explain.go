@@ -25,7 +25,7 @@ var remedies = map[sqlite3.ErrNo]string{
 	sqlite3.ErrIoErr:    "check the kernel's messages about the disk with `dmesg`",
 }
 
-// Explain returns err with the database's name and path and a remedy. It does not change an error that already has
+// Explain returns err with the database's name and path and a remedy. It does not change an error that already contains
 // the database's name. If the disk is full, the result wraps syscall.ENOSPC.
 func (k Kind) Explain(path string, err error) error {
 	var e sqlite3.Error
@@ -70,7 +70,7 @@ func (k Kind) ExplainFile(path string, err error) error {
 
 func (d *DB) explain(err error) error { return d.kind.Explain(d.path, err) }
 
-// explained is an error that already has the database's name and the remedy.
+// explained is an error that already contains the database's name and the remedy.
 type explained struct {
 	text string
 	err  error

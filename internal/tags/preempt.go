@@ -17,7 +17,7 @@ type Preemption struct {
 	End    time.Time
 }
 
-// PreemptedBy returns the preemption of the job's current run. ok is false if the watcher does not stop the run.
+// PreemptedBy returns the preemption of the job's current run. ok is false if the watcher is not stopping the run.
 func PreemptedBy(j slurm.Job) (p Preemption, ok bool) { return preemption(j, j.Restarts) }
 
 // WasPreemptedBy is like PreemptedBy, but for the run before the last requeue.
@@ -35,7 +35,7 @@ func preemption(j slurm.Job, restarts int) (p Preemption, ok bool) {
 	return p, p.Job != 0
 }
 
-// WithPreemption returns the job's admin_comment with the preemption of the job's current run.
+// WithPreemption returns the job's admin_comment with the Preempted tag for the job's current run.
 func WithPreemption(j slurm.Job, p Preemption) string {
 	end := int64(0)
 	if p.Warned {
@@ -44,7 +44,7 @@ func WithPreemption(j slurm.Job, p Preemption) string {
 	return Set(j.AdminComment, Preempted, fmt.Sprintf("%d:%d:%d", p.Job, j.Restarts, end))
 }
 
-// WithoutPreemption returns the job's admin_comment without its preemption.
+// WithoutPreemption returns the job's admin_comment without the Preempted tag.
 func WithoutPreemption(j slurm.Job) string {
 	return Remove(j.AdminComment, Preempted+Value(j.AdminComment, Preempted))
 }
@@ -72,7 +72,7 @@ func HasPreempted(j slurm.Job) bool {
 	return ok && n[0] == int64(j.Restarts)
 }
 
-// numbers parses count numbers from 0 to 4294967295 that colons separate.
+// numbers parses the given count of colon-separated numbers, each from 0 to 4294967295.
 func numbers(text string, count int) (all []int64, ok bool) {
 	parts := strings.Split(text, ":")
 	for _, part := range parts {

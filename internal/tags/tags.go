@@ -19,7 +19,7 @@ const (
 	// Grow is followed by oom or forecast: an agent may requeue the job on a larger profile after it has run out of GPU
 	// memory (oom), or also before this happens (forecast).
 	Grow = "caelum:grow="
-	// Grown is followed by the job's growths (predict.FormatGrowths). The Size tag has the resulting profile.
+	// Grown is followed by the job's growths (predict.FormatGrowths). The Size tag contains the resulting profile.
 	Grown = "caelum:grown="
 	// Held marks a job that job_submit.lua has held at submission, and that an agent must release. A hold without this
 	// tag was set by a user or an administrator.

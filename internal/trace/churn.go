@@ -44,7 +44,7 @@ type Churn struct {
 // churnGPUs lists the numbers of GPUs that multi-GPU jobs need, all equally frequent.
 var churnGPUs = [3]int{2, 4, 8}
 
-// All returns the generated jobs. Equal seeds yield equal jobs.
+// All returns the generated jobs. The same seed always yields the same jobs.
 func (c Churn) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(c.Seed, 0))

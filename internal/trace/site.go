@@ -24,10 +24,11 @@ const (
 	siteFree   = 2. / 7 // share of jobs without a time limit
 )
 
-// siteLimits lists the time limits that users choose, in seconds. No job runs for longer than the largest.
+// siteLimits lists the time limits that users choose, in seconds. No job runs for longer than the largest of these
+// limits.
 var siteLimits = [...]float64{3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400}
 
-// All returns the generated jobs. Equal seeds yield equal jobs.
+// All returns the generated jobs. The same seed always yields the same jobs.
 func (s Site) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(s.Seed, 99))

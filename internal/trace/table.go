@@ -42,8 +42,8 @@ func commas(text *bufio.Reader) rows {
 	}
 }
 
-// bars splits rows of values separated by vertical bars, as in the output of sacct -P. Quotes have no special
-// meaning, and no value may include a bar or a line end.
+// bars splits rows of values separated by vertical bars, as in the output of sacct -P. Quotes have no special meaning,
+// and no value may include a bar or a newline.
 func bars(text *bufio.Reader) rows {
 	line := 0
 	return func() ([]string, int, error) {

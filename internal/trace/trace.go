@@ -107,8 +107,8 @@ type Left struct {
 	Jobs   int    `json:"jobs"`
 }
 
-// Only removes the jobs that can never run on the given nodes. nodes lists the GPU models of each node. If anywhere
-// is true, a job may use GPUs on any node, and nodes has a single node with all GPUs.
+// Only removes the jobs that can never run on the given nodes. nodes lists the GPU models of each node. If anywhere is
+// true, a job may use GPUs on any node, and nodes contains a single node with all GPUs.
 func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	kinds := kindsOf(nodes)
 	kept := w.Jobs[:0:0]

@@ -18,13 +18,13 @@ import (
 // must use the resolved path that Path returns, because other users may be able to change the links in the original
 // path at any time.
 //
-// Path rejects a directory to which others may write, unless it has the sticky bit (like /tmp), belongs to root or
-// one of owners, and the next component is a directory that also belongs to root or one of owners. The kernel does
-// not allow other users to remove or rename such a component, and directories cannot be hard links. So files directly
-// in /tmp are rejected.
+// Path rejects a directory that others can write to, unless it has the sticky bit (like /tmp), belongs to root or one
+// of owners, and the next component is a directory that also belongs to root or one of owners. The kernel does not
+// allow other users to remove or rename such a component, and directories cannot be hard links. So files directly in
+// /tmp are rejected.
 //
-// If an access control list grants write access to other users, the file mode shows write access for the group, so
-// these files are rejected as well.
+// If an access control list grants write access to other users, the file mode shows write access for the group, so such
+// files are rejected as well.
 //
 // The error names the unacceptable component and a command that corrects the problem. If the file does not exist, the
 // error wraps fs.ErrNotExist.
@@ -41,7 +41,7 @@ func Path(path string, owners ...int) (string, error) {
 		}
 		return "", fmt.Errorf("couldn't use %s: %w", path, err)
 	}
-	shared := "" // the previous component, if it is a sticky directory to which others may write
+	shared := "" // the previous component, if it is a sticky directory that others can write to
 	for _, component := range components(resolved) {
 		info, err := os.Lstat(component)
 		if err != nil {
@@ -65,9 +65,9 @@ func components(path string) []string {
 	return list
 }
 
-// check checks one component of a path. If it is a sticky directory to which others may write, check returns the
-// component, and otherwise an empty string. shared is the result for the directory above. last is true for the last
-// component, which is the file.
+// check checks one component of a path. It returns the component if it is a sticky directory that others can write to,
+// and an empty string otherwise. shared is the result for the parent directory. last is true for the last component,
+// which is the file.
 func check(component string, info os.FileInfo, shared string, last bool, owners []int) (string, error) {
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
 	mode := info.Mode()

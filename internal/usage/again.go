@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// When slurmctld starts, it reports the end of each ended job in its state file to slurmdbd once more, because slurmdbd
-// may have missed it. slurmdbd then replaces AdminComment with slurmctld's value, which has no summaries
+// When slurmctld starts, it reports the end of each finished job in its state file to slurmdbd once more, because
+// slurmdbd may have missed it. slurmdbd then replaces AdminComment with slurmctld's value, which has no summaries
 // (_load_job_state in job_mgr.c, 22.05.8 to 26.05.3). So the recorder asks from time to time whether slurmctld has
 // restarted, and returns the affected runs to the outbox. If a summary still exists, the next attempt only reads it.
 const (
@@ -17,14 +17,14 @@ const (
 	settles = 30 * time.Second
 	// usualMemory is MinJobAge's default. It is used until slurmctld has answered.
 	usualMemory = 5 * time.Minute
-	// longestMemory limits MinJobAge. With MinJobAge=0, slurmctld never removes an ended job.
+	// longestMemory limits MinJobAge. With MinJobAge=0, slurmctld never removes a finished job.
 	longestMemory = 24 * time.Hour
 )
 
 // Controller describes slurmctld.
 type Controller struct {
 	Started time.Time     // when slurmctld started
-	Memory  time.Duration // how long slurmctld keeps an ended job (MinJobAge); 0: it never forgets one
+	Memory  time.Duration // how long slurmctld keeps a finished job (MinJobAge); 0: it never forgets one
 }
 
 // restarts is what the recorder knows about restarts of slurmctld. No other goroutine uses it.

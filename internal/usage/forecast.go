@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// forecastEvery is the shortest time between forecasts of a slice. Between two of them, the run also becomes longer
-	// by forecastShare, because the forecasts of a long run change slowly.
+	// forecastEvery is the shortest time between forecasts of a slice. The run must also have become longer by
+	// forecastShare between two forecasts, because the forecasts of a long run change slowly.
 	forecastEvery = 5 * time.Second
 	forecastShare = 0.02
 	// foreseenEvery is the time between calls to Options.Foreseen for the same job.

@@ -55,7 +55,7 @@ type Monitor struct {
 
 	mu    sync.Mutex
 	open  map[uint32]*observation // by job
-	ended []predict.Run           // ended runs that are not in the repository yet
+	ended []predict.Run           // finished runs that are not in the repository yet
 
 	repo       Repository // if nil, the Monitor shows the usage but does not store it
 	accounting Accounting
@@ -89,9 +89,9 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// Start samples the slices on these GPUs and stores the usage until ctx ends. The caller must then call finish, after
-// the last calls to Begin and End. finish stores the observations for the next agent. It waits for all goroutines, but
-// at most one second for the samplers, because the sampler of a hanging GPU does not end.
+// Start samples the slices on these GPUs and stores the usage until ctx is done. The caller must then call finish,
+// after the last calls to Begin and End. finish stores the observations for the next agent. It waits for all
+// goroutines, but at most one second for the samplers, because the sampler of a hanging GPU does not end.
 func (m *Monitor) Start(ctx context.Context, gpus []int) (finish func()) {
 	samplersEnd := m.startSamplers(ctx, gpus)
 	var tasks sync.WaitGroup

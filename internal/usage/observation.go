@@ -19,7 +19,7 @@ type observation struct {
 	Began, Seen time.Duration
 	Slices      []*sliceUsage
 
-	left   *observation // the observation of an earlier agent, until slurmctld confirms that the job still runs
+	left   *observation // the observation of an earlier agent, until slurmctld confirms that the job is still running
 	stored bool         // true if the observation is in the repository
 
 	grow            string            // api.Lease.Grow

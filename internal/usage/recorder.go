@@ -31,9 +31,9 @@ func backoff(tries int) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// recorder reads the state and exit status of ended runs from slurmdbd, and writes their summaries to slurmdbd, one
-// call at a time. A summary counts as recorded only after a later call has read it back, because two nodes' agents
-// may write to the same job's field at the same time, and slurmdbd stores only the last value.
+// recorder reads the state and exit status of finished runs from slurmdbd, and writes their summaries to slurmdbd, one
+// call at a time. A summary counts as recorded only after a later call has read it back, because two nodes' agents may
+// write to the same job's field at the same time, and slurmdbd stores only the last value.
 func (m *Monitor) recorder(ctx context.Context) {
 	wait := firstPause // there may be runs in the outbox that ended before this agent started
 	for {

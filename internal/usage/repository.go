@@ -19,7 +19,7 @@ type Repository interface {
 	Observations() ([]Observation, error)
 	// Dismiss removes the observation of a run.
 	Dismiss(job uint32, restart int) error
-	// Ended stores a run that ended at the time at, removes its observation, and adds it to the outbox, where it is
+	// Ended stores a run that ended at the given time, removes its observation, and adds it to the outbox, where it is
 	// due immediately.
 	Ended(run predict.Run, at time.Time) error
 	// RunsOfKey returns the newest runs of a user's job key, oldest first.
@@ -35,7 +35,7 @@ type Repository interface {
 	// Postpone records an attempt for a run in the outbox, and sets the time of the next one. written is true if the
 	// summary was written, so that the next attempt must read it from slurmdbd.
 	Postpone(run predict.Run, until time.Time, written bool) error
-	// Again returns a node's runs that ended between two times to the outbox. They become due at the time due.
+	// Again returns a node's runs that ended between two times to the outbox. They become due at the given time.
 	Again(node string, from, to, due time.Time) error
 	// Recorded removes a run from the outbox.
 	Recorded(run predict.Run) error
@@ -50,7 +50,7 @@ type Pending = repo.Pending
 // Accounting is the part of slurmdbd that the recorder uses.
 type Accounting interface {
 	// RecordsOf returns a job's records in slurmdbd, one for each run, oldest first. Each includes the text of the
-	// given field. It is an error if there are no records.
+	// given field. RecordsOf returns an error if there are no records.
 	RecordsOf(ctx context.Context, field slurm.AccountingField, job uint32) ([]slurm.Record, error)
 	// SetAccounting replaces the field in a job's newest record. The run of this record must have ended. sacctmgr
 	// 22.05 stores the text in lower case. If it would change another tool's text in the field, SetAccounting writes

@@ -49,7 +49,7 @@ func (m *Monitor) Sampler(g int) *Sampler { return &Sampler{m, g, map[*sliceUsag
 // Slices returns the number of slices for which the sampler has an open meter.
 func (s *Sampler) Slices() int { return len(s.meters) }
 
-// run samples the GPU until ctx ends.
+// run samples the GPU until ctx is done.
 func (s *Sampler) run(ctx context.Context) {
 	defer func() {
 		for meter := range maps.Values(s.meters) {
@@ -140,7 +140,7 @@ func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 		m.forecast(o, u)
 	case errors.Is(err, gpu.ErrLost), errors.Is(err, gpu.ErrNotFound):
 		u.over = true
-		log.Warn("a job's slice no longer exists; the usage of the slice is not sampled any more")
+		log.Warn("a job's slice no longer exists; the usage of the slice is no longer sampled")
 	case !u.failed:
 		u.failed = true
 		log.Warn("couldn't sample the usage of a job; trying again")

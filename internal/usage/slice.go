@@ -19,7 +19,7 @@ type sliceUsage struct {
 	UUID      string
 	Profile   string
 	MemoryMiB float64 // the memory of the slice
-	// Samples is the number of samples, and Bins the number for each bin of memory use.
+	// Samples is the number of samples, and Bins is the number of samples in each bin of memory use.
 	Samples int
 	Bins    [usageBins]uint32
 	// PeakMiB is the exact highest memory usage. LastMiB and LastUtil are the values of the last sample.

@@ -11,7 +11,7 @@ import (
 // samples from the last storeInterval.
 const storeInterval = time.Minute
 
-// maxEnded limits the number of ended runs that wait in memory while the repository cannot be used. Together, they
+// maxEnded limits the number of finished runs that wait in memory while the repository cannot be used. Together, they
 // occupy about 3 MB.
 const maxEnded = 10000
 
@@ -62,8 +62,8 @@ func (m *Monitor) takeOverRun(stored Observation, o *observation) {
 	m.queue(o, o.Seen)
 }
 
-// queue adds an ended run to the queue for the repository. If maxEnded runs are already waiting, it removes the oldest
-// one. The caller holds m.mu.
+// queue adds a finished run to the queue for the repository. If maxEnded runs are already waiting, it removes the
+// oldest one. The caller holds m.mu.
 func (m *Monitor) queue(o *observation, end time.Duration) {
 	if m.repo == nil {
 		return
@@ -101,8 +101,8 @@ func (m *Monitor) storer(ctx context.Context) {
 	}
 }
 
-// Flush writes the ended runs and the open observations to the repository: all open observations if all is true, and
-// otherwise only those that are not in the repository yet. If a run cannot be written, Flush logs the error and
+// Flush writes the finished runs and the open observations to the repository: all open observations if all is true;
+// otherwise, only those that are not in the repository yet. If a run cannot be written, Flush logs the error and
 // discards the run, so that it neither delays jobs nor occupies memory on the node.
 func (m *Monitor) Flush(all bool) {
 	if !m.takeOver() {

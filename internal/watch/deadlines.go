@@ -10,7 +10,8 @@ import (
 // deadlines contains the waiting jobs for which the watcher has logged that they cannot meet their deadlines.
 type deadlines map[uint32]bool
 
-// report logs each waiting job that cannot meet its deadline, once for as long as that is so.
+// report logs each waiting job that cannot meet its deadline. It logs a job again only if the job could meet its
+// deadline in the meantime.
 func (d deadlines) report(v *plan.View, made offer.Plan, log *logrus.Entry) {
 	missing := v.Misses(made)
 	for id := range d {

@@ -2,9 +2,9 @@
 // job need not wait for an agent's next poll. At each submission, job_submit.lua writes to the trigger file (by default
 // /run/caelum-watch/poke). The watcher then reads the queue and the nodes once for the whole cluster, and sends
 // datagrams to notify the nodes in the notification set (package notify). A notified agent makes a pass, as it would at
-// its next poll. Without a watcher, agents detect submissions only when they poll. Its only socket is the UDP port
-// for notifications from agents. It writes to slurmctld only with `planner: true`, and then only each node's part of
-// the plan into the node's Comment (docs/internals.md, "A plan from the watcher").
+// its next poll. Without a watcher, agents detect submissions only when they poll. The watcher's only socket is the UDP
+// port for notifications from agents. It writes to slurmctld only with `planner: true`, and then only each node's part
+// of the plan into the node's Comment (docs/internals.md, "A plan from the watcher").
 //
 // Files:
 //

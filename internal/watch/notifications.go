@@ -11,7 +11,7 @@ import (
 )
 
 // notifications determines the notification set. notified maps each notified node's name to its GRES and Extra at the
-// time of the notification, and the reason for it.
+// time of the notification, and the reason for the notification.
 type notifications struct {
 	settings     plan.Settings
 	planner      *plan.Planner // keeps what is unchanged between two snapshots

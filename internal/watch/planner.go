@@ -25,7 +25,7 @@ import (
 const maxHeld = 16
 
 // planner writes the parts of a plan and the heartbeat into slurmctld's node records. It compares each part with the
-// node's record, not with the part that it wrote last, because another planner may have written one since.
+// node's record, not with the part that it wrote last, because another planner may have written a part since.
 type planner struct {
 	ctl   Controller
 	log   *logrus.Entry
@@ -55,7 +55,7 @@ func newPlanner(ctl Controller, log *logrus.Entry, host string, now func() time.
 // hostBytes is the length of the part of the id that is the same for all watchers on one host.
 const hostBytes = 4
 
-// beatNode returns the node whose Comment has the heartbeat: the first node with gres/mig by name.
+// beatNode returns the node whose Comment contains the heartbeat: the first node with gres/mig by name.
 func beatNode(nodes []slurm.Node) (first slurm.Node, ok bool) {
 	for _, n := range nodes {
 		if len(n.Gres.Named("mig")) > 0 && (!ok || n.Name < first.Name) {
@@ -65,9 +65,10 @@ func beatNode(nodes []slurm.Node) (first slurm.Node, ok bool) {
 	return first, ok
 }
 
-// mayPlan reports whether no other planner is active. If the heartbeat is another planner's, this one waits until it
-// has not changed for Expiry. A watcher that has just started does not wait for its host's earlier watcher, but takes
-// its place. If the earlier one is still running, it yields, because the heartbeat is no longer its own.
+// mayPlan reports whether no other planner is active. If the heartbeat is another planner's, this planner waits until
+// the heartbeat has not changed for Expiry. A watcher that has just started does not wait for its host's earlier
+// watcher, but takes its place. If the earlier one is still running, it yields, because the heartbeat is no longer its
+// own.
 func (p *planner) mayPlan(heartbeat string, at time.Time) bool {
 	if !p.started && strings.HasPrefix(heartbeat, p.id[:2*hostBytes]) {
 		p.replaces = heartbeat
@@ -147,7 +148,7 @@ func (p *planner) write(
 }
 
 // partOf returns the part of a member. The first member also looks after the jobs that need a tag, a profile or a hold,
-// whatever node they run on.
+// regardless of the nodes that they run on.
 func (p *planner) partOf(
 	snapshot plan.Snapshot, v *plan.View, made offer.Plan, member int, beat string,
 ) part.Part {

@@ -16,7 +16,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// Preemptor contains the calls to Slurm that the watcher uses to preempt jobs. *slurm.Client implements Preemptor.
+// Preemptor is the set of Slurm calls that the watcher uses to preempt jobs. *slurm.Client implements Preemptor.
 type Preemptor interface {
 	Config(ctx context.Context) (slurm.Config, error)
 	Partitions(ctx context.Context) ([]slurm.Partition, error)
@@ -117,8 +117,8 @@ func (p *preemption) do(ctx context.Context, s preempt.Step) error {
 	return err
 }
 
-// comment writes the step's admin_comment, unless the run or its admin_comment has changed since the snapshot. The tags
-// that an agent has written meanwhile would be lost.
+// comment writes the step's admin_comment, unless the run or its admin_comment has changed since the snapshot.
+// Otherwise, the tags that an agent has written in the meantime would be lost.
 func (p *preemption) comment(ctx context.Context, s preempt.Step) error {
 	j, err := p.ctl.Job(ctx, s.Job.ID)
 	if err != nil {

@@ -30,13 +30,14 @@ type Config struct {
 	Interval    time.Duration // the time between readings without a notification or submission
 	Settings    plan.Settings // the settings of the agents
 	Planner     bool          // whether the watcher writes each node's part of the plan into its Comment
-	// Preempt, if set, ends jobs for waiting jobs that need other profiles, while this watcher is the active planner.
+	// Preempt, if set, stops running jobs for waiting jobs that need other profiles, as long as this watcher is the
+	// active planner.
 	Preempt Preemptor
 	// Now, if set, replaces the clock that measures the age of heartbeats; only tests set it.
 	Now func() time.Time
 }
 
-// Controller has the calls to slurmctld that the watcher needs. *slurm.Client implements it.
+// Controller is the set of slurmctld calls that the watcher needs. *slurm.Client implements it.
 type Controller interface {
 	plan.Controller
 	SetNodeComment(ctx context.Context, node, text string) error
@@ -51,7 +52,7 @@ const (
 	maxPause = 2 * time.Second
 )
 
-// Watcher reads slurmctld and notifies agents as described in the package comment.
+// Watcher queries slurmctld and notifies agents as described in the package comment.
 type Watcher struct {
 	cfg           Config
 	ctl           Controller
@@ -88,7 +89,7 @@ func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
 	return w
 }
 
-// Run watches the trigger file until ctx ends. The error explains why Run cannot start or continue.
+// Run watches the trigger file until ctx is done. The error explains why Run cannot start or continue.
 func (w *Watcher) Run(ctx context.Context) error {
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -182,7 +183,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 	}
 }
 
-// Round reads slurmctld, writes the parts of the plan if the watcher is a planner, preempts jobs if it is configured
+// Round queries slurmctld, writes the parts of the plan if the watcher is a planner, preempts jobs if it is configured
 // to, and notifies the nodes in the notification set.
 func (w *Watcher) Round(ctx context.Context) error {
 	_, err := w.round(ctx)

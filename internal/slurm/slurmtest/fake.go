@@ -19,11 +19,11 @@
 //     of the job (Recount; in 22.05, the excess remains after the job ends). A restart of slurmd 22.05 resets only
 //     the count of `closed`. If jobs use gres/mig and the counts in the last update did not add up to the total in
 //     slurm.conf, the restart of slurmd drains the node and sets its INVALID_REG flag.
-//   - A requeue increases the restart count while the ended run is still completing. The job may restart two minutes
+//   - A requeue increases the restart count while the finished run is still completing. The job may restart two minutes
 //     later.
 //
 // The package does not support time limits, changing priorities, reservations, dependencies, arrays, het jobs or
-// planned starts. Jobs start in order of priority, as far as there are enough resources for them. For jobs without
+// planned starts. Jobs start in order of priority, provided that there are enough resources for them. For jobs without
 // time limits, slurmctld's main scheduler and backfill together have the same effect.
 //
 // The state changes only through calls: Advance moves the clock forward, Tick starts jobs, and RunEpilogs runs epilogs.

@@ -138,7 +138,7 @@ func (f *Fake) Finish(id uint32) error {
 	return nil
 }
 
-// Forget removes an ended job's record, as slurmctld does after MinJobAge.
+// Forget removes a finished job's record, as slurmctld does after MinJobAge.
 func (f *Fake) Forget(id uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,9 +170,10 @@ func (f *Fake) Configure(name string, gres slurm.GRESList) error {
 	return err
 }
 
-// Recount simulates a restart of slurmctld, or `scontrol reconfigure`, after which slurmctld counts each running
-// job's slices nodes times, as it does for a job on that many nodes. Only types whose count in slurm.conf is 0 are
-// affected. When a job ends, its slices are subtracted only once, and the excess still counts as used.
+// Recount simulates a restart of slurmctld, or `scontrol reconfigure`, after which slurmctld counts each running job's
+// slices several times (the parameter nodes), as it does for a job on that many nodes. Only types whose count in
+// slurm.conf is 0 are affected. When a job ends, its slices are subtracted only once, and the excess still counts as
+// used.
 func (f *Fake) Recount(nodes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
