@@ -18,8 +18,8 @@ const pluginName, objectName = "spank_caelum.so", "libcaelum_spank.so"
 type Plugin struct {
 	// Plugstack is the path of plugstack.conf.
 	Plugstack string
-	// Named is true if plugstack.conf or an included file has a line for the plugin. Path is the path in this line,
-	// Args holds its key=value arguments, and Required is true if it begins with "required".
+	// Named is true if plugstack.conf or an included file contains a line for the plugin. Path is the path in this
+	// line, Args holds its key=value arguments, and Required is true if it begins with "required".
 	Named, Required bool
 	Path            string
 	Args            map[string]string

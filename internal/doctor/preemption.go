@@ -17,7 +17,7 @@ func preemption(f *Facts) (found []Finding) {
 	}
 	if mode := f.Config.Values["PreemptMode"]; suspends(mode) {
 		found = append(found, warning(
-			fmt.Sprintf("PreemptMode=%s suspends preempted jobs, but a suspended job keeps its slice, so that the "+
+			fmt.Sprintf("PreemptMode=%s suspends preempted jobs, but a suspended job keeps its slice, so the "+
 				"preemptor cannot use it, and the watcher stops no jobs for other profiles", mode),
 			"set PreemptMode=REQUEUE or PreemptMode=CANCEL in slurm.conf"+reconfigure,
 		))

@@ -37,7 +37,7 @@ const (
 	ReleaseUnmapped = "release.unmapped"  // the job map no longer shows the lease; the offers are not published yet
 	Lowered         = "publish.lowered"   // the offers that the plan withdraws are no longer published
 	Raised          = "publish.raised"    // the plan is published
-	RequeueTagged   = "giveback.marked"   // the job has its tag, and is still running
+	RequeueTagged   = "giveback.marked"   // the job has its tag and is still running
 	Requeued        = "giveback.requeued" // the job is back in the queue; its prolog has no reply yet
 	HeldReleased    = "held.released"     // a held job is released; its tag still marks it as held
 
@@ -46,7 +46,7 @@ const (
 	Resumed       = "hook.resumed"  // the monitoring program runs again; the ledger still has the pause
 
 	GrowRequeued     = "grow.requeued"     // a failed job is back in the queue with its old tags
-	GrowTagged       = "grow.tagged"       // the job has the tags of its larger profile, and is not held
+	GrowTagged       = "grow.tagged"       // the job has the tags of its larger profile and is not held
 	GrowHeld         = "grow.held"         // the job is held; its epilog has no reply and its lease still exists
 	GrowRetyped      = "grow.retyped"      // the request of a grown job names the larger profile
 	ForeseenTagged   = "foreseen.tagged"   // a job has the tags of a larger profile, but is still running on its slice

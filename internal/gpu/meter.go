@@ -135,7 +135,7 @@ func (m *meter) find(parent nvml.Device) (nvml.Device, error) {
 	return nil, fmt.Errorf("MIG device %s: %w", m.uuid, ErrNotFound)
 }
 
-// at opens the GPU's MIG device with the given index, and reports whether it belongs to the meter's instance.
+// at opens the GPU's MIG device with the given index and reports whether it belongs to the meter's instance.
 func (m *meter) at(parent nvml.Device, index int) (nvml.Device, bool, error) {
 	dev, ret := parent.GetMigDeviceHandleByIndex(index)
 	if ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INVALID_ARGUMENT {

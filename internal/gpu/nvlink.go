@@ -34,7 +34,7 @@ func (n *NVML) linked(a, b int) (bool, error) {
 		handles[i] = d.handle
 	}
 	if err := n.lib.Extensions().LookupSymbol("nvmlDeviceGetP2PStatus"); err != nil {
-		return false, errors.New("the driver has no nvmlDeviceGetP2PStatus")
+		return false, errors.New("the driver does not provide nvmlDeviceGetP2PStatus")
 	}
 	status, ret := handles[0].GetP2PStatus(handles[1], nvml.P2P_CAPS_INDEX_NVLINK)
 	return status == nvml.P2P_STATUS_OK, check(ret, "read the P2P status")

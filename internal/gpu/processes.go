@@ -31,7 +31,7 @@ type Process struct {
 // Root reports whether all user ids of the process are 0.
 func (p Process) Root() bool { return p.UIDs == [4]uint32{} }
 
-// Is reports whether any of the process's user ids is uid, so that it acts or can act as that user.
+// Is reports whether any of the process's user ids is uid, that is, whether the process acts or can act as that user.
 func (p Process) Is(uid uint32) bool { return slices.Contains(p.UIDs[:], uid) }
 
 func (p Process) String() string {
@@ -137,7 +137,7 @@ type pinned struct {
 
 // Kill sends SIGKILL to processes and waits until they have closed their files. After opening a process's pidfd, it
 // calls stillMeant and skips the process if the result is false. A traced process can remain until its tracer ends
-// (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. It ends at most maxKilled processes, and
+// (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. It ends at most maxKilled processes and
 // waits at most 2 x endLimit in total. ended lists the processes that have ended, and left those that have not.
 func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, left []Process) {
 	var all []pinned
@@ -178,7 +178,7 @@ func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, 
 	return ended, left
 }
 
-// allEnded waits at most endLimit for all processes to end, and reports whether they have.
+// allEnded waits at most endLimit for all processes to end and reports whether they have.
 func allEnded(all []pinned) bool {
 	deadline := time.Now().Add(endLimit)
 	ended := true

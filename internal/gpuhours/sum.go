@@ -15,7 +15,7 @@ type Total struct {
 	Keys                 []string // the values of the keys, in the order of Sum's argument
 	Runs                 int
 	SliceHours, GPUHours float64
-	UnknownRuns          int // runs with slices whose share of a GPU is unknown, so that GPUHours is too low
+	UnknownRuns          int // runs with slices whose share of a GPU is unknown, which makes GPUHours too low
 }
 
 // Sum adds up the runs for each combination of the keys, which must be among Keys. The result is sorted by GPU-hours,

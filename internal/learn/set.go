@@ -20,7 +20,7 @@ var keyWords = map[string]int{
 // plainWord matches a word of the table.
 var plainWord = regexp.MustCompile(`^[^\s#[:cntrl:]]+$`)
 
-// SetLine writes one line into the decision table at path, and increments the table's generation. The line replaces any
+// SetLine writes one line into the decision table at path and increments the table's generation. The line replaces any
 // lines for the same key, including a learned one; otherwise, it is added to the administrator's lines. If the new
 // table would have too many lines or bytes, the oldest learned lines are omitted. The file is replaced atomically and
 // keeps its owner and mode. SetLine returns false if the table already has the line. It returns an error, and changes

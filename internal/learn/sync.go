@@ -121,7 +121,7 @@ func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err er
 	return synced.Add(-overlap), false, err
 }
 
-// HasSynced reports whether a sync has read runs from slurmdbd into the repository. Without one, it has only runs
+// HasSynced reports whether a sync has read runs from slurmdbd into the repository. Without one, it contains only runs
 // that were imported or recorded by this node's agent.
 func HasSynced(r *repo.Repo) (bool, error) {
 	synced, err := noteTime(r, noteSynced)

@@ -31,7 +31,7 @@ type table struct {
 	generation uint64
 	own        string // the administrator's lines, without the first line of the file
 	learned    string
-	marked     bool // true if the table has the marker
+	marked     bool // true if the table contains the marker
 	// profiles maps the profiles that jobs may get to their memory in MiB, or to 0 if the table does not specify it.
 	profiles map[string]float64
 	gpuTypes []string                // the GPU types in the table

@@ -54,7 +54,7 @@ func (s *Sender) Send(to, host string, port int) error {
 	return err
 }
 
-// Listener receives datagrams on a UDP port, and accepts or rejects them.
+// Listener receives datagrams on a UDP port and accepts or rejects them.
 type Listener struct {
 	Key     Key
 	Name    string // the name of this receiver
@@ -70,7 +70,7 @@ type Listener struct {
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
-// Listen receives datagrams until ctx is done, and calls react after accepting datagrams. react reports whether the
+// Listen receives datagrams until ctx is done and calls react after accepting datagrams. react reports whether the
 // reaction had an effect. However many datagrams arrive during a call to react or during a pause, they trigger only one
 // further call. The error explains why Listen cannot start or continue.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
@@ -123,7 +123,7 @@ func (l *Listener) nextPause(pause time.Duration, changed bool, took time.Durati
 	return max(pause, slowdown*took)
 }
 
-// receive reads datagrams until conn is closed, and sends to the notified channel after each accepted datagram. While a
+// receive reads datagrams until conn is closed and sends to the notified channel after each accepted datagram. While a
 // call to react is pending, it sends nothing.
 func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan<- struct{}) error {
 	a := acceptor{Listener: l, start: time.Now(), last: map[string]int64{}}

@@ -65,8 +65,8 @@ func urgent(jobs []*Job, now float64) (all []int) {
 
 // deadlineOrder returns the indices of the jobs in the order in which a plan considers them. It moves each urgent job
 // ahead of the jobs of equal priority. The jobs that request the same profile and precede the urgent job in the queue
-// move with it, because slurmctld would start them first. An urgent job passes no components of het jobs, and no job
-// that has waited for maxPassing. The result is nil if the order is that of the queue, as it always is with a strict
+// move with it, because slurmctld would start them first. An urgent job does not pass components of het jobs, or jobs
+// that have waited for maxPassing. The result is nil if the order is that of the queue, as it always is with a strict
 // order.
 func deadlineOrder(jobs []*Job, now float64, strict bool) []int {
 	var all []int

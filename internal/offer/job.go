@@ -20,7 +20,7 @@ type Job struct {
 	// NoOfferNodes holds the DeferredNodes that offer no slices for the job while it cannot start.
 	NoOfferNodes []int
 	// ReadyAt maps the other DeferredNodes to the time, in seconds, at which the missing resources are expected to be
-	// free. A plan reserves slices for the job on these nodes, and lends them to jobs that end before that time. On a
+	// free. A plan reserves slices for the job on these nodes and lends them to jobs that end before that time. On a
 	// node without an entry, the missing resources may become free at any time.
 	ReadyAt map[int]float64
 	// FreedAt maps DeferredNodes to the time, in seconds, at which jobs with slices are expected to have released the
@@ -45,9 +45,9 @@ type Job struct {
 	Priority uint64
 	// Het identifies the het job to which a component belongs, and is 0 for other jobs. A het job's components are
 	// adjacent in the queue, and start only together and on different nodes. Only slurmctld's backfill starts
-	// components, and it reserves the nodes of each (backfill.c, 22.05.8). A component may request no slices.
-	// OutsideCluster means that a component without slices can start on a node outside the cluster if other
-	// components use all of its eligible nodes.
+	// components, and it reserves the nodes of each (backfill.c, 22.05.8). A component need not request slices.
+	// OutsideCluster means that a component without slices can start on a node outside the cluster if other components
+	// use all of its eligible nodes.
 	Het            uint32
 	OutsideCluster bool
 }

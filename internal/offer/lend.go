@@ -121,7 +121,7 @@ type keptOffer struct {
 	name string  // the name under which the spot is offered, or empty for its profile's name
 }
 
-// withdraw removes a spot's offer from the plan, and frees the spot.
+// withdraw removes a spot's offer from the plan and frees the spot.
 func (p *planner) withdraw(s Spot) keptOffer {
 	o := keptOffer{s, p.Pool.FreeAt(s.GPU, s.Placement), p.plan.AdvertisedAs[s]}
 	g := p.Pool.GPU(s.GPU)

@@ -128,8 +128,8 @@ func (p *planner) decided(k int) bool {
 	return p.plan.Spots[k] != nil || p.singletons[p.jobs[k].SingletonKey]
 }
 
-// mustWait places the group of jobs at the head of the queue, or else reserves spots for it. It returns false if the
-// group was placed, or if no spots can be reserved for it. In both cases, the next group becomes the head.
+// mustWait places the group of jobs at the head of the queue, or reserves spots for it. It returns false if the group
+// was placed, or if no spots can be reserved for it. In both cases, the next group becomes the head.
 func (p *planner) mustWait(head int, group []*Job) bool {
 	if p.plan.Reserved != nil && len(group) > 1 {
 		// The jobs that were placed behind the head have not changed its reservation. Another search for a reservation
@@ -195,7 +195,7 @@ func (p *planner) setBehind(k int) {
 	}
 }
 
-// offer adds the spot to the plan's offers for the job, and marks the spot as busy.
+// offer adds the spot to the plan's offers for the job and marks the spot as busy.
 func (p *planner) offer(s Spot, j *Job) {
 	if _, saved := p.before[s.GPU]; !saved {
 		p.before[s.GPU] = p.Pool.GPU(s.GPU)

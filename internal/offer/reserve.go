@@ -89,7 +89,7 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	}
 	// The set of free spots only grows with time, so bisection finds the earliest time. The exception is a het job
 	// whose components slurmctld would start on nodes other than those that AssignNodes chose: found may then succeed
-	// for one time and fail for a later one, so that the reservation begins later than necessary.
+	// for one time and fail for a later one, so the reservation begins later than necessary.
 	first := sort.Search(len(times), func(i int) bool { return found(times[i]) != nil })
 	if first == len(times) {
 		return &Reservation{At: math.Inf(1)}

@@ -5,5 +5,5 @@
 // A node record shows neither the UUIDs of the slices nor the jobs that hold them. An agent's own status (package
 // api) shows both.
 //
-// The package is pure: it uses no clock and no I/O.
+// The package is pure: it uses no clock and performs no I/O.
 package overview

@@ -40,7 +40,7 @@ import (
 //     cannot leave a GPU idle for longer.
 //
 // The recent mean duration is [Situation.MeanDuration], the mean over the jobs whose duration is known. If no duration
-// is known, QLA holds no job.
+// is known, QLA does not hold any job.
 //
 // The constants were tuned on churn on 16 A100s with a FIFO queue at load 0.85, seeds 1 to 10, with exact ends and with
 // time limits. Halving or doubling any constant changes the results little. In the following table, the first two rows

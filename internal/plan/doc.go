@@ -29,9 +29,9 @@
 //
 //	snapshot.go      Snapshot, Read; converts a waiting job (Job)
 //	planner.go       Planner, New; the cluster of a view; forgets what the last snapshot does not contain
-//	known.go         what a Planner knows of a node: the state of its GPUs, and the jobs on it
-//	queue.go         what a Planner knows of a waiting job; the waiting jobs that could start if they had their slices
-//	request.go       what a Planner knows of jobs with equal requests: the nodes on which they can run
+//	known.go         what a Planner knows about a node: the state of its GPUs, and the jobs on it
+//	queue.go         what a Planner knows about a waiting job; the waiting jobs that could start if they had their slices
+//	request.go       what a Planner knows about jobs with equal requests: the nodes on which they can run
 //	verdicts.go      the nodes that accept a request, in little memory for many different requests
 //	recent.go        the jobs that were submitted last: weights of profiles, mean duration, expected arrivals
 //	view.go          View: the nodes and jobs of a snapshot for package offer; Plan, Counts
@@ -42,14 +42,14 @@
 //	deadline.go      jobs that are not expected to meet their deadlines (Misses)
 //	het.go           het jobs: finds components that slurmctld would start without the others (Stray)
 //	lacks.go         jobs that lack CPUs or memory: their expected start; the limit on reservations for a user
-//	extra_state.go   the entry caelum= in Extra, which contains the state of a node's GPUs: format, version, Text
-//	extra_parse.go   Parse, which reads the entry caelum=
-//	extra_back.go    the entry caelum-back= in Extra: jobs that slurmctld did not start, for `caelum explain`
-//	extra_nvlink.go  the entry caelum-nvlink= in Extra: the groups of GPUs that NVLinks connect
-//	extra_jobs.go    the entry caelum-jobs= in Extra: the jobs that hold slices; preemptors in the plan
-//	extra_settings.go  the entry caelum-plan= in Extra: the agent's policy and sizing, for comparisons
+//	extra_state.go   the caelum= entry in Extra, which contains the state of a node's GPUs: format, version, Text
+//	extra_parse.go   Parse, which reads the caelum= entry
+//	extra_back.go    the caelum-back= entry in Extra: jobs that slurmctld did not start, for `caelum explain`
+//	extra_nvlink.go  the caelum-nvlink= entry in Extra: the groups of GPUs that NVLinks connect
+//	extra_jobs.go    the caelum-jobs= entry in Extra: the jobs that hold slices; preemptors in the plan
+//	extra_settings.go  the caelum-plan= entry in Extra: the agent's policy and sizing, for comparisons
 //	explain.go       `caelum explain`: Explain, the verdicts, the fields of an explanation
-//	explain_job.go   explains jobs that have started, and jobs that lack other resources than slices, such as licences
+//	explain_job.go   explains jobs that have started, and jobs that lack resources other than slices, such as licences
 //	explain_preempt.go  explains jobs that the watcher stops, and jobs for which it stops others
 //	explain_plan.go  explains jobs that wait for slices, from the plan
 //	unresponsive.go  nodes that do not publish the plan's offers, and the time after which plans exclude them (Patience)

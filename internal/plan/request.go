@@ -65,7 +65,7 @@ func (r *request) find(v *View, job *offer.Job, w *slurm.Waiting) {
 // that reservations are suspended for both jobs' users or for neither. It covers every field of the job that
 // findNodes uses. ok is false if JSON cannot represent the job.
 func requestText(job *offer.Job, w slurm.Waiting) (text string, ok bool) {
-	// Users choose some of the strings. JSON quotes them, so that the key shows where each ends.
+	// Users choose some of the strings. JSON quotes them, so the key shows where each string ends.
 	all, err := json.Marshal([]any{tags.Sized(w.Job), job.Nodes, job.Wants[0].Profile, job.Wants[0].Needed(), bare(w)})
 	return string(all), err == nil
 }

@@ -54,9 +54,9 @@ func ParseSettings(policy, sizing string, wholeShare float64) (s Settings, err e
 	return s, nil
 }
 
-// Sizes returns the larger profiles that a job may get, on GPUs in kinds, instead of the requested one. There are
-// none unless Caelum chose the job's profile and the job needs a single slice. After a growth, the profile that the
-// job needs replaces the requested one. The relative run times follow from the job's busy share (predict.Slowdown).
+// Sizes returns the larger profiles that a job may get instead of the requested one, on the GPUs in kinds. There are
+// none unless Caelum chose the job's profile and the job needs a single slice. After a growth, the profile that the job
+// needs replaces the requested one. The relative run times follow from the job's busy share (predict.Slowdown).
 func Sizes(j slurm.Job, kinds []place.GPU) (all []offer.Size) {
 	requested := j.SlicesPerNode()
 	if !tags.Sized(j) || requested[0].Count != 1 || j.NumNodes > 1 || j.HetJob != 0 {

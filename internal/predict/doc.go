@@ -16,7 +16,7 @@
 //
 //	attempt.go    decides which runs were complete; merges the records of a run on several nodes; the thresholds
 //	compute.go    compute slices: Amdahl's law, busy share from run times or utilisation, max_slowdown, time limits
-//	ends.go       Ends: the expected duration of a running job, learned from up to 4096 ended jobs (at least 32)
+//	ends.go       Ends: the expected duration of a running job, learned from up to 4096 finished jobs (at least 32)
 //	failure.go    decides which failed runs ran out of memory, from the share of runs that fail for other reasons
 //	forecast.go   Series.Forecast: the peak memory of a running job, and whether it will exceed the slice (Exceeds)
 //	grow.go       Growth, Larger, RanOut: jobs that get a larger profile after they have started

@@ -54,7 +54,7 @@ type End struct {
 
 // horizons returns the expected end of a run, and a time until which it almost certainly lasts, in seconds since its
 // start. If neither the number of iterations nor a learned run time is known, the run is expected to last twice as long
-// as so far, because users often set time limits that are many times longer than the run.
+// as it already has, because users often set time limits that are many times longer than the run.
 func (e End) horizons() (expected, sure float64) {
 	expected, sure = e.Total, e.Total
 	if e.Total <= 0 {
@@ -70,10 +70,10 @@ func (e End) horizons() (expected, sure float64) {
 }
 
 // Forecast returns the forecast for a slice with sliceMiB of memory. The growth of the highest memory use so far is the
-// median of the slopes between all pairs of points in the last half of the run (the Theil-Sen estimator, which up to
-// 29% of outliers do not change). If the growth slows down, the forecast continues the slowdown: the slope is then a
-// power of the time. For Exceeds, the slope is a low quantile of these slopes, the growth must not be slowing down, and
-// the horizon is a time until which the run almost certainly lasts.
+// median of the slopes between all pairs of points in the last half of the run (the Theil-Sen estimator, which is
+// robust against up to 29% of outliers). If the growth slows down, the forecast continues the slowdown: the slope is
+// then a power of the time. For Exceeds, the slope is a low quantile of these slopes, the growth must not be slowing
+// down, and the horizon is a time until which the run almost certainly lasts.
 func (s Series) Forecast(end End, sliceMiB float64) Forecast {
 	horizon, sure := end.horizons()
 	f := Forecast{Horizon: horizon, SliceMiB: sliceMiB}
@@ -120,7 +120,7 @@ func growth(slope, power, ran, horizon float64) float64 {
 	return slope * at / (power + 1) * (math.Pow(horizon/at, power+1) - math.Pow(ran/at, power+1))
 }
 
-// thin divides the points into at most blocks equal parts, and returns the last point of each part.
+// thin divides the points into at most blocks equal parts and returns the last point of each part.
 func thin(all []point) (few []point) {
 	n := min(blocks, len(all))
 	for k := range n {

@@ -71,7 +71,7 @@ type Need struct {
 	// their time limit. A job that always reaches its time limit does not end sooner on a larger slice.
 	Ended bool
 	// Busy is the share of its run time on one compute slice for which the job would keep that slice busy, from 0 to 1.
-	// BusyKnown is false if no run shows this share, so that Busy is only an assumption that applies to any job.
+	// BusyKnown is false if no run shows this share, in which case Busy is only an assumption that applies to any job.
 	Busy      float64
 	BusyKnown bool
 	// MaxSlowdown is the site's MaxSlowdown. Limit is a time limit, in seconds, that an earlier run of the job reached,

@@ -151,9 +151,9 @@ func (r Rules) May(w slurm.Waiting, j slurm.Job, now time.Time) bool {
 	return r.qosAllows(w, j)
 }
 
-// exemptTime returns the time after its start for which a job is exempt: the longest of the times of the cluster, of
-// the job's QOS and of its partition's QOS. slurmctld may use a shorter one of them (acct_policy.c, 22.05.8). ok is
-// false if a QOS is unknown.
+// exemptTime returns how long after its start a job is exempt: the longest of the times set by the cluster, by the
+// job's QOS and by its partition's QOS. slurmctld may use a shorter one of them (acct_policy.c, 22.05.8). ok is false
+// if a QOS is unknown.
 func (r Rules) exemptTime(j slurm.Job) (exempt time.Duration, ok bool) {
 	exempt = r.exempt
 	for _, name := range []string{j.QOS, r.partitions[j.Partition].QOS} {

@@ -137,7 +137,7 @@ func (r *Repo) open() error {
 	return err
 }
 
-// setAside renames the file at path and its journals, and returns the new name.
+// setAside renames the file at path and its journals and returns the new name.
 func setAside(path string) (string, error) {
 	aside := path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000")
 	for _, end := range []string{"-wal", "-shm", ""} {

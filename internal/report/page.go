@@ -20,7 +20,7 @@ type Page struct {
 	Policies []Policy
 	Grids    []int // the number of units of each GPU
 	Loss     bool  // true if the simulation has no queue and rejects jobs that cannot start when they are submitted
-	Slower   bool  // true if a job's run time depends on its slice, so that the mean turnaround decides
+	Slower   bool  // true if a job's run time depends on its slice, so the mean turnaround decides
 }
 
 // Policy is the result for one policy. Times are in seconds, and shares are from 0 to 1.

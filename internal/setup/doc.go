@@ -1,5 +1,5 @@
 // Package setup computes the changes to a site's Slurm configuration that Caelum needs, as a unified patch. `caelum
-// setup --diff` prints this patch. The package writes no files, and its caller supplies a function that reads the
+// setup --diff` prints this patch. The package does not write any files. Its caller supplies a function that reads the
 // site's files.
 //
 // The lines that Caelum needs come from `caelum slurm-config`. Package setup merges them into the existing files: it

@@ -45,7 +45,8 @@ func (m *merger) gresConf(others gpuNodes) {
 	}
 }
 
-// replaces reports whether a line of gres.conf describes the GPUs of managed nodes, so that Caelum's lines replace it.
+// replaces reports whether a line of gres.conf describes the GPUs of managed nodes. If it does, Caelum's lines replace
+// it.
 func (m *merger) replaces(l line, others gpuNodes) bool {
 	name := strings.ToLower(l.value("Name"))
 	nodes, limited := l.get("NodeName")

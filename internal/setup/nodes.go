@@ -43,7 +43,7 @@ func (m *merger) overlap(l line, list string) (hosts []string, inside, apart boo
 	return hosts, len(in) > 0, len(in) == 0
 }
 
-// nodes changes Gres= of the managed nodes, and adds the catalogue nodes to the nodes and partitions. It returns the
+// nodes changes Gres= of the managed nodes and adds the catalogue nodes to the nodes and partitions. It returns the
 // other nodes with GPUs.
 func (m *merger) nodes(lines []line) (others gpuNodes) {
 	generated, _ := m.generated("nodes")

@@ -95,7 +95,7 @@ type Placed struct {
 type Pass struct {
 	At   time.Time `json:"at"`
 	Node string    `json:"node"`
-	// Closed is the node's state in Slurm if slurmctld starts no jobs on it. The plan then has no starts.
+	// Closed is the node's state in Slurm if slurmctld starts no jobs on it. Starts is then empty.
 	Closed string `json:"closed,omitempty"`
 	// Running lists the jobs with GPUs that run on the node now, with the slices that they would hold. NoRoom lists
 	// the ids of those whose slices do not fit on the node.

@@ -143,7 +143,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("the reference that moves all jobs supports only a single GPU model")
 	}
 	if c.Discipline == Batches && c.Policy == nil {
-		return fmt.Errorf("the batches discipline requires a policy, " +
+		return fmt.Errorf("the batches discipline requires a policy " +
 			"and supports neither fixed layouts nor the reference that moves all jobs")
 	}
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {

@@ -1,4 +1,4 @@
-// Package sim simulates workloads on given clusters, and computes how long each job waits. It uses the packages that
+// Package sim simulates workloads on given clusters and computes how long each job waits. It uses the packages that
 // make the decisions in production (mig, place, offer, predict), so its results apply to the code that sites run.
 // Package sim itself neither reads traces nor prints results: package trace reads traces, and the commands print
 // results.
@@ -13,7 +13,7 @@
 // # Parts
 //
 //	Config      the cluster, the policy, the queue discipline, and the jobs' estimated run times
-//	queue       the order in which jobs may start: first in first out, EASY backfill, batches, or no queue
+//	queue       the order in which jobs may start: first in, first out, EASY backfill, batches, or no queue
 //	room        the GPUs: with slices on demand, with fixed layouts, or with the reference, which may move all jobs
 //	foresight   the expected ends of running jobs
 //	Result      the figures of a run
@@ -28,7 +28,7 @@
 //	sizing.go   Sizing: tightest or adaptive profiles; the expected speeds; starts the jobs of package offer's plan
 //	batches.go  the Batches discipline: starts the subset of the first jobs with the highest throughput (DynaP)
 //	endings.go  the running jobs in the order of their ends
-//	estimates.go estimated run times: users' limits, predictions with an error, correction by ended jobs
+//	estimates.go estimated run times: users' limits, predictions with an error, correction by finished jobs
 //	memory.go   memory predictions with an error: jobs run out of memory and are requeued (requeueDelay)
 //	moves.go    Moves: moves and stops running jobs (FragAware, GRMU, DynaP), with the work that they lose
 //	deadlines.go Deadlines: jobs with --deadline, which slurmctld removes if they start too late

@@ -146,7 +146,7 @@ func (s *simulation) submitAll(jobs iter.Seq[trace.Job]) error {
 	return nil
 }
 
-// submit advances the time to a job's submission, and adds the job to the queue.
+// submit advances the time to a job's submission and adds the job to the queue.
 func (s *simulation) submit(t trace.Job) error {
 	if !(math.Abs(t.Submit) < math.Inf(1)) {
 		return fmt.Errorf("job %s: the submission time is %v s, but must be finite", t.ID, t.Submit)
@@ -180,7 +180,7 @@ func (s *simulation) submit(t trace.Job) error {
 	return nil
 }
 
-// newJob converts one of the workload's jobs, and determines the profile that it needs on each GPU model.
+// newJob converts one of the workload's jobs and determines the profile that it needs on each GPU model.
 func (s *simulation) newJob(t trace.Job) (*job, error) {
 	j := &job{Job: t, submitted: t.Submit, since: t.Submit, number: s.result.Submitted}
 	if s.Stay {

@@ -13,10 +13,10 @@ type QOS struct {
 	// Preempt contains the QOS whose jobs a job with this QOS may preempt.
 	Preempt []string
 	// PreemptMode is the preemption mode for jobs with this QOS, in capitals, for example "REQUEUE" or "WITHIN,CANCEL".
-	// CLUSTER means that the QOS sets no mode.
+	// CLUSTER means that the QOS does not set a mode.
 	PreemptMode string
 	Grace       time.Duration
-	// Exempt is PreemptExemptTime, or 0 if the QOS sets no time.
+	// Exempt is PreemptExemptTime, or 0 if the QOS does not set a time.
 	Exempt time.Duration
 }
 

@@ -10,8 +10,8 @@ import (
 // Reservation is a currently active reservation.
 type Reservation struct {
 	Name string
-	// Whole is true if the reservation covers all CPUs of its nodes and is not MAGNETIC, so that only jobs that
-	// request it can run there.
+	// Whole is true if the reservation covers all CPUs of its nodes and is not MAGNETIC, so only jobs that request it
+	// can run there.
 	Whole bool
 }
 

@@ -12,8 +12,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Sized reports whether Caelum chose the job's profile, so that another GPU model's equivalent profile may replace
-// it. After a growth, the job's request names one of the smaller profiles until an agent replaces it, or for good if
+// Sized reports whether Caelum chose the job's profile. If so, another GPU model's equivalent profile may replace it.
+// After a growth, the job's request names one of the smaller profiles until an agent replaces it, or permanently if
 // slurmctld cannot replace it (slurm.Release.ReplacesTypes).
 func Sized(j slurm.Job) bool {
 	mig := j.SlicesPerNode()

@@ -45,7 +45,7 @@ const (
 	// requeuing a job and leaves it held.
 	NoRoom = "caelum:no-room="
 	// Preempted is followed by the id of the job for which the watcher stops this job's run, the restart count of the
-	// run, and the end of the grace time in Unix seconds, or 0 before the grace time.
+	// run, and the end of the grace time in Unix seconds, or 0 if the grace time has not begun.
 	Preempted = "caelum:preempted="
 	// Preempts is followed by the job's restart count, the time in Unix seconds at which the watcher began to stop
 	// other jobs for this job, and the number of its pending array tasks at that time, or 1.

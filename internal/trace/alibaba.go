@@ -124,7 +124,7 @@ func (w *Workload) withoutOutliers(pods []pod) []pod {
 
 // GRMU parses a pod list with the method of the GRMU paper (arXiv 2502.01909). It leaves out outliers, pods with
 // several GPUs, and pods that were deleted before they were created. It divides each pod's request by the largest
-// request of any pod, and chooses the profile with the nearest share. A pod without a GPU has a share of 0.
+// request of any pod and chooses the profile with the nearest share. A pod without a GPU has a share of 0.
 func GRMU(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {

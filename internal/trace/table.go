@@ -105,7 +105,7 @@ func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ..
 	return t, nil
 }
 
-// each calls do for every row, and stops at the first error.
+// each calls do for every row and stops at the first error.
 func (t *table) each(do func() error) error {
 	for {
 		if more, err := t.next(); err != nil || !more {

@@ -186,7 +186,7 @@ func (w *Workload) leave(reason string, jobs int) {
 	w.Left = append(w.Left, Left{reason, jobs})
 }
 
-// settle sorts the jobs by submission time, and shifts all times so that the first submission is at time 0. Jobs with
+// settle sorts the jobs by submission time and shifts all times so that the first submission is at time 0. Jobs with
 // equal submission times keep their order in the file.
 func (w *Workload) settle() {
 	slices.SortStableFunc(w.Jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })

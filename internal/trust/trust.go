@@ -13,13 +13,13 @@ import (
 	"syscall"
 )
 
-// Path resolves the symbolic links in path, and checks the resulting file and every directory above it. The file and
-// each directory must belong to root or one of owners, and must not be writable by the group or others. The caller
-// must use the resolved path that Path returns, because other users may be able to change the links in the original
-// path at any time.
+// Path resolves the symbolic links in path and checks the resulting file and every directory above it. The file and
+// each directory must belong to root or one of owners, and must not be writable by the group or others. The caller must
+// use the resolved path that Path returns, because other users may be able to change the links in the original path at
+// any time.
 //
-// Path rejects a directory that others can write to, unless it has the sticky bit (like /tmp), belongs to root or one
-// of owners, and the next component is a directory that also belongs to root or one of owners. The kernel does not
+// Path rejects a directory that others can write to, unless it has the sticky bit (like /tmp) and belongs to root or
+// one of owners, and the next component is a directory that also belongs to root or one of owners. The kernel does not
 // allow other users to remove or rename such a component, and directories cannot be hard links. So files directly in
 // /tmp are rejected.
 //

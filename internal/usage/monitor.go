@@ -31,7 +31,7 @@ type Options struct {
 	// call, so another goroutine may have released the slice since the sample was taken.
 	Processes func(job, uid uint32, s Slice, pids []int)
 	// Foreseen is called if a job's forecast memory exceeds its slice and its lease has Grow = api.GrowForecast. A
-	// sampler calls it without a lock, and repeats the call every foreseenEvery until the run ends. If it is nil,
+	// sampler calls it without a lock and repeats the call every foreseenEvery until the run ends. If it is nil,
 	// forecasts are only shown.
 	Foreseen func(job uint32, f predict.Forecast)
 	// Controller returns the state of slurmctld. If it is nil, the recorder ignores restarts of slurmctld.
@@ -150,7 +150,7 @@ func (m *Monitor) Run(job uint32) (predict.Run, bool) {
 	return o.run(m.Clock()), true
 }
 
-// End ends the observation of a job's run, and queues the run for the repository. If gone is true, no epilog has run,
+// End ends the observation of a job's run and queues the run for the repository. If gone is true, no epilog has run,
 // and the time of the last sample counts as the end of the run.
 func (m *Monitor) End(job uint32, gone bool) {
 	m.mu.Lock()

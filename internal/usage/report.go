@@ -10,7 +10,7 @@ const (
 	// maxReporters limits the number of a job's processes whose reports are stored separately.
 	maxReporters = 64
 	// oomRecent is the longest time between an out-of-memory error and the same process's last report for which the
-	// error counts as evidence, because a process that continued for longer has handled it.
+	// error counts as evidence, because a process that continued for longer has handled the error.
 	oomRecent = 30 * time.Second
 	// reportValid is how long a report describes the memory of its process. If no other report follows, the process has
 	// probably ended.

@@ -32,8 +32,8 @@ type Repository interface {
 	Next() (time.Time, bool, error)
 	// Waiting returns the number of runs in the outbox.
 	Waiting() (int, error)
-	// Postpone records an attempt for a run in the outbox, and sets the time of the next one. written is true if the
-	// summary was written, so that the next attempt must read it from slurmdbd.
+	// Postpone records an attempt for a run in the outbox and sets the time of the next one. written is true if the
+	// summary was written, in which case the next attempt must read it from slurmdbd.
 	Postpone(run predict.Run, until time.Time, written bool) error
 	// Again returns a node's runs that ended between two times to the outbox. They become due at the given time.
 	Again(node string, from, to, due time.Time) error

@@ -7,7 +7,7 @@ import (
 	"caelum/internal/plan"
 )
 
-// deadlines contains the waiting jobs for which the watcher has logged that they cannot meet their deadlines.
+// deadlines contains the waiting jobs that the watcher has logged because they cannot meet their deadlines.
 type deadlines map[uint32]bool
 
 // report logs each waiting job that cannot meet its deadline. It logs a job again only if the job could meet its

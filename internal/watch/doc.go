@@ -8,9 +8,9 @@
 //
 // Files:
 //
-//	watch.go          Config; trigger file; reads slurmctld; sends notifications; pauses (retry, slowdown, maxPause)
+//	watch.go          Config; trigger file; queries slurmctld; sends notifications; pauses (retry, slowdown, maxPause)
 //	planner.go        with `planner: true`: writes the parts of the plan and the heartbeat into the nodes' Comments
-//	preempt.go        with `preempt: true`: stops jobs for a waiting job that needs another profile (package preempt)
+//	preempt.go        with `preempt: true`: stops jobs for a waiting job that needs a different profile (package preempt)
 //	deadlines.go      logs the jobs that cannot meet their deadlines
 //	notifications.go  the notification set: the nodes to notify, and when to notify a node again
 //
@@ -34,7 +34,7 @@
 //	slurmctld is slow              the watcher pauses for four times as long as a reading takes, at most 2 s
 //	a datagram is lost             the agent reads the queue at its next poll
 //	a user sends datagrams         package notify rejects them
-//	there is no key file           the watcher sends and accepts no datagrams; agents poll
+//	there is no key file           the watcher neither sends nor accepts datagrams; agents poll
 //	reactions change nothing       the pause doubles after each reaction, up to 2 s in the watcher and 15 s in agents
 //	the watcher ends               systemd restarts it, and it notifies the nodes in the notification set
 //	the trigger file is removed    the watcher recreates it at its next reading, after the interval at the latest

@@ -86,7 +86,7 @@ func (p *planner) mayPlan(heartbeat string, at time.Time) bool {
 	return !active
 }
 
-// active reports whether this planner's heartbeat was in the snapshot, so that no other planner was active.
+// active reports whether this planner's heartbeat was in the snapshot, in which case no other planner was active.
 func (p *planner) active(snapshot plan.Snapshot) bool {
 	beat, ok := beatNode(snapshot.Nodes)
 	return ok && p.count > 0 && part.BeatIn(beat.Comment) == p.own()
@@ -100,8 +100,8 @@ func (p *planner) own() string {
 	return part.BeatIn(part.WithBeat("", p.id, p.count))
 }
 
-// write writes the parts that differ from the plan, and then the heartbeat. If it cannot write a part, it writes no
-// heartbeat, and once this has lasted for Expiry, all agents plan for themselves.
+// write writes the parts that differ from the plan, and then the heartbeat. If it cannot write a part, it does not
+// write the heartbeat either. Once this has lasted for Expiry, all agents plan for themselves.
 func (p *planner) write(
 	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan, unstarted plan.Unstarted,
 ) error {

@@ -26,7 +26,7 @@ type Config struct {
 	WakePort    int           // the UDP port of agents and watcher
 	Address     string        // the address on which datagrams are received; if empty, all addresses of the host
 	Name        string        // the name of this host
-	Key         notify.Key    // the key; if nil, the watcher sends and accepts no datagrams
+	Key         notify.Key    // the key; if nil, the watcher neither sends nor accepts datagrams
 	Interval    time.Duration // the time between readings without a notification or submission
 	Settings    plan.Settings // the settings of the agents
 	Planner     bool          // whether the watcher writes each node's part of the plan into its Comment

@@ -27,7 +27,7 @@ func caelum_job_epilog(job *C.struct_caelum_job, message *C.char, size C.size_t)
 	return run(epilog, job, message, size)
 }
 
-// run calls f, and converts an error or a panic to -1 and a message for the C code.
+// run calls f and converts an error or a panic to -1 and a message for the C code.
 func run(f func(call) error, job *C.struct_caelum_job, message *C.char, size C.size_t) (rc C.int) {
 	fail := func(text string) {
 		buf := unsafe.Slice((*byte)(unsafe.Pointer(message)), int(size))
