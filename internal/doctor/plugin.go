@@ -182,9 +182,9 @@ func pluginVersion(r io.ReaderAt) (uint32, error) {
 	return 0, fmt.Errorf("the file does not export plugin_version")
 }
 
-// readPlugin finds plugstack.conf in the same way as Slurm (plugstack.c, 22.05.8): its path is the value of
-// PlugStackConfig or, if that is not set, it is in slurm.conf's directory. In a configless cluster, slurmd stores
-// slurm.conf in /run/slurm/conf.
+// readPlugin finds plugstack.conf in the same way as Slurm (plugstack.c, 22.05.8): the value of PlugStackConfig is its
+// path. If that is not set, the file is in slurm.conf's directory. In a configless cluster, slurmd stores slurm.conf in
+// /run/slurm/conf.
 func (f *Facts) readPlugin() {
 	var paths []string
 	if path := f.Config.Values["PlugStackConfig"]; path != "" {

@@ -9,10 +9,10 @@ import (
 )
 
 // DeferReason returns the reason why a job could not start now on a node that accepts it, even if its slices were
-// available. It is empty if the job could start. The node may lack free CPUs or memory or, if the job needs a whole
-// node, may have GRES in use. Alternatively, the node may have offered the slices since the given time, and slurmctld
-// may have evaluated the job since then without starting it, for an unknown reason. This last case does not apply to
-// jobs that wait behind another job, or to multi-node jobs, which may have lacked another node.
+// available. The result is empty if the job could start. The node may lack free CPUs or memory or, if the job needs a
+// whole node, may have GRES in use. Alternatively, the node may have offered the slices since the given time, and
+// slurmctld may have evaluated the job since then without starting it, for an unknown reason. This last case does not
+// apply to jobs that wait behind another job, or to multi-node jobs, which may have lacked another node.
 func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):
@@ -37,8 +37,8 @@ func needsCPUs(n slurm.Node, w slurm.Waiting) int {
 	return (w.CPUs + nodes - 1) / nodes
 }
 
-// needsMemory returns the memory, in MiB, that the job needs on the node, assuming that it needs as much on each of
-// its nodes.
+// needsMemory returns the memory, in MiB, that the job needs on the node, assuming that it needs the same amount on
+// each of its nodes.
 func needsMemory(n slurm.Node, w slurm.Waiting) int {
 	return min(w.Memory/max(w.NumNodes, 1), n.Memory)
 }
@@ -62,8 +62,9 @@ func LacksGRES(n slurm.Node, w slurm.Waiting) bool {
 	return w.Exclusive && slices.ContainsFunc(n.GresUsed, func(g slurm.GRES) bool { return g.Count > 0 })
 }
 
-// passedOver is how long after an offer slurmctld must have evaluated a job for Caelum to conclude that it considered
-// the offer. It is longer than a scheduling cycle, and longer than the usual difference between two hosts' clocks.
+// passedOver is how long after an offer slurmctld must have evaluated a job for Caelum to conclude that slurmctld
+// considered the offer. It is longer than a scheduling cycle, and longer than the usual difference between two hosts'
+// clocks.
 const passedOver = 5 * time.Second
 
 // HasFree reports whether all slices that the job needs on each of its nodes are free on node n.

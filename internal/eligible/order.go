@@ -23,7 +23,7 @@ func InOrder(q slurm.Queue) []slurm.Waiting {
 
 // Order returns the indices of the waiting jobs in the order in which the plan considers them. Held jobs come last:
 // slurmctld shows their priority as 0, and a job must not overtake jobs of higher priority by requesting a node by
-// name. To keep held jobs from waiting forever, Order puts a held job before jobs that became eligible more than an
+// name. To keep held jobs from waiting forever, Order puts a held job ahead of jobs that became eligible more than an
 // hour later, unless they have a lower nice value. The hour starts again whenever another held job of the same user is
 // released and starts, so that each user gets at most one held job per hour ahead of other jobs.
 func Order(q slurm.Queue) []int {

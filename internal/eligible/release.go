@@ -9,8 +9,8 @@ import (
 
 // HeldByTag reports whether job_submit.lua holds the job until an agent releases it. This includes jobs that were
 // requeued and held, and jobs with the reason BadConstraints: if a released job's slice is withdrawn before the job
-// starts, slurmctld sets its reason to BadConstraints and its priority to 0, and an agent can release it again. It is
-// false for jobs with the reason JobHeldAdmin, on which root has put an additional hold (22.05.8).
+// starts, slurmctld sets its reason to BadConstraints and its priority to 0, and an agent can release it again. It
+// returns false for jobs with the reason JobHeldAdmin, on which root has put an additional hold (22.05.8).
 func HeldByTag(w slurm.Waiting) bool {
 	switch w.Reason {
 	case "JobHeldUser", "BadConstraints", "job requeued in held state":

@@ -112,7 +112,7 @@ type result struct {
 	unread string // the reason why some descriptors of the process were not read
 }
 
-// scan reads processes one after another in a goroutine. If it hangs, scan abandons it and starts a new one.
+// scan reads processes one after another in a goroutine. If the goroutine hangs, scan abandons it and starts a new one.
 func (s *Processes) scan(pids []int, devices []Device, root bool) Held {
 	held := Held{Open: map[Device][]Process{}, Unread: map[uint32]string{}}
 	spent := map[uint32]int{}

@@ -26,7 +26,7 @@ func (n *NVML) GPUs() ([]GPU, error) {
 		gpus[i] = n.discover(i, d)
 		n.devices[i].Store(d)
 	}
-	// While MIG mode is off, the driver may not report profile names. They then come from GPUs of the same model
+	// While MIG mode is off, the driver may not report profile names. The names then come from GPUs of the same model
 	// whose MIG mode is on.
 	for i := range gpus {
 		if gpus[i].Full {

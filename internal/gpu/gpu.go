@@ -21,24 +21,24 @@ var (
 )
 
 // Hardware is the MIG hardware of one node. Several goroutines may call its methods, but only one call at a time may
-// change the same GPU.
+// change a given GPU.
 type Hardware interface {
 	// GPUs returns all GPUs, with the profiles and placements that each GPU supports.
 	GPUs() ([]GPU, error)
-	// Discover returns the current data of one GPU. Unless it has a problem, later calls to the other methods use this
-	// data. If the GPU hangs, Discover may hang as well.
+	// Discover returns the current data of one GPU. Unless the GPU has a problem, later calls to the other methods use
+	// this data. If the GPU hangs, Discover may hang as well.
 	Discover(gpu int) GPU
 	// Instances lists a GPU's instances, including GPU instances without a compute instance.
 	Instances(gpu int) ([]Instance, error)
-	// Exists reports whether an instance's MIG device still exists, according to its UUID and GI. It makes fewer driver
-	// calls than Instances.
+	// Exists reports whether an instance's MIG device, identified by its UUID and GI, still exists. It makes fewer
+	// driver calls than Instances.
 	Exists(gpu int, in Instance) (bool, error)
 	// Create creates a GPU instance at exactly the given placement and, in it, one compute instance of the full size.
 	// If the driver cannot create the compute instance, Create destroys the GPU instance; if this fails too, the
 	// error shows both failures. For the mig.Full profile, Create switches MIG mode off.
 	Create(gpu int, profile string, start int) (Instance, error)
-	// Destroy destroys a GPU instance and its compute instances, retrying for about 1.3 s while it is in use. For
-	// FullGI, it switches MIG mode on.
+	// Destroy destroys a GPU instance and its compute instances, retrying for about 1.3 s as long as the instance is in
+	// use. For FullGI, it switches MIG mode on.
 	Destroy(gpu, gi int) error
 	// Processes returns the ids of the compute processes on a GPU instance, including processes in other PID
 	// namespaces.
@@ -65,8 +65,8 @@ type GPU struct {
 	Reset bool
 	// MemoryMiB is the GPU's memory in MiB.
 	MemoryMiB uint64
-	// Problem is the reason why the GPU cannot be managed, with a remedy, or empty if it can. If Full is true, it
-	// says that MIG mode is off, and Model holds the profiles that the GPU would have.
+	// Problem is the reason why the GPU cannot be managed, with a remedy. It is empty if the GPU can be managed. If
+	// Full is true, it says that MIG mode is off, and Model holds the profiles that the GPU would have.
 	Problem string
 }
 

@@ -25,7 +25,7 @@ type Use struct {
 type Meter interface {
 	// Read returns a sample. The error wraps ErrNotFound if the instance no longer exists, and ErrLost if its GPU is
 	// lost. Callers should leave more than 100 ms between readings, because the GPU does not update its counters more
-	// often (nvml.h, nvmlGpmMigSampleGet).
+	// frequently (nvml.h, nvmlGpmMigSampleGet).
 	Read() (Use, error)
 	// Close frees the meter's buffers.
 	Close()

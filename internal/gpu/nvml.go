@@ -298,8 +298,8 @@ func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 }
 
 // retryInUse repeats a call for about 1.3 s as long as it returns ErrInUse. After a job ends, about one destroy call in
-// 40 initially returns ErrInUse. A create call returns ErrInUse while a profiler has a channel open. If it still does
-// after 1.3 s, a process or a monitoring program is using the instance.
+// 40 initially returns ErrInUse. A create call returns ErrInUse while a profiler has a channel open. If a call still
+// returns ErrInUse after 1.3 s, a process or a monitoring program is using the instance.
 func retryInUse(call func() error) error {
 	wait := 10 * time.Millisecond
 	for {

@@ -138,7 +138,7 @@ type pinned struct {
 // Kill sends SIGKILL to processes and waits until they have closed their files. After opening a process's pidfd, it
 // calls stillMeant and skips the process if the result is false. A traced process can remain until its tracer ends
 // (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. It ends at most maxKilled processes and
-// waits at most 2 x endLimit in total. ended lists the processes that have ended, and left those that have not.
+// waits at most 2 x endLimit in total. ended lists the processes that have ended, and left lists those that have not.
 func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, left []Process) {
 	var all []pinned
 	defer func() {

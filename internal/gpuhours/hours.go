@@ -25,8 +25,8 @@ type Run struct {
 // omits runs that held no GPU. A run that has not ended is assumed to hold its GPUs until the end of the period.
 //
 // There are two sources for the slices of a run. The agents' summaries (predict.Summaries) show the slices that the run
-// really held, which may be larger than those requested, and how long it held them, but they do not exist until the run
-// has ended, or if the site stores no summaries. The record's GRES show the requested profiles. Hours uses the
+// really held, which may be larger than those requested, and how long it held them, but they exist only after the run
+// has ended, and only if the site stores summaries. The record's GRES show the requested profiles. Hours uses the
 // summaries if they describe as many slices as the record's GRES.
 //
 // The records must include all runs of a job between the two times, because slurmdbd stores the summaries of all runs
@@ -122,7 +122,7 @@ func Counted(r slurm.Allocation) (counted slurm.GRESList) {
 	return counted
 }
 
-// GPUs returns the allocated gres/gpu, regardless of their type.
+// GPUs returns the number of allocated gres/gpu, regardless of their type.
 func GPUs(r slurm.Allocation) (n int) {
 	typed := 0
 	for _, g := range r.Allocated.Named("gpu") {

@@ -26,7 +26,7 @@ func modelsOf(gpuType string) (models []*mig.Model) {
 type nodes map[string][]*mig.Model
 
 // seen excludes the GPU models that cannot have run s: those of another type, and those without its profile. If no
-// model is left, because the node's GPU model has changed, the node may have every model of s's type.
+// model is left, because the node's GPU model has changed, the node may have any model of s's type.
 func (n nodes) seen(s predict.Run) {
 	node := strings.ToLower(s.Node)
 	all, known := n[node]

@@ -43,7 +43,7 @@ type Offered struct {
 	// MemoryMiB is the memory of an instance in MiB, the smallest if it differs between the node's GPU models.
 	MemoryMiB int `json:"memory_mib"`
 	// Whole is the largest profile, except mig.Full, that the site offers on the first GPU model with this profile. If
-	// the site offers all profiles, it is the whole GPU.
+	// the site offers all profiles, this is the profile of the whole GPU.
 	Whole string `json:"whole"`
 }
 

@@ -20,7 +20,7 @@ const (
 	WellSized   Topic = "well sized"    // nothing to do
 	Unclear     Topic = "unclear"       // the run does not show which profile is sufficient
 	Requeued    Topic = "requeued"      // the job ran several times
-	TimeLimit   Topic = "time limit"    // the job reached its time limit, or used a small part of it
+	TimeLimit   Topic = "time limit"    // the job reached its time limit, or used only a small part of it
 )
 
 // advise returns the advice on a job. It is never empty.

@@ -135,7 +135,7 @@ func jobs(d Data) (all []Job) {
 
 // together returns a job that represents all tasks of an array, with the usage of all finished tasks and the longest
 // run. Its state, on which the advice depends, is the first of FAILED (because it ran out of GPU memory), TIMEOUT and
-// COMPLETED that any task has, or otherwise the last task's.
+// COMPLETED that any task has or, if no task has one of these, the last task's state.
 func together(tasks []Job) Job {
 	all := tasks[len(tasks)-1]
 	all.Slices, all.Earlier, all.Growths, all.observed, all.models, all.Run = nil, nil, nil, nil, nil, 0

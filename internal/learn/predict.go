@@ -47,10 +47,10 @@ type Prediction struct {
 	ownLine predict.Line
 }
 
-// Predict returns the prediction that applies to a job after the next [Write]. It combines the levels by the rules of
-// the decision table. A complete run at one level overrides the more general levels. If no run at a level was complete,
-// the prediction from the more general levels applies, unless the runs at this level show that the job needs more
-// memory; it then gets a larger profile.
+// Predict returns the prediction that applies to a job after the next [Write]. It combines the levels according to the
+// rules of the decision table. A complete run at one level overrides the more general levels. If no run at a level was
+// complete, the prediction from the more general levels applies, unless the runs at this level show that the job needs
+// more memory; it then gets a larger profile.
 func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Prediction, error) {
 	p := t.without()
 	for _, kind := range slices.Backward(predict.Levels) {

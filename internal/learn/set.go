@@ -23,8 +23,8 @@ var plainWord = regexp.MustCompile(`^[^\s#[:cntrl:]]+$`)
 // SetLine writes one line into the decision table at path and increments the table's generation. The line replaces any
 // lines for the same key, including a learned one; otherwise, it is added to the administrator's lines. If the new
 // table would have too many lines or bytes, the oldest learned lines are omitted. The file is replaced atomically and
-// keeps its owner and mode. SetLine returns false if the table already has the line. It returns an error, and changes
-// nothing, if job_submit.lua would reject the resulting table.
+// keeps its owner and mode. SetLine returns false if the table already contains the line. It returns an error, and
+// changes nothing, if job_submit.lua would reject the resulting table.
 func SetLine(path string, words []string) (changed bool, err error) {
 	if len(words) < 2 {
 		return false, errWords

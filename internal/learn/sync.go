@@ -39,7 +39,8 @@ const (
 )
 
 // noteSynced and noteDeep are the names of notes in the repository. The first holds the time up to which all records
-// have been read, and the second the time of the last sync that reread the previous 30 days, both in Unix seconds.
+// have been read, and the second holds the time of the last sync that reread the previous 30 days, both in Unix
+// seconds.
 const noteSynced, noteDeep = "synced", "synced deep"
 
 // Synced is the result of Sync.
@@ -121,8 +122,8 @@ func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err er
 	return synced.Add(-overlap), false, err
 }
 
-// HasSynced reports whether a sync has read runs from slurmdbd into the repository. Without one, it contains only runs
-// that were imported or recorded by this node's agent.
+// HasSynced reports whether a sync has read runs from slurmdbd into the repository. Without a sync, the repository
+// contains only runs that were imported or recorded by this node's agent.
 func HasSynced(r *repo.Repo) (bool, error) {
 	synced, err := noteTime(r, noteSynced)
 	return !synced.IsZero(), err
@@ -227,8 +228,8 @@ func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	}), true
 }
 
-// nodeOf returns the name of the summary's node in slurmctld's spelling. The summary has it in lower case, because
-// sacctmgr converts summaries to lower case.
+// nodeOf returns the name of the summary's node in slurmctld's spelling. The summary contains the name in lower case,
+// because sacctmgr converts summaries to lower case.
 func nodeOf(rec slurm.Record, n predict.Run) string {
 	i := slices.IndexFunc(rec.Nodes, func(name string) bool { return strings.EqualFold(name, n.Node) })
 	if i < 0 {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// marker separates the administrator's lines from the learned lines. Write replaces the lines below it. It is in
-	// existing tables, so it must never change.
+	// marker separates the administrator's lines from the learned lines. Write replaces the lines below it. Existing
+	// tables contain it, so it must never change.
 	marker = "# What stands below this line is learned from earlier runs (caelum repo decisions): " +
 		"it is written anew each time. Above it, write what you like.\n"
 	head = "caelum-decisions 1 "

@@ -27,8 +27,8 @@ type State struct {
 // states lists the states of slices in the order of the documentation.
 var states = []string{api.StateLeased, starting, api.StateIdle, api.StateStuck, api.StateForeign}
 
-// starting is the state of a slice that is reserved for a job whose prolog has not got the lease yet, as in `caelum
-// status`.
+// starting is the state of a slice that is reserved for a job whose prolog has not received the lease yet, as in
+// `caelum status`.
 const starting = "starting"
 
 // collector computes the metrics of an agent's state on each reading.

@@ -34,7 +34,7 @@ func (m *Metrics) WriteFiles(ctx context.Context, path string, report func(error
 }
 
 // WriteFile atomically replaces the file at path. The file belongs to this process's user and group, which are root
-// except in tests, and has the mode fileMode. It is an error if another user can change the directory.
+// except in tests, and has the mode fileMode. WriteFile returns an error if another user can change the directory.
 func (m *Metrics) WriteFile(path string) error {
 	if err := m.writeFile(path); err != nil {
 		return fmt.Errorf("couldn't write the metrics file: %w", err)

@@ -14,7 +14,7 @@ import (
 //	|3g.20gb====================|1g.5gb|......|......|......|
 func (b *Model) Draw(l Layout) string { return b.DrawBeside(l, 0) }
 
-// DrawBeside is like Draw, but shows blocked units as cells of #.
+// DrawBeside is like Draw, but shows blocked units as cells filled with #.
 func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 	at := make([]int, b.Grid) // for each unit, 1 + the index of the placement that begins there
 	for i := range l.Indices() {

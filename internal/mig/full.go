@@ -38,8 +38,8 @@ func (b *Model) Full() Layout { return b.full }
 
 // Whole determines which GPUs of a node may have the Full profile (the whole_gpus configuration key).
 type Whole struct {
-	// Switch allows the agent to switch the MIG mode of GPUs that need no reset for it. Reset allows it to switch the
-	// MIG mode of all GPUs.
+	// Switch allows the agent to switch the MIG mode of GPUs that need no reset for it. Reset allows the agent to
+	// switch the MIG mode of all GPUs.
 	Switch, Reset bool
 	// Fixed is the number of GPUs, starting with GPU 0, that have only the Full profile. The agent does not switch the
 	// MIG mode of any other GPU.

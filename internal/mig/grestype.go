@@ -2,8 +2,8 @@ package mig
 
 import "strings"
 
-// GRESType returns the Type of a GPU in gres.conf, derived from NVML's device name. It is the device name in lower
-// case, without the manufacturer, up to the word with the model number.
+// GRESType returns the Type of a GPU in gres.conf, derived from NVML's device name. The result is the device name in
+// lower case, without the manufacturer, up to the word with the model number.
 //
 //	NVIDIA A100-SXM4-40GB                          a100
 //	NVIDIA GH200 480GB                             gh200

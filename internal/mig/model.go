@@ -43,8 +43,8 @@ type Model struct {
 	tables  *sync.Map // blocked units -> func() *Table
 }
 
-// Compute returns the number of compute slices of the GPU. If it is unknown because no profile occupies the whole
-// GPU, it returns math.MaxInt.
+// Compute returns the number of compute slices of the GPU. If the number is unknown because no profile occupies the
+// whole GPU, Compute returns math.MaxInt.
 func (b *Model) Compute() int { return b.total[0] }
 
 // NewModel returns a GPU model with the given profiles. grid is the number of units, at most 64. The profile that

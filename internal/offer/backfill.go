@@ -2,8 +2,8 @@ package offer
 
 import "slices"
 
-// Depth limits the number of waiting jobs that a plan considers. It equals the default of slurmctld's bf_max_job_test
-// (slurm.conf(5)).
+// Depth limits the number of waiting jobs that a plan considers. It equals the default value of slurmctld's
+// bf_max_job_test (slurm.conf(5)).
 const Depth = 500
 
 // backfill places the first group of jobs behind the head of the queue that does not delay the head, and returns

@@ -78,7 +78,7 @@ func (c *Cluster) SetGPUs(node int, gpus []place.GPU) (same bool) {
 	return same
 }
 
-// Spot is a placement on a GPU. The GPU is an index in the pool.
+// Spot is a placement on a GPU. The GPU is given by its index in the pool.
 type Spot = place.Spot
 
 // Find calls the policy to place a job, without changing the cluster. r is a reservation or nil. The reserved spots
@@ -201,7 +201,7 @@ func (c *Cluster) occupy(at Spot, end float64) {
 	}
 }
 
-// situationOn returns the situation for only the given GPUs.
+// situationOn returns the situation restricted to the given GPUs.
 func (c *Cluster) situationOn(gpus []int) place.Situation {
 	stand := make([]place.GPU, len(gpus))
 	for k, g := range gpus {
@@ -299,7 +299,7 @@ func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 	return all
 }
 
-// placeable returns an upper bound for the number of instances of a profile that fit on the given GPUs.
+// placeable returns an upper bound on the number of instances of a profile that fit on the given GPUs.
 func (c *Cluster) placeable(gpus []int, profile string) (n int) {
 	for _, g := range gpus {
 		if on := c.Pool.Node(g); on != nil {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// The functions in this file help jobs to meet their deadlines. slurmctld starts jobs in the order of their priorities,
+// The functions in this file help jobs meet their deadlines. slurmctld starts jobs in the order of their priorities,
 // regardless of their deadlines, and orders jobs of equal priority by their submission times. Of the jobs that request
-// the same profile, it starts the first. A plan can therefore prefer a job with a deadline only to jobs of equal
+// the same profile, it starts the first one. A plan can therefore prefer a job with a deadline only to jobs of equal
 // priority that request other profiles (deadlineOrder). Independently of the order,
 //
 //   - a job gets a profile on which it is expected to end before its deadline, if there is one (chooseSize);
@@ -15,8 +15,8 @@ import (
 //     the share of full GPUs (deny).
 
 const (
-	// urgency is how long, in seconds, before its latest start a job becomes urgent. With a longer time, other jobs
-	// wait longer, but hardly any more jobs meet their deadlines (docs/results.md, "Deadlines").
+	// urgency is how many seconds before its latest start a job becomes urgent. With a longer time, other jobs wait
+	// longer, but hardly any more jobs meet their deadlines (docs/results.md, "Deadlines").
 	urgency = 900
 	// maxPassing is the wait in seconds after which urgent jobs no longer pass a job, so that no job waits forever.
 	maxPassing = 4 * 3600
@@ -52,7 +52,7 @@ func (j *Job) MissesAlways(now float64) bool {
 	return j.tooLate(now, j.RunTime*least)
 }
 
-// urgent returns the indices of the jobs whose latest start is near, in the order of their latest starts.
+// urgent returns the indices of the jobs whose latest start is close, in the order of their latest starts.
 func urgent(jobs []*Job, now float64) (all []int) {
 	for k, j := range jobs[:min(len(jobs), Depth)] {
 		if j.Deadline > 0 && j.Priority > 0 && j.LatestStart-now <= urgency && !j.MissesAlways(now) {

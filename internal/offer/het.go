@@ -45,7 +45,7 @@ func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 // AssignNodes assigns disjoint sets of nodes to the jobs and returns the spots of each job. Like slurmctld, it
 // processes the jobs in order. Each job gets the first nodes that leave enough nodes for the later jobs. room returns
 // the spots of the k-th job on node n, or nil if the job does not fit; it is called once for each job and node. A job
-// with OutsideCluster gets the nodes that the other jobs leave. The result is nil if no assignment exists.
+// with OutsideCluster gets the nodes that the other jobs leave free. The result is nil if no assignment exists.
 func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
 	spots := make([]map[int][]Spot, len(jobs))

@@ -150,7 +150,7 @@ func (j *Job) Alike(o *Job) bool {
 		j.LatestStart == o.LatestStart && slices.EqualFunc(j.Wants, o.Wants, same)
 }
 
-// onNode returns the part of a job that runs on one node, as a job of its own.
+// onNode returns the part of a job that runs on one node, as a separate job.
 func (j *Job) onNode(node int) *Job {
 	one := *j
 	one.EligibleNodes, one.DeferredNodes, one.Nodes = []int{node}, nil, 1

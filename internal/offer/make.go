@@ -158,7 +158,7 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 const maxPassed = 32
 
 // place places all jobs of a group, or none, without delaying the reservation r, which may be nil. k is the index of
-// the group's first job in the queue. They may have fewer eligible nodes in group than in the queue. If the group
+// the group's first job in the queue. The jobs may have fewer eligible nodes in group than in the queue. If the group
 // does not fit, why is the policy's result.
 func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why place.Choice) {
 	p.setBehind(k + len(group))
@@ -208,10 +208,10 @@ func (p *planner) offer(s Spot, j *Job) {
 	}
 }
 
-// filterByQueueOrder withdraws the offers that slurmctld would allocate to jobs other than the intended ones.
-// slurmctld starts the first job that requests a profile on the first node that offers it and on which the job may
-// run. So a job must wait if an earlier one is planned on a later node, but could also run on this job's node. If one
-// component of a het job must wait, they all do.
+// filterByQueueOrder withdraws the offers that slurmctld would allocate to jobs other than the intended ones. slurmctld
+// starts the first job that requests a profile on the first node that offers it and on which the job may run. So a job
+// must wait if an earlier job is planned on a later node, but could also run on this job's node. If one component of a
+// het job must wait, they all do.
 func (p *planner) filterByQueueOrder() {
 	nodeOf := p.nodeOf()
 	name := func(at Spot) string { return p.plan.Name(p.Pool.GPU(at.GPU).Model, at) }

@@ -62,8 +62,8 @@ func groupsOf(gpu func(int) place.GPU, gpus []int) (groups [][]int) {
 	return groups
 }
 
-// setLinked determines whether there is a node with NVLinks between only some of its GPUs. Otherwise, the functions
-// in this file change no spots.
+// setLinked determines whether there is a node with NVLinks between only some of its GPUs. Otherwise, the functions in
+// this file do not change any spots.
 func (c *Cluster) setLinked() {
 	c.linked = false
 	for k := range c.Pool.Len() {
@@ -96,8 +96,8 @@ func (c *Cluster) connect(s *place.Situation, gpus []int, all []Spot, n int) {
 	}
 }
 
-// connectReserved is like connect, but for the spots of a reservation that begins at the time at. all lists the node's
-// mig.Full spots, and taken contains the spots that the job uses on each GPU.
+// connectReserved is like connect, but for the spots of a reservation that begins at the given time. all lists the
+// node's mig.Full spots, and taken contains the spots that the job uses on each GPU.
 func (c *Cluster) connectReserved(spots []Spot, all []freeSlot, at float64, taken map[int]mig.Layout) {
 	full := map[int]int{}
 	var free []int

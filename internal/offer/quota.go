@@ -10,8 +10,8 @@ import (
 // while a job holds its mig.Full instance.
 //
 // If WholeShare is above 0, the limit is this share of the GPUs, and applies while any job waits for slices. If
-// WholeShare is 0, a job for n full GPUs exceeds the limit while the waiting jobs for slices need at least n GPUs.
-// Emptying a node for it would then delay many jobs. After MaxDeferral, this limit no longer applies to a job.
+// WholeShare is 0, a job that requests n full GPUs exceeds the limit while the waiting jobs for slices need at least n
+// GPUs. Emptying a node for it would then delay many jobs. After MaxDeferral, this limit no longer applies to a job.
 //
 // Make first places the queue as if there were no quota, except that a job for full GPUs is denied if it would exceed
 // the quota while a job for slices has no spots yet. A denied job gets neither spots nor a reservation, and all later
@@ -19,7 +19,7 @@ import (
 // never start. Then Make places the denied jobs on the GPUs that are still free. By then, all jobs for slices that can
 // start have their spots, so the denied jobs do not take a GPU on which one of them could start.
 
-// MaxDeferral limits how long, in seconds, jobs for slices are placed before a job for full GPUs regardless of queue
+// MaxDeferral limits how long, in seconds, jobs for slices are placed ahead of a job for full GPUs regardless of queue
 // order, if WholeShare is 0. Without this limit, a user who always has many jobs for slices in the queue could block
 // jobs for full GPUs forever. With a shorter time, jobs for slices wait longer at high loads.
 const MaxDeferral = 2 * 86400

@@ -18,8 +18,8 @@ import (
 // for hours. The measurements are in the section "Sizes of slices" in docs/results.md.
 //
 // A large slice must not delay other jobs, so Make plans twice. The first plan multiplies the price by the constant
-// fair, and so starts more jobs on smaller slices. The second plan uses the real price. Make returns the second plan
-// only if it starts all jobs that the first one starts, and does not delay the first waiting job's reservation.
+// fair, and therefore starts more jobs on smaller slices. The second plan uses the real price. Make returns the second
+// plan only if it starts all jobs that the first one starts, and does not delay the first waiting job's reservation.
 
 // Size is a profile that a job may get instead of the requested one.
 type Size struct {
@@ -28,8 +28,8 @@ type Size struct {
 	Takes float64
 }
 
-// Takes returns the expected run time on a profile, divided by that on the requested profile. It is 1 if the profile
-// is not among the want's sizes.
+// Takes returns the expected run time on a profile, divided by that on the requested profile. The result is 1 if the
+// profile is not among the want's sizes.
 func (w Want) Takes(profile string) float64 {
 	for _, s := range w.Sizes {
 		if s.Profile == profile {
@@ -73,12 +73,12 @@ type sizing struct {
 //
 // The price of a second of a whole GPU is the number of delayed jobs, divided by the number of GPUs. A waiting job
 // counts as priceWaiting jobs, because it does not need all GPUs. A running job counts as priceRunning jobs, which
-// stands for the jobs that will be submitted while it occupies its slice.
+// represent the jobs that will be submitted while it occupies its slice.
 //
 // At the beginning of a period of high load, few jobs are waiting or running, but many more will be submitted during
-// their runs. If arrivalShare times the expected number of these (Cluster.Arrivals) exceeds the number of running jobs,
-// this product counts instead. It is limited to mostArrivals times the number of running and waiting jobs, because jobs
-// that are submitted together are often not followed by others.
+// their runs. If arrivalShare times the expected number of these submissions (Cluster.Arrivals) exceeds the number of
+// running jobs, this product counts instead. It is limited to mostArrivals times the number of running and waiting
+// jobs, because jobs that are submitted together are often not followed by others.
 //
 // While the head of the queue waits for a larger slice, it delays each of the other waiting jobs by the share
 // heldShare of its wait.

@@ -187,7 +187,7 @@ func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	return best
 }
 
-// elsewhere reports whether another node offers the profile, or the policy would place it on another node.
+// elsewhere reports whether another node offers the profile, or whether the policy would place it on another node.
 func (s *speculation) elsewhere(profile string, node int) bool {
 	if at, ok := s.best[profile]; ok {
 		return s.nodeOf[at.GPU] != node
@@ -197,7 +197,7 @@ func (s *speculation) elsewhere(profile string, node int) bool {
 }
 
 // worth returns the value, at most 1, of offering placements of a profile on a GPU. It is lower if the profile is
-// already offered on another GPU, or if the policy would place it on another.
+// already offered on another GPU, or if the policy would place it on another GPU.
 func (s *speculation) worth(profile string, gpu int, placements mig.Layout) float64 {
 	elsewhere := s.on[profile]
 	if at, ok := s.best[profile]; ok {

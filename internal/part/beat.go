@@ -39,7 +39,7 @@ func (w *Watch) Read(text string, at time.Time) {
 	}
 }
 
-// Fresh reports whether, at the time at, there was a heartbeat younger than limit.
+// Fresh reports whether, at the given time, there was a heartbeat younger than limit.
 func (w *Watch) Fresh(at time.Time, limit time.Duration) bool {
 	return w.text != "" && at.Sub(w.since) < limit
 }

@@ -116,7 +116,7 @@ func entry(comment, prefix string) string {
 }
 
 // withEntry replaces the entry with this prefix. If the entry is already correct, the comment remains unchanged,
-// including its blanks.
+// including its spaces.
 func withEntry(comment, prefix, text string) string {
 	if entry(comment, prefix) == text {
 		return comment

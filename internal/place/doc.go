@@ -43,8 +43,8 @@
 // # Acquisition cost
 //
 // Creating an instance takes 0.13 to 0.24 s, and destroying one takes 0.10 to 0.22 s (A30, A100). A placement can be
-// acquired in four ways ([Acquisition]), listed here from cheap to expensive. The policies prefer the cheapest way that
-// is possible on any GPU:
+// acquired in four ways ([Acquisition]), listed here from cheapest to most expensive. The policies prefer the cheapest
+// way that is possible on any GPU:
 //
 //	Reuse    an idle instance of the profile exists at the placement
 //	Carve    the units are free
@@ -53,9 +53,9 @@
 //
 // The [Policy] chooses among the candidates of the cheapest way, with two exceptions. fragaware compares load and
 // fragmentation first. The policies that use expected ends (lifetime, scarcity, qla) consider all candidates, and use
-// the acquisition cost only to break ties. An acquisition takes at most half a second, whereas a later job may have
-// to wait an hour if a placement is chosen only because it has an idle instance. In simulations in which instances
-// remain after their jobs (churn on 16 A100s, FIFO, exact ends), preferring the cheapest way increased the waits by
+// the acquisition cost only to break ties. An acquisition takes at most half a second, whereas a later job may have to
+// wait an hour if a placement is chosen only because it has an idle instance. In simulations in which instances remain
+// after their jobs have ended (churn on 16 A100s, FIFO, exact ends), preferring the cheapest way increased the waits by
 // 29 to 55% with lifetime, and by 24 to 128% with qla.
 //
 // # Policies

@@ -25,9 +25,9 @@ type GPU struct {
 	// Offerable holds the placements of the profiles that the site has configured. Policies ignore it, but package
 	// offer rejects a choice that is not in it.
 	Offerable mig.Layout
-	// NVLink is the number of the GPU's group. All GPUs of a node with the same number are connected with each other by
-	// NVLinks. It is 0 if the GPU is connected with no other GPU or with all GPUs of the node. Policies ignore
-	// NVLink, but package offer uses it to choose the GPUs for a job with several full GPUs.
+	// NVLink is the number of the GPU's group. All GPUs of a node with the same number are connected to each other by
+	// NVLinks. It is 0 if the GPU is connected to no other GPU or to all GPUs of the node. Policies ignore NVLink, but
+	// package offer uses it to choose the GPUs for a job with several full GPUs.
 	NVLink int
 	// Node is the index of the GPU's node. Policies use it only for GPUs that may be full (nodeSlots).
 	Node int
@@ -73,7 +73,7 @@ const (
 
 func (m Acquisition) String() string { return [...]string{"reuse", "carve", "reclaim", "switch"}[m] }
 
-// AcquiredBy returns the placements of profile p that are most cheaply acquired by m. p is an index into the GPU
+// AcquiredBy returns the placements of profile p for which m is the cheapest acquisition. p is an index into the GPU
 // model's Profiles.
 func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(
@@ -84,7 +84,7 @@ func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 	)
 }
 
-// of returns the possible placements that are most cheaply acquired by m. carve holds the placements that fit
+// of returns the possible placements for which m is the cheapest acquisition. carve holds the placements that fit
 // alongside the busy and idle instances. full is the mig.Full profile's placement. A GPU with an instance of this
 // profile has its MIG mode off.
 func (m Acquisition) of(possible, carve, idle, full mig.Layout) mig.Layout {

@@ -36,11 +36,11 @@ func (s *Situation) counted(r Request) float64 {
 // these jobs wait 1.3 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
 //
 // If several placements have the same sum, the policy compares first the acquisition cost, then the reach, then the GPU
-// and the start. Lifetime needs neither migration nor a queue, and never holds a job. All that it uses from earlier
-// jobs is their mean duration (see counted).
+// and the start. Lifetime needs neither migration nor a queue, and never holds a job. The only information about
+// earlier jobs that it uses is their mean duration (see counted).
 type Lifetime struct{}
 
-// bounded is a candidate on any GPU of a group, with lower bounds for its cost.
+// bounded is a candidate on any GPU of a group, with lower bounds on its cost.
 type bounded struct {
 	placement int
 	acquired  Acquisition

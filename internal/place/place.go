@@ -47,7 +47,7 @@ type Verdict int
 const (
 	Nowhere Verdict = iota // the policy would not use any placement
 	Here                   // the placement is free, and the job can start
-	Hold                   // the placement is busy, but better than all free placements even with the wait
+	Hold                   // the placement is busy, but better than all free placements despite the wait
 )
 
 // Policy chooses the placement of a GPU instance.

@@ -149,7 +149,7 @@ func (p *Pool) changed(k int, old, g *GPU) {
 // Changes returns the number of changes to the pool so far.
 func (p *Pool) Changes() uint64 { return p.forgotten + uint64(len(p.log)) }
 
-// ChangedSince calls visit for each GPU that has changed since Changes returned the number before, and possibly for
+// ChangedSince calls visit for each GPU that has changed since Changes returned the given number, and possibly for
 // other GPUs. visit may be called several times for a GPU.
 func (p *Pool) ChangedSince(before uint64, visit func(k int)) {
 	if before < p.forgotten {

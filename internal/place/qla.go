@@ -14,10 +14,10 @@ import (
 // placement.
 //
 // Rollouts also show whether the head should start now, which no rule about placements can determine. For example, a
-// 1g.5gb that starts now on the last free unit of a half may delay a 4g.20gb by an hour, although another unit becomes
-// free in a minute. QLA therefore also considers placements that are still busy. If one of them is best, QLA holds the
-// head: it remains first, no other job starts, and QLA decides again at the next event. In production, an agent holds a
-// job by not offering its slice.
+// 1g.5gb that starts now on the last free unit of one half of a GPU may delay a 4g.20gb by an hour, although another
+// unit becomes free in a minute. QLA therefore also considers placements that are still busy. If one of them is best,
+// QLA holds the head: it remains first, no other job starts, and QLA decides again at the next event. In production, an
+// agent holds a job by not offering its slice.
 //
 //	candidates   the 8 free placements with the lowest slot cost c, the 8 busy placements with the lowest c + 20 x wait
 //	slot cost    c = sum over the slots j that overlap the placement of w_j * max(0, end - max(start, F_j)): as in
@@ -43,10 +43,10 @@ import (
 // is known, QLA does not hold any job.
 //
 // The constants were tuned on churn on 16 A100s with a FIFO queue at load 0.85, seeds 1 to 10, with exact ends and with
-// time limits. Halving or doubling any constant changes the results little. In the following table, the first two rows
-// compare the current policy with the policy without limits on holds. The other rows are earlier variants that brought
-// no benefit. The numbers are mean waits divided by the mean wait with best-fit (uniform6 / skew-small / bimodal /
-// four-equal):
+// time limits. Halving or doubling any constant has little effect on the results. In the following table, the first two
+// rows compare the current policy with the policy without limits on holds. The other rows are earlier variants that
+// brought no benefit. The numbers are mean waits divided by the mean wait with best-fit (uniform6 / skew-small /
+// bimodal / four-equal):
 //
 //	                                         exact ends             limits 1 to 6 x too long, corrected
 //	current policy                           .21 / .12 / .29 / .24  .43 / .39 / .48 / .51
@@ -57,7 +57,7 @@ import (
 //	durations drawn from their distribution                         .36 / .32 / .40 / .44   at 16 times the cost
 //	expecting ends 30% later, 25% earlier                           .40 / .39 / .48 / .51, .39 / .39 / .43 / .49
 //
-// More exact predictions of the ends would improve the policy most.
+// More accurate predictions of the ends would improve the policy most.
 type QLA struct{}
 
 const (

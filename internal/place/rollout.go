@@ -149,7 +149,7 @@ func (sim *simState) rollout(o *option, d float64, limit float64) float64 {
 	return sum
 }
 
-// bestSlot is the best slot on a GPU, and its price, for a job that may start at the time from.
+// bestSlot is the best slot on a GPU, and its price, for a job that cannot start before the time from.
 type bestSlot struct {
 	version      uint64
 	from         float64
@@ -157,8 +157,8 @@ type bestSlot struct {
 	placement    int
 }
 
-// pick returns the GPU with the lowest price for the k-th job behind the head, or -1 if no GPU has a slot. The job may
-// start at the time from. The slot on the returned GPU is in bestSlots.
+// pick returns the GPU with the lowest price for the k-th job behind the head, or -1 if no GPU has a slot. The job
+// cannot start before the time from. The slot on the returned GPU is in bestSlots.
 func (sim *simState) pick(k int, from float64) (gpu int) {
 	j := &sim.behind[k]
 	gpu, best := -1, math.Inf(1)

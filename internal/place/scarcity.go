@@ -17,7 +17,7 @@ import (
 //
 // N_p(t) is the number of slots of p that are free at time t if no other job arrives. G is the number of GPUs that have
 // profile p, and n_p is the number of possible starts of p. w_p is size^0.26, multiplied by 1.71 for the profile that
-// spans a whole GPU. The constants were fitted on churn without a queue (load 1.0 on 32 A100s). With this workload,
+// spans a whole GPU. The constants were fitted to churn without a queue (load 1.0 on 32 A100s). With this workload,
 // Scarcity accepts slightly more slice-hours than [Lifetime]. With a queue, [QLA] is better.
 type Scarcity struct{}
 

@@ -14,7 +14,7 @@ type modelWeights struct {
 	of    []float64 // one weight for each profile of the GPU model; the sum is 1
 }
 
-// NewWeights returns weights from the number of requests for each profile name.
+// NewWeights computes weights from the number of requests for each profile name.
 func NewWeights(asked map[string]float64) *Weights { return &Weights{asked: asked} }
 
 // WeightsOn returns the weights of a GPU model's profiles. They are computed only once for each model, so that a

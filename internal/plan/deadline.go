@@ -31,7 +31,7 @@ func (v *View) Misses(made offer.Plan) map[uint32]string {
 }
 
 // misses returns the reason why the k-th job is not expected to meet its deadline, or an empty string. The reason is
-// independent of the jobs that wait: even if the job were first in the queue, it would miss its deadline.
+// independent of the waiting jobs: even if the job were first in the queue, it would miss its deadline.
 func (v *View) misses(made offer.Plan, k int) string {
 	j := v.Jobs[k]
 	latest := clock(int64(j.LatestStart))

@@ -46,8 +46,8 @@ type Explanation struct {
 	Verdict Verdict          `json:"verdict"`
 	// Text is the explanation in words, for users.
 	Text string `json:"text"`
-	// Place is the job's position among the jobs that wait for slices, whose number is Of, or 0 if it does not wait for
-	// slices.
+	// Place is the job's position among the jobs that wait for slices, or 0 if the job does not wait for slices. Of is
+	// the number of these jobs.
 	Place int `json:"place,omitempty"`
 	Of    int `json:"of,omitempty"`
 	// Larger is the profile of the slice that the job gets or waits for if it is larger than the requested one, and

@@ -90,7 +90,7 @@ func (e *Explanation) explainRequest(s Snapshot, w slurm.Waiting) bool {
 	return e.set(NoSlice, "the job's request contains no MIG profile, so it is not waiting for a slice")
 }
 
-// explainHold explains a held job that no agent would release at present.
+// explainHold explains a held job that no agent would currently release.
 func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	other := unreadyComponent(s, w)
 	switch {

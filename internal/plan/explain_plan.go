@@ -69,8 +69,8 @@ func (e *Explanation) addUnplanned(v *View, nodes []slurm.Node) {
 	}
 }
 
-// setPlace sets the job's position among those that wait for slices, and returns its index in the view, or -1 if it
-// does not wait for slices.
+// setPlace sets the job's position among those that wait for slices, and returns its index in the view, or -1 if the
+// job does not wait for slices.
 func (e *Explanation) setPlace(v *View, id uint32) (k int) {
 	k = -1
 	seen := map[uint32]bool{}
@@ -107,12 +107,12 @@ type inPlan struct {
 	plan     offer.Plan
 	k        int          // the index of the job
 	leader   int          // the index of the first job in together
-	together []*offer.Job // all jobs that start together, including this one
+	together []*offer.Job // all jobs that start together, including this job
 	wants    string       // the names of the job's slices
 }
 
-// explain distinguishes five cases: the job is planned, it is the first that must wait, its slices are lent to other
-// jobs, it would exceed the share of full GPUs, or it waits for other jobs or resources.
+// explain distinguishes five cases: the job is planned, it is the first job that must wait, its slices are lent to
+// other jobs, it would exceed the share of full GPUs, or it waits for other jobs or resources.
 func (x *inPlan) explain(e *Explanation) {
 	r, kept := x.plan.Reserved, x.plan.Kept
 	switch spots := x.plan.Spots[x.k]; {
@@ -251,7 +251,7 @@ func (x *inPlan) explainFirst(e *Explanation, r *offer.Reservation) {
 	)
 }
 
-// explainWaiting explains a job behind the first job that must wait. The planned jobs start first, so it can have
+// explainWaiting explains a job behind the first job that must wait. The planned jobs start first, so this job can use
 // only the units that they leave free.
 func (x *inPlan) explainWaiting(e *Explanation) {
 	x.startAll(x.plan.Spots)
@@ -349,9 +349,10 @@ func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	return ""
 }
 
-// sameProfile returns the first earlier job that slurmctld would start instead of the k-th, or nil if it would start
-// the k-th. The returned job waits for a profile that the k-th job requests, and could start on a node of room with
-// the slices that would be offered there. Only the first front jobs of the queue are considered.
+// sameProfile returns the first earlier job that slurmctld would start instead of the k-th job, or nil if it would
+// start the k-th job. The returned job waits for a profile that the k-th job requests, and could start on a node in
+// room with the slices that would be offered there. Only the given number (front) of jobs at the head of the queue are
+// considered.
 func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer.Job {
 	for i := range front {
 		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {

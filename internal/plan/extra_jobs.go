@@ -109,8 +109,8 @@ func (n *known) earlyEnds(now float64) (ends map[offer.Spot]float64) {
 	return ends
 }
 
-// preemptionEnds returns the time until which the plan places a waiting job before all other jobs, because the watcher
-// is stopping or has stopped jobs for it. ok is false if there are no such jobs.
+// preemptionEnds returns the time until which the plan places a waiting job ahead of all other jobs, because the
+// watcher is stopping or has stopped jobs for it. ok is false if there are no such jobs.
 func (s Snapshot) preemptionEnds(j slurm.Job) (end time.Time, ok bool) {
 	since, ok := tags.PreemptsSince(j)
 	if !ok {
@@ -135,7 +135,7 @@ func (s Snapshot) Preempts(j slurm.Job) bool {
 	return ok && s.At.Before(end)
 }
 
-// preemptorsFirst returns an order of the queue in which the preemptors come before all other jobs. Otherwise, the
+// preemptorsFirst returns an order of the queue in which the preemptors come ahead of all other jobs. Otherwise, the
 // slices of the jobs that the watcher stops could go to other jobs, and the watcher would have stopped the jobs for
 // nothing.
 func (s Snapshot) preemptorsFirst(order []int) []int {

@@ -10,8 +10,8 @@ import (
 
 // nvlinkPrefix is the prefix of the `caelum-nvlink` entry in a node's Extra. It lists the groups of GPUs that NVLinks
 // connect, for example "caelum-nvlink=0,1;2,3". A node has no entry if NVLinks connect none or all of its GPUs, or if
-// its agent does not know the NVLinks. The groups are not part of the node state, because agents from earlier
-// releases reject a state with an unknown item. Agents that ignore the entry plan other GPUs of the same nodes.
+// its agent does not know the NVLinks. The groups are not part of the node state, because agents from earlier releases
+// reject a state with an unknown item. Agents that ignore the entry plan other GPUs on the same nodes.
 const nvlinkPrefix = "caelum-nvlink="
 
 // WithNVLink returns a node's Extra with the GPUs' groups as its `caelum-nvlink` entry, or without this entry if

@@ -23,8 +23,8 @@ const version = "1"
 type State struct {
 	GPUs  []place.GPU
 	Since time.Time // the time at which the offers last changed
-	// Private means that Text omits the jobs' expected ends, because every user can read it. Planners then compute
-	// the ends from slurmctld's queue.
+	// Private means that Text omits the jobs' expected ends, because every user can read the text. Planners then
+	// compute the ends from slurmctld's queue.
 	Private bool
 }
 

@@ -102,11 +102,11 @@ func (v *View) equivalentProfiles(profile string) (names []string) {
 	return names
 }
 
-// forgotten reports whether slurmctld's used count of a profile on a member is lower than the number of its slices
-// that jobs hold there. It is always false for profiles of the member's own GPU model. When slurmctld restarts, it
-// loses the used counts of types that slurm.conf does not list for the node, and when a job with slices of a lost
-// type ends, it subtracts them from the used count of other jobs (22.05.8). Until the counts agree again, the member
-// offers no further slices under the profile's name.
+// forgotten reports whether slurmctld's used count of a profile on a member is lower than the number of its slices that
+// jobs hold there. It always returns false for profiles of the member's own GPU model. When slurmctld restarts, it
+// loses the used counts of types that slurm.conf does not list for the node, and when a job with slices of a lost type
+// ends, it subtracts them from the used count of other jobs (22.05.8). Until the counts agree again, the member offers
+// no further slices under the profile's name.
 func (v *View) forgotten(member int, profile string) bool {
 	for _, g := range v.Nodes[member] {
 		if b := v.Pool.GPU(g).Model; b != nil {

@@ -11,8 +11,8 @@ import (
 
 // Planner converts successive snapshots into views. It keeps what it has computed from records that have not changed,
 // so that computing a view after a single event is cheap. Its view is always equal to the one that New returns for the
-// same snapshot, because it compares every record with that in the previous snapshot, and keeps no result that depends
-// on the time. A Planner is not safe for concurrent use.
+// same snapshot, because the Planner compares every record with the one in the previous snapshot and keeps no result
+// that depends on the time. A Planner is not safe for concurrent use.
 //
 //	changed record        what the Planner recomputes
 //	a node's Extra        the state of its GPUs (known.parse)

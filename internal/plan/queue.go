@@ -25,7 +25,7 @@ type waitingJob struct {
 	job    *offer.Job
 	text   string      // see requestText
 	shared bool        // the job's nodes are those of its request
-	asked  [2]*request // the requests without and with paused, or nil
+	asked  [2]*request // the requests for which paused is false and true, or nil
 	sized  bool        // sizes is known
 	sizes  []offer.Size
 }

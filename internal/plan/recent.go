@@ -10,8 +10,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// recent computes the profile weights, the mean duration and the expected arrivals from the jobs submitted last, and
-// derives the profiles that may be offered speculatively from all jobs that slurmctld lists.
+// recent computes the profile weights, the mean duration and the expected arrivals from the most recently submitted
+// jobs, and derives the profiles that may be offered speculatively from all jobs that slurmctld lists.
 func (v *View) recent(all []slurm.Job) {
 	var recent place.Recent
 	var earlier []offer.Submission

@@ -124,7 +124,7 @@ func together(runs []Run) (all []attempt) {
 	return all
 }
 
-// promised returns the memory in the name of a run's profile, in MiB, which is an upper bound for the real memory of an
+// promised returns the memory in the name of a run's profile, in MiB, which is an upper bound on the real memory of an
 // instance.
 func (r Run) promised() float64 {
 	_, gb := mig.Claims(r.Profile)

@@ -8,15 +8,15 @@ import (
 // Forecast is the expected peak memory of a running job on one slice.
 type Forecast struct {
 	// PeakMiB is the expected peak at Horizon, which is a time in seconds since the start of the run. LowMiB is the
-	// lower bound for the peak that determines Exceeds. Neither value is less than the highest memory use so far.
+	// lower bound on the peak that determines Exceeds. Neither value is less than the highest memory use so far.
 	PeakMiB, LowMiB float64
 	Horizon         float64
-	// SliceMiB is the slice's memory. Exceeds is true if the job will almost certainly need more.
+	// SliceMiB is the slice's memory. Exceeds is true if the job will almost certainly need more memory.
 	SliceMiB float64
 	Exceeds  bool
 }
 
-// The forecast's constants were chosen on seeds 1 to 20 of `go run ./contrib/learn forecast`. A false alarm throws away
+// The forecast's constants were chosen on seeds 1 to 20 of `go run ./contrib/learn forecast`. A false alarm discards
 // the work of a job that would have completed. All constants therefore favour a late alarm over a false one.
 const (
 	// blocks is the number of points to which the forecast reduces each part of the past. With fewer than minPoints
@@ -25,8 +25,8 @@ const (
 	minPoints = 8
 	// growthShare is the share of the past, before its last half, over which the memory must also have grown.
 	growthShare = 1.0 / 8
-	// The growth is slowing down if, in the last half of the run, it is less than slowing times that in the quarter
-	// before.
+	// The growth is slowing down if, in the last half of the run, it is less than slowing times the growth in the
+	// preceding quarter.
 	slowing = 0.8
 	// lowSlope is the quantile of the slopes that LowMiB uses. This quantile is 0 unless the memory grew during most of
 	// the last half of the run, so a single step rarely causes an alarm. believed is the share of the growth, from now

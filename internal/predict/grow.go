@@ -29,7 +29,7 @@ const (
 	Foreseen       Cause = "forecast" // the forecast of the run's peak exceeded the memory of the slice
 )
 
-// String formats the growth without blanks and commas: the profile, the cause, the peak in MiB, and the requested
+// String formats the growth without spaces or commas: the profile, the cause, the peak in MiB, and the requested
 // profile if it differs. Examples are 1g.5gb:oom:4711 and 1g.10gb:oom:9012:1g.5gb.
 func (g Growth) String() string {
 	text := fmt.Sprintf("%s:%s:%.0f", g.Profile, g.Cause, g.MiB)
@@ -39,7 +39,7 @@ func (g Growth) String() string {
 	return text
 }
 
-// FormatGrowths formats growths, without blanks, for ParseGrowths.
+// FormatGrowths formats growths, without spaces, for ParseGrowths.
 func FormatGrowths(growths []Growth) string {
 	var all []string
 	for _, g := range growths {
@@ -48,7 +48,7 @@ func FormatGrowths(growths []Growth) string {
 	return strings.Join(all, ",")
 }
 
-// ParseGrowths parses what FormatGrowths writes, ignoring malformed growths.
+// ParseGrowths parses the output of FormatGrowths, ignoring malformed growths.
 func ParseGrowths(text string) (growths []Growth) {
 	for one := range strings.SplitSeq(text, ",") {
 		parts := strings.Split(one, ":")
@@ -95,7 +95,7 @@ func Larger(m *mig.Model, of mig.Layout, profile string, needMiB float64) (large
 }
 
 // Larger returns the result of [Larger] for this need. If no profile has enough memory to cover the need including the
-// margin, one that covers it without the margin is sufficient.
+// margin, a profile that covers the need without the margin is sufficient.
 func (n Need) Larger(m *mig.Model, of mig.Layout, profile string) (larger string, ok bool) {
 	if larger, ok = Larger(m, of, profile, n.PeakMiB); ok {
 		return larger, true

@@ -11,7 +11,7 @@ import (
 type Line struct {
 	Profile string // the job's profile, regardless of its time limit
 	Seconds int    // expected run time on Profile; 0 if unknown
-	High    int    // 90% quantile of the run time on Profile in seconds; 0 if unknown, as always without Seconds
+	High    int    // 90% quantile of the run time on Profile in seconds; 0 if unknown or if Seconds is 0
 	// Busy is the job's busy share in percent, or -1 if unknown.
 	Busy int
 }
@@ -113,7 +113,7 @@ func claims(name string) (compute, gb int) {
 	return compute, gb
 }
 
-// smaller reports whether profile a has fewer compute slices than b, or equally many and less memory.
+// smaller reports whether profile a has fewer compute slices than b, or as many compute slices and less memory.
 func smaller(a, b string) bool {
 	c, m := claims(a)
 	d, n := claims(b)

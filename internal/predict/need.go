@@ -34,8 +34,8 @@ type Site struct {
 	MaxSlowdown float64
 
 	// Window is the number of complete runs that a prediction uses, or twice this number if a run certainly ran out of
-	// memory. The margin is computed from the Quantile of the changes in the peak between these runs. If they are 0,
-	// Window defaults to 5 and Quantile to 0.15.
+	// memory. The margin is computed from the Quantile of the changes in the peak between these runs. If these fields
+	// are 0, Window defaults to 5 and Quantile to 0.15.
 	Window   int
 	Quantile float64
 

@@ -39,7 +39,7 @@ func (n *Need) memory(runs []attempt, covered float64, site Site) {
 		n.Why = fmt.Sprintf("the next peak is expected to be at most %.0f MiB with a probability of %g%%",
 			covered, 100*site.PeakQuantile)
 	case n.Runs > 0 && open > n.HighestMiB*(1+margin):
-		n.Why = fmt.Sprintf("a run that was not complete used %.0f MiB: the job needs at least as much", open)
+		n.Why = fmt.Sprintf("a run that was not complete used %.0f MiB: the job needs at least that much", open)
 	default:
 		n.Why = whyPeak(runs, n.Runs, cmp.Or(n.HighestMiB, open), margin)
 	}
@@ -78,7 +78,7 @@ const (
 )
 
 // coveredMiB returns a quantile of the next run's peak, in MiB, computed from the complete runs: the upper bound of
-// Student's prediction interval for the logarithms of the peaks. It is 0 if no run is complete or quantile is 0.
+// Student's prediction interval for the logarithms of the peaks. The result is 0 if no run is complete or quantile is 0.
 func coveredMiB(runs []attempt, quantile float64) float64 {
 	var logs []float64
 	for _, r := range runs {

@@ -27,9 +27,9 @@ type Room struct {
 }
 
 // Choose returns the ids of the jobs to stop for j. It stops as few jobs as possible and, among the sets of equally
-// many jobs, one that loses the least run time. This is exact for a job that needs one slice. For other jobs, the set
-// may be larger than necessary, but all its members are necessary. stop is empty if the job already fits. ok is false
-// if no set of victims makes room.
+// many jobs, one that loses the least run time. The result is exact for a job that needs one slice. For other jobs, the
+// set may be larger than necessary, but all its members are necessary. stop is empty if the job already fits. ok is
+// false if no set of victims makes room.
 func (r Room) Choose(j *offer.Job) (stop []uint32, ok bool) {
 	owner := map[offer.Spot]int{}
 	on := make([][]int, len(r.Cluster.Nodes)) // the victims on each node

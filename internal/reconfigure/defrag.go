@@ -8,8 +8,8 @@ import (
 	"caelum/internal/place"
 )
 
-// Movable returns the job that holds a busy instance, and whether the instance may be moved. The job is an index into
-// the caller's list, and appears in the plan's steps.
+// Movable returns the job that holds a busy instance, and whether the instance may be moved. The job is given by its
+// index in the caller's list, which also appears in the plan's steps.
 type Movable func(at place.Spot) (job int, ok bool)
 
 // lessFrag is the minimum decrease in fragmentation for which a move is worthwhile. It exceeds the rounding errors that
@@ -52,9 +52,9 @@ func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable)
 
 // AfterRejection returns GRMU's plan after a request was rejected (arXiv 2502.01909, Algorithm 4). It selects the most
 // fragmented GPU of the light basket and, among equally fragmented ones, the lowest. It then computes the layout that
-// would result if the driver placed this GPU's instances on an empty one, in the order of their starts, and moves
-// those whose placement changes. It differs from the paper in three ways: fragmentation is defined as in [mig.Node],
-// instances that cannot be moved keep their placements, and the plan is nil if the moves would not reduce
+// would result if the driver placed this GPU's instances on an empty GPU, in the order of their starts, and moves the
+// instances whose placement changes. It differs from the paper in three ways: fragmentation is defined as in
+// [mig.Node], instances that cannot be moved keep their placements, and the plan is nil if the moves would not reduce
 // fragmentation.
 func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	most, frag := -1, 0.0

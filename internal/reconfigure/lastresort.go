@@ -20,14 +20,14 @@ type Running struct {
 	Requeue bool
 }
 
-// LastResort decides between waiting and stopping jobs when a request fits nowhere (DynaP's reconfiguration-last). A
-// plan stops jobs if
+// LastResort decides between waiting and stopping jobs when a request does not fit anywhere (DynaP's
+// reconfiguration-last). A plan stops jobs if
 //
 //	C_r - C_w <= Beta
 //
 // C_r is Fixed plus the longest run time that any stopped job loses. C_w is the time for which the request would
 // otherwise wait until the jobs in the way end. It is the minimum over all GPUs, because stopping jobs on one GPU has
-// no benefit if another becomes free in a minute.
+// no benefit if another GPU becomes free in a minute.
 //
 // A plan stops a job only if it may be requeued and would still meet its deadline after restarting on the next free
 // spot. It does not stop a job for another one that would use the same placement with the same profile, because that

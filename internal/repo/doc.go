@@ -4,8 +4,8 @@
 // The repository is one SQLite file, by default /var/lib/caelum/repo.db. On a node, it holds the runs that the node's
 // agent observed, the open observations of running jobs, and the summaries that the agent still has to write into
 // slurmdbd (the outbox). On the host that runs the sync, it holds every run on the cluster. The package stores only
-// data that is also in a run's summary (predict.Run.Summary), so all repositories have the same data about a run, and
-// a sync can restore a lost one from slurmdbd.
+// data that is also in a run's summary (predict.Run.Summary), so all repositories contain the same data about a run,
+// and a sync can restore a lost repository from slurmdbd.
 //
 // Names, accounts and keys come from users, in some cases through slurmdbd. They are passed to SQLite only as
 // parameters of SQL statements, never as part of a statement. Interpreting the runs is left to package predict.

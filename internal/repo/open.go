@@ -86,8 +86,8 @@ func Open(path string, report func(string)) (*Repo, error) {
 	return opened(&Repo{path: path, report: report})
 }
 
-// At is like Open, but for long-running callers. The repository is opened at its first use. After an error, or if the
-// file was damaged or replaced, the next use reopens the path.
+// At is like Open, but for long-running callers. The repository is opened when it is first used. After an error, or if
+// the file was damaged or replaced, the next use reopens the path.
 func At(path string, report func(string)) *Repo {
 	return &Repo{path: path, report: report, reopens: true}
 }

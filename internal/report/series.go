@@ -19,7 +19,8 @@ type step struct {
 	busy, waiting, frag float64
 }
 
-// mostSpans limits the number of slices on a page. With more, browsers would become slow and the boxes too small.
+// mostSpans limits the number of slices on a page. With more, browsers would become slow, and the boxes would be too
+// small.
 const mostSpans = 4000
 
 // Passed implements [sim.Observer].

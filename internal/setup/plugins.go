@@ -84,8 +84,8 @@ func (m *merger) jobSubmit(lines []line) {
 }
 
 // wrapper returns the lines above and below the text of the site's job_submit.lua. The functions are the same as in
-// docs/install.md: the site's function processes the job first, and Caelum's function only if the site accepts the job.
-// Slurm treats a result that is not a number as success.
+// docs/install.md: the site's function processes the job first, and Caelum's function processes it only if the site
+// accepts it. Slurm treats a result that is not a number as success.
 func (m *merger) wrapper() (above string, below []string) {
 	above = "local function site_job_submit(...) -- Caelum: the lines up to the matching comment are the site's"
 	return above, strings.Split(`end -- Caelum: the end of the site's lines

@@ -1,6 +1,7 @@
 // Package shadow computes what Caelum would do on a node that has no agent, for a trial alongside the node's current
-// configuration. `caelumd shadow` reads the GPUs and slurmctld, and prints the passes. The package makes the same plan
-// as the agents (package plan), from values alone: it performs no I/O, so it can change neither the GPUs nor slurmctld.
+// configuration. `caelumd shadow` reads the state of the GPUs and of slurmctld, and prints the passes. The package
+// makes the same plan as the agents (package plan) and performs no I/O, so it can change neither the GPUs nor
+// slurmctld.
 //
 // Files:
 //

@@ -12,7 +12,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// withSlices returns a copy of the snapshot in which each job with GPUs requests slices, as after job_submit.lua.
+// withSlices returns a copy of the snapshot in which each job with GPUs requests slices, as if job_submit.lua had
+// processed it.
 func (n *Node) withSlices(snapshot plan.Snapshot) plan.Snapshot {
 	snapshot.Nodes = slices.Clone(snapshot.Nodes)
 	snapshot.Queue.All = slices.Clone(snapshot.Queue.All)

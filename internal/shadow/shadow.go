@@ -30,8 +30,8 @@ type Node struct {
 }
 
 // NewNode returns a node with the given GPUs as if their MIG mode were on. profiles and whole are the values of the
-// `profiles` and `whole_gpus` configuration keys. It returns an error if no GPU supports MIG, or if no GPU has
-// profile.
+// `profiles` and `whole_gpus` configuration keys. It returns an error if no GPU supports MIG, or if no GPU has the
+// given profile.
 func NewNode(
 	name string, settings plan.Settings, found []gpu.GPU, profiles []string, whole mig.Whole, profile string,
 ) (*Node, error) {
@@ -97,15 +97,15 @@ type Pass struct {
 	Node string    `json:"node"`
 	// Closed is the node's state in Slurm if slurmctld starts no jobs on it. Starts is then empty.
 	Closed string `json:"closed,omitempty"`
-	// Running lists the jobs with GPUs that run on the node now, with the slices that they would hold. NoRoom lists
-	// the ids of those whose slices do not fit on the node.
+	// Running lists the jobs with GPUs that run on the node now, with the slices that they would hold. NoRoom lists the
+	// ids of the jobs whose slices do not fit on the node.
 	Running []Placed `json:"running"`
 	NoRoom  []uint32 `json:"no_room,omitempty"`
 	// Starts lists the waiting jobs that would start on the node now. Waiting is the number of waiting jobs that
 	// could run on the node, but would not start now on any node.
 	Starts  []Placed `json:"starts"`
 	Waiting int      `json:"waiting"`
-	// First explains why the first of these other jobs waits, or is nil.
+	// First explains why the first of these jobs must wait, or is nil.
 	First *plan.Explanation `json:"first,omitempty"`
 	// Offers holds the number of slices of each profile that the node would also offer, for future jobs.
 	Offers map[string]int `json:"offers"`

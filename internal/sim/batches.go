@@ -22,8 +22,8 @@ import (
 //
 // The search skips full GPUs, and visits the others in ascending order of their free share and then of their index. If
 // a subset fits, its jobs start, and the search begins again. The policy chooses the jobs' placements in a pool with
-// only the visited GPU, beginning with the largest profiles. A subset does not fit if the policy finds no placement
-// for one of its jobs, or would hold one. A job never starts if others always have a higher throughput.
+// only the visited GPU, beginning with the largest profiles. A subset does not fit if the policy finds no placement for
+// one of its jobs, or would hold one. A job never starts if other jobs always have a higher throughput.
 type batches struct {
 	s    *simulation
 	cut  *cut
@@ -106,8 +106,8 @@ func (s *simulation) batch() bool {
 	return len(all) > 0
 }
 
-// next returns the best subset, in placement order, for the first GPU on which one fits. It is empty if no subset
-// fits on any GPU.
+// next returns the best subset, in placement order, for the first GPU on which one fits. The result is empty if no
+// subset fits on any GPU.
 func (b *batches) next() []member {
 	b.cut.foresee()
 	b.cut.gather(0)

@@ -3,7 +3,7 @@ package sim
 import "caelum/internal/trace"
 
 // Growth determines what happens to jobs whose slices may have too little memory. The simulation calls its methods in
-// the order of the simulated time.
+// order of simulated time.
 type Growth interface {
 	// Submitted returns the profile that a job requests when its user submits it.
 	Submitted(j trace.Job) (profile string)

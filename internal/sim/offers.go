@@ -131,7 +131,8 @@ func (o *offers) schedule() {
 	}
 }
 
-// grant returns the offers that a job gets, on the first nodes that offer its share per node, or nil if too few do.
+// grant returns the offers that a job gets, on the first nodes that offer its share per node, or nil if too few nodes
+// do.
 func (o *offers) grant(j *job) (got []place.Spot) {
 	planned := o.planned[j]
 	each := j.offer.Wants[0].Count

@@ -42,8 +42,8 @@ func newCut(s *simulation) *cut {
 	return c
 }
 
-// unheld is a policy that never holds a job. If the embedded policy would, it chooses [place.Lifetime]'s placement
-// instead, because with the Loss discipline, the simulation would reject a held job although it fits.
+// unheld is a policy that never holds a job. If the embedded policy would hold a job, unheld chooses [place.Lifetime]'s
+// placement instead, because with the Loss discipline, the simulation would reject a held job although it fits.
 type unheld struct{ place.Policy }
 
 // Choose implements [place.Policy].
@@ -115,7 +115,7 @@ func (s *simulation) profile(at place.Spot) *mig.Profile {
 	return &b.Profiles[b.Placements[at.Placement].Profile]
 }
 
-// slowest returns an upper bound for the time, in seconds, until a new slice is ready. It includes all pending work,
+// slowest returns an upper bound on the time, in seconds, until a new slice is ready. It includes all pending work,
 // destroying all of a GPU's instances, switching the MIG mode, and creating one instance.
 func (c *cut) slowest() float64 {
 	if !c.s.keeps() && c.s.Switch == 0 {

@@ -17,7 +17,7 @@ func (q *queue) len() int      { return len(q.jobs) - q.head }
 func (q *queue) at(k int) *job { return q.jobs[q.head+k] }
 func (q *queue) push(j *job)   { q.jobs = append(q.jobs, j) }
 
-// insert returns a job to the queue, before all jobs that were submitted later.
+// insert returns a job to the queue, ahead of all jobs that were submitted later.
 func (q *queue) insert(j *job) {
 	k := len(q.jobs)
 	for k > q.head && q.jobs[k-1].submitted > j.submitted {

@@ -22,7 +22,7 @@ type Result struct {
 
 	Makespan    float64 // from the first submission to the last end
 	Utilisation float64 // the share of all units that was busy over the makespan
-	Lost        float64 // the share of the busy unit-seconds that were lost because jobs ran out of memory or moved
+	Lost        float64 // the share of busy unit-seconds that were lost because jobs ran out of memory or were moved
 	Moved       int     // how often a running job was moved or stopped
 	Active      float64 // with a policy, the mean number of GPUs with at least one running job over the makespan
 	Held        int     // how often the head of the queue was held although it could have started

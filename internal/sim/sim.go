@@ -44,14 +44,14 @@ type job struct {
 	outOfMemory bool    // true if memory is less than peak, or, with Growth, if the job will run again
 	resubmits   bool    // true if the user of an absent job will resubmit it
 
-	// expected is the expected end of a running job, which remains valid until the time until.
+	// expected is the expected end of a running job. It remains valid until the time until.
 	expected, until float64
 	version         int // the version of predict.Ends when expected was computed
 
 	deadline, latest float64 // the deadline and the latest start in seconds; the deadline is +Inf if there is none
 
 	number  int     // the number of jobs that were submitted earlier
-	from    float64 // with Moves, the start of the run or of the time since the last move
+	from    float64 // with Moves, the start of the run or the time of its last move
 	lost    float64 // with Moves, the run time that the job has lost in its current run, in seconds
 	done    float64 // the share of the run that the job completed before it was stopped
 	stopped bool    // true if the job has been stopped for another job

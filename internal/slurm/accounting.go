@@ -40,8 +40,8 @@ var (
 	)
 )
 
-// Record is slurmdbd's record of one run of a job. Each array task and each component of a het job counts as a job of
-// its own, and a requeued job has one record for each of its runs.
+// Record is slurmdbd's record of one run of a job. Each array task and each component of a het job counts as a separate
+// job, and a requeued job has one record for each of its runs.
 type Record struct {
 	ID      uint32 // JobIDRaw
 	Ref     string // the job's name in sacct and sacctmgr, e.g. 12, 12_3 or 12+0
@@ -100,10 +100,10 @@ func exitStatus(s string) (int, error) {
 	return n, nil
 }
 
-// Records returns the runs of all users' jobs that waited or ran between from and to. Each Record's Text is the content
-// of the given accounting field. Keep the period to about a day at most, because slurmdbd reads all the records
-// before it answers. If slurmdbd.conf hides other users' jobs, callers who are not operators get only their own.
-// Errors: ErrNoAccounting.
+// Records returns the runs of all users' jobs that waited or ran between the times from and to. Each Record's Text is
+// the content of the given accounting field. Keep the period to about a day at most, because slurmdbd reads all the
+// records before it answers. If slurmdbd.conf hides other users' jobs, callers who are not operators get only their
+// own. Errors: ErrNoAccounting.
 func (c *Client) Records(ctx context.Context, field AccountingField, from, to time.Time) ([]Record, error) {
 	return c.records(ctx, field, "-S", uts(from), "-E", uts(to))
 }
@@ -125,8 +125,8 @@ func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32
 	return all, nil
 }
 
-// Names returns the job names in the records between two times, keyed by Record.Index. The names get a request of
-// their own because users choose them: if one looks like the end of a field, only this request fails.
+// Names returns the job names in the records between two times, keyed by Record.Index. The names are requested
+// separately, because users choose them: if one looks like the end of a field, only this request fails.
 func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]string, error) {
 	return c.names(ctx, "-S", uts(from), "-E", uts(to))
 }
@@ -185,8 +185,8 @@ func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) 
 	return out, ofAccounting(err)
 }
 
-// uts formats a time so that Slurm's commands read it the same way in every time zone. They reject values below a
-// million seconds (22.05.8).
+// uts formats a time so that Slurm's commands read it the same way in every time zone. The commands reject values below
+// a million seconds (22.05.8).
 func uts(t time.Time) string {
 	return "uts" + strconv.FormatInt(max(t.Unix(), 1e6), 10)
 }

@@ -82,7 +82,7 @@ func (c *Client) AllocationsOf(ctx context.Context, field AccountingField, ref s
 // recordID matches the id of a job, array or het job at the beginning of a Ref.
 var recordID = regexp.MustCompile(`^[0-9]+`)
 
-// allocations runs sacct and parses its output. It puts the columns in more before the accounting field.
+// allocations runs sacct and parses its output. It inserts the additional columns (more) before the accounting field.
 func (c *Client) allocations(
 	ctx context.Context, field AccountingField, more []allocationField, args ...string,
 ) ([]Allocation, error) {

@@ -65,8 +65,8 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	return nil, fmt.Errorf("scontrol does not show the end of the allocation")
 }
 
-// These lines tell the runs of a job apart. scontrol prints each of them exactly once per job
-// (docs/slurm-releases.md, "Commands and their output").
+// These lines distinguish the runs of a job. scontrol prints each of them exactly once per job (docs/slurm-releases.md,
+// "Commands and their output").
 var (
 	stateLine = regexp.MustCompile(`\n   JobState=(\S*) `)
 	startLine = regexp.MustCompile(`\n   StartTime=(\S*) `)

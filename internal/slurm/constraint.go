@@ -13,7 +13,7 @@ import (
 // Package eligible evaluates constraints in the same way as slurmctld (build_feature_list in job_scheduler.c and
 // valid_feature_counts in node_scheduler.c, 22.05.8 and 26.05.3). The operators & and | have the same precedence and
 // are evaluated from left to right. One level of parentheses groups features. A comma is equivalent to &. If
-// alternatives are in brackets ([a|b]), all of a job's nodes must satisfy the same one.
+// alternatives are in brackets ([a|b]), all of a job's nodes must satisfy the same alternative.
 type Constraint struct {
 	// Text is the expression as slurmctld prints it, truncated after MaxConstraintText bytes.
 	Text string

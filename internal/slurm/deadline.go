@@ -15,8 +15,8 @@ func (j *Job) LatestStart() time.Time {
 	return j.Deadline.Add(-j.TimeLimit)
 }
 
-// deadline parses the `deadline` column. squeue prints N/A for a job without a deadline, and slurmctld treats NO_VAL
-// as no deadline. So does deadline with a value that cannot be parsed, so that the job can still start.
+// deadline parses the `deadline` column. squeue prints N/A for a job without a deadline, and slurmctld treats NO_VAL as
+// no deadline. deadline treats a value that cannot be parsed in the same way, so that the job can still start.
 func deadline(s string) time.Time {
 	at, err := parseTime(s)
 	if err != nil || at.Unix() <= 0 || at.Unix() == noVal {

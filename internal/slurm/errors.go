@@ -44,9 +44,9 @@ func unparsable(command string, err error) error {
 	)
 }
 
-// messages maps what Slurm's commands print, in all releases since 22.05, to errors (docs/slurm-releases.md,
-// "Messages"). The order matters, because hold and requeuehold print only "Unexpected message received" where other
-// commands print "Unable to contact" (22.05.8).
+// messages maps the messages that Slurm's commands print, in all releases since 22.05, to errors
+// (docs/slurm-releases.md, "Messages"). The order matters, because hold and requeuehold print only "Unexpected message
+// received" where other commands print "Unable to contact" (22.05.8).
 var messages = []struct {
 	text string
 	err  error
@@ -122,9 +122,8 @@ func (e *CommandError) command() string {
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// classify returns the error for a command that failed with this output. A command that ran into the client's time
-// limit gets ErrUnreachable, because Slurm's commands (22.05.8) retry for 9 s (MessageTimeout=10) while slurmctld is
-// down.
+// classify returns the error for a command that failed with this output. A command that reached the client's time limit
+// gets ErrUnreachable, because Slurm's commands (22.05.8) retry for 9 s (MessageTimeout=10) while slurmctld is down.
 func classify(ctx context.Context, parent error, stderr string, exit error) error {
 	if parent != nil {
 		return parent

@@ -54,7 +54,7 @@ func ParseGRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// splitGRES splits a list at the commas outside parentheses; an index list (IDX:0-1,4) has commas of its own.
+// splitGRES splits a list at the commas outside parentheses; an index list (IDX:0-1,4) also contains commas.
 func splitGRES(s string) ([]string, error) {
 	var items []string
 	depth, start := 0, 0
@@ -198,6 +198,6 @@ func requestGRES(s string) (GRESList, error) {
 	return last, nil
 }
 
-// ClosedType is the gres/mig type for slices that are not on offer. The agent sets its count such that the node's
-// total stays constant.
+// ClosedType is the gres/mig type for slices that are not on offer. The agent sets its count so that the node's total
+// stays constant.
 const ClosedType = "closed"

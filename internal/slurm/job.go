@@ -98,8 +98,8 @@ func (j Job) SlicesPerNode() GRESList {
 }
 
 // GPUsPerNode returns the number of GPUs that the job requests on each node. With --gpus and --gpus-per-task, the
-// number may vary between nodes; the result is then the mean, rounded up. Once the job has started, Allocated has the
-// exact numbers.
+// number may vary between nodes; the result is then the mean, rounded up. Once the job has started, Allocated contains
+// the exact numbers.
 func (j Job) GPUsPerNode() int {
 	if n := j.PerNode.Total("gpu"); n > 0 {
 		return n

@@ -52,7 +52,7 @@ type Node struct {
 	TmpDisk, Sockets, CoresPerSocket, ThreadsPerCore int
 	// Reservations lists the active reservations that include the node. Only [Client.Nodes] sets this field.
 	Reservations []Reservation
-	// Weight orders the nodes: among suitable ones, slurmctld prefers those with the lowest weight.
+	// Weight orders the nodes: among suitable nodes, slurmctld prefers those with the lowest weight.
 	Weight int
 	// Extra is free text that an administrator or a program has set. Since 22.05, it cannot contain newlines.
 	Extra string
@@ -141,7 +141,7 @@ func parseNode(out, name string) (Node, error) {
 	}
 	// Since 24.05, GresUsed omits a GRES without available units (_node_gres_used in gres.c). The line is therefore
 	// missing for nodes without GRES (observed with 24.11.5), and for nodes whose GPUs slurmd has not found. A node
-	// with gres/mig always has available units, if only of the `closed` type.
+	// with gres/mig always has available units, even if only of the `closed` type.
 	used := seen["GresUsed"] || n.Gres.Total("mig") == 0
 	if !seen["State"] || !seen["Gres"] || !used {
 		return Node{}, fmt.Errorf("node %s: scontrol does not show all of State, Gres and GresUsed", name)

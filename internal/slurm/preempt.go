@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Preempts reports whether slurmctld is configured to preempt jobs. With PreemptMode=OFF, it preempts none, regardless
-// of the modes of partitions and QOS (PREEMPT_DATA_ENABLED in the plugins, 22.05.8).
+// Preempts reports whether slurmctld is configured to preempt jobs. With PreemptMode=OFF, it preempts no jobs,
+// regardless of the modes of partitions and QOS (PREEMPT_DATA_ENABLED in the plugins, 22.05.8).
 func (c Config) Preempts() bool {
 	kind, mode := c.Values["PreemptType"], c.Values["PreemptMode"]
 	return kind != "" && kind != "preempt/none" && mode != "" && !strings.EqualFold(mode, "OFF")

@@ -81,8 +81,8 @@ func On(jobs []Job, node string) (on []Job) {
 	return on
 }
 
-// Queue reads all jobs with one request. If any are waiting, it makes a second request for their excluded nodes and,
-// if one of them wants licences, a third. Errors: ErrUnreachable.
+// Queue reads all jobs with one request. If any are waiting, it makes a second request for their excluded nodes and, if
+// one of them requests licences, a third. Errors: ErrUnreachable.
 func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	if q.All, err = c.Jobs(ctx); err != nil {
 		return q, err
@@ -98,7 +98,7 @@ func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
 
 // JobsOn returns the jobs that may be on a node (see [Queue.On]) with one request. If slurmctld hides other users'
-// jobs, these are only the caller's. Errors: ErrUnreachable.
+// jobs, the result contains only the caller's jobs. Errors: ErrUnreachable.
 func (c *Client) JobsOn(ctx context.Context, node string) ([]Job, error) {
 	if err := checkNode(node); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	return Job{}, fmt.Errorf("job %d: %w", id, ErrChanging)
 }
 
-// readAllocated sets j.Allocated. If slurmctld shows a different run than j, it returns ErrChanging.
+// readAllocated sets j.Allocated. If slurmctld shows a different run from that of j, it returns ErrChanging.
 func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(*j))
 	if errors.Is(err, ErrNoJob) {

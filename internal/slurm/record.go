@@ -204,7 +204,7 @@ func parseJobs(out, sep string) ([]Job, error) {
 				j.Problem = fmt.Sprintf("%s: %v", f.name, err)
 			}
 		}
-		// If the job is not part of an array, squeue prints its own id here.
+		// If the job is not part of an array, squeue prints the job's own id here.
 		if j.ArrayTask == "" {
 			j.ArrayJob = 0
 		}

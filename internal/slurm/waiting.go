@@ -59,7 +59,7 @@ func compareBool(a, b bool) int {
 // PendingTasks returns the number of array tasks that a pending job's record represents, or 1 for other jobs.
 func (j Job) PendingTasks() int { return arrayElements(j.ArrayTask) }
 
-// arrayElements returns the number of tasks in a string such as "3-5,9". It is 1 for a job that is not part of an
+// arrayElements returns the number of tasks in a string such as "3-5,9". It returns 1 for a job that is not part of an
 // array, and for a string that cannot be parsed.
 func arrayElements(tasks string) int {
 	n := 0

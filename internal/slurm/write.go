@@ -9,7 +9,7 @@ import (
 )
 
 // UpdateNode writes a node's whole GRES list and its Extra in one request. slurmctld replaces the whole list: if the
-// request omits or misspells a GRES, slurmctld removes it without an error (rc=0, 22.05.8), and one with File= is
+// request omits or misspells a GRES, slurmctld removes it without an error (rc=0, 22.05.8), and a GRES with File= is
 // restored only by a restart of slurmctld. For a GRES with File=, slurmctld accepts only the configured count or 0. If
 // slurmctld does not accept connections, UpdateNode returns ErrUnreachable after about a second. Errors: ErrNoNode,
 // ErrUnreachable.
@@ -100,8 +100,8 @@ func (c *Client) Release(ctx context.Context, id uint32) error {
 }
 
 // SetJobGRES changes the GRES that a pending job requests per node. gres must list all of the job's GRES, because,
-// since 23.11, slurmctld replaces the whole request. Up to 23.02, it retains the counts of types that gres leaves out
-// (docs/slurm-releases.md, "Changes to a waiting job").
+// since 23.11, slurmctld replaces the whole request. Up to 23.02, slurmctld retains the counts of types that gres
+// leaves out (docs/slurm-releases.md, "Changes to a waiting job").
 func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error {
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
@@ -121,8 +121,8 @@ func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) er
 }
 
 // update changes one attribute. In an argument to scontrol, the attribute's name ends at the first =, and the rest of
-// the argument is the value, including blanks, quotes and further = characters (22.05.8). So a value in an argument
-// of its own cannot set another attribute.
+// the argument is the value, including spaces, quotes and further = characters (22.05.8). So a value in a separate
+// argument cannot set another attribute.
 func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	if strings.ContainsRune(attr, 0) {
 		return fmt.Errorf("job %d: %.40q contains a NUL", id, attr)

@@ -13,11 +13,11 @@ package tags
 import "strings"
 
 // Caelum writes the following tags into a job's admin_comment, which may also contain other tools' text. Only
-// administrators and job_submit.lua can write admin_comment: slurmctld does not allow users to change it, neither at
-// submission nor later.
+// administrators and job_submit.lua can write admin_comment: slurmctld does not allow users to change it, either at
+// submission or later.
 const (
 	// Grow is followed by oom or forecast: an agent may requeue the job on a larger profile after it has run out of GPU
-	// memory (oom), or also before this happens (forecast).
+	// memory (oom), or even before this happens (forecast).
 	Grow = "caelum:grow="
 	// Grown is followed by the job's growths (predict.FormatGrowths). The Size tag contains the resulting profile.
 	Grown = "caelum:grown="
@@ -75,7 +75,7 @@ func Value(comment, prefix string) string {
 	return ""
 }
 
-// Remove returns the comment without the tag. With each occurrence, one adjacent blank is also removed. Nothing else
+// Remove returns the comment without the tag. With each occurrence, one adjacent space is also removed. Nothing else
 // changes, because the comment may contain structured text from other tools.
 func Remove(comment, word string) string {
 	parts := strings.Split(comment, " ")

@@ -13,8 +13,8 @@ import (
 )
 
 // SacctColumns lists the columns that sacct must print. The command is `sacct -a -P -o` followed by the columns,
-// separated by commas. It must not use -X, because only step records show the GPU usage (gres/gpumem and gres/gpuutil
-// in TRESUsageInMax, if Slurm was built with NVML).
+// separated by commas. The command must not use -X, because only step records show the GPU usage (gres/gpumem and
+// gres/gpuutil in TRESUsageInMax, if Slurm was built with NVML).
 var SacctColumns = []string{
 	"JobID", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "AllocTRES",
 	"TRESUsageInMax",
@@ -26,10 +26,10 @@ var SacctColumns = []string{
 // record shows no usage, the job is assumed to need a whole GPU.
 //
 // The submission time is the time at which the job became eligible, so that the waiting time includes only the time for
-// which Slurm is responsible. For a job that began before its eligible time, it is 0. The duration is the measured run
-// time. Every task of an array and every component of a het job is a separate job. A job with several GPUs needs as
-// many slices as GPUs. If they were not allocated by profile, it needs whole GPUs, because a step's usage is the sum
-// over its GPUs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
+// which Slurm is responsible. For a job that began before its eligible time, the waiting time is 0. The duration is the
+// measured run time. Every task of an array and every component of a het job is a separate job. A job with several GPUs
+// needs as many slices as GPUs. If they were not allocated by profile, it needs whole GPUs, because a step's usage is
+// the sum over its GPUs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
 //
 // Sacct leaves out jobs without a GPU, jobs that never started, and jobs that are still running. It also leaves out
 // jobs with slices of several profiles, and jobs whose AllocTRES does not show the profile of their slices.

@@ -24,7 +24,7 @@ const (
 // Controller describes slurmctld.
 type Controller struct {
 	Started time.Time     // when slurmctld started
-	Memory  time.Duration // how long slurmctld keeps a finished job (MinJobAge); 0: it never forgets one
+	Memory  time.Duration // how long slurmctld keeps a finished job (MinJobAge); 0: it never removes jobs
 }
 
 // restarts is what the recorder knows about restarts of slurmctld. No other goroutine uses it.

@@ -132,8 +132,8 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	return postpone(err == nil, err)
 }
 
-// recordOf returns a run's record. It chooses the one whose start is nearest to that of the run, because the clocks of
-// the node and of slurmctld may differ, and an earlier job may have had the same id.
+// recordOf returns a run's record. It chooses the record whose start is nearest to that of the run, because the clocks
+// of the node and of slurmctld may differ, and an earlier job may have had the same id.
 func recordOf(records []slurm.Record, run predict.Run) slurm.Record {
 	away := func(r slurm.Record) time.Duration { return r.Start.Sub(time.Unix(run.Start, 0)).Abs() }
 	return slices.MinFunc(records, func(x, y slurm.Record) int { return cmp.Compare(away(x), away(y)) })

@@ -121,8 +121,8 @@ func (m *Monitor) on(g int) (held []heldSlice) {
 	return held
 }
 
-// addSample adds a sample to a slice's usage if the job is still running. err is the reading's error, or nil, which
-// addSample returns. If it is not nil, there is no sample, and the error is logged once for each slice. If the slice
+// addSample adds a sample to a slice's usage if the job is still running. addSample returns err, which is the error of
+// the reading or nil. If it is not nil, there is no sample, and the error is logged once for each slice. If the slice
 // or its GPU no longer exists, the sampler stops sampling the slice.
 func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 	m.mu.Lock()

@@ -67,8 +67,8 @@ func beatNode(nodes []slurm.Node) (first slurm.Node, ok bool) {
 
 // mayPlan reports whether no other planner is active. If the heartbeat is another planner's, this planner waits until
 // the heartbeat has not changed for Expiry. A watcher that has just started does not wait for its host's earlier
-// watcher, but takes its place. If the earlier one is still running, it yields, because the heartbeat is no longer its
-// own.
+// watcher, but takes its place. If the earlier watcher is still running, it yields, because the heartbeat is no longer
+// its own.
 func (p *planner) mayPlan(heartbeat string, at time.Time) bool {
 	if !p.started && strings.HasPrefix(heartbeat, p.id[:2*hostBytes]) {
 		p.replaces = heartbeat

@@ -190,7 +190,7 @@ func (w *Watcher) Round(ctx context.Context) error {
 	return err
 }
 
-// round is Round. again is true if the next round must not wait for the poll interval.
+// round implements Round. again is true if the next round must not wait for the poll interval.
 func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 	if err := w.makeFile(); err != nil {
 		w.log.WithError(err).

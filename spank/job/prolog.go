@@ -82,8 +82,8 @@ func prolog(c call) error {
 // the job.
 const maxReserve = 5 * time.Second
 
-// retrySeconds returns for how many seconds the agent may answer "not now", which is never 0. It reserves a quarter of
-// the prolog's time, but at most maxReserve, for the agent's last answer.
+// retrySeconds returns the number of seconds, never 0, for which the agent may answer "not now". It reserves a quarter
+// of the prolog's time, but at most maxReserve, for the agent's last answer.
 func retrySeconds(ctx context.Context, wait int) float64 {
 	end, _ := ctx.Deadline()
 	reserve := min(time.Duration(wait)*time.Second/4, maxReserve)

@@ -20,7 +20,7 @@ type Node struct {
 	*gpu.NVML
 	// Dev is the node's device directory, which contains nvidia-caps.
 	Dev string
-	// Proc is a directory with the files that a real driver provides under /proc.
+	// Proc is a directory that contains the files that a real driver provides under /proc.
 	Proc string
 	// State is the state file of the emulator, and State + ".log" is its log.
 	State string
@@ -39,7 +39,7 @@ var build = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// New creates a node with n GPUs of one GPU model. options are further options for `nvml-emulator init`. A process
+// New creates a node with n GPUs of one GPU model. options are additional options for `nvml-emulator init`. A process
 // can use only one node at a time, because the state file's path is in an environment variable.
 func New(t testing.TB, board string, n int, options ...string) *Node {
 	t.Helper()

@@ -131,8 +131,8 @@ func (s *schedule) starts(n int, last float64) []start {
 	if s.rules.FIFO {
 		return all
 	}
-	// A start is omitted if another job could start and end before it, because starting that job first delays
-	// nothing.
+	// A start is omitted if another job could start and end before it, because starting that job first does not delay
+	// anything.
 	soonest := math.Inf(1)
 	for _, x := range all {
 		soonest = min(soonest, x.from+s.jobs[x.job].Duration)
@@ -144,7 +144,7 @@ func (s *schedule) starts(n int, last float64) []start {
 }
 
 // likeAnEarlier reports whether another job that has not started differs from job j only by an earlier arrival. The two
-// jobs are interchangeable, so the search starts the one that arrived earlier first.
+// jobs are interchangeable, so the search first starts the one that arrived earlier.
 func (s *schedule) likeAnEarlier(j int) bool {
 	for i, o := range s.jobs {
 		if i != j && !s.started[i] && o.Profile == s.jobs[j].Profile && o.Duration == s.jobs[j].Duration &&

@@ -117,7 +117,7 @@ func isFull(g place.GPU) bool {
 	return false
 }
 
-// TB has the methods of rapid.T and testing.T that the tests use.
+// TB is the set of methods of rapid.T and testing.T that the tests use.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)
