@@ -58,7 +58,7 @@ func (t Table) readableBy(name string) bool {
 	return err == nil && (u.Uid == "0" || u.Uid == strconv.Itoa(int(t.Owner)) && t.Mode.Perm()&0o400 != 0)
 }
 
-const changeTable = "correct a copy of the table, raise its generation, and move the copy over "
+const changeTable = "correct a copy of the table, increment its generation, and move the copy over "
 
 func decisionTable(f *Facts) []Finding {
 	t := f.Table
@@ -86,7 +86,7 @@ func decisionTable(f *Facts) []Finding {
 	}
 	if !slices.ContainsFunc(t.Profiles, func(p decisions.Profile) bool { return p.MiB > 0 }) {
 		found = append(found, warning(
-			t.Path+" does not contain the memory of any profile: job_submit.lua rejects jobs with --mig-mem",
+			t.Path+" does not list the memory size of any profile: job_submit.lua rejects jobs with --mig-mem",
 			"use the profile lines of `caelum slurm-config --section decisions`: "+changeTable+t.Path,
 		))
 	}

@@ -23,7 +23,7 @@ const (
 	TimeLimit   Topic = "time limit"    // the job reached its time limit, or used only a small part of it
 )
 
-// advise returns the advice on a job. It is never empty.
+// advise returns the advice on a job. The result is never empty.
 func advise(j Job, d Data) []Advice {
 	all := size(j, d)
 	all = append(all, requeues(j)...)

@@ -30,8 +30,8 @@ type Job struct {
 	Submitted int64 `json:"submitted,omitempty"`
 	Start     int64 `json:"start,omitempty"`
 	End       int64 `json:"end,omitempty"`
-	Wait      int64 `json:"wait"`            // from the submission to the start or, without a start, to the end or now
-	Run       int64 `json:"run"`             // from the start to the end, or to now
+	Wait      int64 `json:"wait"`            // from submission to start; without a start, to the end or to now
+	Run       int64 `json:"run"`             // from start to end, or to now
 	Limit     int64 `json:"limit,omitempty"` // 0: the job has no time limit
 
 	GPU       bool   `json:"gpu"`                 // the job requested or held GPUs

@@ -89,7 +89,7 @@ func Configuration(page string) ([]byte, error) {
 		"# SYNOPSIS\n/etc/caelum/caelum.yaml\n\n" +
 		"# DESCRIPTION\ncaelumd reads this YAML file when it starts. It does not start if the file " +
 		"contains an unknown key or an invalid value, or if a user other than root can change the file. A key that " +
-		"is not in the file has its default value. If the file does not exist, all keys have their defaults.\n\n# KEYS\n")
+		"is not in the file has its default value. Without the file, all keys have their defaults.\n\n# KEYS\n")
 	for row := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(row), "|"), "|")
 		if len(cells) != 3 || strings.HasPrefix(cells[0], "---") {

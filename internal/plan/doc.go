@@ -30,7 +30,7 @@
 //	snapshot.go      Snapshot, Read; converts a waiting job (Job)
 //	planner.go       Planner, New; the cluster of a view; forgets what the last snapshot does not contain
 //	known.go         what a Planner knows about a node: the state of its GPUs, and the jobs on it
-//	queue.go         what a Planner knows about a waiting job; the waiting jobs that could start if they had their slices
+//	queue.go         what a Planner knows about a waiting job; the waiting jobs that could start with their slices
 //	request.go       what a Planner knows about jobs with equal requests: the nodes on which they can run
 //	verdicts.go      the nodes that accept a request, in little memory for many different requests
 //	recent.go        the jobs that were submitted last: weights of profiles, mean duration, expected arrivals

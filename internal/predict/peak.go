@@ -78,7 +78,8 @@ const (
 )
 
 // coveredMiB returns a quantile of the next run's peak, in MiB, computed from the complete runs: the upper bound of
-// Student's prediction interval for the logarithms of the peaks. The result is 0 if no run is complete or quantile is 0.
+// Student's prediction interval for the logarithms of the peaks. The result is 0 if no run is complete, or if quantile
+// is 0.
 func coveredMiB(runs []attempt, quantile float64) float64 {
 	var logs []float64
 	for _, r := range runs {

@@ -112,7 +112,7 @@ func failedUsers(s plan.Snapshot) map[uint32]bool {
 		text  string
 	}
 	tagOf := func(j *slurm.Job) tag { return tag{j.ArrayJob, tags.Value(j.AdminComment, tags.Preempts)} }
-	started := map[tag]bool{} // arrays of which a task has started with the tag
+	started := map[tag]bool{} // arrays with a task that has started with the tag
 	for k := range s.Queue.All {
 		j := &s.Queue.All[k]
 		if t := tagOf(j); t.array != 0 && t.text != "" && (!tags.HasPreempted(*j) || !unused(*j)) {
@@ -201,7 +201,7 @@ func newRoom(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*s
 	return room
 }
 
-// clusterFor returns the state of the cluster in which the slices on the spots in ended are free, and the spots that are
+// clusterFor returns the state of the cluster in which the slices on the spots in ended are free and the spots that are
 // planned for earlier waiting jobs are busy.
 func clusterFor(v *plan.View, ended map[offer.Spot]bool, earlier []offer.Spot) *offer.Cluster {
 	planned := map[int][]int{} // placements by GPU

@@ -328,7 +328,7 @@ func (s *simulation) count(j *job) {
 }
 
 // request returns a waiting job in the form that policies use. If the cluster has several GPU models, the request's
-// profile is for the first model that has a suitable one.
+// profile is for the first model that has a suitable profile.
 func (s *simulation) request(j *job) place.Request {
 	return place.Request{Profile: j.asksFor, Duration: s.runTime(j)}
 }
