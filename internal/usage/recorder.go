@@ -113,11 +113,13 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 		}
 	}
 	switch {
+	case m.Field != "" && newest.End.IsZero():
+		// The job was requeued. The end of its newest run will overwrite a summary that has got into this run's record,
+		// because slurmdbd received the record just before the summary.
+		return postpone(false, nil)
 	case m.Field == "", hasSummary(newest.Text, p.Run.Summary()):
 		m.restarts.afterRecorded(m.Now())
 		return m.repo.Recorded(p.Run)
-	case newest.End.IsZero(): // the job was requeued and is running again
-		return postpone(false, nil)
 	}
 	err = m.accounting.SetAccounting(ctx, newest, field, predict.WithSummary(newest.Text, p.Run))
 	if errors.Is(err, slurm.ErrSpoils) {

@@ -235,6 +235,43 @@ func TestRecorderRetries(t *testing.T) {
 	}
 }
 
+// TestRecorderRequeuedDuringWrite checks a requeued job whose next record reaches slurmdbd after the recorder has read
+// the records and before sacctmgr writes the summary, which therefore gets into the record of the next run. slurmctld
+// overwrites the field when this run ends, and the recorder must write the summary again.
+func TestRecorderRequeuedDuringWrite(t *testing.T) {
+	ctx := context.Background()
+	now := time.Unix(1795339300, 0)
+	d := usagetest.NewAccounting()
+	d.Records[7] = []slurm.Record{{ID: 7, State: "REQUEUED", Start: began, End: began.Add(time.Minute), Text: "tags"}}
+	d.Wrote = func() {
+		if all := d.Records[7]; len(all) == 1 { // sacctmgr finds only the newest record
+			all = append(all, slurm.Record{ID: 7, State: "PENDING", Text: all[0].Text})
+			all[0].Text = "tags"
+			d.Records[7] = all
+		}
+	}
+	m, repo := newRecorder("n1", d, &now)
+	if err := repo.Ended(ran("n1", 7), now); err != nil {
+		t.Fatal(err)
+	}
+	again := func() {
+		for range 3 {
+			m.recordDue(ctx)
+			now = now.Add(longestPause)
+		}
+	}
+	again()
+	if n, _ := repo.Waiting(); n != 1 || !strings.Contains(d.Text(7), "caelum:run=n1,") {
+		t.Fatalf("before the second run: %d runs wait, %q", n, d.Text(7))
+	}
+	next := &d.Records[7][1]
+	next.State, next.Start, next.End, next.Text = "COMPLETED", now.Add(-time.Hour), now, "tags"
+	again()
+	if n, _ := repo.Waiting(); n != 0 || !strings.Contains(d.Text(7), "caelum:run=n1,") || d.Refused != 0 {
+		t.Errorf("after the second run: %d runs wait, %q, %d rejected writes", n, d.Text(7), d.Refused)
+	}
+}
+
 // TestTwoRecorders checks two agents that write the same job's field at the same time and overwrite each other's
 // summaries. In the end, both must be there.
 func TestTwoRecorders(t *testing.T) {
