@@ -67,7 +67,7 @@ type Agent struct {
 	leftovers chan struct{} // signals that processes use an instance that no job holds
 	hooks     chan struct{} // signals that the destroy hook must run for an instance
 	hookLimit time.Duration // hookLimit; shorter in tests
-	hookRuns  int           // how often destroyPaused has ended; guarded by mu
+	hookRuns  int           // how often doPaused has ended; guarded by mu
 	outdated  chan error    // the reason why the agent must restart
 	forecasts chan foreseen // the forecasts that growBeforeFailure must examine
 

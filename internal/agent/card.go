@@ -28,6 +28,8 @@ type card struct {
 	// withoutFull is the GPU model without the mig.Full profile, for plans while held is set. Because mig.Full is the
 	// last profile, the other placements have the same indices as in Model.
 	withoutFull *mig.Model
+	// hookState is for attempts to switch MIG mode off.
+	hookState
 	// nvlink is the number of the GPU's group (place.GPU.NVLink).
 	nvlink int
 	// unlisted is true if the driver did not list the GPU's processes at the last attempt.
@@ -69,9 +71,7 @@ type instance struct {
 	// searched is when findBlockers last ran. It is zero if there was another reason why the instance was not
 	// destroyed.
 	searched time.Time
-	// hook is true while the destroy hook must run for the instance. hooked is when it last ran.
-	hook   bool
-	hooked time.Time
+	hookState
 	// unlisted is true if the driver did not list the processes on the instance at the last attempt.
 	unlisted bool
 	// strangers holds the foreign processes on the instance, by pid.

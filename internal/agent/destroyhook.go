@@ -20,7 +20,8 @@ import (
 
 // A monitoring program such as DCGM can keep an instance in use, so that the driver refuses to destroy it
 // (NVIDIA/DCGM#276). The site's hook (destroy_hook) then pauses the program, the agent destroys the instance, and the
-// hook resumes the program (docs/internals.md, The destroy hook). No lock is held while the hook runs.
+// hook resumes the program (docs/internals.md, The destroy hook). The agent does the same if the driver refuses to
+// switch off a GPU's MIG mode. No lock is held while the hook runs.
 
 const (
 	// hookLimit limits the duration of one call of the hook. It is shorter than a prolog's default wait (60 s).
@@ -52,9 +53,15 @@ func (t hookTarget) args() []string {
 	return []string{strconv.Itoa(t.GPU), gi, t.UUID}
 }
 
-// wantHook makes the hook run for an instance that the driver did not destroy because it is in use. The hook is not for
-// instances that a user's process holds open.
-func (a *Agent) wantHook(in *instance, holders []gpu.Process) {
+// hookState shows whether the hook must run for an instance, or for a GPU's MIG mode. node.mu guards it.
+type hookState struct {
+	hook   bool      // the hook must run
+	hooked time.Time // when the hook last ran
+}
+
+// wantHook makes the hook run for an instance or a GPU that is in use, according to the driver. The hook is not for
+// those that a user's process holds open.
+func (a *Agent) wantHook(s *hookState, holders []gpu.Process) {
 	if a.cfg.DestroyHook == "" {
 		return
 	}
@@ -65,44 +72,51 @@ func (a *Agent) wantHook(in *instance, holders []gpu.Process) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !in.hooked.IsZero() && a.now().Sub(in.hooked) < hookBackoff {
+	if !s.hooked.IsZero() && a.now().Sub(s.hooked) < hookBackoff {
 		return
 	}
-	in.hook = true
+	s.hook = true
 	select {
 	case a.hooks <- struct{}{}:
 	default: // runHooks has already been notified
 	}
 }
 
-// hookWanted returns an instance for which the hook must run, or nil.
-func (a *Agent) hookWanted() (g int, in *instance) {
+// hookTask is an attempt to destroy an instance, or to switch off a GPU's MIG mode if in is nil.
+type hookTask struct {
+	gpu   int
+	in    *instance
+	state *hookState
+}
+
+// hookWanted returns a task for which the hook must run, or nil.
+func (a *Agent) hookWanted() *hookTask {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for g, c := range a.cards {
 		for _, in := range c.ours {
 			if in.hook {
-				return g, in
+				return &hookTask{g, in, &in.hookState}
 			}
 		}
+		if c.hook {
+			return &hookTask{g, nil, &c.hookState}
+		}
 	}
-	return 0, nil
+	return nil
 }
 
-// hooking reports whether the agent will soon try to destroy an instance with the help of the hook.
-func (a *Agent) hooking() bool {
-	_, in := a.hookWanted()
-	return in != nil
-}
+// hooking reports whether the agent will soon call the hook.
+func (a *Agent) hooking() bool { return a.hookWanted() != nil }
 
-// hooksEnded returns how often the agent has tried to destroy an instance with the help of the hook.
+// hooksEnded returns how many attempts with the help of the hook have ended.
 func (a *Agent) hooksEnded() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.hookRuns
 }
 
-// runHooks calls the hook for the instances that need it, one after another, until ctx ends. It first resumes a
+// runHooks calls the hook for the instances and GPUs that need it, one after another, until ctx ends. It first resumes a
 // monitoring program that an earlier agent has paused.
 func (a *Agent) runHooks(ctx context.Context) {
 	resumed := a.resume()
@@ -119,39 +133,44 @@ func (a *Agent) runHooks(ctx context.Context) {
 		case <-a.hooks:
 		}
 		for ctx.Err() == nil {
-			g, in := a.hookWanted()
-			if in == nil {
+			t := a.hookWanted()
+			if t == nil {
 				break
 			}
-			resumed = a.destroyPaused(ctx, g, in, resumed)
+			resumed = a.doPaused(ctx, *t, resumed)
 		}
 	}
 }
 
-// destroyPaused destroys an instance while the hook has paused the monitoring program, and reports whether the hook has
-// resumed the program. If resumed is false, an earlier resume failed, and destroyPaused only gives up the instance.
-func (a *Agent) destroyPaused(ctx context.Context, g int, in *instance, resumed bool) bool {
-	at := hookTarget{a.cards[g].Index, in.GI, in.UUID}
+// doPaused does a task while the hook has paused the monitoring program, and reports whether the hook has resumed the
+// program. If resumed is false, an earlier resume failed, and doPaused only gives up the task.
+func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
+	c := a.cards[t.gpu]
+	at, what, do := hookTarget{c.Index, gpu.FullGI, c.UUID}, "the GPU's MIG mode", a.makeFullHeld
+	if t.in != nil {
+		at.GI, at.UUID = t.in.GI, t.in.UUID
+		what = fmt.Sprintf("%s at %d", t.in.Profile, t.in.Start)
+		do = func(g int) error { return a.destroyHeld(g, t.in) }
+	}
 	err := errors.New("the program that was paused earlier has not been resumed")
 	if resumed {
 		err = a.pause(ctx, at)
 	}
 	a.mu.Lock()
-	in.hooked = a.now() // a further refusal of the driver does not make the hook run again soon
+	t.state.hooked = a.now() // a further refusal of the driver does not make the hook run again soon
 	a.mu.Unlock()
 	if err == nil {
-		err = a.destroyHeld(g, in)
+		err = do(t.gpu)
 	}
 	a.mu.Lock()
-	in.hook = false // waiting prologs may now use other slices or requeue their jobs
+	t.state.hook = false // waiting prologs may now use other slices or requeue their jobs
 	a.hookRuns++
 	a.version++
 	a.mu.Unlock()
-	log := a.log.WithField("gpu", g).WithField("uuid", in.UUID)
-	if err != nil {
-		log.WithError(err).Errorf("%s at %d is still stuck after the destroy hook", in.Profile, in.Start)
+	if log := a.log.WithField("gpu", t.gpu).WithField("uuid", at.UUID); err != nil {
+		log.WithError(err).Errorf("%s is still stuck after the destroy hook", what)
 	} else {
-		log.Infof("%s at %d is no longer stuck after the destroy hook", in.Profile, in.Start)
+		log.Infof("%s is no longer stuck after the destroy hook", what)
 	}
 	a.publisher.publishSoon()
 	return a.resume()

@@ -76,9 +76,12 @@ func (m *monitored) hooks() (stop func()) {
 }
 
 // whole requests the lease of a 7g.40gb job until the agent grants or refuses it.
-func (m *monitored) whole() *api.Lease {
+func (m *monitored) whole() *api.Lease { return m.leaseOf("7g.40gb:1") }
+
+// leaseOf requests the lease of a job with the given slice until the agent grants or refuses it.
+func (m *monitored) leaseOf(slice string) *api.Lease {
 	m.t.Helper()
-	id, req := m.startedOnly("7g.40gb:1")
+	id, req := m.startedOnly(slice)
 	for range 5000 {
 		l, err := m.agent.Lease(context.Background(), id, req)
 		if err == nil {
@@ -127,8 +130,8 @@ func TestDestroyHook(t *testing.T) {
 func TestDestroyHookDuringPublication(t *testing.T) {
 	m := newMonitored(t, pauseAndResume)
 	m.fake.After(func(c slurmtest.Call) {
-		if g, in := m.agent.hookWanted(); in != nil && c.Op == "UpdateNode" {
-			m.agent.destroyPaused(context.Background(), g, in, true)
+		if task := m.agent.hookWanted(); task != nil && c.Op == "UpdateNode" {
+			m.agent.doPaused(context.Background(), *task, true)
 		}
 	})
 	if l := m.whole(); len(l.Slices) != 1 {

@@ -8,6 +8,7 @@ import (
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
 	"caelum/internal/mig"
+	"caelum/internal/offer"
 )
 
 // A GPU whose MIG mode is off holds one instance of the mig.Full profile (package gpu). The agent creates, leases and
@@ -107,7 +108,8 @@ func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
 
 // makeFull switches off a GPU's MIG mode, which the driver refuses to do while a process uses the GPU. So it first
 // restricts the GPU's device file to root, to keep further user processes from opening it. If a process still has the
-// file open, the GPU is not offered as a full GPU until the process has closed it.
+// file open, the GPU is not offered as a full GPU until the process has closed it. If a program of root keeps the GPU
+// in use, the destroy hook runs (makeFullHeld).
 func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	c := a.cards[g]
 	if err := a.caps.Make(c.Minor, fullInstance); err != nil {
@@ -122,8 +124,37 @@ func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	made, err = a.hw.Create(g, mig.Full, 0)
 	if errors.Is(err, gpu.ErrInUse) {
 		a.holdBack(g, "the driver refuses to switch MIG mode off: "+a.users(c))
+		a.wantHook(&c.hookState, nil)
 	}
 	return made, err
+}
+
+// makeFullHeld makes a GPU an idle full GPU, for the prolog that waits for it, while the destroy hook has paused the
+// monitoring program. It returns an error if the GPU has slices, because other jobs got them in the meantime.
+func (a *Agent) makeFullHeld(g int) error {
+	c := a.cards[g]
+	c.hardware.Lock()
+	defer c.hardware.Unlock()
+	p, ok := c.Model.Placement(mig.Full, 0)
+	a.mu.Lock()
+	has := len(c.ours)+len(c.foreign) > 0
+	full := c.isFull()
+	a.mu.Unlock()
+	switch {
+	case full:
+		return nil
+	case has || !ok:
+		return errors.New("other jobs use the GPU")
+	}
+	in, err := a.create(0, offer.Spot{GPU: g, Placement: p}, new(spent))
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	c.held = ""
+	a.mu.Unlock()
+	_, err = a.setHeldAside([]placed{{g, in}}) // all users could open the device file before
+	return err
 }
 
 // holdersOfGPU ends the processes that have a GPU's device file open, as far as the agent may end them. It returns
@@ -166,9 +197,9 @@ func (a *Agent) holdBack(g int, reason string) {
 // still refuses will show at the next attempt to switch the MIG mode. The caller holds the card's hardware lock.
 func (a *Agent) retryHeld(g int, c *card) {
 	a.mu.Lock()
-	held := c.held
+	held := c.held != "" && !c.hook
 	a.mu.Unlock()
-	if held == "" {
+	if !held {
 		return
 	}
 	if found, err := a.holdersOfGPU(g); err != nil || len(found) > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -173,7 +174,7 @@ func TestSliceAfterFullGone(t *testing.T) {
 // TestFullHeldOpen checks that a GPU does not become full while a user process has its device file open. The job
 // waits, other GPUs become full, and the GPU is available again once the process has closed the file.
 func TestFullHeldOpen(t *testing.T) {
-	w := heldIn(t, newH100s(t, 2))
+	w := heldIn(t, newH100s(t, 2, func(c *config.Config) { c.DestroyHook = "/etc/caelum/destroy-hook" }))
 	end := w.process(madeUp, 20002, [2]string{w.agent.caps.DeviceFile(0), ""})
 	id := w.submit(job(2, "full:2"))
 	w.publish()
@@ -192,6 +193,9 @@ func TestFullHeldOpen(t *testing.T) {
 	if got := w.world.file(0); got != "0 0666" {
 		t.Errorf("device file of the GPU whose MIG mode is on: %s", got)
 	}
+	if w.agent.hooking() {
+		t.Error("the destroy hook is to run for the process of a user")
+	}
 	w.fake.Cancel(id)
 	w.fake.RunEpilogs()
 	one := w.lease(w.startNow("full:1"))
@@ -207,5 +211,66 @@ func TestFullHeldOpen(t *testing.T) {
 	}
 	if status, err = w.agent.Status(context.Background()); err != nil || status.GPUs[0].Held != "" {
 		t.Errorf("status %+v, %v", status.GPUs[0], err)
+	}
+}
+
+// TestFullHook checks a GPU whose MIG mode the driver does not switch off, because a monitoring program of root keeps
+// the GPU in use. The destroy hook pauses the program, the prolog waits, and the job gets the GPU instead of a requeue.
+// If the driver still refuses, the job is requeued, and the hook does not run again soon.
+func TestFullHook(t *testing.T) {
+	for name, c := range map[string]struct {
+		unhold string
+		want   string // the profile of the job's slice
+		logged string
+	}{
+		"in use until the pause": {`[ $1 = resume ] || NVML_EMULATOR_STATE=%s %s/nvml-emulator unhold $2`,
+			"full", "the GPU's MIG mode is no longer stuck after the destroy hook"},
+		"still in use": {`: %s %s`, "", "the GPU's MIG mode is still stuck after the destroy hook"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hook := filepath.Join(t.TempDir(), "hook")
+			m := &monitored{calls: hook + ".calls"}
+			m.held = heldIn(t, newH100s(t, 1, func(c *config.Config) { c.DestroyHook = hook }))
+			script := "#!/bin/sh\necho \"$@\" >>$0.calls\n" + fmt.Sprintf(c.unhold, m.node.State, m.node.Build()) + "\n"
+			if err := os.WriteFile(hook, []byte(script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			m.uuid = m.agent.cards[0].UUID
+			m.node.Emulator(t, "hold", "0")
+			stop := m.hooks()
+			l := m.leaseOf("full:1")
+			stop()
+			if c.want != "" && (len(l.Slices) != 1 || l.Slices[0].Profile != c.want) {
+				t.Errorf("lease %+v", l)
+			} else if c.want == "" && !strings.Contains(l.Error, "requeued") {
+				t.Errorf("lease %+v, want a requeue", l)
+			}
+			if got := strings.Join(m.called(), ";"); got != "pause 0 full;resume 0 full" {
+				t.Errorf("calls %q", got)
+			}
+			if !strings.Contains(m.logged(), c.logged) || m.agent.hooking() || m.paused() != "" {
+				t.Errorf("hooking %v, record %q, log %s", m.agent.hooking(), m.paused(), m.logged())
+			}
+			if _, err := m.agent.make(0, "full", 0); c.want == "" && (err == nil || m.agent.hooking()) {
+				t.Errorf("a second attempt: %v, hooking %v", err, m.agent.hooking())
+			}
+			m.fake.Advance(hookBackoff)
+			if _, err := m.agent.make(0, "full", 0); c.want == "" && (err == nil || !m.agent.hooking()) {
+				t.Errorf("an attempt after the pause: %v, hooking %v", err, m.agent.hooking())
+			}
+		})
+	}
+}
+
+// TestFullHookOfSharedGPU checks that an attempt with the help of the hook does not change a GPU on which another job
+// has got slices in the meantime.
+func TestFullHookOfSharedGPU(t *testing.T) {
+	w := newH100s(t, 1)
+	s := w.lease(w.startNow("1g.10gb:1")).Slices[0]
+	if err := w.agent.makeFullHeld(0); err == nil {
+		t.Error("the GPU became full")
+	}
+	if in := w.agent.cards[0].ours; len(in) != 1 || w.file(0) != "0 0666" {
+		t.Errorf("instances %v, device file %s, slice %+v", in, w.file(0), s)
 	}
 }

@@ -276,7 +276,7 @@ func (a *Agent) findBlockers(g int, in *instance) string {
 	if err = ignoreNoCapabilities(err); err != nil {
 		return heldNote(nil, err)
 	}
-	a.wantHook(in, found[in])
+	a.wantHook(&in.hookState, found[in])
 	if len(found[in]) > 0 {
 		return heldNote(found[in], nil)
 	}
