@@ -302,13 +302,13 @@ func printReports(w io.Writer, all []jobreport.Report) {
 	rows(w, []bool{false, false, false, true, true, false, true, true, true, false}, table)
 }
 
-// topics returns the advice's topics without duplicates.
+// topics returns the advice's topics without duplicates, or a dash if the job has not ended, which its state shows.
 func topics(all []jobreport.Advice) string {
 	var list []string
 	for _, a := range all {
-		if !slices.Contains(list, string(a.Topic)) {
+		if a.Topic != jobreport.NotEnded && !slices.Contains(list, string(a.Topic)) {
 			list = append(list, string(a.Topic))
 		}
 	}
-	return strings.Join(list, ", ")
+	return orDash(strings.Join(list, ", "))
 }

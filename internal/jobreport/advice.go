@@ -14,7 +14,8 @@ type Topic string
 
 // These constants are the topics, in the order in which a report lists them.
 const (
-	NotMeasured Topic = "not measured"  // the GPU usage is unknown
+	NotEnded    Topic = "not ended"     // the job is pending or running
+	NotMeasured Topic = "not measured"  // the job has ended, and its GPU usage is unknown
 	OutOfMemory Topic = "out of memory" // the GPU memory, or the host's memory, was insufficient
 	TooLarge    Topic = "too large"     // a smaller profile is sufficient
 	WellSized   Topic = "well sized"    // nothing to do

@@ -9,6 +9,6 @@
 //	report.go   Report: a job, an array or a het job, and its GPU-hours
 //	job.go      Job: a job's request, slices, usage and earlier runs
 //	advice.go   Advice: the kinds of advice and the order in which a report lists them
-//	size.go     advice on the profile: well sized, too large, out of memory, not measured
+//	size.go     advice on the profile: well sized, too large, out of memory, not measured, not ended
 //	again.go    advice on requeues, growths and the time limit
 package jobreport

@@ -111,11 +111,11 @@ var adviceCases = []struct {
 	{"running", func(a *slurm.Allocation) {
 		slicesOf(a, "1g.5gb", 1)
 		a.Ref, a.State, a.End = "5_2", "RUNNING", time.Time{}
-	}, 3750, "not measured [srun --jobid 7 --overlap caelum job 7]"},
+	}, 3750, "not ended [srun --jobid 7 --overlap caelum job 7]"},
 	{"waiting tasks", func(a *slurm.Allocation) {
 		slicesOf(a, "1g.5gb", 1)
 		a.Ref, a.State, a.Start, a.End, a.Nodes = "7_[3,5-9%2]", "PENDING", time.Time{}, time.Time{}, nil
-	}, 3750, "not measured [caelum explain 7_3]"},
+	}, 3750, "not ended [caelum explain 7_3]"},
 	{"cancelled before the start", func(a *slurm.Allocation) {
 		slicesOf(a, "1g.5gb", 1)
 		a.State, a.Start, a.Nodes = "CANCELLED", time.Time{}, nil

@@ -25,11 +25,11 @@ func size(j Job, d Data) []Advice {
 	case j.outOfMemory():
 		return j.larger()
 	case !j.measured():
-		return []Advice{j.notMeasured(d.Now)}
+		return []Advice{j.unmeasured(d.Now)}
 	case j.State == "COMPLETED":
 		return j.smaller(d.Site)
 	case !j.Ended():
-		return []Advice{{Topic: Unclear, Text: "The job has not ended, so its usage is not final."}}
+		return []Advice{{Topic: NotEnded, Text: "The job has not ended, so its usage is not final."}}
 	}
 	text := "The run did not complete, so it does not show how much GPU memory the job needs."
 	if j.State == "FAILED" {
@@ -39,9 +39,12 @@ func size(j Job, d Data) []Advice {
 	return []Advice{{Topic: Unclear, Text: text}}
 }
 
-// notMeasured returns why the usage is unknown.
-func (j Job) notMeasured(now time.Time) Advice {
+// unmeasured returns why the usage is unknown.
+func (j Job) unmeasured(now time.Time) Advice {
 	a := Advice{Topic: NotMeasured}
+	if !j.Ended() {
+		a.Topic = NotEnded
+	}
 	switch {
 	case !j.GPU:
 		a.Text = "The job's record contains no GPU request. slurmdbd records GPU requests only if " +

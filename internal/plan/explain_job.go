@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,7 +88,22 @@ func (e *Explanation) explainRequest(s Snapshot, w slurm.Waiting) bool {
 			w.HetJob,
 		)
 	}
+	if w.GPUsPerNode() > 0 && slices.ContainsFunc(s.Nodes, func(n slurm.Node) bool { return hasSlices(n, w) }) {
+		return e.set(
+			NoSlice,
+			"the job requests GPUs on nodes with slices, but no MIG profile. Caelum adds profiles only in partitions "+
+				"that have a partition line in the decision table, and %s probably has none. Request a slice with "+
+				"--gres=gpu:1,mig:PROFILE:1, or ask an administrator to add the line",
+			w.Partition,
+		)
+	}
 	return e.set(NoSlice, "the job's request contains no MIG profile, so it is not waiting for a slice")
+}
+
+// hasSlices reports whether a node is in one of the job's partitions and has gres/mig.
+func hasSlices(n slurm.Node, w slurm.Waiting) bool {
+	return len(n.Gres.Named("mig")) > 0 &&
+		slices.ContainsFunc(n.Partitions, func(p string) bool { return slices.Contains(w.Partitions(), p) })
 }
 
 // explainHold explains a held job that no agent would currently release.

@@ -68,6 +68,11 @@ func TestExplainJob(t *testing.T) {
 	odd.Problem = "no such thing"
 	cpu := waits(1, "7g.40gb", 1, 1)
 	cpu.PerNode = nil
+	bare := waits(1, "7g.40gb", 1, 1)
+	bare.PerNode = []slurm.GRES{{Name: "gpu", Count: 1}}
+	managed, whole := full, full
+	managed.Gres = []slurm.GRES{{Name: "gpu", Count: 7}, {Name: "mig", Type: "7g.40gb"}}
+	whole.Gres = []slurm.GRES{{Name: "gpu", Count: 1}}
 	runs := slurm.Job{ID: 1, State: "RUNNING", Nodes: []string{"n1"}, PerNode: held.PerNode}
 	unsized := later
 	unsized.PerNode = []slurm.GRES{{Name: "gpu", Count: 1}}
@@ -81,7 +86,11 @@ func TestExplainJob(t *testing.T) {
 			[]slurm.Job{{ID: 1, State: "RUNNING", Nodes: []string{"n1"}}}, Started, []string{"n1"}},
 		{"the job has ended", []slurm.Node{full}, nil, []slurm.Job{{ID: 1, State: "COMPLETED"}}, Over,
 			[]string{"COMPLETED"}},
-		{"no GPU", []slurm.Node{full}, []slurm.Waiting{cpu}, nil, NoSlice, nil},
+		{"no GPU", []slurm.Node{managed}, []slurm.Waiting{cpu}, nil, NoSlice, []string{"contains no MIG profile"}},
+		{"GPUs without a profile on nodes with slices", []slurm.Node{managed}, []slurm.Waiting{bare}, nil, NoSlice,
+			[]string{"gpu probably has none", "--gres=gpu:1,mig:PROFILE:1"}},
+		{"GPUs on nodes without slices", []slurm.Node{whole}, []slurm.Waiting{bare}, nil, NoSlice,
+			[]string{"contains no MIG profile"}},
 		{"a request that cannot be read", []slurm.Node{full}, []slurm.Waiting{odd}, nil, Unreadable,
 			[]string{"no such thing"}},
 		{"held by its user", []slurm.Node{idle}, []slurm.Waiting{held}, nil, NotEligible, []string{"JobHeldUser"}},
