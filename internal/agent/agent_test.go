@@ -369,6 +369,27 @@ func TestLostGPU(t *testing.T) {
 	}
 }
 
+// TestOfferOnLostGPU checks a prolog whose job is planned on a GPU that the agent has found to be lost since it offered
+// the slice.
+func TestOfferOnLostGPU(t *testing.T) {
+	w := newWorld(t, 2)
+	id := w.submit(job(1, "3g.20gb:1"))
+	w.publish()
+	planned := w.agent.planned[id]
+	if len(planned) != 1 {
+		t.Fatalf("planned: %v", planned)
+	}
+	lost := planned[0][0].GPU
+	w.node.Emulator(t, "lose", fmt.Sprint(lost))
+	if err := w.agent.compareGPUs(); err == nil {
+		t.Fatal("the GPU was not lost")
+	}
+	w.fake.Tick()
+	if l := w.lease(id); l.Error != "" || len(l.Slices) != 1 || l.Slices[0].GPU == lost {
+		t.Errorf("GPU %d was lost: %+v", lost, l)
+	}
+}
+
 // TestCrash checks that leases and their slices survive a crash of the agent. The next agent must also record a pending
 // lease for a job that slurmctld has started after the crash.
 func TestCrash(t *testing.T) {

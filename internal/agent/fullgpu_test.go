@@ -12,6 +12,7 @@ import (
 
 	"caelum/internal/config"
 	"caelum/internal/gpu"
+	"caelum/internal/offer"
 )
 
 const (
@@ -272,5 +273,35 @@ func TestFullHookOfSharedGPU(t *testing.T) {
 	}
 	if in := w.agent.cards[0].ours; len(in) != 1 || w.file(0) != "0 0666" {
 		t.Errorf("instances %v, device file %s, slice %+v", in, w.file(0), s)
+	}
+}
+
+// TestOfferOfHeldGPU checks prologs whose jobs are planned on a full GPU that cannot become full any more: the job that
+// has a pending lease there, and a job that takes the offer.
+func TestOfferOfHeldGPU(t *testing.T) {
+	w := newH100s(t, 2)
+	w.submit(job(1, "full:1"))
+	w.submit(job(1, "full:1"))
+	w.publish()
+	w.fake.Prolog(nil)
+	w.fake.Tick()
+	w.publish() // records pending leases
+	w.agent.mu.Lock()
+	placed := 0
+	for _, pr := range w.agent.pending {
+		placed += len(pr.spots)
+	}
+	w.agent.mu.Unlock()
+	if placed != 2 {
+		t.Fatalf("%d pending slices", placed)
+	}
+	w.agent.holdBack(0, "in use")
+	w.agent.mu.Lock()
+	defer w.agent.mu.Unlock()
+	w.agent.offers[0] = w.agent.cards[0].Model.Full()
+	wants := []offer.Want{{Profile: "full", Count: 1}}
+	gpus := w.agent.view()
+	if s, ok := w.agent.choose(gpus, w.agent.offers, 9, wants[0]); ok && s.GPU == 0 {
+		t.Errorf("chose the full GPU %d", s.GPU)
 	}
 }

@@ -139,7 +139,9 @@ func (n *node) view() []place.GPU {
 		n.hold(
 			gpus,
 			job,
-			slices.DeleteFunc(slices.Clone(pr.spots), func(s offer.Spot) bool { return gpus[s.GPU].Model == nil }),
+			slices.DeleteFunc(slices.Clone(pr.spots), func(s offer.Spot) bool {
+				return !possible(gpus[s.GPU], s.Placement)
+			}),
 		)
 	}
 	return gpus

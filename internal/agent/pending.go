@@ -53,7 +53,7 @@ func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease,
 // it prefers an offer that is not planned for any job. If the offered placement is larger than the job may have, choose
 // returns a placement of the requested profile within it, and removes the offer. The caller holds n.mu.
 func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want) (offer.Spot, bool) {
-	isOffered := func(s offer.Spot) bool { return offers[s.GPU].Has(s.Placement) }
+	isOffered := func(s offer.Spot) bool { return offers[s.GPU].Has(s.Placement) && possible(gpus[s.GPU], s.Placement) }
 	for _, spots := range n.planned[job] {
 		if len(spots) == 1 && w.Count == 1 && isOffered(spots[0]) && n.nameOf(gpus, spots[0]) == w.Profile {
 			return spots[0], true
@@ -129,6 +129,10 @@ func (n *node) nameOf(gpus []place.GPU, s offer.Spot) string {
 	return offer.Plan{AdvertisedAs: n.as}.Name(gpus[s.GPU].Model, s)
 }
 
+// possible reports whether a GPU can have an instance at placement i. An offer or a pending lease may be older than the
+// loss of its GPU, or than an attempt to switch off the GPU's MIG mode that the driver refused.
+func possible(g place.GPU, i int) bool { return g.Model != nil && i < len(g.Model.Placements) }
+
 // inside returns the best placement of the requested profile, or of its equivalent profile, within placement i of a
 // GPU: the one that leaves the largest number of reachable maximal layouts. If none fits, ok is false.
 func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
@@ -151,11 +155,8 @@ func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
 func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {
-		if g.Model == nil {
-			continue
-		}
 		for i := range p.Offers[gi].Indices() {
-			if p.Name(g.Model, offer.Spot{GPU: gi, Placement: i}) != profile {
+			if !possible(g, i) || p.Name(g.Model, offer.Spot{GPU: gi, Placement: i}) != profile {
 				continue
 			}
 			score := g.Model.ReachBeside(g.Busy.With(i), g.Blocked)
