@@ -116,8 +116,8 @@ func (a *Agent) hooksEnded() int {
 	return a.hookRuns
 }
 
-// runHooks calls the hook for the instances and GPUs that need it, one after another, until ctx ends. It first resumes a
-// monitoring program that an earlier agent has paused.
+// runHooks calls the hook for the instances and GPUs that need it, one after another, until ctx ends. It first resumes
+// a monitoring program that an earlier agent has paused.
 func (a *Agent) runHooks(ctx context.Context) {
 	resumed := a.resume()
 	for {
