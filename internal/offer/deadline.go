@@ -23,7 +23,8 @@ const (
 	// lastPlan is an upper bound, in seconds, on the time between two plans (poll_interval) and on the time until a job
 	// starts.
 	lastPlan = 60
-	// maxUrgent limits the number of urgent jobs that a plan considers, because each of them takes time.
+	// maxUrgent limits the number of urgent jobs that a plan considers, because each of them takes time. Users share
+	// this number, so that one user's jobs do not exclude all others.
 	maxUrgent = 8
 )
 
@@ -52,15 +53,27 @@ func (j *Job) MissesAlways(now float64) bool {
 	return j.tooLate(now, j.RunTime*least)
 }
 
-// urgent returns the indices of the jobs whose latest start is close, in the order of their latest starts.
+// urgent returns the indices of the jobs whose latest start is close, in the order of their latest starts. If there are
+// more than maxUrgent, it takes the first job of each user, then the second of each user, and so on.
 func urgent(jobs []*Job, now float64) (all []int) {
 	for k, j := range jobs[:min(len(jobs), Depth)] {
 		if j.Deadline > 0 && j.Priority > 0 && j.LatestStart-now <= urgency && !j.MissesAlways(now) {
 			all = append(all, k)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(jobs[a].LatestStart, jobs[b].LatestStart) })
-	return all[:min(len(all), maxUrgent)]
+	byStart := func(a, b int) int { return cmp.Compare(jobs[a].LatestStart, jobs[b].LatestStart) }
+	slices.SortStableFunc(all, byStart)
+	if len(all) > maxUrgent {
+		rank, count := map[int]int{}, map[uint32]int{} // the rank of a job among the jobs of its user
+		for _, k := range all {
+			rank[k] = count[jobs[k].User]
+			count[jobs[k].User]++
+		}
+		slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(rank[a], rank[b]) })
+		all = all[:maxUrgent]
+		slices.SortStableFunc(all, byStart)
+	}
+	return all
 }
 
 // deadlineOrder returns the indices of the jobs in the order in which a plan considers them. It moves each urgent job

@@ -50,6 +50,25 @@ func TestDeadlineOrder(t *testing.T) {
 	}
 }
 
+// TestUrgentUsers checks that one user's urgent jobs do not exclude those of another user, and that a user without
+// competition gets all places.
+func TestUrgentUsers(t *testing.T) {
+	var jobs []*Job
+	for k := range maxUrgent + 2 {
+		latest := float64(100 + k)
+		jobs = append(jobs, &Job{User: 1, Priority: 5, RunTime: 60, LatestStart: latest, Deadline: latest + 60})
+	}
+	if got := urgent(jobs, 0); !slices.Equal(got, []int{0, 1, 2, 3, 4, 5, 6, 7}) {
+		t.Errorf("one user: %v", got)
+	}
+	for _, k := range []int{maxUrgent, maxUrgent + 1} {
+		jobs[k].User = 2
+	}
+	if got := urgent(jobs, 0); !slices.Equal(got, []int{0, 1, 2, 3, 4, 5, 8, 9}) {
+		t.Errorf("two users: %v", got)
+	}
+}
+
 // TestDeadlinePlan plans, on one empty GPU, a job with 3g.20gb that precedes an urgent job with 7g.40gb in the queue.
 // The plan's jobs are in the order of the queue.
 func TestDeadlinePlan(t *testing.T) {

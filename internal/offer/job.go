@@ -11,6 +11,7 @@ import (
 // Job holds the requirements of a waiting job.
 type Job struct {
 	ID            uint32
+	User          uint32 // the user's id, among whom a plan shares the places of urgent jobs
 	Wants         []Want // the slices that the job needs on each of its nodes
 	Nodes         int    // the number of nodes; 0 means 1
 	EligibleNodes []int  // the nodes on which the job can run; nil means all nodes

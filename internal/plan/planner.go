@@ -69,7 +69,7 @@ func New(snapshot Snapshot, settings Settings, without func(slurm.Node) bool) *V
 // View converts a snapshot into a view, as New does. The view is valid until the next call to View.
 func (p *Planner) View(snapshot Snapshot, without func(slurm.Node) bool) *View {
 	p.round++
-	v := &View{planner: p, paused: snapshot.paused, now: snapshot.At}
+	v := &View{planner: p, paused: snapshot.paused, now: snapshot.At, behind: snapshot.behind}
 	p.sorted = append(p.sorted[:0], snapshot.Nodes...)
 	slices.SortStableFunc(p.sorted, func(a, b slurm.Node) int { return cmp.Compare(a.Weight, b.Weight) })
 	now := float64(snapshot.At.UnixMilli()) / 1000

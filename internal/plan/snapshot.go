@@ -17,7 +17,8 @@ type Snapshot struct {
 	Queue slurm.Queue
 	At    time.Time // the time of the snapshot, from the clock of the host that queried slurmctld
 
-	paused map[uint32]bool // the users for whose jobs reservations are suspended (see maxPause)
+	paused map[uint32]bool          // the users for whose jobs reservations are suspended (see maxPause)
+	behind func(slurm.Waiting) bool // whether Unstarted has moved the job behind all others; nil: it has moved none
 }
 
 // ready reports whether a waiting job could start if its slices were free, because slurmctld would start it or an
@@ -53,6 +54,7 @@ func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot S
 func Job(w slurm.Waiting) *offer.Job {
 	j := &offer.Job{
 		ID:        w.ID,
+		User:      w.UID,
 		Het:       w.HetJob,
 		Nodes:     max(w.NumNodes, 1),
 		RunTime:   seconds(tags.Expected(w.Job)),

@@ -46,6 +46,7 @@ func (u *Unstarted) Reorder(snapshot Snapshot) Snapshot {
 
 // behind returns the snapshot with all jobs for which back returns true moved behind all others.
 func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
+	snapshot.behind = back
 	if slices.ContainsFunc(snapshot.Queue.Waiting, back) {
 		last := slices.DeleteFunc(slices.Clone(snapshot.Queue.Waiting), func(w slurm.Waiting) bool { return !back(w) })
 		for k := range last {

@@ -26,7 +26,13 @@ type View struct {
 	kinds   []place.GPU     // the GPU models; nil if jobs get only the requested profiles
 	paused  map[uint32]bool // by user id, see Snapshot
 	now     time.Time       // the time of the snapshot
+
+	behind func(slurm.Waiting) bool // see Snapshot
 }
+
+// Behind reports whether the k-th job is planned after all others, because slurmctld has not started it although its
+// slices were offered.
+func (v *View) Behind(k int) bool { return v.behind != nil && v.behind(v.Waiting[k]) }
 
 // making is the maximum time, in seconds, from when slurmctld starts a job until the job's slices exist. Destroying
 // seven instances and creating one takes 2 s on an A100; the other 3 s allow for the time until slurmd requests the

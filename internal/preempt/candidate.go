@@ -84,12 +84,13 @@ func allowed(r Rules, s plan.Snapshot, w slurm.Waiting, jobs []*slurm.Job) (vict
 }
 
 // candidates returns the indices of the waiting jobs that could preempt, in the order in which slurmctld considers
-// them: by partition tier, and then in the order of the plan.
+// them: by partition tier, and then in the order of the plan. Jobs that slurmctld did not start although their slices
+// were offered would not start on the slices of stopped jobs either.
 func candidates(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (all []int) {
 	failed := failedUsers(s)
 	for k, w := range v.Waiting {
 		repeated := k > 0 && v.Waiting[k-1].ID == w.ID
-		if !repeated && made.Spots[k] == nil && !failed[w.UID] && mayBegin(w) {
+		if !repeated && made.Spots[k] == nil && !failed[w.UID] && !v.Behind(k) && mayBegin(w) {
 			all = append(all, k)
 		}
 	}

@@ -78,8 +78,8 @@ func (s *state) job(id uint32) *slurm.Job {
 	return &s.snapshot.Queue.All[k]
 }
 
-// next makes the plan and returns the next steps in the form "tag 1 2, stop 3".
-func (s *state) next(r Rules) (steps []Step, text string) {
+// view returns the view of the snapshot that reorder returns, or of the state's snapshot if reorder is nil.
+func (s *state) view(reorder func(plan.Snapshot) plan.Snapshot) *plan.View {
 	s.snapshot.Queue.Waiting = nil
 	for _, j := range s.snapshot.Queue.All {
 		if j.State == "PENDING" {
@@ -87,7 +87,16 @@ func (s *state) next(r Rules) (steps []Step, text string) {
 			s.snapshot.Queue.Waiting = append(s.snapshot.Queue.Waiting, w)
 		}
 	}
-	v := plan.New(s.snapshot, s.settings, nil)
+	snapshot := s.snapshot
+	if reorder != nil {
+		snapshot = reorder(snapshot)
+	}
+	return plan.New(snapshot, s.settings, nil)
+}
+
+// next makes the plan and returns the next steps in the form "tag 1 2, stop 3".
+func (s *state) next(r Rules) (steps []Step, text string) {
+	v := s.view(nil)
 	steps = Next(r, s.snapshot, v, v.Plan())
 	last := Action("")
 	for _, step := range steps {
@@ -214,5 +223,28 @@ func TestNoPreemption(t *testing.T) {
 	s.job(1).Partition = "high"
 	if _, text := s.next(tierRules(t)); text != "" {
 		t.Errorf("one of the jobs must not be stopped: %q", text)
+	}
+}
+
+// TestUnstartedPreemptor checks that no job is stopped for a job that slurmctld did not start although its slices were
+// offered for minutes. Here, the slices are then used by other jobs.
+func TestUnstartedPreemptor(t *testing.T) {
+	var u plan.Unstarted
+	for _, offered := range []bool{true, false} {
+		s := newState(t)
+		if offered {
+			s = newStateOf(t, 0)
+			n := &s.snapshot.Nodes[0]
+			n.Gres[0].Type, n.Gres[0].Count, n.Gres[1].Count, n.CPUsFree = "7g.40gb", 1, 7, 8
+		}
+		s.wait(9, func(j *slurm.Job) { j.LastSchedEval = now.Add(4 * time.Minute) })
+		for _, at := range []time.Duration{0, 5 * time.Minute} {
+			s.snapshot.At = now.Add(at)
+			v := s.view(u.Reorder)
+			u.Record(v, v.Plan(), s.snapshot.At)
+			if steps := Next(tierRules(t), s.snapshot, v, v.Plan()); len(steps) > 0 {
+				t.Errorf("offered %v, after %v: %d steps", offered, at, len(steps))
+			}
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"maps"
+
 	"github.com/sirupsen/logrus"
 
 	"caelum/internal/offer"
@@ -10,15 +12,15 @@ import (
 // deadlines contains the waiting jobs that the watcher has logged because they cannot meet their deadlines.
 type deadlines map[uint32]bool
 
-// report logs each waiting job that cannot meet its deadline. It logs a job again only if the job could meet its
-// deadline in the meantime.
-func (d deadlines) report(v *plan.View, made offer.Plan, log *logrus.Entry) {
-	missing := v.Misses(made)
-	for id := range d {
-		if _, still := missing[id]; !still {
-			delete(d, id)
-		}
+// report logs each waiting job that cannot meet its deadline, once while the job waits. Holding and releasing a job
+// does not repeat the line, although a held job is not planned.
+func (d deadlines) report(snapshot plan.Snapshot, v *plan.View, made offer.Plan, log *logrus.Entry) {
+	waits := map[uint32]bool{}
+	for k := range snapshot.Queue.Waiting {
+		waits[snapshot.Queue.Waiting[k].ID] = true
 	}
+	maps.DeleteFunc(d, func(id uint32, _ bool) bool { return !waits[id] })
+	missing := v.Misses(made)
 	for _, j := range v.Jobs {
 		if why, missed := missing[j.ID]; missed && !d[j.ID] {
 			d[j.ID] = true

@@ -12,19 +12,26 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestReportDeadlines checks that the watcher logs a job that cannot meet its deadline once, and again only after the
-// job could meet it in the meantime.
+// TestReportDeadlines checks that the watcher logs a job that cannot meet its deadline once while it waits, even if
+// its user holds and releases it, and again after the job has left the queue.
 func TestReportDeadlines(t *testing.T) {
 	log, hook := test.NewNullLogger()
 	d, settings := deadlines{}, plan.Settings{Policy: place.Reach, Tightest: true}
 	at := time.Unix(1e9, 0)
-	for round, deadline := range []int{10, 10, 7200, 10} {
-		w := job(t, 5, "mig:1g.5gb:1")
-		w.TimeLimit, w.Deadline = time.Hour, at.Add(time.Duration(deadline)*time.Second)
-		v := plan.New(snapshotOf([]slurm.Node{node(t, "n1", "", "mig:closed:28", "")}, w), settings, nil)
-		d.report(v, v.Plan(), logrus.NewEntry(log))
-		if got, want := len(hook.AllEntries()), []int{1, 1, 1, 2}[round]; got != want {
-			t.Errorf("round %d: %d lines, want %d", round, got, want)
+	late := job(t, 5, "mig:1g.5gb:1")
+	late.TimeLimit, late.Deadline = time.Hour, at.Add(10*time.Second)
+	inTime, held, other := late, late, job(t, 6, "mig:1g.5gb:1")
+	inTime.Deadline = at.Add(2 * time.Hour)
+	held.Priority, held.Reason = 0, "JobHeldUser"
+	for round, c := range []struct {
+		waits slurm.Waiting
+		lines int
+	}{{inTime, 0}, {late, 1}, {late, 1}, {held, 1}, {late, 1}, {inTime, 1}, {late, 1}, {other, 1}, {late, 2}} {
+		snapshot := snapshotOf([]slurm.Node{node(t, "n1", "", "mig:closed:28", "")}, c.waits)
+		v := plan.New(snapshot, settings, nil)
+		d.report(snapshot, v, v.Plan(), logrus.NewEntry(log))
+		if got := len(hook.AllEntries()); got != c.lines {
+			t.Errorf("round %d: %d lines, want %d", round, got, c.lines)
 		}
 	}
 }

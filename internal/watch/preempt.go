@@ -40,13 +40,13 @@ type preemption struct {
 	read  time.Time // the time at which the rules were read
 }
 
-// round carries out the next steps. again is true if the next round must not wait for the poll interval.
-func (p *preemption) round(
-	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan,
-) (again bool, err error) {
+// round carries out the next steps, and logs failures. again is true if the next round must not wait for the poll
+// interval.
+func (p *preemption) round(ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan) (again bool) {
 	if snapshot.At.Sub(p.read) >= readRules {
 		if err := p.readRules(ctx); err != nil {
-			return false, err
+			p.log.WithError(err).Warn("couldn't read Slurm's settings for preemption; the watcher tries again soon")
+			return true
 		}
 		p.read = snapshot.At
 	}
@@ -56,14 +56,15 @@ func (p *preemption) round(
 		switch {
 		case errors.Is(err, slurm.ErrNoJob), errors.Is(err, slurm.ErrJobState):
 			log.WithError(err).Info("the job has changed; the next round decides again")
-			return true, nil
+			return true
 		case err != nil:
-			return true, err
+			log.WithError(err).Warn("couldn't carry out a step of a preemption; the next round decides again")
+			return true
 		}
 		log.Info("preemption step done")
 		again = true
 	}
-	return again, nil
+	return again
 }
 
 // readRules reads slurmctld's settings. If they cannot be read, no job is preempted.

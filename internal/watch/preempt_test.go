@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
 
 	"caelum/internal/place"
 	"caelum/internal/plan"
@@ -24,6 +25,7 @@ type fakeSlurm struct {
 	job    slurm.Job
 	config map[string]string
 	qos    error
+	writes error // the result of SetAdminComment
 	calls  []string
 }
 
@@ -38,7 +40,7 @@ func (f *fakeSlurm) QOS(context.Context) ([]slurm.QOS, error)       { return nil
 
 func (f *fakeSlurm) SetAdminComment(_ context.Context, id uint32, text string) error {
 	f.calls = append(f.calls, fmt.Sprint("comment ", id, " ", text))
-	return nil
+	return f.writes
 }
 
 func (f *fakeSlurm) on(what string, still func(slurm.Job) bool) error {
@@ -137,8 +139,26 @@ func TestUnknownRules(t *testing.T) {
 	}}
 	p := &preemption{ctl: f, log: quiet()}
 	v := plan.New(s, plan.Settings{Policy: place.Reach, Tightest: true}, nil)
-	again, err := p.round(t.Context(), s, v, v.Plan())
-	if err != nil || !again || p.rules.Enabled() || !slices.Equal(f.calls, []string{"comment 1 "}) {
-		t.Errorf("%v %v %v, rules %+v", again, err, f.calls, p.rules)
+	again := p.round(t.Context(), s, v, v.Plan())
+	if !again || p.rules.Enabled() || !slices.Equal(f.calls, []string{"comment 1 "}) {
+		t.Errorf("%v %v, rules %+v", again, f.calls, p.rules)
+	}
+}
+
+// TestFailedStep checks that the log names the step, the job and the preemptor of a failed step, and that the next
+// round does not wait for the poll interval.
+func TestFailedStep(t *testing.T) {
+	j := slurm.Job{ID: 1, State: "RUNNING", Nodes: []string{"n1"}}
+	j.AdminComment = tags.WithPreemption(j, tags.Preemption{Job: 9})
+	s := snapshotOf(nil)
+	s.Queue.All = []slurm.Job{j}
+	log, hook := test.NewNullLogger()
+	p := &preemption{ctl: &fakeSlurm{job: j, writes: errors.New("denied")}, log: logrus.NewEntry(log), read: s.At}
+	v := plan.New(s, plan.Settings{Policy: place.Reach, Tightest: true}, nil)
+	again := p.round(t.Context(), s, v, v.Plan())
+	e := hook.LastEntry()
+	if !again || e == nil || e.Level != logrus.WarnLevel || !strings.Contains(e.Message, "a step of a preemption") ||
+		fmt.Sprintln(e.Data["step"], e.Data["job"], e.Data["preemptor"], e.Data["error"]) != "tag 1 9 denied\n" {
+		t.Errorf("%v %+v", again, e)
 	}
 }

@@ -133,8 +133,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		again, err := w.round(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				w.log.WithError(err).Warn(
-					"couldn't read the queue or write the plan; the agents plan for themselves until the watcher can")
+				w.log.WithError(err).Warn("the watcher's round failed; the agents plan for themselves until one succeeds")
 			}
 			next.Reset(retry)
 			continue
@@ -201,7 +200,7 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 	}
 	snapshot, err := plan.Read(ctx, w.ctl, time.Now)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("couldn't read the nodes and the queue: %w", err)
 	}
 	hosts := map[string]string{}
 	for _, n := range snapshot.Nodes {
@@ -209,12 +208,13 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 	}
 	w.hosts.Store(&hosts)
 	v, made := w.notifications.plan(snapshot)
-	w.deadlines.report(v, made, w.log)
+	w.deadlines.report(snapshot, v, made, w.log)
 	if w.planner != nil {
 		active := w.planner.active(snapshot)
-		err = w.planner.write(ctx, snapshot, v, made, w.notifications.unstarted)
-		if err == nil && w.preemption != nil && active {
-			again, err = w.preemption.round(ctx, snapshot, v, made)
+		if err = w.planner.write(ctx, snapshot, v, made, w.notifications.unstarted); err != nil {
+			err = fmt.Errorf("couldn't write the plan: %w", err)
+		} else if w.preemption != nil && active {
+			again = w.preemption.round(ctx, snapshot, v, made)
 		}
 	}
 	if w.cfg.Key != nil {
