@@ -100,7 +100,7 @@ func deadlineOrder(jobs []*Job, now float64, strict bool) []int {
 			first--
 		}
 		passed := order[first : last+1]
-		with := func(k int) bool { return k == u || sameProfile(jobs[k], jobs[u]) }
+		with := func(k int) bool { return k == u || jobs[k].SharesProfile(jobs[u]) }
 		slices.SortStableFunc(passed, func(a, b int) int {
 			switch {
 			case with(a) == with(b):
@@ -116,13 +116,13 @@ func deadlineOrder(jobs []*Job, now float64, strict bool) []int {
 
 // mayPass reports whether the urgent job j may pass the job o, or whether o moves with j.
 func (j *Job) mayPass(o *Job) bool {
-	return o.Priority == j.Priority && j.Het == 0 && o.Het == 0 && (o.Waited < maxPassing || sameProfile(o, j))
+	return o.Priority == j.Priority && j.Het == 0 && o.Het == 0 && (o.Waited < maxPassing || j.SharesProfile(o))
 }
 
-// sameProfile reports whether two jobs request slices of a common profile.
-func sameProfile(a, b *Job) bool {
-	return slices.ContainsFunc(a.Wants, func(w Want) bool {
-		return slices.ContainsFunc(b.Wants, func(o Want) bool { return o.Profile == w.Profile })
+// SharesProfile reports whether two jobs request slices of a common profile.
+func (j *Job) SharesProfile(o *Job) bool {
+	return slices.ContainsFunc(j.Wants, func(w Want) bool {
+		return slices.ContainsFunc(o.Wants, func(other Want) bool { return other.Profile == w.Profile })
 	})
 }
 

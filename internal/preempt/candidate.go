@@ -43,7 +43,7 @@ func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Ste
 			hopeless[c] = len(allowed(r, s, w, running)) == 0
 			continue
 		}
-		if native(v, k, victims) {
+		if native(v, k, victims) || outranked(r, s, v, made, k) {
 			continue
 		}
 		stop, ok := newRoom(s, v, made, k, victims).Choose(v.Jobs[k])
@@ -132,6 +132,32 @@ func failedUsers(s plan.Snapshot) map[uint32]bool {
 // unused reports whether a job has not started since it was last requeued.
 func unused(j slurm.Job) bool {
 	return j.State == "PENDING" || !j.Holds() && j.State != "COMPLETING" && len(j.Nodes) == 0
+}
+
+// outranked reports whether slurmctld would start another waiting job on the room that is made for the k-th: a job
+// without spots that needs a slice of a common profile and no more nodes, and that slurmctld considers before the k-th.
+func outranked(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int) bool {
+	place := map[uint32]int{} // in slurmctld's order, which the plan changes
+	for at, w := range s.Queue.Waiting {
+		place[w.ID] = at
+	}
+	j, w := v.Jobs[k], v.Waiting[k]
+	for i, o := range v.Jobs {
+		first := v.Waiting[i]
+		if place[first.ID] >= place[w.ID] || first.Priority == 0 || made.Spots[i] != nil || v.Behind(i) {
+			continue
+		}
+		if o.SharesProfile(j) && max(o.Nodes, 1) <= max(j.Nodes, 1) && overlap(o.EligibleNodes, j.EligibleNodes) &&
+			!r.Precedes(w, first) {
+			return true
+		}
+	}
+	return false
+}
+
+// overlap reports whether two sets of members have a common element. nil contains all members.
+func overlap(a, b []int) bool {
+	return a == nil || b == nil || slices.ContainsFunc(a, func(m int) bool { return slices.Contains(b, m) })
 }
 
 // native reports whether slurmctld can preempt jobs for the k-th waiting job itself, because enough of its victims hold

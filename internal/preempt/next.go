@@ -78,8 +78,11 @@ func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, min
 	var stop []uint32
 	if made.Spots[k] == nil {
 		var ok bool
-		stop, ok = newRoom(s, v, made, k, allowed(r, s, w, mine)).Choose(v.Jobs[k])
-		if !ok && !anyStopped(s, w.ID) { // a time in the past ends the preemptor's first place in the plan
+		begun := anyStopped(s, w.ID)
+		if begun || !outranked(r, s, v, made, k) {
+			stop, ok = newRoom(s, v, made, k, allowed(r, s, w, mine)).Choose(v.Jobs[k])
+		}
+		if !ok && !begun { // a time in the past ends the preemptor's first place in the plan
 			comment := tags.WithPreempts(w.Job, time.Unix(0, 0))
 			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: comment, For: w.ID})
 		}

@@ -248,3 +248,45 @@ func TestUnstartedPreemptor(t *testing.T) {
 		}
 	}
 }
+
+// TestOutranked checks that no job is stopped if slurmctld would give the room to an earlier job that may not preempt.
+func TestOutranked(t *testing.T) {
+	qos := map[string]string{
+		"PreemptType": byQOS, "PreemptMode": "REQUEUE", "AccountingStorageType": slurmdbd,
+	}
+	for _, c := range []struct {
+		what   string
+		change func(*slurm.Job) // changes the earlier job
+		stops  bool
+	}{
+		{"the same profile", func(*slurm.Job) {}, false},
+		{"another profile", func(j *slurm.Job) { j.PerNode[0].Type = "4g.20gb" }, true},
+		{"held", func(j *slurm.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, true},
+		{"another node", func(j *slurm.Job) { j.ReqNodes = []string{"n2"} }, true},
+		{"slurmctld considers it later", func(j *slurm.Job) { j.QOS = "scavenger" }, true},
+		{"a lower tier", func(j *slurm.Job) { j.Partition = "low" }, true},
+	} {
+		s := newState(t)
+		for id := range uint32(7) {
+			s.job(id + 1).QOS = "scavenger"
+		}
+		s.wait(8, func(j *slurm.Job) { j.QOS, j.Priority = "normal", 2; c.change(j) })
+		s.wait(9, func(j *slurm.Job) { j.QOS = "urgent" })
+		steps, text := s.next(rules(t, qos))
+		if (len(steps) > 0) != c.stops {
+			t.Errorf("%s: %q", c.what, text)
+		}
+	}
+	s := newState(t)
+	for id := range uint32(7) {
+		s.job(id + 1).QOS = "scavenger"
+	}
+	s.wait(9, func(j *slurm.Job) { j.QOS = "urgent" })
+	steps, _ := s.next(rules(t, qos))
+	s.carryOut(steps, 100)
+	s.wait(8, func(j *slurm.Job) { j.QOS, j.Priority = "normal", 2 })
+	slices.Reverse(s.snapshot.Queue.All[7:]) // slurmctld's order
+	if _, text := s.next(rules(t, qos)); text != "tag 9 1 2 3 4 5 6 7" {
+		t.Errorf("an earlier job arrives after the marks: %q", text)
+	}
+}

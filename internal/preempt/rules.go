@@ -185,6 +185,19 @@ func (r Rules) Tier(w slurm.Waiting) int {
 	return lowest
 }
 
+// Precedes reports whether slurmctld considers the waiting job w before the waiting job o, whatever their priorities
+// are: w may preempt o, or each partition of w has a higher tier than all partitions of o (sort_job_queue2 in
+// job_scheduler.c, 22.05.8 to 26.05.3).
+func (r Rules) Precedes(w, o slurm.Waiting) bool {
+	if r.kind == byQOS && r.qosAllows(w, o.Job) {
+		return true
+	}
+	return !slices.ContainsFunc(o.Partitions(), func(name string) bool {
+		p, ok := r.partitions[name]
+		return !ok || p.Tier >= r.Tier(w)
+	})
+}
+
 // higherTier implements preempt/partition_prio (preempt_p_preemptable, 22.05.8 to 26.05.3).
 func (r Rules) higherTier(w slurm.Waiting, j slurm.Job) bool {
 	p, ok := r.partitions[j.Partition]
