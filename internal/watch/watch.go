@@ -133,7 +133,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 		again, err := w.round(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				w.log.WithError(err).Warn("the watcher's round failed; the agents plan for themselves until one succeeds")
+				w.log.WithError(err).Warn(
+					"the watcher's round failed; the agents plan for themselves until one succeeds")
 			}
 			next.Reset(retry)
 			continue

@@ -17,6 +17,7 @@ import (
 // of that QOS, which need whole GPUs. For one task, a job on n1 is requeued and another, which must not be requeued, is
 // cancelled, but not before their exempt time is over. For the other task, the two tasks of an array on n2 are
 // cancelled after their grace time. The agents are killed after each release of a slice, before they publish it.
+// No job is stopped while slurmctld would give the room to an earlier job of another QOS.
 func TestPreemptQOS(t *testing.T) {
 	s := start(t, cluster.Options{
 		Nodes: 2, GPUs: 1, AgentConfig: "testdata/preempt.yaml",
@@ -39,7 +40,6 @@ func TestPreemptQOS(t *testing.T) {
 	s.Write("warned", "#!/bin/bash\ntrap 'date +%s > warned.$SLURM_JOB_ID' TERM\nwhile :; do sleep 0.2; done\n")
 	array := s.Submit("srun ./warned", onHalf("short", "n1", "--array=0-1")...)
 	s.Running(requeued, cancelled, array+"_0", array+"_1")
-	// slurmctld would give the room to an earlier job of another QOS, so that no job is stopped until it has gone.
 	equal := s.Submit("sleep 600", "--qos=equal", "--gres=mig:7g.40gb:1", "-t", "30")
 	urgent := s.Submit("sleep 600", "--qos=urgent", "--gres=mig:7g.40gb:1", "-t", "30", "--array=0-1")
 	s.Within("slurmctld has considered "+urgent, func() bool {
