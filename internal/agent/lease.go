@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"syscall"
@@ -219,6 +220,7 @@ func (a *Agent) carveAndGrant(
 		if err == nil {
 			granted := t.lease
 			granted.Slices = made
+			granted.Expected = int(math.Ceil(float64(granted.Expected) * wants[0].Takes(made[0].Profile)))
 			granted, err = a.grant(granted, held)
 			return &granted, err
 		}

@@ -33,6 +33,9 @@ func TestLargerSlice(t *testing.T) {
 		if len(l.Slices) != 1 || l.Slices[0].Profile != "7g.40gb" || l.Slices[0].AdvertisedAs != "1g.5gb" {
 			t.Fatalf("the job has %+v", l)
 		}
+		if l.Expected != 100 {
+			t.Errorf("the expected run time is %d s, want 100 s: one seventh of that on 1g.5gb", l.Expected)
+		}
 	}
 	check()
 	w.publish()

@@ -82,7 +82,7 @@ type Lease struct {
 	// there is no time limit. Both are in Unix seconds.
 	Since int64 `json:"since"`
 	End   int64 `json:"end,omitempty"`
-	// Expected is the run time, in seconds, that was predicted from earlier runs, or 0.
+	// Expected is the run time on the job's slices, in seconds, that was predicted from earlier runs, or 0.
 	Expected int `json:"expected,omitempty"`
 	// Grow determines when the agent requeues the job on a larger slice: "oom" after it has failed because it ran out
 	// of memory, and "forecast" also before this happens. If it is empty, the job never grows.

@@ -53,13 +53,29 @@ func GrowMode(j slurm.Job) predict.Cause {
 }
 
 // Regrown returns the job's admin_comment after a growth to a larger profile. If the last growth has the same profile,
-// an agent has already changed the comment during this run, and Regrown replaces that growth.
+// an agent has already changed the comment during this run, and Regrown replaces that growth. The expected run time
+// changes with the profile, because agents assume that it applies to the profile that the job needs.
 func Regrown(j slurm.Job, larger string, g predict.Growth) string {
 	all := Growths(j)
 	if n := len(all); n > 0 && all[n-1].Profile == g.Profile {
 		all = all[:n-1]
 	}
-	return Set(Set(j.AdminComment, Grown, predict.FormatGrowths(append(all, g))), Size, larger)
+	comment := Set(Set(j.AdminComment, Grown, predict.FormatGrowths(append(all, g))), Size, larger)
+	if runs := runTimeOn(j, larger); runs != "" {
+		comment = Set(comment, RunTime, runs)
+	}
+	return comment
+}
+
+// runTimeOn returns the value of the RunTime tag for a profile that replaces the one in the Size tag, or an empty
+// string if the job has no valid RunTime tag.
+func runTimeOn(j slurm.Job, profile string) string {
+	seconds, high := learned(j)
+	line := predict.Line{Profile: Value(j.AdminComment, Size), Seconds: int(seconds), High: int(high), Busy: -1}
+	if share, ok := BusyShare(j); ok {
+		line.Busy = int(math.Round(100 * share))
+	}
+	return predict.RunTime(line.On(profile))
 }
 
 // Learned returns the run time predicted from earlier runs of the job, or 0 if there is no prediction. It never exceeds

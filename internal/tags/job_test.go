@@ -128,6 +128,40 @@ func TestRegrown(t *testing.T) {
 	}
 }
 
+// TestRegrownRunTime checks that a growth converts the expected run time and its quantile to the larger profile, with
+// the job's busy share or else 80%, once per growth. Invalid tags do not change.
+func TestRegrownRunTime(t *testing.T) {
+	for _, c := range []struct{ runs, busy, first, again, last string }{
+		{"600-900", "caelum:busy=100", "300-450", "300-450", "200-300"},
+		{"600", "caelum:busy=0", "600", "600", "600"},
+		{"600", "", "360", "360", "280"}, // 600 (0.2 + 0.8/2), 600 (0.2 + 0.8/3)
+		{"600", "caelum:busy=101", "360", "360", "280"},
+		{"601-601", "caelum:busy=100", "301-301", "301-301", "201-201"}, // rounded up
+		{"2147483647-2147483647", "caelum:busy=100", "1073741824-1073741824", "1073741824-1073741824",
+			"715827883-715827883"},
+		{"600-", "", "600-", "600-", "600-"},
+		{"-1", "", "-1", "-1", "-1"},
+		{"0", "", "0", "0", "0"},
+	} {
+		j := slurm.Job{AdminComment: "caelum:sized=1g.5gb caelum:runs=" + c.runs + " " + c.busy}
+		for _, growth := range []struct{ from, larger, want string }{
+			{"1g.5gb", "2g.10gb", c.first},
+			{"1g.5gb", "2g.10gb", c.again}, // a repetition of the growth in the same run
+			{"2g.10gb", "3g.20gb", c.last},
+		} {
+			j.AdminComment = Regrown(j, growth.larger, predict.Growth{Profile: growth.from, Cause: predict.Foreseen, MiB: 1})
+			if got := Value(j.AdminComment, RunTime); got != growth.want {
+				t.Errorf("%s, %q, from %s to %s: %s, want %s", c.runs, c.busy, growth.from, growth.larger, got, growth.want)
+			}
+		}
+	}
+	j := slurm.Job{AdminComment: "caelum:sized=1g.5gb"}
+	if got := Regrown(j, "2g.10gb", predict.Growth{Profile: "1g.5gb", Cause: predict.Foreseen}); Has(got, RunTime) ||
+		Value(got, RunTime) != "" {
+		t.Errorf("a growth added a run time: %q", got)
+	}
+}
+
 // TestExpectedEnd checks the expected end of a running job with and without a learned run time and a time limit.
 func TestExpectedEnd(t *testing.T) {
 	start := time.Unix(1e9, 0)
