@@ -9,6 +9,7 @@
 //	                                                             runs
 //	go run ./contrib/learn grow [-seeds 101,102]                 jobs that grow: work lost and turnaround in simulations
 //	                                                             of recurring jobs whose memory grows during a run
+//	go run ./contrib/learn grow -devcluster 64 -seeds 7          the same for the trace of `devcluster-bench -grow 64`
 //
 // The comment on the work type describes the population. The constants in Caelum's rules were chosen on seeds 1 to 3
 // (-tune), before any other seed was used.
@@ -23,8 +24,9 @@
 //	curves.go      the forecast command's emulated runs: shapes of the memory over time, allocator, time limits
 //	forecast.go    the forecast command: errors of the peak, false alarms and late alarms, by rule and by shape
 //	grow.go        the grow command: tables by mode of growth and default profile
-//	growjobs.go    the grow command's submissions: memory over time (memoryCurve), compute needs, arrivals
+//	growjobs.go    the grow command's submissions: memory over time (package growtrace), compute needs, arrivals
 //	growruns.go    the grow command's runs, with the agents' decisions (predict.RanOut, Foresaw, Larger)
+//	growtrace.go   the grow command with -devcluster
 //	forecasters.go the rules for forecasts: simple rules, MIGPro's regressions, Caelum
 //	runtimes.go    the runtimes command: errors of predicted run times (strangers, acquaintances); 80% intervals
 //	placement.go   the end of the runtimes command: mean waits with qla, by the limits, by earlier runs, by the truth

@@ -63,19 +63,19 @@ func growTable(
 func (p growing) play(n node, s site, seed uint64) (growTally, error) {
 	all := p.draw(n, seed)
 	g := newGrowth(n, s, all, seed)
-	if err := simulateGrowth(n, g, all); err != nil {
+	if err := simulateGrowth(n, growGPUs, g, all); err != nil {
 		return growTally{}, fmt.Errorf("%s, seed %d: %w", p.name, seed, err)
 	}
 	return g.growTally, nil
 }
 
-func simulateGrowth(n node, g sim.Growth, all []*arrival) error {
+func simulateGrowth(n node, gpus int, g sim.Growth, all []*arrival) error {
 	jobs := make([]trace.Job, len(all))
 	for k, a := range all {
 		jobs[k] = a.Job
 	}
 	_, err := sim.Run(sim.Config{
-		GPUs:       slices.Repeat([]*mig.Model{n.model}, growGPUs),
+		GPUs:       slices.Repeat([]*mig.Model{n.model}, gpus),
 		Policy:     place.Lifetime{},
 		Discipline: sim.EASY,
 		Said:       func(j trace.Job) float64 { return j.Limit },

@@ -6,36 +6,11 @@ import (
 	"slices"
 	"testing"
 
+	"caelum/contrib/growtrace"
 	"caelum/internal/predict"
 	"caelum/internal/sim"
 	"caelum/internal/trace"
 )
-
-// TestMemoryCurve checks the methods of random curves against each other.
-func TestMemoryCurve(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 1000 {
-		c, level := drawMemoryCurve(rng), 1.1*rng.Float64()
-		from, highest := c.exceeds(level), 0.0
-		for k := range 2000 {
-			share := (float64(k) + rng.Float64()) / 2000
-			highest = max(highest, c.at(share))
-			if share < from && c.at(share) > level {
-				t.Fatalf("%+v exceeds %v at %v, not only at %v", c, level, share, from)
-			}
-			now, before := c.at(share), c.before(share)
-			if now > before+1e-9 && !c.epochs && c.before(share+1e-6) < now-1e-9 {
-				t.Fatalf("%+v uses %v at %v, but at most %v before", c, c.at(share), share, before)
-			}
-		}
-		if from > 0 && from < 1 && (c.before(from) > level || c.at(from) <= level) {
-			t.Fatalf("%+v exceeds %v at %v, from %v to %v", c, level, from, c.before(from), c.at(from))
-		}
-		if highest > 1 || c.rise < 1 && c.before(1) != 1 {
-			t.Fatalf("the peak of %+v is %v", c, highest)
-		}
-	}
-}
 
 // TestGrowByHand checks the results for one job, which needs 8000 MiB, runs for 10,000 s, and starts on a 1g.5gb with
 // 4864 MiB. The ramp rises from 4000 MiB in steps of 400 MiB every 500 s, so the run fails after 1500 s. The step rises
@@ -45,11 +20,11 @@ func TestGrowByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ramp, step := memoryCurve{base: 0.5, rise: 0.5, jump: 0.1}, memoryCurve{base: 0.3, rise: 0.5, jump: 1}
+	ramp, step := growtrace.Curve{Base: 0.5, Rise: 0.5, Jump: 0.1}, growtrace.Curve{Base: 0.3, Rise: 0.5, Jump: 1}
 	wait := 1800 * math.Exp(rand.New(rand.NewPCG(1, 0)).NormFloat64())
 	for _, c := range []struct {
 		name  string
-		curve memoryCurve
+		curve growtrace.Curve
 		site
 		failsAt, waits     float64
 		failures, requeues int
@@ -66,7 +41,7 @@ func TestGrowByHand(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, got)
 		}
 	}
-	ramp.jump = 0.01 // the run would fail after 1100 s
+	ramp.Jump = 0.01 // the run would fail after 1100 s
 	got := playOne(t, n, site{grow: "forecast", profile: "1g.5gb"}, ramp)
 	stopped := got.lost * 8
 	if !(stopped > 0 && stopped < 1099) || math.Abs(got.turnaround-stopped-121-10000) > 1e-6 || got.failures != 0 ||
@@ -76,14 +51,14 @@ func TestGrowByHand(t *testing.T) {
 }
 
 // playOne simulates the job of TestGrowByHand, which is equally fast on all profiles.
-func playOne(t *testing.T, n node, s site, c memoryCurve) growTally {
+func playOne(t *testing.T, n node, s site, c growtrace.Curve) growTally {
 	a := &arrival{
-		submission:  submission{peak: 8000, seen: 1, seconds: 10000, state: "COMPLETED", until: 1},
-		Job:         trace.Job{ID: "a", Duration: 10000, Limit: 10000, MemoryMiB: 8000},
-		memoryCurve: c,
+		submission: submission{peak: 8000, seen: 1, seconds: 10000, state: "COMPLETED", until: 1},
+		Job:        trace.Job{ID: "a", Duration: 10000, Limit: 10000, MemoryMiB: 8000},
+		Curve:      c,
 	}
 	g := newGrowth(n, s, []*arrival{a}, 1)
-	if err := simulateGrowth(n, g, []*arrival{a}); err != nil {
+	if err := simulateGrowth(n, growGPUs, g, []*arrival{a}); err != nil {
 		t.Fatal(err)
 	}
 	return g.growTally
@@ -146,11 +121,42 @@ func TestGrowDecidesAsAgents(t *testing.T) {
 	all := small.draw(n, 3)
 	for _, mode := range growModes {
 		r := &recorded{newGrowth(n, site{grow: mode, profile: "1g.5gb"}, all, 3), t, 0}
-		if err := simulateGrowth(n, r, all); err != nil {
+		if err := simulateGrowth(n, growGPUs, r, all); err != nil {
 			t.Fatal(err)
 		}
 		if (r.requeues > 0) != (mode != "off") || r.jobs != len(all) {
 			t.Errorf("%s: %d requeues, %d of %d jobs", mode, r.requeues, r.jobs, len(all))
 		}
+	}
+}
+
+// TestGrowDevclusterTrace checks the simulation of the trace that devcluster-bench runs: each job ends once, the users'
+// and requeues' delays are those of the trace, and a job that fails for another reason is not submitted again.
+func TestGrowDevclusterTrace(t *testing.T) {
+	n, err := newNode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const count = 40
+	for _, mode := range growModes {
+		got, err := playTrace(n, mode, growtrace.Trace(5, count), 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.jobs != count || got.ran == 0 || got.failures+got.requeues < got.ran || (got.requeues > 0) != (mode != "off") {
+			t.Errorf("%s: %+v", mode, got)
+		}
+	}
+	one := []growtrace.Job{{Seconds: 100, Limit: 240, PeakMiB: 9000, Until: 1, Curve: growtrace.Curve{Base: 0.5, Jump: 0.04, Rise: 1}}}
+	for mode, wait := range map[string]float64{"off": growtrace.Notice, "oom": growtrace.RequeueDelay} {
+		got, err := playTrace(n, mode, one, 5)
+		// The memory exceeds the 4864 MiB of 1g.5gb at the third jump, from 4860 to 5040 MiB.
+		if err != nil || math.Abs(got.turnaround-112-wait) > 1e-6 || math.Abs(got.lost-1.5) > 1e-6 {
+			t.Errorf("%s: %+v, %v", mode, got, err)
+		}
+	}
+	one[0].Until, one[0].PeakMiB = 0.5, 4000
+	if got, err := playTrace(n, "oom", one, 5); err != nil || got.turnaround != 50 || got.requeues+got.failures > 0 {
+		t.Errorf("a failure for another reason: %+v, %v", got, err)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -36,6 +37,9 @@ type site struct {
 	grow    string // off, oom or forecast
 	profile string // the profile of jobs without a complete run
 	reports bool   // whether jobs report that they ran out of memory
+	// If they are not 0, these times in seconds replace the time until a user resubmits a job, the delay of a requeue,
+	// and shortest.
+	notice, delay, loading float64
 }
 
 // growTally holds the results of a simulation.
@@ -102,7 +106,7 @@ func (g *growth) Started(t trace.Job, profile string) float64 {
 	k, _ := g.model.ProfileIndex(profile)
 	compute := float64(g.model.Profiles[k].Compute)
 	j.seconds, j.memory = t.Takes(profile), g.memory(profile)
-	until := j.exceeds(j.memory / j.peak)
+	until := j.Exceeds(j.memory / j.peak)
 	if j.short = until < j.until; !j.short {
 		until = j.until
 	}
@@ -120,9 +124,9 @@ func (g *growth) Started(t trace.Job, profile string) float64 {
 	if r.State != "COMPLETED" {
 		r.Exit = 1
 	}
-	r.Seconds = max(until*j.seconds, min(shortest, j.seconds))
-	peak := min(j.before(until)*j.peak, j.memory)
-	r.PeakMiB, r.MedianMiB = j.seen*peak, j.seen*min(peak, j.at(until/2)*j.peak)
+	r.Seconds = max(until*j.seconds, min(cmp.Or(g.loading, shortest), j.seconds))
+	peak := min(j.Before(until)*j.peak, j.memory)
+	r.PeakMiB, r.MedianMiB = j.seen*peak, j.seen*min(peak, j.At(until/2)*j.peak)
 	r.HighMiB = r.PeakMiB
 	r.Samples = int(math.Ceil(r.Seconds))
 	return r.Seconds
@@ -145,8 +149,8 @@ func (g *growth) foresee(j *growingJob, until float64) (share, mib float64) {
 	}
 	var series predict.Series
 	current, credible := j.run, false
-	if !j.epochs {
-		until = min(until, constant*j.rise)
+	if !j.Epochs {
+		until = min(until, constant*j.Rise)
 	}
 	for end.Ran < until*j.seconds {
 		often := forecastShare
@@ -156,7 +160,7 @@ func (g *growth) foresee(j *growingJob, until float64) (share, mib float64) {
 		step := max(forecastEvery, often*end.Ran)
 		for range samplesBetween {
 			end.Ran += step / samplesBetween
-			mib := j.seen * j.at(end.Ran/j.seconds) * j.peak
+			mib := j.seen * j.At(end.Ran/j.seconds) * j.peak
 			series.Add(end.Ran, mib)
 			if mib > current.PeakMiB {
 				current.PeakMiB = mib
@@ -196,9 +200,10 @@ func (g *growth) Ended(t trace.Job, now float64) (next sim.Next) {
 			g.stopped++
 		}
 		r.Restart++
+		next.Delay = g.delay
 	} else if j.short {
 		g.failures++
-		next.Resubmit = resubmitMedian * math.Exp(resubmitSigma*j.chance.NormFloat64())
+		next.Resubmit = cmp.Or(g.notice, resubmitMedian*math.Exp(resubmitSigma*j.chance.NormFloat64()))
 	}
 	if next != (sim.Next{}) {
 		g.lost += used

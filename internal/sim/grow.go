@@ -1,6 +1,10 @@
 package sim
 
-import "caelum/internal/trace"
+import (
+	"cmp"
+
+	"caelum/internal/trace"
+)
 
 // Growth determines what happens to jobs whose slices may have too little memory. The simulation calls its methods in
 // order of simulated time.
@@ -16,8 +20,9 @@ type Growth interface {
 // Next describes what happens to a job after a run. The zero value means that the job has ended.
 type Next struct {
 	// Requeue is the profile that the job is requeued with, or an empty string. The job keeps its place in the queue,
-	// and can restart after requeueDelay.
+	// and can restart after Delay seconds, or after requeueDelay if Delay is 0.
 	Requeue string
+	Delay   float64
 	// Resubmit is the time, in seconds, after which the user resubmits the job, or 0. The job then goes to the end of
 	// the queue.
 	Resubmit float64
@@ -34,7 +39,7 @@ func (s *simulation) again(j *job) bool {
 		return false
 	case next.Requeue != "":
 		s.demand(j, next.Requeue)
-		s.absent(j, requeueDelay)
+		s.absent(j, cmp.Or(next.Delay, requeueDelay))
 	default:
 		j.resubmits = true
 		s.absent(j, next.Resubmit)

@@ -75,6 +75,21 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
+// TestGrowthDelay checks that a requeued job can restart after the given delay.
+func TestGrowthDelay(t *testing.T) {
+	var seen spans
+	g := &scripted{t, map[string][]scriptedRun{
+		"a": {{"1g.5gb", 100, Next{Requeue: "7g.40gb", Delay: 6}}, {"7g.40gb", 200, Next{}}},
+	}}
+	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "best-fit"), Growth: g, Observer: &seen}
+	if _, err := Run(c, slices.Values([]trace.Job{{ID: "a", Duration: 1, Profile: "1g.5gb"}})); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen.all) != 2 || seen.all[1].From != 106 {
+		t.Errorf("runs %+v", seen.all)
+	}
+}
+
 // TestGrowthRequiresAPolicy checks the configurations that Growth does not support.
 func TestGrowthRequiresAPolicy(t *testing.T) {
 	one := gpus(t, "A100-40GB", 1)
