@@ -14,6 +14,7 @@ type curve struct {
 	// need is the memory without which the run fails. used is the memory that NVML shows, on a slice of any size. With
 	// a caching allocator, it includes memory that the allocator could return to the driver.
 	need, used []float64
+	clean      []float64 // need without noise
 	// allocated and reserved are the allocator's values, or nil if there is no caching allocator. context is the memory
 	// that the allocator does not count.
 	allocated, reserved []float64
@@ -154,6 +155,7 @@ func newCurve(s shape, rng *rand.Rand) *curve {
 		}
 		reserved = max(reserved, math.Ceil((need+extra)/block)*block)
 		c.need = append(c.need, need+c.context)
+		c.clean = append(c.clean, need/noise+c.context)
 		if caching {
 			c.used = append(c.used, reserved+c.context)
 			c.allocated = append(c.allocated, allocated)

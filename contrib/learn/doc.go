@@ -6,7 +6,7 @@
 //	go run ./contrib/learn miso PATH                             profiles and speeds from MISO's measurements
 //	                                                             (a100_40gb_mig_step_time.csv)
 //	go run ./contrib/learn forecast [-seeds 101-120]             forecasts of running jobs' memory, on emulated
-//	                                                             runs
+//	                                                             runs; -bounds: what no rule can foresee
 //	go run ./contrib/learn grow [-seeds 101,102]                 jobs that grow: work lost and turnaround in simulations
 //	                                                             of recurring jobs whose memory grows during a run
 //	go run ./contrib/learn grow -devcluster 64 -seeds 7          the same for the trace of `devcluster-bench -grow 64`
@@ -23,6 +23,7 @@
 //	rules.go       the rules for profiles: the whole GPU, the highest of the last runs, Caelum (learned, informed)
 //	curves.go      the forecast command's emulated runs: shapes of the memory over time, allocator, time limits
 //	forecast.go    the forecast command: errors of the peak, false alarms and late alarms, by rule and by shape
+//	bound.go       the forecast command with -bounds: errors and late alarms that no rule can avoid
 //	grow.go        the grow command: tables by mode of growth and default profile
 //	growjobs.go    the grow command's submissions: memory over time (package growtrace), compute needs, arrivals
 //	growruns.go    the grow command's runs, with the agents' decisions (predict.RanOut, Foresaw, Larger)

@@ -30,6 +30,7 @@ func run(args []string, w io.Writer) error {
 	}
 	list := f.String("seeds", usual, "seeds of the populations or runs")
 	tune := f.Bool("tune", false, "compare windows, quantiles and margins of Caelum's rules instead of the rules")
+	bounds := f.Bool("bounds", false, "forecast: print what no rule can foresee instead of comparing the rules")
 	devcluster := f.Int("devcluster", 0, "grow: simulate the trace of devcluster-bench -grow with this number of jobs")
 	if err := f.Parse(args[1:]); err != nil {
 		return err
@@ -49,6 +50,8 @@ func run(args []string, w io.Writer) error {
 		return compareMISO(w, f.Arg(0))
 	case args[0] == "miso":
 		return errors.New("miso: the path of a100_40gb_mig_step_time.csv is missing; specify the path as an argument")
+	case args[0] == "forecast" && *bounds:
+		return printBounds(w, drawn)
 	case args[0] == "forecast":
 		return compareForecasts(w, drawn)
 	case args[0] == "grow" && *devcluster > 0:
