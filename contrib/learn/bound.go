@@ -12,10 +12,10 @@ import (
 //
 //   - If the memory does not change within the first tenth of a run, but later, the past does not show by how much. A
 //     rule that knows the run's shape can only multiply the memory by the same factor in all of these runs. The mean
-//     error with the best factor is a lower bound: no other run counts.
+//     error with the best factor is a lower bound. No other run counts.
 //   - If the memory does not change before it exceeds the slice, no rule can foresee the failure.
-//   - A rule that knows how the runs are drawn can compare the first tenth of a run with that of many other runs, either
-//     of the same shape or of all shapes. Its error is not a bound, but it shows what can be expected.
+//   - A rule that knows how the runs are drawn can compare the first tenth of a run with that of many other runs,
+//     either of the same shape or of all shapes. Its error is not a bound, but it shows what can be expected.
 
 const (
 	// references is the number of runs of each shape that the run is compared with. The forecast is the median of the
@@ -47,7 +47,8 @@ func (c *curve) hidden() float64 {
 }
 
 // leastError returns the sum of the relative errors of the peak forecasts for the runs with the given ratios (hidden),
-// if the memory is multiplied by the best factor. This factor is one of the ratios, because the sum is linear in between.
+// if the memory is multiplied by the best factor. This factor is one of the ratios, because the sum is linear in
+// between.
 func leastError(ratios []float64) float64 {
 	least := math.Inf(1)
 	for _, factor := range append(ratios, 1) {
@@ -149,8 +150,8 @@ func boundsOf(f forecaster, curves []*curve, same, every []beginning) (b bounds)
 }
 
 func (b *bounds) add(o bounds) {
-	b.runs, b.hidden, b.fails, b.sudden, b.early = b.runs+o.runs, b.hidden+o.hidden, b.fails+o.fails, b.sudden+o.sudden,
-		b.early+o.early
+	b.runs, b.hidden, b.fails = b.runs+o.runs, b.hidden+o.hidden, b.fails+o.fails
+	b.sudden, b.early = b.sudden+o.sudden, b.early+o.early
 	b.own, b.least, b.same, b.any = b.own+o.own, b.least+o.least, b.same+o.same, b.any+o.any
 }
 
@@ -169,8 +170,8 @@ func printBounds(w io.Writer, seeds []uint64) error {
 	return table(w, head, func(row func(string, ...any)) {
 		print := func(name string, b bounds) {
 			row("%s, %s, %s, %s, %s, %s, %d, %s, %s", name, share(b.own, b.runs), share(b.any, b.runs),
-				share(b.same, b.runs), share(b.least, b.runs), share(float64(b.hidden), b.runs), b.fails, share(float64(b.sudden), b.fails),
-				share(float64(b.early), b.fails))
+				share(b.same, b.runs), share(b.least, b.runs), share(float64(b.hidden), b.runs), b.fails,
+				share(float64(b.sudden), b.fails), share(float64(b.early), b.fails))
 		}
 		var every, growing bounds
 		for _, s := range shapes {

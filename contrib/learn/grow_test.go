@@ -143,11 +143,14 @@ func TestGrowDevclusterTrace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.jobs != count || got.ran == 0 || got.failures+got.requeues < got.ran || (got.requeues > 0) != (mode != "off") {
+		if got.jobs != count || got.ran == 0 || got.failures+got.requeues < got.ran ||
+			(got.requeues > 0) != (mode != "off") {
 			t.Errorf("%s: %+v", mode, got)
 		}
 	}
-	one := []growtrace.Job{{Seconds: 100, Limit: 240, PeakMiB: 9000, Until: 1, Curve: growtrace.Curve{Base: 0.5, Jump: 0.04, Rise: 1}}}
+	one := []growtrace.Job{{
+		Seconds: 100, Limit: 240, PeakMiB: 9000, Until: 1, Curve: growtrace.Curve{Base: 0.5, Jump: 0.04, Rise: 1},
+	}}
 	for mode, wait := range map[string]float64{"off": growtrace.Notice, "oom": growtrace.RequeueDelay} {
 		got, err := playTrace(n, mode, one, 5)
 		// The memory exceeds the 4864 MiB of 1g.5gb at the third jump, from 4860 to 5040 MiB.

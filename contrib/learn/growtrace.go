@@ -25,9 +25,9 @@ func compareTrace(w io.Writer, jobs int, seeds []uint64) error {
 				return fmt.Errorf("seed %d, %s: %w", seed, mode, err)
 			}
 			results = append(results, growtrace.Result{
-				Name: "simulator, " + mode, Jobs: t.jobs, Turnaround: t.turnaround, Short: t.ran, ShortTurnaround: t.affected,
-				Used: t.used, Lost: t.lost, Failures: t.failures, Requeues: t.requeues, Stopped: t.stopped,
-				Needless: t.needless,
+				Name: "simulator, " + mode, Jobs: t.jobs, Turnaround: t.turnaround, Short: t.ran,
+				ShortTurnaround: t.affected, Used: t.used, Lost: t.lost, Failures: t.failures, Requeues: t.requeues,
+				Stopped: t.stopped, Needless: t.needless,
 			})
 		}
 		if err := growtrace.Print(w, results); err != nil {
@@ -47,8 +47,10 @@ func playTrace(n node, mode string, jobs []growtrace.Job, seed uint64) (growTall
 	for k, j := range jobs {
 		a := &arrival{
 			submission: submission{peak: j.PeakMiB, seen: 1, seconds: j.Seconds, state: "COMPLETED", until: j.Until},
-			Job:        trace.Job{ID: strconv.Itoa(k), Submit: j.Submit, Duration: j.Seconds, Limit: j.Limit, MemoryMiB: j.PeakMiB},
-			key:        strconv.Itoa(k), Curve: j.Curve,
+			Job: trace.Job{
+				ID: strconv.Itoa(k), Submit: j.Submit, Duration: j.Seconds, Limit: j.Limit, MemoryMiB: j.PeakMiB,
+			},
+			key: strconv.Itoa(k), Curve: j.Curve,
 		}
 		if j.Until < 1 {
 			a.state = "FAILED"

@@ -149,9 +149,10 @@ func TestRegrownRunTime(t *testing.T) {
 			{"1g.5gb", "2g.10gb", c.again}, // a repetition of the growth in the same run
 			{"2g.10gb", "3g.20gb", c.last},
 		} {
-			j.AdminComment = Regrown(j, growth.larger, predict.Growth{Profile: growth.from, Cause: predict.Foreseen, MiB: 1})
+			g := predict.Growth{Profile: growth.from, Cause: predict.Foreseen, MiB: 1}
+			j.AdminComment = Regrown(j, growth.larger, g)
 			if got := Value(j.AdminComment, RunTime); got != growth.want {
-				t.Errorf("%s, %q, from %s to %s: %s, want %s", c.runs, c.busy, growth.from, growth.larger, got, growth.want)
+				t.Errorf("%s, %q, on %s: %s, want %s", c.runs, c.busy, growth.larger, got, growth.want)
 			}
 		}
 	}
