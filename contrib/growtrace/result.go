@@ -16,8 +16,8 @@ const (
 	RequeueDelay = 6
 )
 
-// Result holds the results of a trace. Times are in seconds, and are sums over all jobs. A run is lost if another run of
-// the same job followed it.
+// Result holds the results of a trace. Times are in seconds, and are sums over all jobs. A run is lost if another run
+// of the same job followed it.
 type Result struct {
 	Name            string
 	Jobs            int
@@ -33,8 +33,8 @@ type Result struct {
 
 // Print prints results as a Markdown table.
 func Print(w io.Writer, all []Result) error {
-	const head = "| mode | GPU-seconds lost | share of all GPU-seconds | mean turnaround | of jobs that lacked memory | " +
-		"failures that users see | requeues | ... before a failure | ... needless |\n"
+	const head = "| mode | GPU-seconds lost | share of all GPU-seconds | mean turnaround | " +
+		"of jobs that lacked memory | failures that users see | requeues | ... before a failure | ... needless |\n"
 	text := head + strings.Repeat("|---", strings.Count(head, "|")-1) + "|\n"
 	for _, r := range all {
 		text += fmt.Sprintf("| %s | %.0f | %.1f%% | %.1f s | %.1f s | %d | %d | %d | %d |\n", r.Name, r.Lost,

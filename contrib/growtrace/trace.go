@@ -22,14 +22,14 @@ const (
 	// The median peak, and the smallest and largest ones, in MiB. The peaks have the distribution of the populations of
 	// `contrib/learn grow`, in which 40% of the peaks fit into a 1g.5gb slice.
 	typical, least, most = 6144, 512, 36 << 10
-	// Runs take 60 to 300 s: an agent makes forecasts only after the first minute, and a longer trace would take too
+	// Runs take 60 to 200 s: an agent makes forecasts only after the first minute, and a longer trace would take too
 	// long on a real cluster.
-	shortest, longest = 60, 300
+	shortest, longest = 60, 200
 	// Loading is the time, in seconds, in which a run's memory rises from 0 to its level on the curve. Programs load
 	// their data in many steps, so that the agents' samples show how much memory a run had that fails at the start.
 	Loading = 5
 	// between is the mean time between two submissions, in seconds.
-	between = 4
+	between = 3
 	// failing is the share of the jobs that fail for a reason other than memory.
 	failing = 0.1
 )

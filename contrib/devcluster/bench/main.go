@@ -35,6 +35,9 @@ type options struct {
 	against     string
 	short       int
 	rounds      int
+	growth      int
+	growthSeed  uint64
+	growthOnly  string
 }
 
 func (o *options) flags() {
@@ -69,6 +72,11 @@ func (o *options) flags() {
 	flag.BoolVar(&o.together, "ways-together", false, "-ways-speeds: run all configurations at the same time")
 	flag.IntVar(&o.short, "short", 0,
 		"run only this number of short jobs, and compare gres/gpu, static slices and Caelum")
+	flag.IntVar(&o.growth, "grow", 0,
+		"run only a trace of this number of jobs whose memory grows, with the growth modes off, oom and forecast, in "+
+			"three clusters at the same time")
+	flag.Uint64Var(&o.growthSeed, "grow-seed", 1, "-grow: seed of the trace")
+	flag.StringVar(&o.growthOnly, "grow-only", "", "-grow: run only this mode: off, oom or forecast")
 	flag.IntVar(&o.rounds, "rounds", 3, "-short: number of rounds")
 }
 
@@ -84,6 +92,8 @@ func (o *options) run(ctx context.Context) error {
 		return benchSubmissions(ctx, o.submissions)
 	case o.short > 0:
 		return benchShort(ctx, o.short, o.rounds)
+	case o.growth > 0:
+		return benchGrowth(ctx, o.growth, o.growthSeed, o.growthOnly)
 	case o.speeds > 0:
 		s := o.scenarios
 		s.jobs, s.nodes = o.speeds, 2
