@@ -521,6 +521,33 @@ func TestCloseOffers(t *testing.T) {
 	if len(n.Gres.Named("gpu")) != 1 || n.Gres[0].Count != 7 {
 		t.Errorf("the slots were removed too: %v", n.Gres)
 	}
+	if n.Extra != "" {
+		t.Errorf("Extra is %q", n.Extra)
+	}
+}
+
+// poweringDown is a slurmctld that powers its nodes down.
+type poweringDown struct{ *slurmtest.Fake }
+
+func (p poweringDown) Node(ctx context.Context, name string) (slurm.Node, error) {
+	n, err := p.Fake.Node(ctx, name)
+	n.States = []string{"IDLE", "POWERING_DOWN"}
+	return n, err
+}
+
+// TestCloseOffersBeforePowerDown checks that the state of the GPUs stays in Extra while slurmctld powers the node down,
+// so that the planner can make offers for it.
+func TestCloseOffersBeforePowerDown(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	published, _ := w.fake.Node(t.Context(), "n1")
+	if err := CloseOffers(t.Context(), poweringDown{w.fake}, "n1", w.agent.publisher.total); err != nil {
+		t.Fatal(err)
+	}
+	n, _ := w.fake.Node(t.Context(), "n1")
+	if len(w.offers()) != 0 || n.Extra != published.Extra || n.Extra == "" {
+		t.Errorf("offers %v, Extra %q", w.offers(), n.Extra)
+	}
 }
 
 // TestRunInJobIsRefused checks that the agent offers no slices if PrologFlags includes RunInJob, because slurmd then

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +27,7 @@ func (p *publisher) write(
 	totals map[string]int,
 	d nodePlan,
 ) (wrote bool, err error) {
-	gres, ok := gresLine(node, p.profiles, p.total, totals)
+	gres, ok := plan.GRESLine(node, p.profiles, p.total, totals)
 	if !ok {
 		return false, fmt.Errorf(
 			"node %s: the used and offered gres/mig exceed the node's total of %d; "+
@@ -144,36 +143,6 @@ func exceeds(node slurm.Node, offers map[string]int) bool {
 		}
 	}
 	return false
-}
-
-// gresLine returns the node's complete GRES list with new gres/mig counts. Because an update replaces the whole list,
-// the node's other GRES are copied unchanged. profiles lists the profiles that the node publishes. ok is false if the
-// sum of the counts exceeds total.
-func gresLine(
-	node slurm.Node, profiles []string, total int, totals map[string]int,
-) (line slurm.GRESList, ok bool) {
-	names := slices.Clone(profiles)
-	for _, g := range node.Gres {
-		if g.Name == "mig" && g.Type != slurm.ClosedType && !slices.Contains(names, g.Type) {
-			names = append(names, g.Type)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(totals)) {
-		if name != slurm.ClosedType && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	for _, g := range node.Gres {
-		if g.Name != "mig" {
-			line = append(line, g)
-		}
-	}
-	rest := total
-	for _, name := range names {
-		line = append(line, slurm.GRES{Name: "mig", Type: name, Count: totals[name]})
-		rest -= totals[name]
-	}
-	return append(line, slurm.GRES{Name: "mig", Type: slurm.ClosedType, Count: max(rest, 0)}), rest >= 0
 }
 
 // planFields returns the log fields for a plan, which show the busy and the offered placements of each GPU.

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"caelum/internal/inventory"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"cmp"
@@ -14,7 +13,7 @@ import (
 // slurmctld shows it in CfgTRES, which no update changes, but only if AccountingStorageTRES includes gres/mig.
 // Otherwise, learnTotal waits until slurmctld resets the node record to the counts in slurm.conf, where N is the
 // count of the `closed` type. It detects a reset if the node had offers and now only `closed` has a count. Until N is
-// in the ledger, guessTotal estimates it.
+// in the ledger, plan.GuessTotal estimates it.
 //
 // If only `closed` has a count when an agent starts, slurmctld has not necessarily reset the record: CloseOffers may
 // have written it. The counts in a record with offers do not always add up to N either: after a restart of slurmd,
@@ -34,27 +33,13 @@ func (p *publisher) learnTotal(node slurm.Node) error {
 	case reset:
 		total = node.Gres.Profiles()[slurm.ClosedType]
 	case total == 0:
-		total = guessTotal(node)
+		total = plan.GuessTotal(node)
 	}
 	if p.total == total {
 		return nil
 	}
 	p.total = total
 	return p.ledger.SetMeta("total", strconv.Itoa(total))
-}
-
-// guessTotal estimates N from a node's record. If the count of `closed` is the one that `caelum slurm-config` prints
-// for the node's slots, as after a restart of slurmd, it returns this count, and otherwise the sum over all types.
-func guessTotal(node slurm.Node) int {
-	has := node.Gres.Profiles()
-	if has[slurm.ClosedType] == inventory.Total(node.Gres.Total("gpu")) {
-		return has[slurm.ClosedType]
-	}
-	sum := 0
-	for _, n := range has {
-		sum += n
-	}
-	return sum
 }
 
 // offering reports whether the count of any profile is above 0.
@@ -76,9 +61,13 @@ func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int
 	}
 	total := cmp.Or(node.MIGTotal, known)
 	if total == 0 {
-		total = guessTotal(node)
+		total = plan.GuessTotal(node)
 	}
-	line, _ := gresLine(node, nil, total, nil)
+	line, _ := plan.GRESLine(node, nil, total, nil)
 	extra := plan.WithNVLink(plan.WithSettings(plan.WithBack(plan.WithState(node.Extra, ""), ""), ""), nil)
-	return ctl.UpdateNode(ctx, nodeName, line, plan.WithJobs(extra, nil, nil))
+	extra = plan.WithJobs(extra, nil, nil)
+	if node.Is("POWERING_DOWN") || node.Is("POWERED_DOWN") {
+		extra = node.Extra // for the planner's offers
+	}
+	return ctl.UpdateNode(ctx, nodeName, line, extra)
 }

@@ -9,10 +9,15 @@ import (
 )
 
 // Schedulable reports whether the node is in a state in which slurmctld starts jobs on it. This includes COMPLETING
-// nodes, although slurmctld starts no jobs there until they have finished completing.
+// nodes, although slurmctld starts no jobs there until they have finished completing, and powered-down nodes that no
+// job has, which slurmctld resumes for a job.
 func Schedulable(n slurm.Node) bool {
-	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "FUTURE", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
+	closed := []string{"DOWN", "DRAIN", "FAIL", "FUTURE", "NOT_RESPONDING", "INVALID_REG", "POWERING_DOWN"}
+	return !slices.ContainsFunc(closed, n.Is) && (!n.Is("POWERED_DOWN") || n.Is("IDLE"))
 }
+
+// PoweredDown reports whether the node is powered down, and slurmctld would resume it for a job.
+func PoweredDown(n slurm.Node) bool { return n.Is("POWERED_DOWN") && Schedulable(n) }
 
 // Accepts reports whether the job could run on the node if its slices were available there, that is, whether
 // RejectReason returns no reason.

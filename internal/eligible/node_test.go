@@ -38,3 +38,23 @@ func TestTooSmall(t *testing.T) {
 		t.Errorf("a node of unknown size: %s", got)
 	}
 }
+
+// TestPoweredDown checks the states of power saving: slurmctld starts jobs on a node that is powered down and that no
+// job has.
+func TestPoweredDown(t *testing.T) {
+	for states, want := range map[string]struct{ schedulable, off bool }{
+		"IDLE":                             {true, false},
+		"IDLE+POWERED_DOWN":                {true, true},
+		"IDLE+CLOUD+POWERED_DOWN":          {true, true},
+		"IDLE+POWERING_DOWN":               {false, false},
+		"ALLOCATED+POWERED_DOWN":           {false, false},
+		"DOWN+POWERED_DOWN":                {false, false},
+		"IDLE+DRAIN+POWERED_DOWN":          {false, false},
+		"MIXED+NOT_RESPONDING+POWERING_UP": {false, false},
+	} {
+		n := slurm.Node{States: strings.Split(states, "+")}
+		if Schedulable(n) != want.schedulable || PoweredDown(n) != want.off {
+			t.Errorf("%s: schedulable %v, powered down %v", states, Schedulable(n), PoweredDown(n))
+		}
+	}
+}

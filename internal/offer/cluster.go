@@ -17,6 +17,9 @@ type Cluster struct {
 	place.Situation
 	Policy place.Policy
 	Nodes  [][]int // the indices in the pool of each node's GPUs
+	// PoweredDown is how many nodes are powered down. They are the last nodes. A plan uses them only for jobs in the
+	// queue that do not fit on the other nodes.
+	PoweredDown int
 	// parts caches parts of the pool by their nodes, because jobs that can run on the same nodes share a part.
 	parts map[string]*part
 	// earliest caches the results of firstOfAll, by profile names.
@@ -85,6 +88,23 @@ type Spot = place.Spot
 // are used only if the job ends before the reservation begins. If Find returns no spots, why is the policy's result,
 // or empty for a job that needs several slices.
 func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) {
+	if c.PoweredDown > 0 {
+		awake := *j
+		awake.DeferredNodes = slices.Clone(j.DeferredNodes)
+		for n := c.awake(); n < len(c.Nodes); n++ {
+			awake.DeferredNodes = append(awake.DeferredNodes, n)
+		}
+		if spots, why = c.find(&awake, r); spots != nil {
+			return spots, why
+		}
+	}
+	return c.find(j, r)
+}
+
+// awake returns the number of nodes that are not powered down.
+func (c *Cluster) awake() int { return len(c.Nodes) - c.PoweredDown }
+
+func (c *Cluster) find(j *Job, r *Reservation) (spots []Spot, why place.Choice) {
 	if len(j.Wants) == 0 {
 		return nil, why
 	}

@@ -123,9 +123,10 @@ func (s *speculation) choose() map[int]int {
 	return preferred
 }
 
-// may reports whether a profile may be offered speculatively on a node.
+// may reports whether a profile may be offered speculatively on a node. A speculative offer on a node that is powered
+// down could resume it for a job that another node could run a moment later.
 func (s *speculation) may(profile string, node int) bool {
-	return (s.Speculative == nil || s.Speculative[profile]) && !s.waited.has(profile, node) &&
+	return node < s.awake() && (s.Speculative == nil || s.Speculative[profile]) && !s.waited.has(profile, node) &&
 		(profile != mig.Full || s.full > 0)
 }
 

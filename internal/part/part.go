@@ -41,6 +41,7 @@ type Offer struct {
 }
 
 // Job is a waiting job and the spots on the node that the plan assigns to it. Array is the id of the job's array, or 0.
+// There are no spots if the agent must release a held job whose nodes are powered down.
 type Job struct {
 	ID, Array uint32
 	Spots     []Spot

@@ -16,7 +16,7 @@ var example = Part{
 }
 
 func TestText(t *testing.T) {
-	for _, p := range []Part{{}, {Beat: "n1"}, example} {
+	for _, p := range []Part{{}, {Beat: "n1"}, {Jobs: []Job{{17, 0, nil}}}, example} {
 		if got, err := Parse(p.Text()); err != nil || !reflect.DeepEqual(got, p) {
 			t.Errorf("%s: %+v, %v", p.Text(), got, err)
 		}

@@ -131,6 +131,9 @@ func parseIDs(s string) (ids []uint32, err error) {
 }
 
 func spotsOf(to *[]Spot, s string) error {
+	if s == "" {
+		return nil
+	}
 	for part := range strings.SplitSeq(s, ",") {
 		spot, err := parseSpot(part)
 		if err != nil {

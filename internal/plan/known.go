@@ -19,6 +19,7 @@ type known struct {
 	slot   int    // the index in verdicts
 	stamp  uint64 // changes with the record; no other node or record has ever had it
 	usable bool   // slurmctld starts jobs on the node, and its state is valid
+	off    bool   // the node is powered down (eligible.PoweredDown)
 
 	parsed  *parsedState // the state in Extra
 	loaded  *parsedState // the state from which the GPUs in the cluster were computed
@@ -51,7 +52,8 @@ func (p *Planner) node(record *slurm.Node) *known {
 	}
 	p.stamps++
 	n.stamp, p.changed = p.stamps, p.round
-	if n.record.Extra != record.Extra {
+	if off := eligible.PoweredDown(*record); n.record.Extra != record.Extra || n.off != off {
+		n.off = off
 		n.parse(record.Extra)
 	}
 	n.record = *record
@@ -59,7 +61,8 @@ func (p *Planner) node(record *slurm.Node) *known {
 	return n
 }
 
-// parse sets the state of the node's GPUs.
+// parse sets the state of the node's GPUs. The GPUs of a node that is powered down have no instances, whatever its
+// agent published before.
 func (n *known) parse(extra string) {
 	n.parsed = nil
 	text := StateIn(extra)
@@ -70,8 +73,16 @@ func (n *known) parse(extra string) {
 	if err != nil {
 		return
 	}
+	if n.off {
+		for k, g := range state.GPUs {
+			state.GPUs[k] = place.GPU{Model: g.Model, Offerable: g.Offerable}
+		}
+	}
 	setNVLink(state.GPUs, extra)
-	s := &parsedState{State: state, soonest: math.Inf(1), holders: holdersIn(extra, state.GPUs)}
+	s := &parsedState{State: state, soonest: math.Inf(1)}
+	if !n.off {
+		s.holders = holdersIn(extra, state.GPUs)
+	}
 	for k := range s.GPUs {
 		s.endless = s.endless || s.GPUs[k].Busy != 0
 		for _, end := range s.GPUs[k].Ends {

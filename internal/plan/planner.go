@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"caelum/internal/eligible"
 	"caelum/internal/offer"
 	"caelum/internal/place"
 	"caelum/internal/slurm"
@@ -71,7 +72,7 @@ func (p *Planner) View(snapshot Snapshot, without func(slurm.Node) bool) *View {
 	p.round++
 	v := &View{planner: p, paused: snapshot.paused, now: snapshot.At, behind: snapshot.behind}
 	p.sorted = append(p.sorted[:0], snapshot.Nodes...)
-	slices.SortStableFunc(p.sorted, func(a, b slurm.Node) int { return cmp.Compare(a.Weight, b.Weight) })
+	slices.SortStableFunc(p.sorted, inOrder)
 	now := float64(snapshot.At.UnixMilli()) / 1000
 	all := make([]*known, len(p.sorted))
 	for k := range p.sorted {
@@ -92,6 +93,7 @@ func (p *Planner) View(snapshot Snapshot, without func(slurm.Node) bool) *View {
 	p.setCluster(v.known, snapshot, now)
 	v.Cluster = p.cluster
 	v.Now, v.Making, v.WholeShare = now, making, p.settings.WholeShare
+	v.PoweredDown = poweredDown(v.known)
 	if !p.settings.Tightest {
 		v.kinds = p.kinds
 	}
@@ -99,6 +101,28 @@ func (p *Planner) View(snapshot Snapshot, without func(slurm.Node) bool) *View {
 	v.queue(snapshot, p.sorted)
 	p.forget()
 	return v
+}
+
+// inOrder compares two nodes in the order in which slurmctld tries them: those that are powered down come last, whatever
+// their weights are (_build_node_list in node_scheduler.c, 22.05.8 and 24.11.5).
+func inOrder(a, b slurm.Node) int {
+	off := func(n slurm.Node) int {
+		if eligible.PoweredDown(n) {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(off(a), off(b)), cmp.Compare(a.Weight, b.Weight))
+}
+
+// poweredDown returns how many members are powered down. They come last.
+func poweredDown(members []*known) (count int) {
+	for _, n := range members {
+		if n.off {
+			count++
+		}
+	}
+	return count
 }
 
 // setCluster sets the cluster to the GPUs of the members.

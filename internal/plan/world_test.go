@@ -157,7 +157,9 @@ func (w *world) node() {
 	n := &w.snapshot.Nodes[k]
 	switch w.IntN(10) {
 	case 0:
-		n.States = [][]string{{"IDLE"}, {"DOWN"}, {"MIXED", "DRAIN"}, {"IDLE", "COMPLETING"}}[w.IntN(4)]
+		n.States = [][]string{
+			{"IDLE"}, {"DOWN"}, {"MIXED", "DRAIN"}, {"IDLE", "COMPLETING"}, {"IDLE", "POWERED_DOWN"}, {"IDLE", "POWERING_DOWN"},
+		}[w.IntN(6)]
 	case 1:
 		n.Features = [][]string{nil, {"a"}, {"b"}}[w.IntN(3)]
 	case 2:

@@ -14,25 +14,26 @@ import (
 // slurmctld does not accept connections, UpdateNode returns ErrUnreachable after about a second. Errors: ErrNoNode,
 // ErrUnreachable.
 func (c *Client) UpdateNode(ctx context.Context, node string, gres GRESList, extra string) error {
+	if strings.ContainsAny(extra, "\n\r") {
+		return fmt.Errorf("node %s: Extra cannot have more than one line", node)
+	}
+	return c.setNodeGRES(ctx, node, gres, "extra="+extra)
+}
+
+// SetNodeGRES is like UpdateNode, but leaves the node's Extra alone. Errors: ErrNoNode, ErrUnreachable.
+func (c *Client) SetNodeGRES(ctx context.Context, node string, gres GRESList) error {
+	return c.setNodeGRES(ctx, node, gres)
+}
+
+func (c *Client) setNodeGRES(ctx context.Context, node string, gres GRESList, more ...string) error {
 	if err := checkNode(node); err != nil {
 		return err
 	}
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("node %s: %w", node, err)
 	}
-	if strings.ContainsAny(extra, "\n\r") {
-		return fmt.Errorf("node %s: Extra cannot have more than one line", node)
-	}
-	_, err := c.runWith(
-		ctx,
-		c.once,
-		nil,
-		c.scontrol,
-		"update",
-		"nodename="+node,
-		"gres="+gres.String(),
-		"extra="+extra,
-	)
+	args := append([]string{"update", "nodename=" + node, "gres=" + gres.String()}, more...)
+	_, err := c.runWith(ctx, c.once, nil, c.scontrol, args...)
 	return err
 }
 

@@ -57,6 +57,8 @@ func (c *notifications) due(snapshot plan.Snapshot, v *plan.View, p offer.Plan) 
 		k := v.Member(n.Name)
 		why := release[n.Name]
 		switch {
+		case n.Is("POWERED_DOWN"): // no agent is running there
+			continue
 		case k >= 0 && plan.Differs(n, v.Counts(p, k)):
 			why += fmt.Sprint(v.Counts(p, k))
 		case k < 0 && shut(n):

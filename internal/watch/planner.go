@@ -148,7 +148,8 @@ func (p *planner) write(
 }
 
 // partOf returns the part of a member. The first member also looks after the jobs that need a tag, a profile or a hold,
-// regardless of the nodes that they run on.
+// regardless of the nodes that they run on, and releases the held jobs whose nodes are
+// all powered down.
 func (p *planner) partOf(
 	snapshot plan.Snapshot, v *plan.View, made offer.Plan, member int, beat string,
 ) part.Part {
@@ -160,9 +161,14 @@ func (p *planner) partOf(
 		w := v.Waiting[k]
 		on := v.On(spots)
 		ready := func(name string) bool { return name == here || eligible.HasFree(v.Members[v.Member(name)], w) }
-		if eligible.Releasable(w, snapshot.At) && slices.Contains(on, here) &&
-			!slices.ContainsFunc(on, func(name string) bool { return !ready(name) }) {
-			own.Held = append(own.Held, w.ID)
+		unattended := member == 0 && allPoweredDown(v, on)
+		if !eligible.Releasable(w, snapshot.At) || !unattended && !slices.Contains(on, here) ||
+			slices.ContainsFunc(on, func(name string) bool { return !ready(name) }) {
+			continue
+		}
+		own.Held = append(own.Held, w.ID)
+		if unattended {
+			own.Jobs = append(own.Jobs, part.Job{ID: w.ID, Array: w.ArrayJob})
 		}
 	}
 	if member == 0 {

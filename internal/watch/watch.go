@@ -40,7 +40,9 @@ type Config struct {
 // Controller is the set of slurmctld calls that the watcher needs. *slurm.Client implements it.
 type Controller interface {
 	plan.Controller
+	Node(ctx context.Context, name string) (slurm.Node, error)
 	SetNodeComment(ctx context.Context, node, text string) error
+	SetNodeGRES(ctx context.Context, node string, gres slurm.GRESList) error
 }
 
 const (
@@ -214,8 +216,13 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 		active := w.planner.active(snapshot)
 		if err = w.planner.write(ctx, snapshot, v, made, w.notifications.unstarted); err != nil {
 			err = fmt.Errorf("couldn't write the plan: %w", err)
-		} else if w.preemption != nil && active {
-			again = w.preemption.round(ctx, snapshot, v, made)
+		} else if active {
+			if err = w.planner.offerPoweredDown(ctx, snapshot, v, made); err != nil {
+				err = fmt.Errorf("couldn't write the offers of nodes that are powered down: %w", err)
+			}
+			if w.preemption != nil {
+				again = w.preemption.round(ctx, snapshot, v, made)
+			}
 		}
 	}
 	if w.cfg.Key != nil {

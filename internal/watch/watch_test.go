@@ -47,6 +47,17 @@ func (q *queue) Queue(context.Context) (slurm.Queue, error) {
 	return slurm.Queue{Waiting: q.waiting}, nil
 }
 
+func (q *queue) Node(context.Context, string) (slurm.Node, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.node, nil
+}
+
+func (q *queue) SetNodeGRES(_ context.Context, _ string, gres slurm.GRESList) error {
+	q.set(func() { q.node.Gres = gres })
+	return nil
+}
+
 func (q *queue) SetNodeComment(_ context.Context, _, text string) error {
 	q.set(func() { q.node.Comment = text })
 	return nil

@@ -106,6 +106,15 @@ func (f *Fake) UpdateNode(_ context.Context, name string, gres slurm.GRESList, e
 	})
 }
 
+// SetNodeGRES behaves like slurm.Client.SetNodeGRES.
+func (f *Fake) SetNodeGRES(ctx context.Context, name string, gres slurm.GRESList) error {
+	n, err := f.Node(ctx, name)
+	if err != nil {
+		return err
+	}
+	return f.UpdateNode(ctx, name, gres, n.Extra)
+}
+
 // SetNodeComment behaves like slurm.Client.SetNodeComment.
 func (f *Fake) SetNodeComment(_ context.Context, name, text string) error {
 	return f.call(Call{Op: "SetNodeComment", Node: name, Text: text}, func() error {

@@ -1,0 +1,93 @@
+package watch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/eligible"
+	"caelum/internal/offer"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
+)
+
+// offerPoweredDown publishes the plan's offers of the nodes that are powered down. No agent is running there, and
+// slurmctld resumes a node only for a job that it has started there. While a job has the node, and while the node
+// boots, the offers stay unchanged. The agent replaces them in its first pass.
+func (p *planner) offerPoweredDown(
+	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan,
+) error {
+	for _, n := range snapshot.Nodes {
+		if !unattended(n) {
+			continue
+		}
+		offers := map[string]int{} // for a node that is also down or draining, or that has no state in Extra
+		if k := v.Member(n.Name); k >= 0 {
+			offers = v.Counts(made, k)
+		}
+		if !plan.Differs(n, offers) {
+			continue
+		}
+		if err := p.publish(ctx, n.Name, offers); err != nil && !errors.Is(err, slurm.ErrNoNode) {
+			return err
+		}
+	}
+	return nil
+}
+
+// unattended reports whether a node with gres/mig is powered down and no job has it.
+func unattended(n slurm.Node) bool {
+	return n.Is("POWERED_DOWN") && (n.Is("IDLE") || n.Is("DOWN")) && len(n.Gres.Named("mig")) > 0 &&
+		n.GresUsed.Total("mig") == 0
+}
+
+// allPoweredDown reports whether all of the named members are powered down.
+func allPoweredDown(v *plan.View, names []string) bool {
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
+		return !eligible.PoweredDown(v.Members[v.Member(name)])
+	})
+}
+
+// publish writes a node's offers. Like an agent, it first withdraws the offers that are not in the plan, and adds the
+// others only if no job has started on the node since. It reads the node before each write, because the node may boot
+// at any time, and then only its agent may write the offers.
+func (p *planner) publish(ctx context.Context, name string, offers map[string]int) error {
+	for _, lower := range []bool{true, false} {
+		n, err := p.ctl.Node(ctx, name)
+		if err != nil || !unattended(n) {
+			return err
+		}
+		counts, has := maps.Clone(offers), n.Gres.Profiles()
+		for profile := range counts {
+			if lower {
+				counts[profile] = min(counts[profile], has[profile])
+			}
+		}
+		if !plan.Differs(n, positive(counts)) {
+			continue
+		}
+		line, ok := plan.GRESLine(n, nil, cmp.Or(n.MIGTotal, plan.GuessTotal(n)), counts)
+		log := p.log.WithFields(logrus.Fields{"node": name, "gres": line.String()})
+		if !ok {
+			log.Error("the offered gres/mig exceed the node's total; raise the count of mig:closed in slurm.conf and " +
+				"gres.conf")
+			return nil
+		}
+		if err := p.ctl.SetNodeGRES(ctx, name, line); err != nil {
+			return err
+		}
+		log.Info("published the offers of a node that is powered down")
+	}
+	return nil
+}
+
+// positive returns the counts without zeros.
+func positive(counts map[string]int) map[string]int {
+	all := maps.Clone(counts)
+	maps.DeleteFunc(all, func(_ string, count int) bool { return count <= 0 })
+	return all
+}

@@ -1,0 +1,107 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/internal/part"
+	"caelum/internal/place"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+// powered emulates a slurmctld with a node that is powered down. starts, if set, is called after the first write.
+type powered struct {
+	queue
+	writes []string
+	starts func(*slurm.Node)
+}
+
+func (p *powered) SetNodeGRES(ctx context.Context, name string, gres slurm.GRESList) error {
+	var counts []string
+	for _, g := range gres.Named("mig") {
+		if g.Count > 0 {
+			counts = append(counts, fmt.Sprint(g.Type, ":", g.Count))
+		}
+	}
+	p.writes = append(p.writes, strings.Join(counts, ","))
+	p.queue.SetNodeGRES(ctx, name, gres)
+	if p.starts != nil {
+		p.starts(&p.node)
+	}
+	return nil
+}
+
+var tightestFirst = plan.Settings{Policy: place.Reach, Tightest: true}
+
+// TestOffersOfAPoweredDownNode checks which offers the planner writes for a node that is powered down, and that it
+// first withdraws offers and then adds others.
+func TestOffersOfAPoweredDownNode(t *testing.T) {
+	for _, c := range []struct {
+		what, states, has, placements string
+		jobs                          []string
+		starts                        func(*slurm.Node)
+		writes                        string
+	}{
+		{what: "no job waits", states: "IDLE+POWERED_DOWN", has: "mig:closed:28"},
+		{what: "the offers of the agent are withdrawn", states: "IDLE+POWERED_DOWN",
+			has: "mig:3g.20gb:1,mig:closed:27", writes: "closed:28"},
+		{what: "a job waits, whatever was on the GPU", states: "IDLE+POWERED_DOWN", has: "mig:closed:28",
+			placements: "1g.5gb@0", jobs: []string{"mig:7g.40gb:1"}, writes: "7g.40gb:1,closed:27"},
+		{what: "another profile", states: "IDLE+POWERED_DOWN", has: "mig:3g.20gb:2,mig:closed:26",
+			jobs: []string{"mig:3g.20gb:1", "mig:4g.20gb:1"}, writes: "3g.20gb:1,closed:27 3g.20gb:1,4g.20gb:1,closed:26"},
+		{what: "a job starts after the first write", states: "IDLE+POWERED_DOWN", has: "mig:3g.20gb:2,mig:closed:26",
+			jobs: []string{"mig:3g.20gb:1", "mig:4g.20gb:1"}, writes: "3g.20gb:1,closed:27",
+			starts: func(n *slurm.Node) {
+				n.States, n.GresUsed = []string{"MIXED", "POWERED_DOWN"}, gres(t, "mig:3g.20gb:1")
+			}},
+		{what: "a job has the node", states: "MIXED+POWERED_DOWN", has: "mig:3g.20gb:1,mig:closed:27"},
+		{what: "the node boots", states: "IDLE+POWERING_UP+NOT_RESPONDING", has: "mig:3g.20gb:1,mig:closed:27"},
+		{what: "the node did not boot", states: "DOWN+POWERED_DOWN", has: "mig:7g.40gb:1,mig:closed:27",
+			jobs: []string{"mig:7g.40gb:1"}, writes: "closed:28"},
+		{what: "an agent runs there", states: "IDLE", has: "mig:closed:28", jobs: []string{"mig:7g.40gb:1"}},
+	} {
+		f := &powered{starts: c.starts}
+		f.node = node(t, "n1", c.placements, c.has, "")
+		f.node.States = strings.Split(c.states, "+")
+		for k, wants := range c.jobs {
+			f.waiting = append(f.waiting, job(t, uint32(k+1), wants))
+		}
+		w := New(Config{Planner: true, Settings: tightestFirst, Name: "ctl", TriggerFile: t.TempDir() + "/t"}, f, quiet())
+		for range 2 { // in its first round, the planner does not know yet whether it is the only one
+			if err := w.Round(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Join(f.writes, " "); got != c.writes {
+			t.Errorf("%s: wrote %q, want %q", c.what, got, c.writes)
+		}
+	}
+}
+
+// TestHeldJobForAPoweredDownNode checks that the agent of the first node releases a held job that is planned on a node
+// that is powered down, once that node offers its slices.
+func TestHeldJobForAPoweredDownNode(t *testing.T) {
+	for offered, has := range map[bool]string{false: "mig:closed:28", true: "mig:7g.40gb:1,mig:closed:27"} {
+		on := node(t, "n2", "4g.20gb@0", "mig:closed:28", "gpu:a100:1")
+		off := node(t, "n1", "", has, "")
+		off.States = []string{"IDLE", "POWERED_DOWN"}
+		held := job(t, 1, "mig:7g.40gb:1")
+		held.Priority, held.Reason, held.AdminComment = 0, "JobHeldUser", tags.Held
+		snapshot := snapshotOf([]slurm.Node{off, on}, held)
+		v := plan.New(snapshot, tightestFirst, nil)
+		p := newPlanner(nil, quiet(), "ctl", func() time.Time { return snapshot.At })
+		own := p.partOf(snapshot, v, v.Plan(), 0, "n1")
+		released := slices.Contains(own.Held, 1) && slices.ContainsFunc(own.Jobs, func(j part.Job) bool {
+			return j.ID == 1 && j.Spots == nil
+		})
+		if v.Members[0].Name != "n2" || released != offered {
+			t.Errorf("offered %v: first %s, part %+v", offered, v.Members[0].Name, own)
+		}
+	}
+}
