@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"caelum/internal/inventory"
 	"caelum/internal/offer"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
@@ -27,7 +28,7 @@ func (p *publisher) write(
 	totals map[string]int,
 	d nodePlan,
 ) (wrote bool, err error) {
-	gres, ok := plan.GRESLine(node, p.profiles, p.total, totals)
+	gres, ok := inventory.GRESLine(node, p.profiles, p.total, totals)
 	if !ok {
 		return false, fmt.Errorf(
 			"node %s: the used and offered gres/mig exceed the node's total of %d; "+

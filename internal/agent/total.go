@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"caelum/internal/inventory"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"cmp"
@@ -13,7 +14,7 @@ import (
 // slurmctld shows it in CfgTRES, which no update changes, but only if AccountingStorageTRES includes gres/mig.
 // Otherwise, learnTotal waits until slurmctld resets the node record to the counts in slurm.conf, where N is the
 // count of the `closed` type. It detects a reset if the node had offers and now only `closed` has a count. Until N is
-// in the ledger, plan.GuessTotal estimates it.
+// in the ledger, inventory.GuessTotal estimates it.
 //
 // If only `closed` has a count when an agent starts, slurmctld has not necessarily reset the record: CloseOffers may
 // have written it. The counts in a record with offers do not always add up to N either: after a restart of slurmd,
@@ -33,7 +34,7 @@ func (p *publisher) learnTotal(node slurm.Node) error {
 	case reset:
 		total = node.Gres.Profiles()[slurm.ClosedType]
 	case total == 0:
-		total = plan.GuessTotal(node)
+		total = inventory.GuessTotal(node)
 	}
 	if p.total == total {
 		return nil
@@ -61,9 +62,9 @@ func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int
 	}
 	total := cmp.Or(node.MIGTotal, known)
 	if total == 0 {
-		total = plan.GuessTotal(node)
+		total = inventory.GuessTotal(node)
 	}
-	line, _ := plan.GRESLine(node, nil, total, nil)
+	line, _ := inventory.GRESLine(node, nil, total, nil)
 	extra := plan.WithNVLink(plan.WithSettings(plan.WithBack(plan.WithState(node.Extra, ""), ""), ""), nil)
 	extra = plan.WithJobs(extra, nil, nil)
 	if node.Is("POWERING_DOWN") || node.Is("POWERED_DOWN") {

@@ -5,6 +5,7 @@
 // Files:
 //
 //	inventory.go  Inventory and Read, for `caelum slurm-config`; Divide, for the agent; Total, which computes N
+//	counts.go     the GRES list with a node's offers: GRESLine; GuessTotal
 package inventory
 
 import (

@@ -52,7 +52,6 @@
 //	explain_job.go   explains jobs that have started, and jobs that lack resources other than slices, such as licences
 //	explain_preempt.go  explains jobs that the watcher stops, and jobs for which it stops others
 //	explain_plan.go  explains jobs that wait for slices, from the plan
-//	counts.go        the GRES list with a node's offers: GRESLine, GuessTotal
 //	unresponsive.go  nodes that do not publish the plan's offers, and the time after which plans exclude them (Patience)
 //	unstarted.go     jobs that slurmctld does not start although their slices are offered (patience, backTime)
 package plan

@@ -103,8 +103,8 @@ func (p *Planner) View(snapshot Snapshot, without func(slurm.Node) bool) *View {
 	return v
 }
 
-// inOrder compares two nodes in the order in which slurmctld tries them: those that are powered down come last, whatever
-// their weights are (_build_node_list in node_scheduler.c, 22.05.8 and 24.11.5).
+// inOrder compares two nodes in the order in which slurmctld tries them: those that are powered down come last,
+// whatever their weights are (_build_node_list in node_scheduler.c, 22.05.8 and 24.11.5).
 func inOrder(a, b slurm.Node) int {
 	off := func(n slurm.Node) int {
 		if eligible.PoweredDown(n) {

@@ -158,7 +158,8 @@ func (w *world) node() {
 	switch w.IntN(10) {
 	case 0:
 		n.States = [][]string{
-			{"IDLE"}, {"DOWN"}, {"MIXED", "DRAIN"}, {"IDLE", "COMPLETING"}, {"IDLE", "POWERED_DOWN"}, {"IDLE", "POWERING_DOWN"},
+			{"IDLE"}, {"DOWN"}, {"MIXED", "DRAIN"}, {"IDLE", "COMPLETING"}, {"IDLE", "POWERED_DOWN"},
+			{"IDLE", "POWERING_DOWN"},
 		}[w.IntN(6)]
 	case 1:
 		n.Features = [][]string{nil, {"a"}, {"b"}}[w.IntN(3)]

@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"caelum/internal/eligible"
+	"caelum/internal/inventory"
 	"caelum/internal/offer"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
@@ -70,7 +71,7 @@ func (p *planner) publish(ctx context.Context, name string, offers map[string]in
 		if !plan.Differs(n, positive(counts)) {
 			continue
 		}
-		line, ok := plan.GRESLine(n, nil, cmp.Or(n.MIGTotal, plan.GuessTotal(n)), counts)
+		line, ok := inventory.GRESLine(n, nil, cmp.Or(n.MIGTotal, inventory.GuessTotal(n)), counts)
 		log := p.log.WithFields(logrus.Fields{"node": name, "gres": line.String()})
 		if !ok {
 			log.Error("the offered gres/mig exceed the node's total; raise the count of mig:closed in slurm.conf and " +

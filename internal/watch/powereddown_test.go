@@ -54,7 +54,8 @@ func TestOffersOfAPoweredDownNode(t *testing.T) {
 		{what: "a job waits, whatever was on the GPU", states: "IDLE+POWERED_DOWN", has: "mig:closed:28",
 			placements: "1g.5gb@0", jobs: []string{"mig:7g.40gb:1"}, writes: "7g.40gb:1,closed:27"},
 		{what: "another profile", states: "IDLE+POWERED_DOWN", has: "mig:3g.20gb:2,mig:closed:26",
-			jobs: []string{"mig:3g.20gb:1", "mig:4g.20gb:1"}, writes: "3g.20gb:1,closed:27 3g.20gb:1,4g.20gb:1,closed:26"},
+			jobs:   []string{"mig:3g.20gb:1", "mig:4g.20gb:1"},
+			writes: "3g.20gb:1,closed:27 3g.20gb:1,4g.20gb:1,closed:26"},
 		{what: "a job starts after the first write", states: "IDLE+POWERED_DOWN", has: "mig:3g.20gb:2,mig:closed:26",
 			jobs: []string{"mig:3g.20gb:1", "mig:4g.20gb:1"}, writes: "3g.20gb:1,closed:27",
 			starts: func(n *slurm.Node) {
@@ -72,7 +73,8 @@ func TestOffersOfAPoweredDownNode(t *testing.T) {
 		for k, wants := range c.jobs {
 			f.waiting = append(f.waiting, job(t, uint32(k+1), wants))
 		}
-		w := New(Config{Planner: true, Settings: tightestFirst, Name: "ctl", TriggerFile: t.TempDir() + "/t"}, f, quiet())
+		cfg := Config{Planner: true, Settings: tightestFirst, Name: "ctl", TriggerFile: t.TempDir() + "/t"}
+		w := New(cfg, f, quiet())
 		for range 2 { // in its first round, the planner does not know yet whether it is the only one
 			if err := w.Round(t.Context()); err != nil {
 				t.Fatal(err)

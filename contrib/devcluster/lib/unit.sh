@@ -3,7 +3,8 @@
 # systemd. unit.sh runs in the controller's namespaces.
 #
 #   unit.sh DIR start|stop|restart UNIT      unit.sh DIR kill UNIT SIGNAL      unit.sh DIR list
-# UNIT is munged, mariadbd, slurmdbd, slurmctld, watcher, slurmd-nN or agent-nN.
+# UNIT is munged, mariadbd, slurmdbd, slurmctld, watcher, slurmd-nN or agent-nN. If the variable REBOOTED is not empty,
+# slurmd reports a reboot of its node, for which slurmctld waits after ResumeProgram.
 #
 # Each unit has four files. The keeper holds a lock on UNIT.lock until it ends. UNIT.pid contains the daemon's pid.
 # UNIT.ended exists if a daemon has ended since the unit was started. UNIT.wanted exists until the unit is stopped.
@@ -40,6 +41,7 @@ daemon() {
             unified=(env "LD_PRELOAD=$UNIFIED")
         fi
         [[ ! -e $SLURMSTEPD ]] || stepd=(-d "$SLURMSTEPD")
+        [[ -z ${REBOOTED-} ]] || stepd+=(-b)
         exec_on_host "${1#slurmd-}" "${unified[@]}" slurmd -D -N "${1#slurmd-}" "${stepd[@]}"
         ;;
     watcher)

@@ -1,10 +1,9 @@
-package plan
+package inventory
 
 import (
 	"maps"
 	"slices"
 
-	"caelum/internal/inventory"
 	"caelum/internal/slurm"
 )
 
@@ -42,7 +41,7 @@ func GRESLine(
 // for the node's slots, as after a restart of slurmd, it returns this count, and otherwise the sum over all types.
 func GuessTotal(node slurm.Node) int {
 	has := node.Gres.Profiles()
-	if has[slurm.ClosedType] == inventory.Total(node.Gres.Total("gpu")) {
+	if has[slurm.ClosedType] == Total(node.Gres.Total("gpu")) {
 		return has[slurm.ClosedType]
 	}
 	sum := 0
