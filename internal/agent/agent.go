@@ -33,7 +33,9 @@ const reconcileInterval = time.Minute
 type Controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
+	NamedNodes(ctx context.Context, names ...string) ([]slurm.Node, error)
 	UpdateNode(ctx context.Context, node string, gres slurm.GRESList, extra string) error
+	SetNodeExtra(ctx context.Context, node, text string) error
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
 	Queue(ctx context.Context) (slurm.Queue, error)
 	Jobs(ctx context.Context) ([]slurm.Job, error)
@@ -180,6 +182,7 @@ func (a *Agent) newPublisher() *publisher {
 		allocations:   map[uint32]allocation{},
 		offersSince:   time.Now(),
 		clock:         time.Now,
+		published:     -1,
 	}
 }
 

@@ -35,6 +35,7 @@ type fleet struct {
 	leases  map[uint32]api.Lease
 	hosts   int           // the number of hosts with planners
 	ahead   time.Duration // how far the heartbeats' clock is ahead
+	stopped time.Time     // if not zero, the heartbeats' clock stands still at this time plus ahead
 }
 
 func fleetNode(k int) string { return fmt.Sprintf("n%02d", k) }
@@ -129,6 +130,9 @@ func (o oneGPU) Create(_ int, profile string, start int) (gpu.Instance, error) {
 func (f *fleet) clock() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !f.stopped.IsZero() {
+		return f.stopped.Add(f.ahead)
+	}
 	return time.Now().Add(f.ahead)
 }
 
@@ -169,6 +173,13 @@ func (f *fleet) plannerOn(host string, ctl watch.Controller, policy place.Policy
 		Planner:     true,
 		Now:         f.clock,
 	}, ctl, f.log.WithField("", ""))
+}
+
+// stopClock stops the heartbeats' clock, so that only advance moves it.
+func (f *fleet) stopClock() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopped = time.Now()
 }
 
 func (f *fleet) round(w *watch.Watcher) {

@@ -77,22 +77,36 @@ func (p *publisher) sees(in input) bool {
 	if k < 0 {
 		return false
 	}
-	p.heard = p.clock()
-	p.heartbeat.Read(part.BeatIn(in.Nodes[k].Comment), p.heard)
+	p.hear(in.Nodes[k])
 	return p.heartbeat.Fresh(p.heard, part.Expiry)
 }
 
 // readOwn reads this node and its part. If the node has no part, or if the heartbeat has expired, in.part is nil.
 func (p *publisher) readOwn(ctx context.Context) (in input, err error) {
-	if in.node, err = p.ctl.Node(ctx, p.cfg.Node); err != nil {
+	limit := part.Expiry
+	began := p.clock()
+	in.node, err = p.readNodes(ctx)
+	if err != nil {
 		return in, err
 	}
 	own, err := part.Parse(part.In(in.node.Comment))
 	if err != nil {
 		return in, nil
 	}
-	if fresh, err := p.hear(ctx, in.node, own.Beat); err != nil || !fresh {
-		return in, err
+	if own.Beat != p.beatNode { // the planner has chosen another node for its heartbeat
+		beat, err := p.ctl.Node(ctx, own.Beat)
+		if errors.Is(err, slurm.ErrNoNode) {
+			return in, nil
+		} else if err != nil {
+			return in, err
+		}
+		p.hear(beat)
+	}
+	if p.heard.After(began) {
+		limit = max(limit, patienceFactor*p.heard.Sub(began))
+	}
+	if !p.heartbeat.Fresh(p.clock(), limit) {
+		return in, nil
 	}
 	if err := p.learnTotal(in.node); err != nil {
 		return in, err
@@ -110,24 +124,30 @@ func (p *publisher) readOwn(ctx context.Context) (in input, err error) {
 	return in, err
 }
 
-// hear reports whether the heartbeat is fresh. It rereads the heartbeat if the last reading is older than the time
-// between heartbeats.
-func (p *publisher) hear(ctx context.Context, node slurm.Node, beat string) (bool, error) {
-	limit := part.Expiry
-	if now := p.clock(); now.Sub(p.heard) >= part.Every || beat == node.Name {
-		if beat != node.Name {
-			var err error
-			if node, err = p.ctl.Node(ctx, beat); errors.Is(err, slurm.ErrNoNode) {
-				return false, nil
-			} else if err != nil {
-				return false, err
-			}
+// readNodes reads this node. If the last reading of the heartbeat is older than the time between heartbeats, the same
+// request reads the node with the heartbeat.
+func (p *publisher) readNodes(ctx context.Context) (own slurm.Node, err error) {
+	other := p.beatNode != "" && p.beatNode != p.cfg.Node && p.clock().Sub(p.heard) >= part.Every
+	if other {
+		nodes, err := p.ctl.NamedNodes(ctx, p.cfg.Node, p.beatNode)
+		if err == nil {
+			p.hear(nodes[1])
+			return nodes[0], nil
+		} else if !errors.Is(err, slurm.ErrNoNode) {
+			return own, err
 		}
-		limit = max(limit, patienceFactor*p.clock().Sub(now))
-		p.heard = p.clock()
-		p.heartbeat.Read(part.BeatIn(node.Comment), p.heard)
+		p.beatNode = "" // the node may have been removed
 	}
-	return p.heartbeat.Fresh(p.clock(), limit), nil
+	if own, err = p.ctl.Node(ctx, p.cfg.Node); err == nil && own.Name == p.beatNode {
+		p.hear(own)
+	}
+	return own, err
+}
+
+// hear records the heartbeat in a node's record.
+func (p *publisher) hear(beat slurm.Node) {
+	p.beatNode, p.heard = beat.Name, p.clock()
+	p.heartbeat.Read(part.BeatIn(beat.Comment), p.heard)
 }
 
 // explained reports whether the leases and pending leases explain the used counts of the node. If they do, no job has

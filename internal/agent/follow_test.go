@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := []uint32{f.submit("7g.40gb:1"), f.submit("7g.40gb:1"), f.submit("7g.40gb:1"), f.submit("7g.40gb:1")}
-	for range 2 {
+	for range 3 {
 		f.round(w)
 		f.publish()
 		f.runs(id)
@@ -62,6 +63,85 @@ func TestFollow(t *testing.T) {
 		if f.runs(id) != (k < 3) {
 			t.Errorf("job %d of %d: started %v", k, len(again), k >= 3)
 		}
+	}
+}
+
+// written returns the writes since a call, in the form "SetNodeExtra n00".
+func (f *fleet) written(since int) (all []string) {
+	for _, c := range f.fake.Writes()[since:] {
+		all = append(all, c.Op+" "+c.Node)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestDeferredParts checks which parts the planner writes between heartbeats, what the agents write, and when an agent
+// notifies the watcher.
+func TestDeferredParts(t *testing.T) {
+	f := newFleet(t, 4)
+	f.stopClock()
+	w := f.planner(f.fake, place.Reach)
+	f.publish()
+	f.round(w)
+	f.publish()
+	f.round(w)
+	f.publish()
+	var notified atomic.Int64
+	for _, a := range f.agents {
+		a.publisher.raised = func() { notified.Add(1) }
+	}
+	check := func(step string, want []string, do func()) {
+		t.Helper()
+		before := len(f.fake.Writes())
+		do()
+		if got := f.written(before); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", step, got, want)
+		}
+	}
+	id := f.submit("7g.40gb:1")
+	check("a job whose slice is offered waits", nil, func() { f.round(w) })
+	if !f.runs(id) {
+		t.Fatal("the job does not start")
+	}
+	j, err := f.fake.Job(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("the agent publishes the start", []string{"SetNodeExtra " + j.Nodes[0]}, f.publish)
+	if notified.Load() != 1 {
+		t.Errorf("%d notifications after the start", notified.Load())
+	}
+	before := len(f.fake.Writes())
+	f.round(w)
+	all := f.written(before)
+	if !slices.Contains(all, "SetNodeComment n03") || slices.Contains(all, "SetNodeComment "+j.Nodes[0]) {
+		t.Errorf("no node offers the profile: %v", all)
+	}
+	f.publish()
+	check("nothing changes", nil, func() { f.round(w); f.publish() })
+	f.advance(part.Every)
+	before = len(f.fake.Writes())
+	f.round(w)
+	if all := f.written(before); !slices.Contains(all, "SetNodeComment "+j.Nodes[0]) {
+		t.Errorf("heartbeat: %v", all)
+	}
+	f.publish()
+	if err := f.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	if notified.Load() != 2 {
+		t.Errorf("%d notifications after the end", notified.Load())
+	}
+	check("the end moves an offer", nil, func() { f.round(w) })
+	f.submit("7g.40gb:1")
+	last := f.submit("7g.40gb:1")
+	for range 3 {
+		f.round(w)
+		f.publish()
+		f.fake.Tick()
+	}
+	if !f.runs(last) {
+		t.Error("the planner deferred a part that a waiting job needs")
 	}
 }
 

@@ -19,15 +19,16 @@ import (
 
 // write updates the node's gres/mig counts and the agent's entries in the node's Extra field. A profile without a
 // total gets the count 0, and the `closed` type gets the rest of the constant total. If slurmctld already shows the
-// counts and the entries, no update is sent. The log entry for an update includes the published plan, so that tests
-// can check it. wrote is true if an update was sent, even if it failed.
+// counts, the update has only Extra, and if it also shows the entries, no update is sent. The log entry for an update
+// includes the published plan, so that tests can check it. check is true if the caller must read the node again,
+// because an update of the counts was sent, even if it failed, or because slurmd may have registered meanwhile.
 func (p *publisher) write(
 	ctx context.Context,
 	phase string,
 	node slurm.Node,
 	totals map[string]int,
 	d nodePlan,
-) (wrote bool, err error) {
+) (check bool, err error) {
 	gres, ok := inventory.GRESLine(node, p.profiles, p.total, totals)
 	if !ok {
 		return false, fmt.Errorf(
@@ -40,7 +41,8 @@ func (p *publisher) write(
 	extra := plan.WithBack(plan.WithState(node.Extra, d.text), d.back)
 	extra = plan.WithNVLink(plan.WithSettings(extra, p.settings.Text), d.gpus)
 	extra = plan.WithJobs(extra, d.gpus, d.holders)
-	if sameCounts(gres, node.Gres) && extra == node.Extra {
+	counts := !sameCounts(gres, node.Gres)
+	if !counts && extra == node.Extra {
 		return false, nil
 	}
 	if err := p.unchanged(ctx, node); err != nil {
@@ -50,16 +52,21 @@ func (p *publisher) write(
 		"phase": phase, "gres": gres.String(), "used": node.GresUsed.String(),
 		"plan": p.planFields(d), "read": node.Asked.UnixNano(), "at": time.Now().UnixNano(),
 	})
-	if err := p.ctl.UpdateNode(ctx, p.cfg.Node, gres, extra); err != nil {
+	if counts {
+		err = p.ctl.UpdateNode(ctx, p.cfg.Node, gres, extra)
+	} else {
+		err = p.ctl.SetNodeExtra(ctx, p.cfg.Node, extra)
+	}
+	if err != nil {
 		entry.WithError(err).Error("couldn't write the offers")
-		return true, err
+		return counts, err
 	}
 	p.changes.Add(1)
 	entry.WithField("done", time.Now().UnixNano()).Info("published")
-	if phase == "raise" && p.concernsWatcher(d) {
-		p.raised()
+	if phase == "raise" || p.following.Load() {
+		p.unnotified = true
 	}
-	return true, nil
+	return counts || d.withheld, nil
 }
 
 // fresh is how old the node data may be for a write without rereading the node. A restart of slurmctld takes longer

@@ -167,8 +167,14 @@ func (r remote) Node(_ context.Context, name string) (n slurm.Node, err error) {
 func (r remote) Nodes(context.Context) (n []slurm.Node, err error) {
 	return n, r.do(Request{Op: "Nodes"}, &n)
 }
+func (r remote) NamedNodes(_ context.Context, names ...string) (n []slurm.Node, err error) {
+	return n, r.do(Request{Op: "NamedNodes", Text: strings.Join(names, ",")}, &n)
+}
 func (r remote) UpdateNode(_ context.Context, node string, gres slurm.GRESList, extra string) error {
 	return r.do(Request{Op: "UpdateNode", Node: node, GRES: gres, Text: extra}, nil)
+}
+func (r remote) SetNodeExtra(_ context.Context, node, text string) error {
+	return r.do(Request{Op: "SetNodeExtra", Node: node, Text: text}, nil)
 }
 func (r remote) Job(_ context.Context, id uint32) (j slurm.Job, err error) {
 	return j, r.do(Request{Op: "Job", Job: id}, &j)
@@ -217,8 +223,12 @@ func (s *Server) Do(req Request, rep *Reply) error {
 		out = s.fake.Now()
 	case "Nodes":
 		out, err = s.fake.Nodes(ctx)
+	case "NamedNodes":
+		out, err = s.fake.NamedNodes(ctx, strings.Split(req.Text, ",")...)
 	case "UpdateNode":
 		err = s.fake.UpdateNode(ctx, req.Node, req.GRES, req.Text)
+	case "SetNodeExtra":
+		err = s.fake.SetNodeExtra(ctx, req.Node, req.Text)
 	case "Job":
 		out, err = s.fake.Job(ctx, req.Job)
 	case "Jobs":

@@ -85,6 +85,11 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	if node.Unregistered != d.withheld || exceeds(node, d.offers) {
 		return false, nil
 	}
+	if p.unnotified && p.concernsWatcher(d) {
+		p.raised()
+	}
+	p.unnotified = false
+	p.published = d.version
 	if !d.withheld {
 		p.set(func(s *publishStatus) { s.published, s.at, s.short = node.Gres.Profiles(), p.now(), short })
 	}
@@ -114,12 +119,12 @@ func (p *publisher) raise(
 	ctx context.Context, d nodePlan, node slurm.Node,
 ) (after slurm.Node, short map[string]int, err error) {
 	high, short := p.totals(node, d)
-	wrote, err := p.write(ctx, "raise", node, high, d)
+	check, err := p.write(ctx, "raise", node, high, d)
 	if err != nil {
 		return node, nil, err
 	}
 	failpoint.Hit(failpoint.Raised)
-	if wrote {
+	if check {
 		node, err = p.ctl.Node(ctx, p.cfg.Node)
 	}
 	return node, short, err

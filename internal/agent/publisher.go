@@ -27,7 +27,7 @@ type publisher struct {
 	hidesJobs func() bool
 	// publishesJobs reports whether the node publishes the jobs that hold its slices.
 	publishesJobs func() bool
-	// raised is called after a write that may let jobs start.
+	// raised is called after a publication that the watcher must learn of.
 	raised func()
 	// failed is called after a failed pass.
 	failed func()
@@ -45,10 +45,13 @@ type publisher struct {
 	offersSince  time.Time             // the time at which the offers last changed
 	following    atomic.Bool           // whether the agent follows the watcher's plan (follow.go)
 	heartbeat    part.Watch            // the heartbeat of the watcher
+	beatNode     string                // the node from which the heartbeat was last read
 	heard        time.Time             // the time at which the heartbeat was last read
 	listed       time.Time             // the time at which all jobs were last listed
 	clock        func() time.Time      // the clock for the heartbeat's age
+	published    int                   // node.version of the last published plan, or -1
 	notified     string                // the state of the GPUs in the last notification of the watcher
+	unnotified   bool                  // whether the agent has written since then what may change the watcher's plan
 
 	statusMu sync.Mutex // protects status, which only the publisher's goroutine changes
 	status   publishStatus
@@ -131,6 +134,10 @@ func (p *publisher) run(ctx context.Context) {
 			}
 			continue
 		case <-settled:
+			if p.unchangedSince(p.published) {
+				settled = nil
+				continue
+			}
 		case <-poll.C:
 		case <-retry:
 		case answer := <-p.requests:
@@ -160,6 +167,14 @@ func (p *publisher) run(ctx context.Context) {
 			answer <- err
 		}
 	}
+}
+
+// unchangedSince reports whether the node's state still has this version, so that a pass that was scheduled after a
+// change is not necessary.
+func (n *node) unchangedSince(version int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.version == version
 }
 
 // pauseAfter returns the minimum pause between a pass that took this long and the next poll.

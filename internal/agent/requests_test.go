@@ -7,19 +7,23 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"caelum/internal/config"
 	"caelum/internal/notify"
+	"caelum/internal/part"
 	"caelum/internal/place"
 	"caelum/internal/plan"
+	"caelum/internal/slurm/slurmtest"
 	"caelum/internal/watch"
 )
 
 // commands is the number of Slurm commands that one call to the client runs. Each command sends one request for the
-// data that it prints, and some commands also request the partitions.
-var commands = map[string]int{"Queue": 2, "Job": 2, "Hold": 2, "Release": 2, "SetJobGRES": 2, "SetAdminComment": 2}
+// data that it prints, and some commands also request the partitions. While jobs wait, Queue runs a second command,
+// which count adds.
+var commands = map[string]int{"Job": 2, "Hold": 2, "Release": 2, "SetJobGRES": 2, "SetAdminComment": 2}
 
 // watched starts a watcher and makes the agents of a fleet listen to it. It returns a function that notifies the
 // watcher of a submission.
@@ -28,7 +32,7 @@ func (f *fleet) watched(b *testing.B, planner bool, port int) (submitted func())
 	trigger := filepath.Join(b.TempDir(), "trigger")
 	w := watch.New(watch.Config{
 		TriggerFile: trigger, WakePort: port, Address: "127.0.0.1", Name: "ctl", Key: key, Interval: time.Hour,
-		Settings: plan.Settings{Policy: place.Reach, Tightest: true}, Planner: planner,
+		Settings: plan.Settings{Policy: place.Reach, Tightest: true}, Planner: planner, Now: f.clock,
 	}, f.fake, f.log.WithField("", ""))
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
@@ -66,16 +70,22 @@ func (f *fleet) count(since int) (all, listings int) {
 // commands per job. The agents, the watcher and their datagrams are real. slurmctld is slurmtest.Fake, which starts
 // jobs every 20 ms.
 func BenchmarkRequests(b *testing.B) {
-	for _, nodes := range []int{4, 16} {
-		for _, planner := range []bool{false, true} {
-			b.Run(fmt.Sprintf("nodes=%d/planner=%v", nodes, planner), func(b *testing.B) {
-				benchmarkRequests(b, nodes, planner)
+	for _, nodes := range []int{4, 16, 64} {
+		if nodes < 64 {
+			b.Run(fmt.Sprintf("nodes=%d/planner=false", nodes), func(b *testing.B) { benchmarkRequests(b, nodes, 0) })
+		}
+		for _, jobs := range []int{1, 5} {
+			b.Run(fmt.Sprintf("nodes=%d/planner=true/jobs=%d", nodes, jobs), func(b *testing.B) {
+				benchmarkRequests(b, nodes, jobs)
 			})
 		}
 	}
 }
 
-func benchmarkRequests(b *testing.B, nodes int, planner bool) {
+// benchmarkRequests uses no planner if jobs is 0. If it is 1, each job runs for longer than the time between
+// heartbeats, and so does the time between jobs. Otherwise, this number of jobs run between two heartbeats.
+func benchmarkRequests(b *testing.B, nodes, jobs int) {
+	planner := jobs > 0
 	keys, port := b.TempDir(), freePort(b)
 	f := newFleet(b, nodes, func(k int, c *config.Config) {
 		c.WakeAddress, c.WakePort = fmt.Sprintf("127.0.1.%d", k+1), port
@@ -91,10 +101,23 @@ func benchmarkRequests(b *testing.B, nodes int, planner bool) {
 		b.Fatalf("%d of %d agents follow the planner", f.following(), nodes)
 	}
 	profiles := []string{"1g.5gb", "7g.40gb", "2g.10gb", "3g.20gb"}
+	var waits atomic.Bool  // whether the job waits
+	var twice atomic.Int64 // the number of calls to Queue while the job waited
+	f.fake.After(func(c slurmtest.Call) {
+		if c.Op == "Queue" && waits.Load() {
+			twice.Add(1)
+		}
+	})
+	beat := func() {
+		f.advance(part.Every)
+		submitted()
+		f.settle()
+	}
 	before, began := len(f.fake.Calls()), time.Now()
 	beats := f.heartbeats(0)
 	started, late := 0, 0
 	for b.Loop() {
+		waits.Store(true)
 		id := f.submit(profiles[started%len(profiles)] + ":1")
 		submitted()
 		for wait := time.Now(); !f.runs(id); time.Sleep(20 * time.Millisecond) {
@@ -103,17 +126,24 @@ func benchmarkRequests(b *testing.B, nodes int, planner bool) {
 				wait, late = time.Now(), late+1
 			}
 		}
+		waits.Store(false)
 		f.settle()
+		if jobs == 1 {
+			beat()
+		}
 		if err := f.fake.Finish(id); err != nil {
 			b.Fatal(err)
 		}
 		f.settle()
-		started++
+		if started++; planner && started%jobs == 0 {
+			beat()
+		}
 	}
 	all, listings := f.count(before)
-	rest := 4 * (f.heartbeats(0) - beats) // the rounds of the planner's heartbeat
-	b.ReportMetric(float64(all-rest)/float64(started), "requests/job")
-	b.ReportMetric(float64(listings-3*(f.heartbeats(0)-beats))/float64(started), "listings/job")
+	all, listings = all+int(twice.Load()), listings+int(twice.Load())
+	beats = f.heartbeats(0) - beats // a round with a heartbeat lists the nodes and jobs and writes a Comment
+	b.ReportMetric(float64(all-3*beats)/float64(started), "requests/job")
+	b.ReportMetric(float64(listings-2*beats)/float64(started), "listings/job")
 	b.ReportMetric(float64(late), "polls")
 	b.ReportMetric(time.Since(began).Seconds()/float64(started), "s/job")
 }

@@ -19,6 +19,7 @@ type plannerModel struct {
 	writesOnlyNew bool // the planner compares a part with the last part that it wrote, instead of the node's record
 	neverYields   bool // the planner ignores another planner's heartbeat
 	noFallback    bool // agents without a fresh part keep their offers
+	alwaysDefers  bool // the planner writes a heartbeat although it has deferred parts
 }
 
 // The states of a planner.
@@ -34,6 +35,7 @@ type modelPlanner struct {
 	isNew bool // it has run for less than the expiry, and waits because another planner may be active
 	parts [2]uint8
 	todo  [2]bool
+	early bool     // it writes a part between heartbeats and defers the other
 	wrote [2]uint8 // the parts that it wrote last (writesOnlyNew)
 }
 
@@ -144,6 +146,23 @@ func (m plannerModel) look(s *plannerState, p int) {
 		if m.writesOnlyNew {
 			me.todo[n] = me.wrote[n] != me.parts[n]|1<<7
 		}
+		if m.alwaysDefers {
+			me.todo[n] = !s.node[n].has
+		}
+	}
+}
+
+// lookEarly emits the first step of each round without a heartbeat. Such a round may write any of the parts. It writes
+// only one here, because several rounds may follow each other.
+func (m plannerModel) lookEarly(s plannerState, p int, emit func(string, plannerState)) {
+	m.look(&s, p)
+	for n := range s.node {
+		if t := s; s.planner[p].todo[n] {
+			me := &t.planner[p]
+			me.early, me.todo = true, [2]bool{}
+			me.todo[n] = true
+			emit(fmt.Sprint("planner ", p, " plans and defers all parts but that of node ", n), t)
+		}
 	}
 }
 
@@ -158,6 +177,9 @@ func (m plannerModel) write(s *plannerState, p int) {
 				me.wrote[n] = me.parts[n] | 1<<7
 			}
 			s.node[n].part, s.node[n].has = me.parts[n], true
+			if me.early {
+				me.has, me.parts, me.early = false, [2]uint8{}, false
+			}
 			return
 		}
 	}
@@ -221,6 +243,7 @@ func (m plannerModel) next(s plannerState, emit func(string, plannerState)) {
 		default:
 			m.look(&t, p)
 			emit(fmt.Sprint("planner ", p, " plans"), t)
+			m.lookEarly(s, p, emit)
 		}
 	}
 	t := s
@@ -318,6 +341,7 @@ func TestPlannersWithoutARule(t *testing.T) {
 		"the planner writes only new parts":         {planners: 2, failures: 2, writesOnlyNew: true},
 		"two planners plan at the same time":        {planners: 2, neverYields: true},
 		"agents do not plan for themselves":         {planners: 1, failures: 1, noFallback: true},
+		"the planner always defers parts":           {planners: 1, alwaysDefers: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m.wants = [2]int8{small, big}

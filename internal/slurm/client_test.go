@@ -279,6 +279,7 @@ func TestInvalidArgumentsAreNotRun(t *testing.T) {
 	ctx := context.Background()
 	c, calls := stage(t)
 	_, errNode := c.Node(ctx, "--all")
+	_, errNames := c.NamedNodes(ctx, "n1", "n[2-3]")
 	for _, err := range []error{
 		errNode,
 		c.UpdateNode(ctx, "n[1-9]", []GRES{{"mig", "closed", 1}}, ""),
@@ -287,6 +288,9 @@ func TestInvalidArgumentsAreNotRun(t *testing.T) {
 		c.UpdateNode(ctx, "n1", nil, ""),
 		c.UpdateNode(ctx, "n1", []GRES{{"mig", "x,gpu:0", 1}}, ""),
 		c.UpdateNode(ctx, "n1", []GRES{{"mig", "closed", -1}}, ""),
+		c.SetNodeExtra(ctx, "n[1-9]", ""),
+		errNames,
+		c.SetNodeExtra(ctx, "n1", "a\nb"),
 		c.SetJobGRES(ctx, 7, []GRES{{"mig ", "", 1}}),
 		c.SetAdminComment(ctx, 7, "a\x00b"),
 	} {

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,29 @@ import (
 // Nodes reads all nodes except those in the FUTURE state, such as the catalogue nodes. If any node is reserved, it also
 // reads the reservations. Errors: ErrUnreachable.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) { return c.nodes(ctx) }
+
+// NamedNodes reads several nodes with one request, and returns them in the order of their names. If slurmctld does not
+// know one of them, it returns ErrNoNode. Errors: ErrNoNode, ErrUnreachable.
+func (c *Client) NamedNodes(ctx context.Context, names ...string) ([]Node, error) {
+	for _, name := range names {
+		if err := checkNode(name); err != nil {
+			return nil, err
+		}
+	}
+	nodes, err := c.shownNodes(ctx, "-d", "show", "node", strings.Join(names, ","))
+	if err != nil {
+		return nil, err
+	}
+	var named []Node
+	for _, name := range names {
+		k := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == name })
+		if k < 0 {
+			return nil, fmt.Errorf("node %s: %w", name, ErrNoNode)
+		}
+		named = append(named, nodes[k])
+	}
+	return named, nil
+}
 
 // AllNodes is like Nodes, but also reads the nodes in the FUTURE state. Errors: ErrUnreachable.
 func (c *Client) AllNodes(ctx context.Context) ([]Node, error) { return c.nodes(ctx, "--future") }
@@ -32,8 +56,13 @@ func (c *Client) nodes(ctx context.Context, options ...string) ([]Node, error) {
 func (c *Client) NodeRecords(ctx context.Context) ([]Node, error) { return c.nodeRecords(ctx) }
 
 func (c *Client) nodeRecords(ctx context.Context, options ...string) ([]Node, error) {
+	return c.shownNodes(ctx, append(options, "-d", "show", "node")...)
+}
+
+// shownNodes runs scontrol with the given arguments, which make it show nodes.
+func (c *Client) shownNodes(ctx context.Context, args ...string) ([]Node, error) {
 	asked := time.Now()
-	out, err := c.run(ctx, nil, c.scontrol, append(options, "-d", "show", "node")...)
+	out, err := c.run(ctx, nil, c.scontrol, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@
 //	watch.go          Config; trigger file; queries slurmctld; sends notifications; pauses (retry, slowdown, maxPause)
 //	planner.go        with `planner: true`: writes the parts of the plan and the heartbeat into the nodes' Comments
 //	powereddown.go    with `planner: true`: publishes the offers of nodes that are powered down
+//	deferred.go       the parts that may wait for the next heartbeat, because no job waits
 //	preempt.go        with `preempt: true`: stops jobs for a waiting job that needs another profile (package preempt)
 //	deadlines.go      logs the jobs that cannot meet their deadlines
 //	notifications.go  the notification set: the nodes to notify, and when to notify a node again

@@ -23,7 +23,7 @@ type notifications struct {
 // next makes the plan and returns the nodes to notify.
 func (c *notifications) next(snapshot plan.Snapshot) []slurm.Node {
 	v, p := c.plan(snapshot)
-	return c.due(snapshot, v, p)
+	return c.due(snapshot, v, p, nil)
 }
 
 // plan makes the plan for a snapshot, as an agent does.
@@ -42,8 +42,9 @@ func (c *notifications) plan(snapshot plan.Snapshot) (*plan.View, offer.Plan) {
 }
 
 // due returns the nodes to notify (see the package comment). A node that has already been notified is included only if
-// its GRES, its Extra or the reason has changed.
-func (c *notifications) due(snapshot plan.Snapshot, v *plan.View, p offer.Plan) (due []slurm.Node) {
+// its GRES, its Extra or the reason has changed. A node whose part waits for the next heartbeat must publish the offers
+// of its present part.
+func (c *notifications) due(snapshot plan.Snapshot, v *plan.View, p offer.Plan, waits deferred) (due []slurm.Node) {
 	release := map[string]string{} // for each node, the held jobs to release; their slices may already be offered
 	for k, spots := range p.Spots {
 		if spots != nil && eligible.Releasable(v.Waiting[k], snapshot.At) {
@@ -56,11 +57,14 @@ func (c *notifications) due(snapshot plan.Snapshot, v *plan.View, p offer.Plan) 
 	for _, n := range snapshot.Nodes {
 		k := v.Member(n.Name)
 		why := release[n.Name]
+		offers, waiting := waits[n.Name]
 		switch {
 		case n.Is("POWERED_DOWN"): // no agent is running there
 			continue
-		case k >= 0 && plan.Differs(n, v.Counts(p, k)):
-			why += fmt.Sprint(v.Counts(p, k))
+		case waiting && offers == nil && why == "":
+			continue // the agent publishes the start of a job
+		case k >= 0 && plan.Differs(n, countsOn(v, p, k, waits)):
+			why += fmt.Sprint(countsOn(v, p, k, waits))
 		case k < 0 && shut(n):
 			why += "shut"
 		case why == "":
@@ -73,6 +77,19 @@ func (c *notifications) due(snapshot plan.Snapshot, v *plan.View, p offer.Plan) 
 	}
 	c.notified = notified
 	return due
+}
+
+// countsOn returns the number of slices of each profile that a member must offer.
+func countsOn(v *plan.View, p offer.Plan, member int, waits deferred) map[string]int {
+	offers, ok := waits[v.Members[member].Name]
+	if !ok {
+		return v.Counts(p, member)
+	}
+	n := map[string]int{}
+	for _, o := range offers {
+		n[name(o)]++
+	}
+	return n
 }
 
 // shut reports whether n has gres/mig, is up and offers no slices.

@@ -36,6 +36,8 @@ type planner struct {
 	now   func() time.Time
 	yield bool // whether another planner was active in the last round
 
+	deferred deferred // the parts that the last round did not write
+
 	started  bool   // whether the planner has read a heartbeat
 	replaces string // the last heartbeat of this host's earlier watcher, or empty
 }
@@ -100,35 +102,36 @@ func (p *planner) own() string {
 	return part.BeatIn(part.WithBeat("", p.id, p.count))
 }
 
-// write writes the parts that differ from the plan, and then the heartbeat. If it cannot write a part, it does not
-// write the heartbeat either. Once this has lasted for Expiry, all agents plan for themselves.
+// write writes the parts that differ from the plan, and then the heartbeat if one is due. Between heartbeats, it may
+// defer parts (deferParts). If it cannot write a part, it does not write the heartbeat either. Once this has lasted for
+// Expiry, all agents plan for themselves.
 func (p *planner) write(
 	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan, unstarted plan.Unstarted,
 ) error {
 	beat, ok := beatNode(snapshot.Nodes)
+	p.deferred = nil
 	if !ok || !p.mayPlan(part.BeatIn(beat.Comment), p.now()) {
 		return nil
 	}
 	var failed error
 	began := p.now()
 	due := p.now().Sub(p.beat) >= part.Every-time.Second
-	for _, n := range snapshot.Nodes {
-		comment := n.Comment
-		if member := v.Member(n.Name); member >= 0 {
-			comment = part.With(comment, p.partOf(snapshot, v, made, member, beat.Name).Text())
-			comment = plan.WithBack(comment, unstarted.Back(n.Name, snapshot.At))
-		}
-		if n.Name == beat.Name && due {
-			beat.Comment = comment // written with the heartbeat
+	all := p.updates(snapshot, v, made, unstarted, beat.Name)
+	if !due {
+		p.deferred = deferParts(v, made, all)
+	}
+	for _, u := range all {
+		if u.node.Name == beat.Name && due {
+			beat.Comment = u.comment // written with the heartbeat
 			continue
 		}
-		if comment == n.Comment {
+		if _, waits := p.deferred[u.node.Name]; waits || u.comment == u.node.Comment {
 			continue
 		}
 		if p.now().Sub(began) > part.Expiry {
 			return errors.New("writing the plan takes too long; the rest of it is outdated")
 		}
-		err := p.ctl.SetNodeComment(ctx, n.Name, comment)
+		err := p.ctl.SetNodeComment(ctx, u.node.Name, u.comment)
 		if errors.Is(err, slurm.ErrUnreachable) {
 			return err
 		}
@@ -145,6 +148,21 @@ func (p *planner) write(
 	p.count++
 	p.beat = p.now()
 	return nil
+}
+
+// updates returns all nodes with the Comments that they must have.
+func (p *planner) updates(
+	snapshot plan.Snapshot, v *plan.View, made offer.Plan, unstarted plan.Unstarted, beat string,
+) (all []update) {
+	for _, n := range snapshot.Nodes {
+		u := update{node: n, comment: n.Comment, member: v.Member(n.Name)}
+		if u.member >= 0 {
+			u.own = p.partOf(snapshot, v, made, u.member, beat)
+			u.comment = plan.WithBack(part.With(u.comment, u.own.Text()), unstarted.Back(n.Name, snapshot.At))
+		}
+		all = append(all, u)
+	}
+	return all
 }
 
 // partOf returns the part of a member. The first member also looks after the jobs that need a tag, a profile or a hold,

@@ -23,6 +23,21 @@ func (f *Fake) Node(_ context.Context, name string) (out slurm.Node, err error) 
 	return out, err
 }
 
+// NamedNodes behaves like slurm.Client.NamedNodes.
+func (f *Fake) NamedNodes(_ context.Context, names ...string) (out []slurm.Node, err error) {
+	err = f.call(Call{Op: "NamedNodes", Node: strings.Join(names, ",")}, func() error {
+		for _, name := range names {
+			n, err := f.node(name)
+			if err != nil {
+				return err
+			}
+			out = append(out, f.show(n))
+		}
+		return nil
+	})
+	return out, err
+}
+
 // Nodes behaves like slurm.Client.Nodes, which omits the catalogue nodes.
 func (f *Fake) Nodes(context.Context) (out []slurm.Node, err error) {
 	err = f.call(Call{Op: "Nodes"}, func() error {
@@ -113,6 +128,17 @@ func (f *Fake) SetNodeGRES(ctx context.Context, name string, gres slurm.GRESList
 		return err
 	}
 	return f.UpdateNode(ctx, name, gres, n.Extra)
+}
+
+// SetNodeExtra behaves like slurm.Client.SetNodeExtra.
+func (f *Fake) SetNodeExtra(_ context.Context, name, text string) error {
+	return f.call(Call{Op: "SetNodeExtra", Node: name}, func() error {
+		n, err := f.node(name)
+		if err == nil {
+			n.extra = text
+		}
+		return err
+	})
 }
 
 // SetNodeComment behaves like slurm.Client.SetNodeComment.

@@ -18,7 +18,9 @@ import (
 type controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
+	NamedNodes(ctx context.Context, names ...string) ([]slurm.Node, error)
 	UpdateNode(ctx context.Context, node string, gres slurm.GRESList, extra string) error
+	SetNodeExtra(ctx context.Context, node, text string) error
 	Queue(ctx context.Context) (slurm.Queue, error)
 	Jobs(ctx context.Context) ([]slurm.Job, error)
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
