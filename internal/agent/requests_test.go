@@ -54,9 +54,10 @@ func (f *fleet) watched(b *testing.B, planner bool, port int) (submitted func())
 	return func() { os.WriteFile(trigger, []byte("."), 0o600) }
 }
 
-// count returns the number of Slurm commands since a call, not counting heartbeats, and how many of them return all
-// nodes or all jobs.
-func (f *fleet) count(since int) (all, listings int) {
+// count returns the number of Slurm commands since a call, and how many of them return all
+// nodes or all jobs. twice is the number of calls to Queue that ran a second command.
+func (f *fleet) count(since, twice int) (all, listings int) {
+	all, listings = twice, twice
 	for _, c := range f.fake.Calls()[since:] {
 		n := max(commands[c.Op], 1)
 		if all += n; c.Op == "Nodes" || c.Op == "Queue" || c.Op == "Jobs" {
@@ -100,7 +101,6 @@ func benchmarkRequests(b *testing.B, nodes, jobs int) {
 	if planner && f.following() != nodes {
 		b.Fatalf("%d of %d agents follow the planner", f.following(), nodes)
 	}
-	profiles := []string{"1g.5gb", "7g.40gb", "2g.10gb", "3g.20gb"}
 	var waits atomic.Bool  // whether the job waits
 	var twice atomic.Int64 // the number of calls to Queue while the job waited
 	f.fake.After(func(c slurmtest.Call) {
@@ -113,12 +113,11 @@ func benchmarkRequests(b *testing.B, nodes, jobs int) {
 		submitted()
 		f.settle()
 	}
-	before, began := len(f.fake.Calls()), time.Now()
-	beats := f.heartbeats(0)
+	before, beats := len(f.fake.Calls()), f.heartbeats(0)
 	started, late := 0, 0
 	for b.Loop() {
 		waits.Store(true)
-		id := f.submit(profiles[started%len(profiles)] + ":1")
+		id := f.submit([]string{"1g.5gb:1", "7g.40gb:1", "2g.10gb:1", "3g.20gb:1"}[started%4])
 		submitted()
 		for wait := time.Now(); !f.runs(id); time.Sleep(20 * time.Millisecond) {
 			if time.Since(wait) > 5*time.Second { // a datagram was lost; a real agent polls
@@ -139,13 +138,11 @@ func benchmarkRequests(b *testing.B, nodes, jobs int) {
 			beat()
 		}
 	}
-	all, listings := f.count(before)
-	all, listings = all+int(twice.Load()), listings+int(twice.Load())
+	all, listings := f.count(before, int(twice.Load()))
 	beats = f.heartbeats(0) - beats // a round with a heartbeat lists the nodes and jobs and writes a Comment
 	b.ReportMetric(float64(all-3*beats)/float64(started), "requests/job")
 	b.ReportMetric(float64(listings-2*beats)/float64(started), "listings/job")
 	b.ReportMetric(float64(late), "polls")
-	b.ReportMetric(time.Since(began).Seconds()/float64(started), "s/job")
 }
 
 // heartbeats returns the number of heartbeats since a call.

@@ -71,8 +71,8 @@ func deferParts(v *plan.View, made offer.Plan, all []update) deferred {
 	return waits
 }
 
-// starting reports whether a job has started on a node that does not show the job's slices in Extra yet. The node's part
-// is then based on an old state, and the agent publishes the new one soon.
+// starting reports whether a job has started on a node that does not show the job's slices in Extra yet. The node's
+// part is then based on an old state, and the agent publishes the new one soon.
 func starting(v *plan.View, u update) bool {
 	used, busy := 0, 0
 	for _, g := range u.node.GresUsed.Named("mig") {
