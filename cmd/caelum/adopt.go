@@ -13,7 +13,7 @@ import (
 )
 
 // adoptTimeout is the timeout for a call to the agent's adopt method. It is longer than callTimeout because the agent
-// has to call slurmctld and to wait for driver calls that are in progress.
+// has to call slurmctld and wait for driver calls that are in progress.
 const adoptTimeout = time.Minute
 
 func newAdopt(g *globals) *cobra.Command {

@@ -80,8 +80,8 @@ matters, edit the table by hand.`,
 	}
 }
 
-// change applies edit to the decision table and prints the result. text describes the new state; if it is empty, a
-// general message is printed.
+// change applies edit to the decision table. It then prints text, which describes the new state, or a general message
+// if text is empty.
 func (o *decisionsOptions) change(w io.Writer, g *globals, text string, edit func(path string) (bool, error)) error {
 	path, err := o.path()
 	if err != nil {
@@ -121,7 +121,7 @@ func checkTable(w io.Writer, g *globals, path string) error {
 		return err
 	}
 	if g.json {
-		all := append([]decisions.Fault{}, faults...) // an empty list instead of null
+		all := append([]decisions.Fault{}, faults...) // so that JSON has an empty list instead of null
 		err = printJSON(w, map[string]any{"table": path, "faults": all})
 	} else {
 		err = printFaults(w, path, faults)

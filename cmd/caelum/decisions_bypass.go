@@ -83,7 +83,7 @@ func checkBypass(ctx context.Context, ctl partitions, name string) error {
 			continue
 		}
 		for _, gres := range n.Gres {
-			// Rather name a real node than a catalogue node, which users do not see.
+			// Name a real node rather than a catalogue node, because users do not see catalogue nodes.
 			future := slices.Contains(n.States, "FUTURE")
 			if gres.Name == "mig" && (with == "" || catalogue && !future) {
 				with, catalogue = n.Name, future

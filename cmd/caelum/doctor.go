@@ -46,7 +46,7 @@ Slurm commands, waits at most 4 seconds for the agent and the driver, and prints
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case o.nhc && (o.controller || g.json):
-				return usageError{errors.New("--nhc excludes --controller and --json; omit one of them")}
+				return usageError{errors.New("--nhc cannot be combined with --controller or --json")}
 			case o.nhc:
 				return runNHC(cmd, g, o)
 			}

@@ -70,7 +70,7 @@ agents'.`,
 		},
 	}
 	cmd.Flags().StringVar(&path, "config", config.DefaultPath,
-		"the agent's configuration file, for its policy and sizing keys; if there is no such file, the defaults "+
+		"the agent's configuration file; only its policy and sizing keys are used; without this file, the defaults "+
 			"apply")
 	return cmd
 }

@@ -49,7 +49,7 @@ func modelNamed(name string) (*mig.Model, error) {
 	return nil, usageError{fmt.Errorf("GPU model %q is ambiguous; specify %s", name, strings.Join(names, " or "))}
 }
 
-// selected returns b reduced to the profiles given by --profiles. By default, it omits the variants; with "all", it
+// selected returns b with only the profiles given by --profiles. By default, it omits the variants; with "all", it
 // keeps every profile. Names that b does not have are ignored, because they may belong to another GPU model in the
 // cluster; checkProfiles detects names that no model has.
 func selected(b *mig.Model, names []string) *mig.Model {
@@ -159,7 +159,7 @@ func placements(b *mig.Model, l mig.Layout) []api.Placement {
 	return all
 }
 
-// number formats a count from the tables of GPU models, where a negative count is unknown and becomes "-".
+// number formats a count from the tables of GPU models, in which a negative count means unknown and is shown as "-".
 func number(n int) string {
 	if n < 0 {
 		return "-"

@@ -70,7 +70,7 @@ requesting jobs will run. For each instance of the preceding --gpu, from left to
 specifies the time until the job that holds it ends. In PROFILE:TIME, TIME is the run time of the
 job that requests the slice. A time has the form 90s, 30m or 2h; if it is missing or given as ?, the
 policies assume that it is very long. The requests form a queue. qla may hold the first request even
-though a placement is free, and then the other requests wait until the first one is placed.
+though a placement is free; the other requests then wait until the first one is placed.
 
 If a request cannot be placed, the exit status is 1. With --compare, the exit status is 1 only if no
 policy can place all requests.

@@ -30,7 +30,7 @@ func (t trial) print(w io.Writer) {
 	}
 }
 
-// why says why the policy did not place the slice.
+// why returns the reason why the policy did not place the slice.
 func (s step) why(policy string) string {
 	switch {
 	case s.held != "":
@@ -41,7 +41,7 @@ func (s step) why(policy string) string {
 	return "no room"
 }
 
-// how says how the slice is acquired: reuse, carve or reclaim. For reclaim, it also lists the instances that are
+// how describes how the slice is acquired: reuse, carve or reclaim. For reclaim, it also lists the instances that are
 // destroyed.
 func (s step) how() string {
 	if s.acquisition == place.Reclaim {

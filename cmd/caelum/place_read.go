@@ -98,8 +98,8 @@ func addIdle(g *place.GPU, drawing string) error {
 	return nil
 }
 
-// addEnds sets the end times of g's instances, in seconds from now. list gives one time for each instance, from left to
-// right in the drawing.
+// addEnds sets the end times of g's instances, in seconds from now. It reads them from list, which contains one time
+// for each instance, from left to right in the drawing.
 func addEnds(g *place.GPU, list string) error {
 	times := strings.Split(list, ",")
 	switch {

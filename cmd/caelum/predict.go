@@ -35,13 +35,13 @@ func newPredict(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict (ID | --key KEY | --script FILE)",
 		Short: "Predict the profile of a job from earlier runs",
-		Long: `predict calculates a job's memory, run time and profile from the earlier runs in this host's
-repository. It prints the profile that the job would request, and the runs on which the prediction
-is based. If GPUs are idle, the job may get a larger slice.
+		Long: `predict estimates a job's memory use and run time from the earlier runs in this host's repository,
+and selects a profile. It prints the profile that the job would request, and the runs on which the
+prediction is based. If GPUs are idle, the job may get a larger slice.
 
 A job that could reach its time limit on the predicted profile requests a larger one; predict then
 prints both. If the user named a profile for the job, Caelum does not change it, and the prediction
-only applies to jobs that name none.
+applies only to jobs that name none.
 
 Specify the job by its id (if slurmctld or slurmdbd has a record of it), by its key, or by a batch
 script. With --script, also specify the submission options, including those on #SBATCH lines: the
@@ -56,8 +56,8 @@ job's key depends on them, and predict does not read these lines.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file, for the repo, table, margin, peak_quantile, share, share_users and "+
-			"max_slowdown")
+		"the configuration file; only its repo, table, margin, peak_quantile, share, share_users and "+
+			"max_slowdown keys are used")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by repo in the configuration file")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
 	f.StringVar(&o.board, "board", "", "the GPU model; default: the GPU models in the decision table")
@@ -85,7 +85,8 @@ type predicted struct {
 	// model is known.
 	Profile string `json:"profile,omitempty"`
 	Default string `json:"default,omitempty"` // the decision table's default profile
-	// Source is where the runs were read: the repository or slurmdbd. SourceRuns is the total number of runs there.
+	// Source names the place from which the runs were read: the repository or slurmdbd. SourceRuns is the total number
+	// of runs there.
 	Source     string `json:"source"`
 	SourceRuns int    `json:"source_runs"`
 	// TimeLimit is the job's time limit in seconds, or 0 if it is unknown or the job has none. Requests is set if,
@@ -215,7 +216,7 @@ func (p *predicted) setRequest(job namedJob, given learn.Prediction, t learn.Tab
 	}
 }
 
-// setSource sets the fields that describe where the runs were read.
+// setSource sets the fields that describe where the runs were read from.
 func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) (err error) {
 	if p.SourceRuns, err = r.Runs(); err != nil {
 		return err

@@ -27,8 +27,8 @@ type namedJob struct {
 	named     bool          // true if the user named the profile; Caelum then does not change it
 }
 
-// job returns the job that the command line specifies. With --key, it only sets JobKeys.Key, and leaves the other
-// fields of JobKeys to jobOfKey.
+// job returns the job that the command line specifies. With --key, it sets only JobKeys.Key and leaves the other fields
+// of JobKeys to jobOfKey.
 func (o predictOptions) job(ctx context.Context, args []string) (j namedJob, err error) {
 	if j.limit, err = timeLimit(o.limit); err != nil {
 		return j, usageError{err}

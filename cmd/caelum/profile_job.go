@@ -67,7 +67,7 @@ that stores the repository, and then runs "caelum repo decisions".`,
 	f := cmd.Flags()
 	f.SetInterspersed(false) // flags after the script are the script's own arguments
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file, for its table and accounting_field keys")
+		"the configuration file; only its table and accounting_field keys are used")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
 	f.StringVar(&o.board, "board", "",
 		"the GPU model; default: the first model with these profiles in the decision table, or in Caelum's tables")
@@ -76,7 +76,7 @@ that stores the repository, and then runs "caelum repo decisions".`,
 		"profiles to measure; default: all profiles of the GPU model except variants")
 	f.IntSliceVar(&o.batches, "batches", nil, "batch sizes to measure")
 	f.IntVar(&o.steps, "steps", 0, "number of steps that the script runs")
-	f.Float64Var(&o.lambda, "lambda", 0.5, "weight of the step time against the throughput, from 0 to 1")
+	f.Float64Var(&o.lambda, "lambda", 0.5, "weight of the step time relative to the throughput, from 0 to 1")
 	f.Float64Var(&o.deadline, "deadline", 0, "maximum duration of a step in seconds; 0: no limit")
 	f.StringVar(&o.out, "out", "", "write the measurements to this file, one JSON object per line")
 	f.StringVar(&o.from, "from", "", "evaluate the measurements in this file instead of submitting jobs")

@@ -43,8 +43,8 @@ whole cluster from slurmdbd into the local host's repository.`,
 	}
 	f := cmd.PersistentFlags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file, for the repo, table, accounting_field, margin, peak_quantile, share and "+
-			"max_slowdown")
+		"the configuration file; only its repo, table, accounting_field, margin, peak_quantile, share and "+
+			"max_slowdown keys are used")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by repo in the configuration file")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
 	cmd.AddCommand(

@@ -70,7 +70,8 @@ func (f forgetOptions) check() (time.Time, error) {
 	return before, err
 }
 
-// forget deletes the runs that the flags select and returns how many there were. before is the time given by --before.
+// forget deletes the runs that the flags select and returns how many there were. The argument before is the time given
+// by --before.
 func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
 	switch now := time.Now(); {
 	case f.key != "":
@@ -114,7 +115,8 @@ func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err erro
 	return all, nil
 }
 
-// forgetUser deletes a user's runs that began before now, and returns their number. name is the user's name or id.
+// forgetUser deletes a user's runs that began before now, and returns their number. The argument name is the user's
+// name or id.
 func forgetUser(r *repo.Repo, name string, now time.Time) (all int, err error) {
 	uids, err := usersNamed(r, name)
 	if err != nil {

@@ -58,7 +58,7 @@ GPU-HOURS weights each slice by the share of the GPU that it occupied, as in cae
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file, for its accounting_field, margin and max_slowdown keys")
+		"the configuration file; only its accounting_field, margin and max_slowdown keys are used")
 	f.StringVar(&o.since, "since", "",
 		fmt.Sprintf("without a job: list jobs since this time, for example 2026-11-21 (default: the last %d days)",
 			reportDays))

@@ -124,8 +124,8 @@ func requestText(j jobreport.Job) string {
 	return fmt.Sprintf("%s (Caelum chose %s)", j.Requested, j.Chosen)
 }
 
-// printSlice prints the slices of one profile on one node and how they were used. several is true if the job has other
-// slices.
+// printSlice prints the slices of one profile on one node and how they were used. The argument several is true if the
+// job has other slices.
 func printSlice(w io.Writer, s jobreport.Slice, several bool) {
 	got := s.Profile
 	if s.Profile == mig.Full {

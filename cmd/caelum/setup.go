@@ -56,7 +56,7 @@ reason, and exits with status 1 without printing a patch.`,
 	f.StringVar(&o.inventory, "inventory", "", "the output of `caelum slurm-config --json` on a GPU node; by default, "+
 		"setup reads this node's GPUs")
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file, for its profiles, default_profile and nvml_library keys")
+		"the configuration file; only its profiles, default_profile and nvml_library keys are used")
 	f.StringVar(&o.nodes, "nodes", "", "NodeName expression for the nodes with the same GPUs")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
 	f.IntVar(&o.catalogue, "catalogue", 2,

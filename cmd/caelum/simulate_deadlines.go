@@ -32,7 +32,8 @@ func (o simulateOptions) parseDeadlines() (*sim.Deadlines, error) {
 		return nil, usageError{fmt.Errorf("--deadline-use %s: specify plan, slurm or none", o.deadlineUse)}
 	case o.queue != "fifo" && o.queue != "easy", o.memoryError > 0, o.moves != "":
 		return nil, usageError{
-			errors.New("--deadlines requires --queue fifo or easy, without --memory-error and --moves")}
+			errors.New("--deadlines requires --queue fifo or easy, " +
+				"and cannot be combined with --memory-error or --moves")}
 	}
 	for _, name := range o.policies {
 		if name == "whole" || name == "static" || name == "moved" {
@@ -40,7 +41,8 @@ func (o simulateOptions) parseDeadlines() (*sim.Deadlines, error) {
 		}
 	}
 	if o.policies == nil {
-		return nil, usageError{errors.New("--deadlines requires --policies, without whole, static and moved")}
+		return nil, usageError{
+			errors.New("--deadlines requires --policies, which must not include whole, static or moved")}
 	}
 	return &sim.Deadlines{
 		Share: o.deadlines, From: a, To: b, Seed: o.seed, Use: use, Equal: o.equalPriority,

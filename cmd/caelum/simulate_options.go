@@ -116,8 +116,8 @@ func (o simulateOptions) adaptive(queue sim.Discipline) bool {
 	return o.sizing != plan.SizingTightest && (queue == sim.FIFO || queue == sim.EASY)
 }
 
-// cluster parses --gpus. gpus holds each GPU's model, reduced to the profiles given by --profiles. nodes holds the
-// number of GPUs in each node, and is nil if --per-node is not given.
+// cluster parses --gpus. It returns each GPU's model, with only the profiles given by --profiles, and the number of
+// GPUs in each node, which is nil if --per-node is not given.
 func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 	var whole []*mig.Model
 	boards := map[string]*mig.Model{}
@@ -227,9 +227,9 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 // ownLimits returns a job's time limit in seconds, or +Inf if it had none.
 func ownLimits(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// expected parses --ends. seconds is a function that returns the run time, in seconds, that the policies expect of a
-// job; if it is nil, they expect the actual run time. learn reports whether the simulation corrects the expected run
-// times with those of earlier jobs.
+// expected parses --ends. The first result is a function that returns the run time, in seconds, that the policies
+// expect of a job; if it is nil, they expect the actual run time. The second result reports whether the simulation
+// corrects the expected run times with those of earlier jobs.
 func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool, err error) {
 	kind, value, _ := strings.Cut(o.ends, "=")
 	switch kind {

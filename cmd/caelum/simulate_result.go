@@ -25,7 +25,7 @@ type simulation struct {
 	LeftOut  []trace.Left `json:"left_out,omitempty"`
 	// Assumed is the number of jobs that are assumed to need a whole GPU, because their usage was not recorded.
 	Assumed int `json:"assumed_whole,omitempty"`
-	// Several is the number of jobs that are assumed to need whole GPUs, because their usage was only recorded as a sum
+	// Several is the number of jobs that are assumed to need whole GPUs, because their usage was recorded only as a sum
 	// over several GPUs.
 	Several int `json:"several_whole,omitempty"`
 	// Needs gives, for each profile, the number of jobs that need it. A job's profile is that of the first GPU model
@@ -140,7 +140,8 @@ type run struct {
 	P99Wait     float64 `json:"p99_wait"`
 	LongestWait float64 `json:"longest_wait"`
 	Turnaround  float64 `json:"mean_turnaround,omitempty"`
-	Makespan    float64 `json:"makespan,omitempty"` // 0 for the actual waiting times, as are Utilisation and Frag
+	// Makespan is always 0 in the row of actual waiting times, like Utilisation and Frag.
+	Makespan    float64 `json:"makespan,omitempty"`
 	Utilisation float64 `json:"utilisation,omitempty"`
 	Frag        float64 `json:"fragmentation,omitempty"`
 	Accepted    float64 `json:"accepted"` // the accepted share of the requested unit-seconds
@@ -197,7 +198,7 @@ func newRun(policy, layouts string, r *sim.Result) run {
 // reality is the name of the row that shows the jobs' actual waiting times and no other figures.
 const reality = "(as it was)"
 
-// theoretical is the policy that moves jobs at no cost, which no site can choose.
+// theoretical is a policy that no site can choose, because it moves jobs at no cost.
 const theoretical = "moved"
 
 // asItWas returns the row of the jobs' actual waiting times.

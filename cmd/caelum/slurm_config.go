@@ -52,7 +52,7 @@ GPU node. With --json, it prints only the slots, the profiles and the slice coun
 	host, _, _ = strings.Cut(host, ".")
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file, for its profiles, default_profile and nvml_library keys")
+		"the configuration file; only its profiles, default_profile and nvml_library keys are used")
 	f.StringVar(&o.nodes, "nodes", host, "NodeName expression for the nodes with the same GPUs")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
 	f.IntVar(&o.catalogue, "catalogue", 2,

@@ -57,7 +57,7 @@ run status on the node.`,
 			return statusHere(cmd.Context(), cmd.OutOrStdout(), g)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "show all nodes, also on a node with an agent")
+	cmd.Flags().BoolVar(&all, "all", false, "show all nodes, even on a node with an agent")
 	return cmd
 }
 
@@ -137,7 +137,8 @@ func printNotes(w io.Writer, s *api.Status) {
 	}
 }
 
-// printGPUStatus prints a GPU with its instances and offers. leases maps the ids of the node's jobs to their leases.
+// printGPUStatus prints a GPU with its instances and offers. The argument leases maps the ids of the node's jobs to
+// their leases.
 func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 	fmt.Fprintf(w, "\nGPU %d  %s\n", g.Index, g.Model)
 	if g.Problem != "" {
@@ -170,7 +171,7 @@ func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 }
 
 // holder returns table cells with the job that holds an instance, its user and its usage or, if no job holds the
-// instance, with the instance's state. lease is the job's lease.
+// instance, with the instance's state. The argument lease is the job's lease.
 func holder(in api.Instance, lease api.Lease) string {
 	switch {
 	case in.Job == 0 && in.State == api.StatePromised:

@@ -112,8 +112,8 @@ func readerOf(name string) func(context.Context) ([]spans, error) {
 	}
 }
 
-// pauseOf returns the pause before the next refresh. took is how long the last refresh took, and failures the number of
-// refreshes that have failed since the last success.
+// pauseOf returns the pause before the next refresh. The argument took is how long the last refresh took, and failures
+// is the number of refreshes that have failed since the last success.
 func pauseOf(interval, took time.Duration, failures int) time.Duration {
 	pause := max(interval, min(topSlowdown*took, topLongest))
 	for range failures {

@@ -33,12 +33,12 @@ type refreshed struct {
 	took  time.Duration
 }
 
-// run shows the lines until the user quits or ctx ends.
+// run shows the lines until the user quits or ctx is done.
 func (t *top) run(ctx context.Context) {
 	events, quit := make(chan tcell.Event), make(chan struct{})
 	defer close(quit)
 	go t.screen.ChannelEvents(events, quit)
-	results := make(chan refreshed, 1) // a refresh may end after run
+	results := make(chan refreshed, 1) // a refresh may end after run has returned
 	refresh := time.NewTimer(t.interval)
 	defer refresh.Stop()
 	for {

@@ -72,7 +72,7 @@ type usageRow struct {
 	Runs        int     `json:"runs"`
 	SliceHours  float64 `json:"slice_hours"`
 	GPUHours    float64 `json:"gpu_hours"`
-	UnknownRuns int     `json:"unknown_runs,omitempty"` // runs with slices that GPUHours does not include
+	UnknownRuns int     `json:"unknown_runs,omitempty"` // runs whose slices GPUHours does not include
 
 	keys []string // the values of the keys, in the order of --by
 }

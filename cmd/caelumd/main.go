@@ -1,6 +1,6 @@
 // Command caelumd is the agent of a GPU node. It manages the MIG instances of the node's GPUs and leases slices to
 // Slurm jobs. "caelumd watch" is the watcher on slurmctld's host, and "caelumd close" withdraws a node's offers. This
-// package only reads the configuration, and creates and connects the parts; the agent itself is in package agent.
+// package only reads the configuration and creates and connects the parts. The agent itself is in package agent.
 package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 }
 
 // printable returns the text of an error without characters that could control a terminal. Errors can contain output of
-// Slurm's commands, in which users choose some words.
+// Slurm's commands, which includes text chosen by users.
 func printable(err error) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || r == '\n' {

@@ -38,7 +38,7 @@ are running on the node now, for the waiting jobs that would start, and for jobs
 printed only if the plan has changed.
 
 shadow needs neither MIG mode nor slices in slurm.conf, and does not interfere with the node's
-present jobs and configuration: it contains no call that changes a GPU, a file or slurmctld. It need
+present jobs and configuration: it makes no calls that change a GPU, a file or slurmctld. It need
 not run as root. If it does not, the profiles come from Caelum's own table of GPU models, and
 slurmctld may hide other users' jobs (PrivateData).
 
@@ -84,7 +84,7 @@ func runShadow(ctx context.Context, out, errout io.Writer, path string, o shadow
 // gpuLister is the part of the driver that a trial uses. *gpu.NVML implements it.
 type gpuLister interface{ GPUs() ([]gpu.GPU, error) }
 
-// trial prints the passes of a node. Its interfaces contain no call that changes the GPUs or slurmctld.
+// trial prints the passes of a node. Its interfaces have no methods that change the GPUs or slurmctld.
 type trial struct {
 	hw          gpuLister
 	ctl         plan.Controller
@@ -93,7 +93,7 @@ type trial struct {
 	options     shadowOptions
 }
 
-// run prints passes until ctx ends, or just one with --once.
+// run prints passes until ctx is done, or just one pass with --once.
 func (t trial) run(ctx context.Context, cfg config.Config) error {
 	node, err := t.node(cfg)
 	if err != nil {

@@ -70,10 +70,10 @@ func (t Table) Names() (names []string) {
 	return names
 }
 
-// Alternatives returns the profiles that a job may request instead of a given profile because of its time limit. model
-// is the GPU model that the request names, or empty. If the table has model lines for it, they list the result.
-// Otherwise, these are the profiles of all GPU models that have the given profile, or all profiles if no model has
-// it.
+// Alternatives returns the profiles that a job may request instead of a given profile because of its time limit. The
+// argument model is the GPU model that the request names, or empty if it names none. If the table has model lines for
+// it, they list the result. Otherwise, these are the profiles of all GPU models that have the given profile, or all
+// profiles if no model has it.
 func (t Table) Alternatives(model, profile string) (all []string) {
 	if of, ok := t.Models[model]; ok {
 		return of
