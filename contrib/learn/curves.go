@@ -62,7 +62,8 @@ func none(float64) float64 { return 0 }
 // between returns a random number between low and high.
 func between(rng *rand.Rand, low, high float64) float64 { return low + (high-low)*rng.Float64() }
 
-// sawtooth returns a sawtooth with 10 to 500 teeth. growth is how much their height grows until the end.
+// sawtooth returns a sawtooth with 10 to 500 teeth. The argument growth is the amount by which their height grows until
+// the end.
 func sawtooth(rng *rand.Rand, growth float64) func(float64) float64 {
 	teeth, height := math.Exp(between(rng, math.Log(10), math.Log(500))), between(rng, 0.1, 1)
 	return func(x float64) float64 {
@@ -121,8 +122,8 @@ var shapes = []shape{
 }
 
 const (
-	// loading is the share of the run in which the program loads its data. A run that fails within atStart does so
-	// before it has a past, and one that fails within noAlarms does so before Caelum raises an alarm
+	// loading is the share of the run in which the program loads its data. A run that fails within atStart fails before
+	// there is a past to learn from, and a run that fails within noAlarms fails before Caelum raises any alarm
 	// (predict.minShare).
 	loading, atStart, noAlarms = 0.003, 0.05, 0.2
 )

@@ -18,17 +18,17 @@ const (
 	resubmitMedian, resubmitSigma = 1800, 1
 	// growLimit is the default of the grow_limit key.
 	growLimit = 3
-	// shortest is how many seconds it takes until a job fails that needs too much memory from the start.
+	// shortest is the time, in seconds, after which a job that needs too much memory from the start fails.
 	shortest = 20
 	// forecastEvery and forecastShare are the shortest times between forecasts, in seconds and as a share of the run so
 	// far, as in package usage. Between forecasts, an agent takes a sample every second, whereas the simulation takes
 	// samplesBetween samples.
 	forecastEvery, forecastShare, samplesBetween = 5, 0.02, 4
-	// rareShare replaces forecastShare while less than a share nearlyFull of the slice's memory is in use, because the
+	// rareShare replaces forecastShare while the share of the slice's memory in use is below nearlyFull, because the
 	// simulation would otherwise take hours. Without a known run time, forecasts never exceed this slice.
 	rareShare, nearlyFull = 0.1, 0.8
-	// constant is a multiple of the time until the peak. After it, the simulation makes no more forecasts, because the
-	// memory no longer changes.
+	// constant is a multiple of the time until the peak. After this time, the simulation makes no more forecasts,
+	// because the memory no longer changes.
 	constant = 4
 )
 
@@ -133,8 +133,8 @@ func (g *growth) Started(t trace.Job, profile string) float64 {
 }
 
 // foresee returns the share of a run after which the agent stops it because the forecast peak exceeds the slice's
-// memory, and the forecast in MiB. The forecast is 0 if the agent does not stop the run before the share until has
-// passed.
+// memory, and the forecast in MiB. The forecast is 0 if the agent does not stop the run before the share given by until
+// has passed.
 func (g *growth) foresee(j *growingJob, until float64) (share, mib float64) {
 	if g.grow != "forecast" || len(j.grown) == growLimit {
 		return 0, 0

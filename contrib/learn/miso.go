@@ -253,8 +253,8 @@ func nearest(n node, all []point, at int, profile string) float64 {
 	return 1
 }
 
-// worth returns the Worth value in the list by for the first profile in the list of. If this profile is not in by,
-// because it misses the deadline, the result is the smallest Worth in by.
+// worth returns the Worth value in the first argument for the first profile in the second one. If the first argument
+// does not contain this profile, because it misses the deadline, the result is its smallest Worth value.
 func worth(by, of []predict.Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {

@@ -97,7 +97,8 @@ func (m *memory) estimate(j trace.Job) float64 {
 // called first.
 func (m *memory) high(j trace.Job) float64 { return m.highs[j.ID] }
 
-// estimator is a source of expected run times. set sets the Said, High, Learn and Observer fields of a simulation.
+// estimator is a source of expected run times. Its set function assigns the Said, High, Learn and Observer fields of a
+// simulation.
 type estimator struct {
 	name string
 	set  func(c *sim.Config, scripts map[string]string)

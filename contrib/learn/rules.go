@@ -14,7 +14,7 @@ type rule struct {
 	choose func(n node, runs []predict.Run) string
 }
 
-// killed is the state of runs that ran out of memory. Only rules whose kills field is true get to see it. A killed
+// killed is the state of runs that ran out of memory. Only rules whose kills field is true see this state. A killed
 // run's PeakMiB is 1 MiB more than its slice's memory.
 const killed = "KILLED"
 
@@ -59,8 +59,9 @@ func wholeGPU() rule {
 	return rule{"always the whole GPU", true, func(n node, _ []predict.Run) string { return n.whole }}
 }
 
-// simple returns a rule that uses the highest peak of some runs, plus a margin. last is how many of the last runs it
-// uses, or 0 for all. The rule ignores runs that failed or were cancelled for reasons other than memory.
+// simple returns a rule that uses the highest peak of some runs, plus a margin. The argument last is the number of most
+// recent runs that it uses, or 0 for all runs. The rule ignores runs that failed or were cancelled for reasons other
+// than memory.
 func simple(name string, last int, margin float64) rule {
 	return rule{name, true, func(n node, runs []predict.Run) string {
 		highest, seen := 0.0, 0

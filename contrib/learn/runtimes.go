@@ -190,7 +190,7 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 	return placements(w, seeds)
 }
 
-// follow appends each guess's logarithmic error to off, for each completed task. It returns how many run times were
+// For each completed task, follow appends each guess's logarithmic error to off. It returns how many run times were
 // between Low and High, and how many had a prediction.
 func follow(seed uint64, off map[string][]float64) (inside, of int) {
 	p := past{byKey: map[int][]predict.Run{}, byUser: map[int][]float64{}, ratios: map[int][]float64{}}

@@ -162,8 +162,8 @@ func (w work) submissions(rng *rand.Rand) []submission {
 	return all
 }
 
-// run returns the observed run of a submission on a slice with the given memory in MiB. killed reports whether the run
-// ran out of memory.
+// run returns the observed run of a submission on a slice with the given memory in MiB. The result killed reports
+// whether the run ran out of memory.
 func (w work) run(s submission, job uint32, profile string, memory float64) (r predict.Run, killed bool) {
 	r = predict.Run{
 		Job:     job,

@@ -19,7 +19,7 @@ type cluster struct {
 	// said and speeds become the Said and Speeds fields of sim.Config.
 	said   func(trace.Job) float64
 	speeds func(j trace.Job, profile string) float64
-	// ran is called with each job's slice, unless it is nil.
+	// If ran is not nil, it is called with each job's slice.
 	ran func(sim.Span)
 }
 

@@ -38,7 +38,7 @@ func (d drawing) draw(seed uint64) (all []trace.Job) {
 	return all
 }
 
-// speedsOf returns a job's speeds on all profiles with enough memory (Amdahl's law). memory is in MiB.
+// speedsOf returns a job's speeds on all profiles with enough memory (Amdahl's law). The argument memory is in MiB.
 func speedsOf(b *mig.Model, busy, memory float64) map[string]float64 {
 	all := map[string]float64{}
 	for _, p := range b.Profiles {

@@ -75,7 +75,7 @@ const (
 )
 
 // judge formats a figure of the adaptive way, in bold if it is more than marked times the best figure of the other
-// ways. where identifies the cell.
+// ways. The argument where identifies the cell.
 func (t *table) judge(text, where string, figure float64, others ...float64) string {
 	r := figure / slices.Min(others)
 	t.of++

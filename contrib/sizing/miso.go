@@ -18,7 +18,7 @@ var maxSlowdown = predict.DefaultSite.MaxSlowdown
 // misoGPUs is the number of GPUs for MISO's jobs.
 const misoGPUs = 4
 
-// miso returns MISO's 100 jobs. minutes is the mean time between submissions.
+// miso returns MISO's 100 jobs. The argument minutes is the mean time between submissions.
 func miso(path string, minutes float64, seed uint64) ([]trace.Job, error) {
 	const jobsFile, stepsFile = "jobs_100.csv", "a100_40gb_mig_step_time.csv"
 	jobs, err := os.ReadFile(filepath.Join(path, jobsFile))

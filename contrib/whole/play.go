@@ -186,7 +186,7 @@ func total(all []outcome) (sum outcome) {
 	return sum
 }
 
-// parallel calls do for the numbers 0 to n-1, and returns the results in order.
+// parallel calls the function do for each number from 0 to n-1 and returns the results in order.
 func parallel[T any](workers, n int, do func(k int) (T, error)) ([]T, error) {
 	all, failed := make([]T, n), make([]error, n)
 	next := make(chan int)

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/place"
 )
 
-// each calls do for every combination of queue, ends and load.
+// each calls the function do for every combination of queue, ends and load.
 func (o options) each(do func(c cluster, load float64) error) error {
 	for _, queue := range o.queues {
 		for _, ends := range o.ends {
@@ -90,8 +90,8 @@ func policies(w io.Writer, o options) error {
 	})
 }
 
-// variants prints the waits on shared nodes for n variants of the cluster. set selects the k-th variant and returns its
-// name.
+// variants prints the waits on shared nodes for n variants of the cluster. The function set selects the k-th variant
+// and returns its name.
 func variants(w io.Writer, o options, title string, n int, set func(c *cluster, k int) (string, error)) error {
 	row(w, "queue", "ends", "load", title, "all", "several GPUs", "slices", "longest: several GPUs", "slices",
 		"switches per 1,000 jobs")

@@ -1,5 +1,5 @@
-// Command bench measures what Caelum costs on a devcluster, for `make bench`. Because times differ between machines and
-// vary between runs, only differences and ratios within one run are meaningful.
+// Command bench measures the cost of Caelum on a devcluster, for `make bench`. Because times differ between machines
+// and vary between runs, only differences and ratios within one run are meaningful.
 //
 // Files:
 //

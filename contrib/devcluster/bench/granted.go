@@ -153,8 +153,8 @@ func (r *speedRun) ran() (map[string]string, error) {
 	return all, nil
 }
 
-// agents returns a line that tells how often the agents wrote. It returns an error if an agent or the watcher logged an
-// error or a message about a defect.
+// agents returns a line with the number of times that the agents wrote offers. It returns an error if an agent or the
+// watcher logged an error or a message about a defect.
 func (r *speedRun) agents() (string, error) {
 	writes := 0
 	units := []string{"watcher"}

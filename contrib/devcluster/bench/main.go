@@ -120,7 +120,7 @@ func main() {
 	}
 }
 
-// up starts a cluster whose agents use config as their caelum.yaml. down stops it.
+// up starts a cluster whose agents use config as their caelum.yaml. The result down stops the cluster.
 func up(ctx context.Context, config string, o cluster.Options) (c *cluster.Cluster, down func() error, err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -173,7 +173,7 @@ var columns = []struct{ name, field string }{
 	}, {"waiting for slurmctld", "slurmctld_ms"}, {"waiting for the driver", "driver_ms"}, {"the whole call", "ms"},
 }
 
-// serve runs short jobs with random profiles, the same ones in every call.
+// serve runs short jobs with random profiles, which are the same in every call.
 func serve(ctx context.Context, c *cluster.Cluster) error {
 	profiles := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -209,7 +209,7 @@ func prologs(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// quantiles returns the median and the 99th percentile of a field. all is the result of served.
+// quantiles returns the median and the 99th percentile of a field. The argument all is the result of served.
 func quantiles(all []map[string]float64, field string) (p50, p99 float64) {
 	var v []float64
 	for _, line := range all {
@@ -248,7 +248,7 @@ func publication(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("\nWhat publishing cost slurmctld in this time (sdiag):")
+	fmt.Println("\nCost of publishing for slurmctld in this period (sdiag):")
 	byType := false
 	for s := bufio.NewScanner(strings.NewReader(out)); s.Scan(); {
 		line := strings.TrimSpace(s.Text())

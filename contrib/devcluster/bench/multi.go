@@ -45,7 +45,7 @@ func (s scenarios) multiBoard() (*board, error) {
 
 // bestSplit returns the fixed layouts with the shortest mean turnaround in a simulation of the trace. The first GPUs
 // are full, and the others have MIG layouts. It tries every number of full GPUs, with each maximal layout on all other
-// GPUs, and with each pair of maximal layouts on one half of them each.
+// GPUs, and with each pair of maximal layouts, each on one half of these GPUs.
 func (s scenarios) bestSplit(b *board) (best sim.Pattern, err error) {
 	gpus := slices.Repeat([]*mig.Model{b.Model}, s.nodes*s.gpus)
 	least := 0.0

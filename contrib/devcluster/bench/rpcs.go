@@ -59,8 +59,8 @@ var rpcLine = regexp.MustCompile(
 	`(?m)^\s+(REQUEST_\S+|MESSAGE_\S+)\s+\(\s*\d+\) count:(\d+)\s+ave_time:(\d+)\s+total_time:(\d+)`,
 )
 
-// asked prints slurmctld's statistics about the requests that it receives in a period of length d. Unless do is nil, it
-// is called repeatedly during this period.
+// asked prints slurmctld's statistics about the requests that it receives in a period of length d. If do is not nil,
+// asked calls it repeatedly during this period.
 func asked(ctx context.Context, c *cluster.Cluster, what string, d time.Duration, do func() error) error {
 	if _, stderr, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {
 		return fmt.Errorf("%w: %s", err, stderr)

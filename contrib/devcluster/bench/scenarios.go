@@ -18,8 +18,8 @@ import (
 )
 
 // scenarios describes a comparison on a real Slurm cluster, in which the same trace of jobs runs with whole GPUs, with
-// the best fixed layouts, and with Caelum. Everything is decided before the first submission: seed, mix, load and mean
-// duration determine the jobs, and the simulator searches for the best layouts for the trace.
+// the best fixed layouts, and with Caelum. Everything is determined before the first submission: seed, mix, load and
+// mean duration determine the jobs, and the simulator searches for the best layouts for the trace.
 type scenarios struct {
 	jobs  int
 	seed  uint64
@@ -190,7 +190,7 @@ func (b *board) whole() mig.Layout {
 	return l
 }
 
-// fixed returns the Gres, in slurm.conf, of the k-th node with the GPU model. No agent changes it.
+// fixed returns the Gres value in slurm.conf of the k-th node with the GPU model. No agent changes it.
 func (b *board) fixed(scenario string, k, gpus int) string {
 	layouts := b.static.Deal(len(b.nodes) * gpus)[k*gpus : (k+1)*gpus]
 	if scenario == "whole" {
@@ -293,7 +293,7 @@ func (s scenarios) fix(ctx context.Context, scenario string, c *cluster.Cluster,
 	return nil
 }
 
-// submission describes one of the trace's jobs and what came of submitting it.
+// submission describes one of the trace's jobs and the outcome of its submission.
 type submission struct {
 	at      time.Duration
 	args    []string

@@ -28,7 +28,7 @@ var submitWays = []struct {
 }
 
 // benchSubmissions measures how long slurmctld takes to process a submission in each configuration, according to its
-// own statistics (sdiag). Each round runs all configurations in random order. The jobs are submitted held, and
+// own statistics (sdiag). Each round runs all configurations in random order. The jobs are held at submission and
 // cancelled after each measurement. Their scripts are as long as the part that job_submit.lua hashes. The agent polls
 // only once an hour, so it does not read the queue during the measurement.
 func benchSubmissions(ctx context.Context, each int) (err error) {

@@ -40,7 +40,7 @@ type campaign struct {
 	releasing atomic.Int32    // the number of held jobs that will be released later
 }
 
-// cause is something that the campaign did to a job, and that explains how a run of the job ended.
+// cause is an action of the campaign on a job that explains how a run of the job ended.
 type cause struct {
 	at       time.Time
 	end, why string
@@ -149,8 +149,8 @@ func (c *campaign) remember(j job) {
 	c.jobs[j.name] = j
 }
 
-// cause records what the campaign is about to do to a job, and the end of a run that this explains. It must be called
-// before the action.
+// cause records an action that the campaign is about to take on a job, and the end of a run that this action explains.
+// It must be called before the action.
 func (c *campaign) cause(name, end, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +193,7 @@ func (c *campaign) latest() snapshot {
 	return c.last
 }
 
-// watch reads and checks snapshots until ctx ends.
+// watch reads and checks snapshots until ctx is done.
 func (c *campaign) watch(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -262,7 +262,7 @@ func (c *campaign) round(seed uint64) error {
 	return c.ctx.Err()
 }
 
-// breakThings starts faults until ctx ends. mend must then end those that remain.
+// breakThings starts faults until ctx is done. The caller must then call mend to end those that remain.
 func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	var each sync.WaitGroup
 	defer each.Wait()

@@ -215,7 +215,7 @@ func requested(causes []cause, r jobRun) string {
 		return c.end == "REQUEUED" && c.at.Sub(r.end).Abs() <= late
 	})
 	for _, one := range causes {
-		// Users can requeue an ended job until slurmctld removes its record.
+		// Users can requeue a finished job until slurmctld removes its record.
 		anyTime := r.state == "REQUEUED" || r.state == "CANCELLED" && requeued
 		if one.end == r.state && (anyTime || one.at.Before(r.end.Add(late))) {
 			return one.why

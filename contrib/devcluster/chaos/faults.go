@@ -21,7 +21,7 @@ type fault struct {
 	// a random time between shortest and longest, in seconds.
 	begin, end        func(*breaking) error
 	shortest, longest float64
-	// ends lists the final states in sacct that the fault explains. A fault on a node only explains how runs on that
+	// ends lists the final states in sacct that the fault explains. A fault on a node explains only how runs on that
 	// node ended.
 	ends []string
 }

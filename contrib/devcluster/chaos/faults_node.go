@@ -12,7 +12,7 @@ import (
 var diskFaults = []fault{
 	{
 		name:     "ledger-full",
-		does:     "fills the disk that holds an agent's ledger for 1 to 10 s",
+		does:     "keeps the disk with an agent's ledger full for 1 to 10 s",
 		part:     "ledger",
 		shortest: 1,
 		longest:  10,
@@ -21,7 +21,7 @@ var diskFaults = []fault{
 	},
 	{
 		name:     "leases-full",
-		does:     "fills the disk that holds the lease files for 1 to 10 s",
+		does:     "keeps the disk with the lease files full for 1 to 10 s",
 		part:     "leases",
 		shortest: 1,
 		longest:  10,
@@ -324,7 +324,7 @@ func (b *breaking) onTheSame(command string) error {
 	return err
 }
 
-// onInstance runs an emulator command on one of the node's instances. Later calls for b use the same instance as the
+// onInstance runs an emulator command on one of the node's instances. Later calls on b use the same instance as the
 // first.
 func (b *breaking) onInstance(command string, want func(in instance, used bool) bool) error {
 	if b.note == "" {

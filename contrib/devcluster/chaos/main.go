@@ -104,7 +104,8 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// choose returns the kinds in all that are in only but not in without. An empty only selects all kinds.
+// choose filters the list all: it keeps the kinds in the list only, or every kind if that list is empty, and then drops
+// the kinds in the list without.
 func choose(all, only, without []string) ([]string, error) {
 	for _, name := range append(slices.Clone(only), without...) {
 		if !slices.Contains(all, name) {

@@ -108,7 +108,7 @@ func readSnapshot() snapshot {
 	return s
 }
 
-// readNode reads a node's state. root is the path of the node's root directory on the login node.
+// readNode reads a node's state. The argument root is the path of the node's root directory on the login node.
 func readNode(root string) nodeState {
 	n := readHardware(root)
 	dir := root + "/run/caelum/jobs"
@@ -192,8 +192,7 @@ func parseLease(name, text string) leaseFile {
 	return l
 }
 
-// readCaps reads the instances' capability files, which it assigns to their instances using the driver's list of
-// minor numbers.
+// readCaps reads the capability files and assigns them to their instances, using the driver's list of minor numbers.
 func readCaps(root string) (all []capFile) {
 	list, _ := os.ReadFile(root + "/run/nvml-emulator/proc/driver/nvidia-caps/mig-minors")
 	minors := map[uint32][2]int{}

@@ -11,13 +11,13 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// quietLimit is how long anything may remain of jobs after the last one has ended.
+// quietLimit is how long traces of jobs may remain after the last job has ended.
 const quietLimit = 30 * time.Second
 
 // left is something that must not remain in a quiet cluster, with the rule that it violates.
 type left struct{ rule, text string }
 
-// quiet waits until nothing remains of the jobs. What is still there after quietLimit becomes a finding.
+// quiet waits until no traces of the jobs remain. Each trace that remains after quietLimit becomes a finding.
 func (c *campaign) quiet() {
 	var all []left
 	for began := time.Now(); ; {
@@ -37,8 +37,8 @@ func (c *campaign) quiet() {
 	}
 }
 
-// leftovers returns how the cluster differs from a clean one. Snapshots from before began, when the wait for a quiet
-// cluster started, are ignored.
+// leftovers returns how the cluster differs from a clean one. Snapshots older than began, the time at which the wait
+// for a quiet cluster started, are ignored.
 func (c *campaign) leftovers(began time.Time) (all []left) {
 	q, err := c.readQueue()
 	if err != nil {
@@ -86,7 +86,7 @@ func complaints(node, text string, killed bool) (all []left) {
 	return all
 }
 
-// leftovers returns the files and handles on a node that belong to a job. killed is passed to complaints.
+// leftovers returns the files and handles on a node that belong to a job. It passes killed to complaints.
 func (n nodeState) leftovers(node string, killed bool) (all []left) {
 	say := func(format string, args ...any) {
 		all = append(all, left{ruleLeft, node + ": " + fmt.Sprintf(format, args...)})

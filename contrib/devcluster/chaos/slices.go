@@ -16,7 +16,7 @@ func (n nodeState) used(gpu int, in instance) bool {
 		)
 }
 
-// instance returns the first instance that satisfies is.
+// instance returns the first instance for which the function is returns true.
 func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance, ok bool) {
 	for g := range n.GPUs {
 		for _, in := range n.GPUs[g].Instances {
@@ -145,7 +145,7 @@ func openToOthers(n nodeState) (all []string) {
 }
 
 // seenTwice returns processes of different jobs on a node whose CUDA_VISIBLE_DEVICES have a slice in common. Jobs
-// without a lease file are ignored, because they have ended or not begun: a process left over from an ended job keeps
+// without a lease file are ignored, because they have ended or not begun: a process left over from a finished job keeps
 // its environment even if it does not use the slice.
 func seenTwice(node string, n nodeState, procs []proc) (all []string) {
 	first := map[string]proc{}

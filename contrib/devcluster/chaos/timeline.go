@@ -34,7 +34,7 @@ func (l *timeline) add(format string, args ...any) {
 	}
 }
 
-// around returns the events that are at most the given durations before or after the time at.
+// around returns the events that are at most the given durations before or after the given time.
 func (l *timeline) around(at time.Time, before, after time.Duration) (some []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +46,7 @@ func (l *timeline) around(at time.Time, before, after time.Duration) (some []eve
 	return some
 }
 
-// round returns the fault events of the round to which the time at belongs.
+// round returns the fault events of the round to which the given time belongs.
 func (l *timeline) round(at time.Time) (some []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,7 +19,7 @@ const heldFor, credSeconds = 24 * time.Second, 15
 // credExpires is the slurm.conf line that sets the lifetime of job credentials.
 var credExpires = fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds)
 
-// actAs submits jobs as a user, and acts on them, until ctx ends.
+// actAs submits jobs as a user and acts on them until ctx is done.
 func (c *campaign) actAs(ctx context.Context, user string, rng *rand.Rand) {
 	var earlier []string // ids of the user's earlier jobs
 	names := map[string]string{}
@@ -146,7 +146,7 @@ func (c *campaign) insist(user string, args ...string) {
 	}
 }
 
-// sleep waits for the given time. It returns false if ctx ends first.
+// sleep waits for the given time. It returns false if ctx is done first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -36,8 +36,8 @@ type Options struct {
 	JobSubmit string
 	// NoAgent starts the cluster without Caelum: there are slots, but no agents, no plugin and no job_submit.lua.
 	NoAgent bool
-	// Stock starts the cluster with whole GPUs as gres/gpu, and without plugin and decision table, as at a site that
-	// does not use Caelum. The agents can be started with StartUnit.
+	// Stock starts the cluster with whole GPUs as gres/gpu, and without the plugin and a decision table, as at a site
+	// that does not use Caelum. The agents can be started with StartUnit.
 	Stock bool
 	// PrologDelay is how long each job's prolog waits before its request to the agent, in whole seconds.
 	PrologDelay time.Duration
@@ -45,8 +45,8 @@ type Options struct {
 	Cgroup string
 	// KeepDeviceFiles emulates the driver's module option NVreg_ModifyDeviceFiles=0.
 	KeepDeviceFiles bool
-	// NVLink gives the groups of GPUs that are connected by NVLinks, for example "0,1;2,3". If it is not empty, MIG
-	// mode is off when the cluster starts, as after a reboot.
+	// NVLink lists the groups of GPUs that are connected by NVLink, for example "0,1;2,3". If it is not empty, MIG mode
+	// is off when the cluster starts, as after a reboot.
 	NVLink string
 	// Conf lists additional lines for slurm.conf. If a key occurs several times, the last value applies.
 	Conf []string

@@ -281,7 +281,7 @@ func (s *Site) NothingLeft() {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	s.t.Errorf("the jobs of the test left these remains:\n%s", left)
+	s.t.Errorf("the test's jobs left traces:\n%s", left)
 }
 
 func (s *Site) leftovers() string {

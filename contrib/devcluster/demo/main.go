@@ -162,7 +162,7 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
 }
 
-// job holds what sacct and its output file say about a job.
+// job holds the data about a job from sacct and from the job's output file.
 type job struct {
 	id, name, state, node string
 	waited                time.Duration
@@ -218,7 +218,7 @@ func parse(c *cluster.Cluster, out string) (jobs []job, ended int) {
 	return jobs, ended
 }
 
-// gresOnly returns the GRES in an AllocTRES.
+// gresOnly returns the GRES in an AllocTRES value.
 func gresOnly(tres string) string {
 	var some []string
 	for _, t := range strings.Split(tres, ",") {

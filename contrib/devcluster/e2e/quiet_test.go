@@ -28,7 +28,7 @@ func quietly(t *testing.T, s *site) *site {
 			time.Sleep(200 * time.Millisecond)
 		}
 		if left != "" {
-			t.Errorf("the jobs of the test left these remains:\n%s", left)
+			t.Errorf("the test's jobs left traces:\n%s", left)
 		}
 		leases := 0
 		for _, node := range s.nodes {

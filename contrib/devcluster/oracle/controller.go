@@ -42,8 +42,8 @@ type Controller struct {
 	Submits map[uint32]int64
 }
 
-// ReadController parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). zone is the log's time
-// zone, which its times do not show.
+// ReadController parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). The argument zone is the
+// log's time zone, which its times do not show.
 func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) {
 	c.Submits = map[uint32]int64{}
 	s := bufio.NewScanner(r)

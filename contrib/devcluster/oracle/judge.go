@@ -20,7 +20,7 @@ const closedType = "closed"
 // offered checks an offer that was valid from t0 to t1. The agent must have been able to create all of its slices at
 // the same time, without moving any slices that were leased or in use. The GPUs must also have had room for each run
 // that slurmctld had started but that had no lease yet. Since the record does not show whether the offer includes the
-// slices of a run that started between t0 and t1, this is assumed.
+// slices of a run that started between t0 and t1, the check assumes that it does.
 func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	want = map[string]int{}
 	for p, n := range free {
@@ -60,8 +60,8 @@ func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, 
 	return present, want, j.gpus.Pack(present, want)
 }
 
-// answered returns when a run got its lease and when the agent rejected its request; the time of what did not happen is
-// Never.
+// answered returns the time at which a run got its lease and the time at which the agent rejected its request. The time
+// of an event that did not happen is Never.
 func (j *check) answered(s Start) (leased, refused int64) {
 	leased, refused = Never, Never
 	until := j.next(s)
@@ -182,10 +182,10 @@ func (j *check) snapshots() {
 	}
 }
 
-// offeredWithin checks an offer that was valid at an unknown time between from and to. It returns false only if at no
-// time in this interval, the agent could have created the offer's slices. On a busy machine, an answer from slurmctld
-// can be late: by the time it arrives, the agent may have raised the offer, and a job may have started on the new
-// slices.
+// offeredWithin checks an offer that was valid at an unknown time between from and to. It returns false only if the
+// agent could not have created the offer's slices at any time in this interval. On a busy machine, an answer from
+// slurmctld can be late: by the time it arrives, the agent may have raised the offer, and a job may have started on the
+// new slices.
 func (j *check) offeredWithin(from, to int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	if present, want, ok = j.offered(from, to, free); ok {
 		return present, want, true
@@ -209,7 +209,7 @@ func (j *check) offeredWithin(from, to int64, free map[string]int) (present []In
 }
 
 // logged checks that slurmctld and the agent logged the same writes, so that the other checks cover them all. Writes
-// that close all types are exempt, because they may come from `caelumd close`, which logs none.
+// that close all types are exempt, because they may come from `caelumd close`, which does not log its writes.
 func (j *check) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)

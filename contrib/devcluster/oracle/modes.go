@@ -10,7 +10,7 @@ import (
 const fullProfile = "full"
 
 // modeSet adds a change of the MIG mode to the record. The MIG mode is on at first. The size of the instance depends on
-// the GPU model and remains 0 until withSizes.
+// the GPU model and remains 0 until withSizes sets it.
 func (h *hardwareReader) modeSet(gpu int, mode string, at int64) {
 	place := [2]int{gpu, -1}
 	k, off := h.instances[place]
@@ -36,9 +36,9 @@ type Switch struct {
 
 func (s Switch) String() string {
 	if s.Off {
-		return fmt.Sprintf("GPU %d to MIG mode off", s.GPU)
+		return fmt.Sprintf("MIG mode of GPU %d was switched off", s.GPU)
 	}
-	return fmt.Sprintf("GPU %d to MIG mode on", s.GPU)
+	return fmt.Sprintf("MIG mode of GPU %d was switched on", s.GPU)
 }
 
 // withSizes returns h with the sizes of full GPUs, and of the processes on them, filled in.
@@ -80,7 +80,7 @@ func (j *check) switches() {
 	}
 }
 
-// needs reports whether a run waited for its lease at the time of a switch, and needs the new mode.
+// needs reports whether a run waited for its lease at the time of a switch and needed the new mode.
 func (j *check) needs(st Start, s Switch) bool {
 	leased, _ := j.answered(st)
 	if st.Node != j.node.Name || st.At > s.At || leased < s.At || st.End < s.At && leased == Never {

@@ -37,7 +37,7 @@ func (i Interval) overlaps(k Interval) bool {
 	return i.GPU == k.GPU && i.Start < k.Start+k.Size && k.Start < i.Start+i.Size
 }
 
-// NewGPUs reads a GPU model's properties from models.txt. full is true if the GPUs may be full.
+// NewGPUs reads a GPU model's properties from models.txt. The argument full is true if the GPUs may be full.
 func NewGPUs(board string, n int, full bool) (*GPUs, error) {
 	b, err := mig.ModelByName(board)
 	if err != nil {
@@ -79,7 +79,7 @@ func (g *GPUs) Has(profile string) bool { return g.Own(profile) != "" }
 
 // Pack reports whether all wanted slices can exist at the same time in addition to the slices in present. The search is
 // exhaustive and begins with the largest profiles. Because slices of the same profile are interchangeable, each one is
-// tried only at places after the previous one.
+// tried only at places after that of the previous one.
 func (g *GPUs) Pack(present []Interval, want map[string]int) bool {
 	var list []string
 	for _, p := range slices.Sorted(maps.Keys(want)) {

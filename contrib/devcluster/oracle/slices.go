@@ -69,7 +69,7 @@ func (j *check) larger(got, want map[string]int) bool {
 
 // refused checks a run that has no lease although slurmctld had allocated the slices in want to it. The run must have
 // been ending: either the agent rejected the request for this reason, or the run ended before its prolog called the
-// agent. until is the start of the job's next run.
+// agent. The argument until is the start of the job's next run.
 func (j *check) refused(s Start, until int64, want map[string]int) {
 	var reasons []string
 	for _, r := range j.node.Refusals {
