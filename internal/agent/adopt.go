@@ -76,8 +76,8 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 	return all, nil
 }
 
-// allJobsLeased returns an error if a job without a lease may be using an instance. This is the case if slurmctld
-// lists a job with GPUs on this node but no lease, or if there is a lease file without a lease.
+// allJobsLeased returns an error if a job without a lease may be using an instance. This is the case if slurmctld lists
+// a job with GPUs on this node that has no lease, or if there is a lease file without a lease.
 func (a *Agent) allJobsLeased(ctx context.Context) error {
 	jobs, err := a.ctl.Jobs(ctx)
 	if err != nil {

@@ -29,7 +29,7 @@ import (
 // reconcileInterval is the time between two comparisons of the GPUs, the ledger and slurmctld.
 const reconcileInterval = time.Minute
 
-// Controller has the calls to slurmctld that the agent needs. Outside tests, it is a *slurm.Client.
+// Controller is the set of calls to slurmctld that the agent needs. Outside tests, it is a *slurm.Client.
 type Controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
@@ -254,8 +254,8 @@ func (a *Agent) observe(l api.Lease) {
 // when it starts.
 const stopTimeout = 5 * time.Second
 
-// Run serves calls and publishes offers until ctx ends. It returns an error if it cannot serve calls, or if the agent
-// must restart.
+// Run serves calls and publishes offers until ctx is done. It returns an error if it cannot serve calls, or if the
+// agent must restart.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.ledger.Close()
 	listener, err := api.Listen(a.cfg.RunDir)

@@ -78,7 +78,8 @@ type instance struct {
 	strangers map[int]stranger
 }
 
-// record returns the ledger record of an instance at placement p that no job holds. gi is the GPU instance id.
+// record returns the ledger record of an instance at placement p that no job holds. The argument gi is the GPU instance
+// id.
 func (c *card) record(p, gi int, uuid string) ledger.Instance {
 	pl := c.Model.Placements[p]
 	return ledger.Instance{

@@ -101,8 +101,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	return in, nil
 }
 
-// cleanUp settles the intent of a failed create, which may have left a GPU instance behind. Until that is destroyed,
-// the intent must remain in the ledger. If the driver does not destroy it, it is recorded as stuck.
+// cleanUp settles the intent of a failed create, which may have left a GPU instance behind. Until this instance is
+// destroyed, the intent must remain in the ledger. If the driver does not destroy it, it is recorded as stuck.
 func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
@@ -144,7 +144,7 @@ func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error
 	return nil, nil
 }
 
-// refused records an instance that the driver did not destroy as stuck. If processes use it, the log and `caelum
+// refused records as stuck an instance that the driver did not destroy. If processes use it, the log and `caelum
 // status` name them.
 func (a *Agent) refused(g int, in *instance, cause error) error {
 	reason, searched := "the driver did not destroy the instance", time.Time{}

@@ -4,8 +4,8 @@ import "caelum/internal/gpu"
 
 // confirm reports whether an idle instance is still on its GPU and unchanged. An administrator can remove an instance
 // with `nvidia-smi mig -dci` and `-dgi`. If only the compute instance is gone, confirm destroys the GPU instance. If
-// that is gone too, it removes the instance from the ledger, but does not touch the GPU, because a new instance may
-// have the same id. The caller holds the card's hardware lock.
+// the GPU instance is gone too, confirm removes the instance from the ledger but does not touch the GPU, because a new
+// instance may have the same id. The caller holds the card's hardware lock.
 func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 	made := a.hwOf(in)
 	exists, err := a.hw.Exists(g, made)

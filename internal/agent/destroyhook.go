@@ -194,7 +194,7 @@ func (a *Agent) pause(ctx context.Context, at hookTarget) error {
 	return err
 }
 
-// destroyHeld destroys a stuck instance, unless a process of a user uses it meanwhile.
+// destroyHeld destroys a stuck instance, unless a user's process has started to use it in the meantime.
 func (a *Agent) destroyHeld(g int, in *instance) error {
 	c := a.cards[g]
 	c.hardware.Lock()
@@ -214,16 +214,16 @@ func (a *Agent) destroyHeld(g int, in *instance) error {
 	return a.destroy(g, in, new(spent))
 }
 
-// resume calls the hook if the ledger records that it was paused, and deletes the record if the call succeeds. It does
-// not end with the agent, so that a stopping agent resumes the monitoring program. The result is false if the hook must
-// still be resumed.
+// resume calls the hook if the ledger records that it was paused, and deletes the record if the call succeeds. It is
+// not interrupted when the agent stops, so that a stopping agent still resumes the monitoring program. The result is
+// false if the monitoring program must still be resumed.
 func (a *Agent) resume() bool {
 	text, err := a.ledger.Meta(pausedMeta)
 	if err == nil && text == "" {
 		return true
 	}
 	if a.cfg.DestroyHook == "" {
-		a.log.WithField("instance", text).Error("destroy_hook is not set any more, but the monitoring program was " +
+		a.log.WithField("instance", text).Error("destroy_hook is no longer set, but the monitoring program was " +
 			"paused; resume it yourself")
 		return a.ledger.SetMeta(pausedMeta, "") == nil
 	}
@@ -245,8 +245,8 @@ func (a *Agent) resume() bool {
 	return err == nil
 }
 
-// callHook runs the hook with the action pause or resume, and waits for its end, for at most hookLimit. At the limit,
-// it kills the hook's process group.
+// callHook runs the hook with the action pause or resume, and waits at most hookLimit for it to end. At the limit, it
+// kills the hook's process group.
 func (a *Agent) callHook(ctx context.Context, action string, at hookTarget) error {
 	path, err := hookPath(a.cfg.DestroyHook)
 	if err != nil {

@@ -78,11 +78,11 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// confirmExcess rereads the node and the jobs and returns the excess. here lists the jobs found by the first reading,
-// and allocated their allocations. same is false if the runs on the node have changed since then. The excess is then
-// unknown: a job may have ended before the jobs were first read, and another may have started on its slice before the
-// node was reread. This can happen before the next pass, because the epilog of the first job may offer the slice
-// again (reoffer.go).
+// confirmExcess rereads the node and the jobs and returns the excess. The argument here lists the jobs found by the
+// first reading, and allocated holds their allocations. The result same is false if the runs on the node have changed
+// since then. The excess is then unknown: a job may have ended before the jobs were first read, and another may have
+// started on its slice before the node was reread. This can happen before the next pass, because the epilog of the
+// first job may offer the slice again (reoffer.go).
 func (p *publisher) confirmExcess(
 	ctx context.Context, here []slurm.Job, allocated map[string]int,
 ) (excess map[string]int, same bool, err error) {
@@ -130,8 +130,8 @@ func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	return more
 }
 
-// allocated returns, by profile, the total number of slices that slurmctld has allocated to the jobs that run here.
-// known is false if the allocation of any of these jobs is unknown.
+// allocated returns, by profile, the total number of slices that slurmctld has allocated to the jobs that run here. The
+// result known is false if the allocation of any of these jobs is unknown.
 func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[string]int, known bool, err error) {
 	sum, known = map[string]int{}, true
 	for _, j := range here {
@@ -179,8 +179,9 @@ func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	p.allocations[listed.ID] = has
 }
 
-// totals returns the count that the agent publishes for each profile: the used slices, the excess and the offers. short
-// is the part of the excess that the counts omit, because their sum would otherwise exceed the node's total N.
+// totals returns the count that the agent publishes for each profile: the used slices, the excess and the offers. The
+// result short is the part of the excess that the counts omit, because their sum would otherwise exceed the node's
+// total N.
 func (p *publisher) totals(node slurm.Node, d nodePlan) (totals, short map[string]int) {
 	taken, extra := p.taken(node, d)
 	totals, short = maps.Clone(taken), map[string]int{}

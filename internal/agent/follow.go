@@ -16,8 +16,8 @@ import (
 // only this node, and lists the jobs only if the node's used counts differ from the agent's leases. Otherwise, the
 // agent makes the plan itself.
 
-// input is the data that a pass reads. If the agent follows the watcher's plan, part is the node's part of it, and
-// the queue has only the waiting jobs that the part names.
+// input is the data that a pass reads. If the agent follows the watcher's plan, part is the node's part of it, and the
+// queue contains only the waiting jobs that the part names.
 type input struct {
 	plan.Snapshot
 	node slurm.Node
@@ -213,8 +213,8 @@ func (a *Agent) noteLeased(job slurm.Job, err error) {
 	}
 }
 
-// withNoted returns a copy of here, because releaseGone reads the original, with the noted jobs that still have a
-// lease. The caller holds n.mu.
+// withNoted returns here with the noted jobs that still have a lease added. The result is a copy, because releaseGone
+// reads the original. The caller holds n.mu.
 func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 	here = maps.Clone(here)
 	for id, job := range n.noted {
@@ -225,8 +225,8 @@ func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 	return here
 }
 
-// concernsWatcher reports whether the watcher must learn of a publication. If the agent follows the watcher's plan,
-// the watcher knows the offers already, and only a change in the GPUs' state can affect the plan.
+// concernsWatcher reports whether the watcher must be notified of a publication. If the agent follows the watcher's
+// plan, the watcher knows the offers already, and only a change in the GPUs' state can affect the plan.
 func (p *publisher) concernsWatcher(d nodePlan) bool {
 	state := plan.Text(plan.State{GPUs: d.gpus, Private: p.hidesJobs()})
 	changed := state != p.notified

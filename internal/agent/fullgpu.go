@@ -193,8 +193,8 @@ func (a *Agent) holdBack(g int, reason string) {
 	}
 }
 
-// retryHeld makes a GPU available as a full GPU again if no user process has its device file open. Whether the driver
-// still refuses will show at the next attempt to switch the MIG mode. The caller holds the card's hardware lock.
+// retryHeld makes a GPU available as a full GPU again if no user process has its device file open. The next attempt to
+// switch the MIG mode will show whether the driver still refuses. The caller holds the card's hardware lock.
 func (a *Agent) retryHeld(g int, c *card) {
 	a.mu.Lock()
 	held := c.held != "" && !c.hook

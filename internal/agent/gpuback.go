@@ -11,7 +11,7 @@ import (
 // discoverTimeout limits how long a comparison waits for an unusable GPU, because driver calls for it may hang.
 const discoverTimeout = time.Second
 
-// takeBack starts managing a lost GPU again once the driver can reach it. If the GPU already had a problem when the
+// takeBack resumes managing a lost GPU once the driver can reach it again. If the GPU already had a problem when the
 // agent started, or if another GPU now has the same index, the agent does not know the GPU's slots and profiles. The
 // agent then exits, and systemd restarts it. The caller holds the card's hardware lock.
 func (a *Agent) takeBack(g int, c *card) error {

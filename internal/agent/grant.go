@@ -81,7 +81,7 @@ func (a *Agent) carveAll(
 		created = created || !reused
 	}
 	// The capability files have belonged to root since the agent released or created the instance, so a process that
-	// has one of them open must have opened it before that.
+	// has one of them open must have opened it earlier.
 	if used, err := a.setAsideBeforeGrant(at, created, search); len(used) > 0 || err != nil {
 		for _, u := range used {
 			err = errors.Join(usedError(u.gpu, u.in), err)

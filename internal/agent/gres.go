@@ -69,8 +69,8 @@ func (p *publisher) write(
 	return counts || d.withheld, nil
 }
 
-// fresh is how old the node data may be for a write without rereading the node. A restart of slurmctld takes longer
-// than that.
+// fresh is the maximum age of the node data that a write may use without rereading the node. A restart of slurmctld
+// takes longer than that.
 const fresh = 250 * time.Millisecond
 
 // errOutdated ends a pass whose input may differ from slurmctld's current counts.
@@ -121,13 +121,13 @@ func sameCounts(x, y slurm.GRESList) bool {
 }
 
 // taken returns the counts to which the caller adds the offers. A profile's count is slurmctld's used count, but at
-// most the number of slices that jobs hold or will hold, both at the time of the plan and at the time of the call.
-// This limit is necessary because slurmctld allocates every offered slice to an --exclusive job, and the requested
-// slices to a job that gets no lease. If taken included them all, slurmctld would treat them as free, in addition to
-// the offers, from the end of the job until its epilog publishes. And if a job releases a slice after the agent has
-// read the node, the plan may offer it, and another job may get it before the write; taken must not include that
-// slice, because the offers do. A total below the used count is always safe. extra is the part of the excess that
-// exceeds taken.
+// most the number of slices that jobs hold or will hold, both at the time of the plan and at the time of the call. This
+// limit is necessary because slurmctld allocates every offered slice to an --exclusive job, and the requested slices to
+// a job that gets no lease. If taken included them all, slurmctld would treat them as free, in addition to the offers,
+// from the end of the job until its epilog publishes. And if a job releases a slice after the agent has read the node,
+// the plan may offer it, and another job may get it before the write; taken must not include that slice, because the
+// offers do. A total below the used count is always safe. The result extra is the part of the excess that exceeds these
+// counts.
 func (p *publisher) taken(node slurm.Node, d nodePlan) (taken, extra map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -80,7 +80,7 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 }
 
 // restoreHeld restores a held job's Held tag. Between setting the tag and holding the job, another agent's pass may
-// have taken the job for a released one and replaced the tag, and then no agent would release it.
+// have mistaken the job for a released one and replaced the tag, in which case no agent would release it.
 func (a *Agent) restoreHeld(ctx context.Context, id uint32) error {
 	job, err := a.ctl.Job(ctx, id)
 	if err != nil || job.Priority > 0 || tags.Has(job.AdminComment, tags.Held) {
@@ -172,7 +172,7 @@ func (a *Agent) foresee(job uint32, f predict.Forecast) {
 	}
 }
 
-// grower calls growBeforeFailure for the queued forecasts until ctx ends.
+// grower calls growBeforeFailure for the queued forecasts until ctx is done.
 func (a *Agent) grower(ctx context.Context) {
 	for {
 		select {
@@ -199,7 +199,7 @@ func (a *Agent) failedRun(id uint32) (run predict.Run, ok bool) {
 type growKey uint32
 
 // earlierRuns returns the stored runs with the same job key as run, oldest first, except run itself. The result is
-// empty if the repository does not answer before ctx ends.
+// empty if the repository does not answer before ctx is done.
 func (a *Agent) earlierRuns(ctx context.Context, run predict.Run) (runs []predict.Run) {
 	if a.repository == nil || run.Key == "" {
 		return nil
@@ -226,7 +226,7 @@ func (a *Agent) earlierRuns(ctx context.Context, run predict.Run) (runs []predic
 	return slices.DeleteFunc(runs, func(r predict.Run) bool { return r.Job == run.Job && r.Restart == run.Restart })
 }
 
-// growthOf returns a job's growth after a run. mib is the observed peak or its forecast, in MiB.
+// growthOf returns a job's growth after a run. The argument mib is the observed peak or its forecast, in MiB.
 func growthOf(job slurm.Job, run predict.Run, cause predict.Cause, mib float64) predict.Growth {
 	g := predict.Growth{Profile: run.Profile, Cause: cause, MiB: mib}
 	if requested := job.SlicesPerNode()[0].Type; requested != run.Profile {

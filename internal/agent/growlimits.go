@@ -29,7 +29,7 @@ func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need 
 	model, offerable, empty := card.Model, card.Offerable, a.emptyGPUs()
 	a.mu.Unlock()
 	if model == nil {
-		return "", fmt.Errorf("GPU %d is not managed any more", lease.Slices[k].GPU)
+		return "", fmt.Errorf("GPU %d is no longer managed", lease.Slices[k].GPU)
 	}
 	larger, ok := need.Larger(model, offerable, profile)
 	if !ok {

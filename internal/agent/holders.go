@@ -11,11 +11,11 @@ import (
 )
 
 // A process that has a capability file open can use every later instance with the same GPU instance id, because the
-// driver checks only the open file's device number, which depends only on the GPU and this id. When the agent
-// releases an instance, and before it leases the instance again, it searches for processes that have the instance's
-// capability files open. Between the release and the lease, the files belong to root, so no user process can open
-// them. If processes of the instance's last user have them open, the agent ends these processes (see
-// config.Config.Foreign). If others do, it sets the instance aside.
+// driver checks only the open file's device number, which depends only on the GPU and this id. When the agent releases
+// an instance, and before it leases the instance again, it searches for processes that have the instance's capability
+// files open. Between the release and the lease, the files belong to root, so no user process can open them. If
+// processes of the instance's last user have them open, the agent ends these processes (see config.Config.Foreign). If
+// other processes do, it sets the instance aside.
 
 // minorsOf identifies the capabilities of a GPU instance id. All instances with the same GPU instance id on a GPU have
 // the same capabilities.
@@ -121,7 +121,8 @@ func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) 
 }
 
 // setHeldAside ends the processes that have instances open, if the agent may end them, and sets aside and returns the
-// instances that are still open. If the agent cannot list the processes, these are all instances.
+// instances that are still open. If the agent cannot list the processes, it sets aside and returns all of the
+// instances.
 func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	found, err := a.clear(all, clearRounds)
 	if err != nil {
@@ -146,8 +147,9 @@ func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 // process can pass an open descriptor to another that the scan has already examined.
 const clearRounds = 2
 
-// clear ends the processes that have instances open, if the agent may end them, and returns those that still do. The
-// number of rounds is limited, because a user could keep starting such processes while prologs and epilogs wait.
+// clear ends the processes that have instances open, if the agent may end them, and returns those that still have
+// instances open. The number of rounds is limited, because a user could keep starting such processes while prologs and
+// epilogs wait.
 func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Process, err error) {
 	for range rounds {
 		if found, err = a.holders(all); err != nil || !a.endHolders(all, found) {
@@ -250,7 +252,7 @@ func heldNote(holders []gpu.Process, err error) string {
 // the card's lock, for which prologs wait.
 const searchPause = time.Minute
 
-// blockers returns what findBlockers found for an instance, and the time of the search.
+// blockers returns the result of findBlockers for an instance, and the time of the search.
 func (a *Agent) blockers(g int, in *instance) (string, time.Time) {
 	now := a.now()
 	a.mu.Lock()

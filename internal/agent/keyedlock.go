@@ -13,7 +13,7 @@ type keyed struct {
 	users int
 }
 
-// lock locks a key, and returns the function that unlocks it.
+// lock locks a key and returns the function that unlocks it.
 func (k *keyedLock) lock(key uint32) (unlock func()) {
 	k.mu.Lock()
 	l := k.use(key)

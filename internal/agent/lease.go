@@ -158,12 +158,12 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	} else if err != nil {
 		return *lease, err
 	}
-	// Since the plan without room was made, the hook, or the last process of an ended job, may also have ended.
+	// The hook or the last process of a finished job may also have ended since the plan found no room.
 	if a.hooking() || a.hooksEnded() != hooks {
 		return *lease, api.NotNow("no room on " + a.cfg.Node + " while the destroy hook frees a slice")
 	}
 	if (leftovers || a.hasLeftovers()) && !(job.Batch && job.Requeue) {
-		return *lease, api.NotNow("no room on " + a.cfg.Node + " while processes of ended jobs use slices")
+		return *lease, api.NotNow("no room on " + a.cfg.Node + " while processes of finished jobs use slices")
 	}
 	return a.requeueOrRefuse(ctx, job, *lease, "no room on "+a.cfg.Node+" for "+list(wants), list(wants))
 }

@@ -114,7 +114,7 @@ func (a *Agent) writeLeaseFile(l api.Lease) error {
 const unfinished = ".new-*"
 
 // removeUnfinished removes the temporary files that a killed agent left behind. The caller must ensure that no agent is
-// serving calls meanwhile, because it could be writing a temporary file.
+// serving calls at the same time, because it could be writing a temporary file.
 func (a *Agent) removeUnfinished() {
 	for _, dir := range []string{a.cfg.RunDir, filepath.Join(a.cfg.RunDir, "jobs")} {
 		left, _ := filepath.Glob(filepath.Join(dir, unfinished))

@@ -32,9 +32,9 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	return true, a.setAside(g, in, true)
 }
 
-// processes lists the processes that use an instance. known is false if the driver does not list them. In this case,
-// the agent does not reuse the instance for another job, but destroys it and creates a new one, because the driver
-// refuses to destroy an instance that a process uses.
+// processes lists the processes that use an instance. The result known is false if the driver does not list them. In
+// this case, the agent does not reuse the instance for another job, but destroys it and creates a new one, because the
+// driver refuses to destroy an instance that a process uses.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
 	a.mu.Lock()
@@ -57,8 +57,8 @@ func (a *Agent) unlisted(in *instance) bool {
 	return in.unlisted
 }
 
-// setAside marks an instance as stuck, and notifies the reconciler, which checks stuck instances. used is true if
-// processes use the instance or have its capability files open.
+// setAside marks an instance as stuck and notifies the reconciler, which checks stuck instances. The argument used is
+// true if processes use the instance or have its capability files open.
 func (a *Agent) setAside(g int, in *instance, used bool) error {
 	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {
 		return err

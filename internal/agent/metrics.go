@@ -27,7 +27,7 @@ func (a *Agent) metricsState() metrics.State {
 	return s
 }
 
-// reportMetrics writes the metrics file and serves the metrics port, as far as they are configured, until ctx ends. A
+// reportMetrics writes the metrics file and serves the metrics port, if they are configured, until ctx is done. A
 // failure never stops the agent.
 func (a *Agent) reportMetrics(ctx context.Context) {
 	var tasks sync.WaitGroup
@@ -83,8 +83,8 @@ func (a *Agent) noteMetricsFile() func(error) {
 	}
 }
 
-// leased records the result of a prolog's call that began at the given time. If ctx has ended, the plugin is no
-// longer waiting for the answer, and an error does not mean that the node has a defect.
+// leased records the result of a prolog's call that began at the given time. If ctx is done, the plugin is no longer
+// waiting for the answer, and an error does not mean that the node has a defect.
 func (a *Agent) leased(ctx context.Context, slices int, began time.Time, err error) {
 	switch {
 	case err == nil && slices > 0:

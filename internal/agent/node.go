@@ -22,8 +22,8 @@ import (
 )
 
 // node is the node's state: the GPUs and the instances on them, the leases, and the current offers. Prologs, epilogs,
-// the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no goroutine
-// holds mu while it does so.
+// the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no goroutine holds
+// mu while it calls them.
 type node struct {
 	cfg      config.Config
 	profiles []string // the profiles of all GPUs that the site offers, from small to large
@@ -38,7 +38,7 @@ type node struct {
 	// unserved maps the jobs on the node that get neither a pending lease nor slices to their restart counts.
 	unserved map[uint32]int
 	former   map[minorsOf]uint32 // the last user of each GPU instance id
-	nvlinks  map[pair]bool       // the pairs of GPUs that NVLinks connect (nvlink.go)
+	nvlinks  map[pair]bool       // the pairs of GPUs that are connected by NVLinks (nvlink.go)
 	offers   []mig.Layout        // the current offers, by card
 	// planned maps each waiting job in the current plan to the spots that this node offers for it. The key of an
 	// array task is the id of the array.

@@ -33,9 +33,9 @@ type nodePlan struct {
 	held     map[string]int            // the result of slicesHeld when the plan was made
 }
 
-// plan returns this node's part of the plan for all nodes. Unless the agent follows the watcher's plan (follow.go),
-// it makes the plan from the current state. If slurmd has not registered, or if slurmctld starts no jobs on the node,
-// the part has the slices that jobs hold, but no offers. Because prologs can change the state while plan runs, apply
+// plan returns this node's part of the plan for all nodes. Unless the agent follows the watcher's plan (follow.go), it
+// makes the plan from the current state. If slurmd has not registered, or if slurmctld starts no jobs on the node, the
+// part contains the slices that jobs hold, but no offers. Because prologs can change the state while plan runs, apply
 // checks that it is still the same.
 func (p *publisher) plan(in input, node slurm.Node) nodePlan {
 	p.mu.Lock()
@@ -103,7 +103,7 @@ func (p *publisher) planAll(d *nodePlan, snapshot plan.Snapshot, node slurm.Node
 }
 
 // text returns the node's state as the agent publishes it in Extra, which every user can read. All agents, including
-// this one, plan from what is published.
+// this one, base their plans on the published state.
 func (p *publisher) text(gpus []place.GPU) string {
 	return plan.Text(plan.State{GPUs: gpus, Since: p.offersSince, Private: p.hidesJobs()})
 }
@@ -134,8 +134,8 @@ func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int
 	return mine
 }
 
-// For node me, servedAndReserved returns the jobs for which it offers all slices that they have there in the plan,
-// and the slices that the plan reserves there.
+// servedAndReserved returns the jobs for which the node me offers all slices that they have there in the plan, and the
+// slices that the plan reserves there.
 func (p *publisher) servedAndReserved(
 	v *plan.View, all offer.Plan, me int, d nodePlan,
 ) (served []uint32, reserved *api.Reservation) {

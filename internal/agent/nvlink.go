@@ -9,7 +9,7 @@ import (
 // nvlinksKey is the key of the NVLinks in the ledger's metadata. The value is a list of pairs of GPU UUIDs.
 const nvlinksKey = "nvlinks"
 
-// pair is the UUIDs of two GPUs, the one with the lower index first.
+// pair holds the UUIDs of two GPUs, the one with the lower index first.
 type pair [2]string
 
 // loadNVLinks reads the NVLinks that an earlier agent recorded. Because the driver reports a GPU's NVLinks only while
@@ -56,7 +56,8 @@ func (a *Agent) readNVLinks() {
 	}
 }
 
-// queryNVLinks returns the recorded NVLinks, corrected by the driver's answers. err is the driver's last error.
+// queryNVLinks returns the recorded NVLinks, corrected by the driver's answers. The error is the last one that the
+// driver returned.
 func (a *Agent) queryNVLinks() (links map[pair]bool, err error) {
 	found := a.fullCards()
 	defer func() {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// maxReplans limits how often a pass makes a plan, which it has to repeat whenever the state has changed meanwhile.
-// After maxReplans plans, it gives up, and the offers stay lowered until the next pass.
+// maxReplans limits how often a pass makes a plan. A new plan is necessary whenever the state has changed in the
+// meantime. After maxReplans plans, it gives up, and the offers stay lowered until the next pass.
 const maxReplans = 6
 
 // errUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started there before

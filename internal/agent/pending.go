@@ -19,9 +19,9 @@ type pendingLease struct {
 	leasing bool
 }
 
-// takeOffers records a pending lease for a job at offered spots, and withdraws these offers. If they do not include
-// all wanted slices, it changes nothing and returns false. array is the id of the job's array, or 0. The caller holds
-// n.mu.
+// takeOffers records a pending lease for a job at offered spots, and withdraws these offers. If they do not include all
+// wanted slices, it changes nothing and returns false. The argument array is the id of the job's array, or 0. The
+// caller holds n.mu.
 func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease, bool) {
 	gpus := n.view()
 	offers := slices.Clone(n.offers)
@@ -72,8 +72,8 @@ func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer
 }
 
 // chooseConnected is like choose, but returns all spots for a job that wants several full GPUs, preferring GPUs that
-// NVLinks connect (offer.Connected). It returns nil if the job does not want several full GPUs, or if too few are
-// offered. The caller holds n.mu.
+// are connected by NVLinks (offer.Connected). It returns nil if the job does not want several full GPUs, or if too few
+// are offered. The caller holds n.mu.
 func (n *node) chooseConnected(
 	gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want,
 ) (spots []offer.Spot) {

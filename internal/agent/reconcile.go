@@ -165,8 +165,8 @@ func (a *Agent) repair(g int, c *card) error {
 	return a.shareDevice(c)
 }
 
-// compare records the instances that were found on a GPU, and returns the agent's instances that were not, by
-// placement.
+// compare records the instances that were found on a GPU, and returns, by placement, the agent's instances that were
+// not found.
 func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*instance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,7 +213,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 	}
 	switch {
 	case there == nil && i.Op == ledger.OpCreate && i.Profile == mig.Full:
-		// The driver may have recorded a switch that it has not carried out yet, and which Destroy cancels.
+		// The driver may have recorded a switch that it has not carried out yet. Destroy cancels this switch.
 		return errors.Join(a.hw.Destroy(g, gpu.FullGI), a.ledger.Failed(i.ID))
 	case there == nil && i.Op == ledger.OpCreate:
 		return a.ledger.Failed(i.ID)

@@ -25,8 +25,8 @@ import (
 // If the ledger is lost, the agent cannot distinguish its own idle instances from those of other programs. All of them
 // are foreign until root adopts them (adopt.go).
 
-// recoverLeases restores the leases that are missing from the ledger. If lease files contradict each other, it
-// returns an error, because only the administrator can resolve that.
+// recoverLeases restores the leases that are missing from the ledger. If lease files contradict each other, it returns
+// an error, because only the administrator can resolve this.
 func (a *Agent) recoverLeases() error {
 	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

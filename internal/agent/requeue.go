@@ -14,13 +14,14 @@ import (
 )
 
 // maxRequeues limits how often the agent requeues a job because its slices are not available. After the last requeue,
-// the job stays held, and its admin_comment lists the missing slices. While processes of ended jobs use slices, the
+// the job stays held, and its admin_comment lists the missing slices. While processes of finished jobs use slices, the
 // agent does not count requeues, because these processes could belong to another user.
 const maxRequeues = 3
 
 // requeueOrRefuse handles a job whose slices are not available. A batch job that may be requeued is requeued and held
 // with the Held tag, so that an agent releases it when its slices are offered. For all other jobs, requeueOrRefuse
-// writes the reason to the lease. At the last requeue, it writes missing and the node to the job's admin_comment.
+// writes the reason to the lease. At the last requeue, it writes the missing slices and the node to the job's
+// admin_comment.
 func (a *Agent) requeueOrRefuse(
 	ctx context.Context,
 	job slurm.Job,

@@ -26,7 +26,7 @@ type strangerOn struct {
 	job  uint32
 }
 
-// endedOn is the key for the limit on log lines about ended processes.
+// endedOn is the key for the limit on log lines about processes that the agent has ended.
 type endedOn struct{ uuid string }
 
 // checkProcesses checks whether the processes on a job's slice belong to the job. It logs the foreign processes, and
@@ -83,7 +83,7 @@ func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 
 // strangeness returns the reason why a process with the given cgroups does not belong to a job of the user with the
 // given uid, or an empty string if it does. If the cgroup's name contains a job id, the job ids are compared;
-// otherwise, the users. jobCgroups is true if Slurm puts every process of a job into a cgroup of its own.
+// otherwise, the users. The argument jobCgroups is true if Slurm puts every process of a job into a cgroup of its own.
 func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bool) string {
 	in, named := slurmJob(cgroups)
 	switch {
@@ -101,9 +101,9 @@ func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bo
 
 // slurmJob returns the job that a process belongs to according to its cgroups. Slurm's cgroups are
 // /slurm/uid_U/job_J/... or /system.slice/slurmstepd.scope/job_J/... If several slurmd daemons run on one host, the
-// names include the NodeName. named reports whether the process is in one of Slurm's cgroups. job is 0 if the cgroup's
-// name contains the SLUID instead of the job id, as it does since Slurm 26.05. Cgroups below user.slice are ignored,
-// because users can create cgroups with any name there.
+// names include the NodeName. The result named reports whether the process is in one of Slurm's cgroups. The result job
+// is 0 if the cgroup's name contains the SLUID instead of the job id, as it does since Slurm 26.05. Cgroups below
+// user.slice are ignored, because users can create cgroups with any name there.
 func slurmJob(paths []string) (job uint32, named bool) {
 	for _, path := range paths {
 		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
@@ -165,8 +165,8 @@ func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 	}
 }
 
-// noteOn describes the processes that use an instance or have it open but do not belong to its job, or says why the
-// driver did not destroy it. The caller holds a.mu.
+// noteOn describes the processes that use an instance or have it open but do not belong to its job, or returns the
+// reason why the driver did not destroy it. The caller holds a.mu.
 func noteOn(in *instance) string {
 	var names []string
 	for _, s := range in.strangers {

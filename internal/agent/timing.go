@@ -7,7 +7,7 @@ type spent struct {
 	slurmctld, driver time.Duration
 }
 
-// add adds the time that has passed since the time since to a total.
+// add adds the time that has passed since the given time to a total.
 func add(to *time.Duration, since time.Time) { *to += time.Since(since) }
 
 // milliseconds returns a duration in milliseconds for a log field, with a resolution of one microsecond.

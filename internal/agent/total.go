@@ -53,8 +53,8 @@ func offering(counts map[string]int) bool {
 	return false
 }
 
-// CloseOffers withdraws all offers of a node. `caelumd close` calls it after the agent has stopped. known is N
-// according to the ledger, or 0. If slurmctld's CfgTRES shows N, that value takes precedence.
+// CloseOffers withdraws all offers of a node. `caelumd close` calls it after the agent has stopped. The argument known
+// is N according to the ledger, or 0. If slurmctld's CfgTRES shows N, that value takes precedence.
 func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int) error {
 	node, err := ctl.Node(ctx, nodeName)
 	if err != nil {

@@ -111,15 +111,15 @@ type Status struct {
 	// empty if the pass succeeded.
 	PublishedAt  int64  `json:"published_at"`
 	PublishError string `json:"publish_error,omitempty"`
-	// Closed is the node's state if it keeps slurmctld from starting jobs there, so that the agent offers nothing,
-	// and otherwise empty.
+	// Closed is the node's state if this state keeps slurmctld from starting jobs there, in which case the agent offers
+	// nothing. Otherwise, Closed is empty.
 	Closed string `json:"closed,omitempty"`
 	// Excess is, for each profile, the number of slices that slurmctld counts as used although no job holds them. To
 	// compensate, the agent has raised the published totals by Excess minus ExcessShort, which is the part that does
 	// not fit into the node's gres/mig total.
 	Excess      map[string]int `json:"excess,omitempty"`
 	ExcessShort map[string]int `json:"excess_short,omitempty"`
-	// SummariesWaiting is the number of ended runs whose summaries have not reached slurmdbd yet.
+	// SummariesWaiting is the number of finished runs whose summaries have not reached slurmdbd yet.
 	SummariesWaiting int `json:"summaries_waiting,omitempty"`
 }
 
@@ -128,8 +128,8 @@ type GPU struct {
 	Index int    `json:"index"`
 	UUID  string `json:"uuid"`
 	Model string `json:"model"`
-	// Type is the Type of the GPU's slots in gres.conf. Grid is its number of placement units. Both are unset if the
-	// agent does not support the GPU model.
+	// Type is the Type of the GPU's slots in gres.conf. Grid is the GPU's number of placement units. Both are unset if
+	// the agent does not support the GPU model.
 	Type      string      `json:"type"`
 	Grid      int         `json:"grid"`
 	Slots     []int       `json:"slots"`

@@ -87,9 +87,9 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return status, nil
 }
 
-// Retry repeats call until it succeeds, fails with a permanent error, or ctx ends. It returns the last error. Temporary
-// errors are status 503 and an unreachable agent (no socket, connection refused, or connection lost while the agent
-// restarts). Because all calls are idempotent, Retry may repeat an interrupted call.
+// Retry repeats call until it succeeds or fails with a permanent error, or until ctx is done. It returns the last
+// error. Temporary errors are status 503 and an unreachable agent (no socket, connection refused, or connection lost
+// while the agent restarts). Because all calls are idempotent, Retry may repeat an interrupted call.
 func Retry(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	for {
@@ -97,7 +97,7 @@ func Retry(ctx context.Context, call func(context.Context) error) error {
 		if err == nil || !temporary(err) {
 			return err
 		}
-		// If ctx has ended, the previous error is more helpful than "deadline exceeded".
+		// If ctx is done, the previous error is more helpful than "deadline exceeded".
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}

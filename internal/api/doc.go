@@ -1,7 +1,7 @@
 // Package api implements the calls to the agent over its Unix sockets: wire types, a client and a server.
 //
 // The package is part of the Go object that the SPANK plugin opens in Slurm's prolog, so it imports only the standard
-// library (no go-nvml, no SQLite, no viper), and never starts a child process.
+// library (no go-nvml, no SQLite, no viper) and never starts a child process.
 //
 // Files:
 //

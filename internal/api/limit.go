@@ -23,12 +23,12 @@ const (
 // limiter limits the rate of each user's calls.
 type limiter struct {
 	mu sync.Mutex
-	// due maps each user to the time at which the next call would be due at a rate of one call per callEvery. Once
-	// that has passed, the user needs no entry.
+	// due maps each user to the time at which the next call would be due at a rate of one call per callEvery. Once that
+	// time has passed, the user needs no entry.
 	due map[uint32]time.Time
 }
 
-// admit reports whether a user may make a call at the time now, and records an admitted call.
+// admit reports whether a user may make a call at the given time, and records an admitted call.
 func (l *limiter) admit(uid uint32, now time.Time) bool {
 	if uid == 0 {
 		return true

@@ -14,7 +14,7 @@ const (
 	maxAllUsers = 512
 )
 
-// limits is how many connections one user, and all users together, may have open on one socket.
+// limits holds the maximum number of connections that one user, and all users together, may have open on one socket.
 type limits struct{ each, all int }
 
 // listener accepts connections, and immediately closes those that exceed the limits.

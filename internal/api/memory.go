@@ -31,8 +31,8 @@ type MemoryReport struct {
 	Iterations int64 `json:"iterations,omitempty"`
 }
 
-// Reporter is a Handler that accepts memory reports. pid is the process that connected, or 0 if unknown. The handler
-// checks whether this process belongs to the job.
+// Reporter is a Handler that accepts memory reports. The argument pid identifies the process that connected, or is 0 if
+// it is unknown. The handler checks whether this process belongs to the job.
 type Reporter interface {
 	ReportMemory(ctx context.Context, job uint32, pid int, r MemoryReport) error
 }

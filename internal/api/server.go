@@ -26,8 +26,8 @@ const (
 // except 200, the prolog fails, and Slurm drains the node.
 //
 // Release releases the job's lease if the lease's restart count is at most restart. The lease's count may be lower,
-// because slurmctld, when it requeues a job, increments the count before the ended run's epilog. For example, in Slurm
-// 22.05, the prolog of a run had the count 0, and its epilog had the count 1.
+// because when slurmctld requeues a job, it increments the count before the epilog of the finished run. For example, in
+// Slurm 22.05, the prolog of a run had the count 0, and its epilog had the count 1.
 type Handler interface {
 	Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error)
 	Release(ctx context.Context, job uint32, restart int) error

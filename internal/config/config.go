@@ -63,7 +63,7 @@ type Config struct {
 }
 
 // These constants are the values of foreign_processes, which determines what the agent does if a process uses another
-// job's slice, or keeps a released slice open.
+// job's slice or keeps a released slice open.
 const (
 	ForeignReport     = "report"           // only report the process in the log and in `caelum status`
 	ForeignKillOthers = "kill-other-users" // also end the process if it can harm another user
@@ -141,8 +141,8 @@ func LoadOwn(path string) (Config, error) {
 	return Load(path)
 }
 
-// trusted returns the resolved path of the file, or an error if users other than root and owners can change it. If
-// path is DefaultPath and does not exist, it returns path.
+// trusted returns the resolved path of the file, or an error if users other than root and those in owners can change
+// it. If path is DefaultPath and does not exist, it returns path.
 func trusted(path string, owners ...int) (string, error) {
 	resolved, err := trust.Path(path, owners...)
 	if path == DefaultPath && errors.Is(err, os.ErrNotExist) {

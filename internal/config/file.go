@@ -25,8 +25,9 @@ type Fault struct {
 }
 
 // CheckFile returns all faults in the file at path, in line order. It rejects the files that Load rejects, as well as
-// files that repeat a key in another case. It does not check whether other users can change the file. It needs no
-// GPU, so it only warns about profiles that no known GPU model has. It returns an error if the file cannot be read.
+// files that repeat a key with different capitalization. It does not check whether other users can change the file. It
+// needs no GPU, so it only warns about profiles that no known GPU model has. It returns an error if the file cannot be
+// read.
 func CheckFile(path string) ([]Fault, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -52,8 +53,8 @@ func CheckFile(path string) ([]Fault, error) {
 	return faults, nil
 }
 
-// checkKey checks one key and its value, with the defaults for the other keys. lines maps the earlier keys, in lower
-// case, because viper ignores the case of keys, to their lines.
+// checkKey checks one key and its value, with the defaults for the other keys. The map lines gives the line of each
+// earlier key. Its keys are in lower case, because viper ignores the case of keys.
 func checkKey(key, value *yaml.Node, lines map[string]int) []Fault {
 	name := strings.ToLower(key.Value)
 	if before := lines[name]; before > 0 {

@@ -29,8 +29,8 @@ type Confinement struct {
 // programName is the name of the plugin's BPF program (spank/bpf.c).
 const programName = "caelum"
 
-// readConfinement reads the cgroups below mountpoint. slice is the value of the CgroupSlice parameter in cgroup.conf,
-// introduced in Slurm 25.11.
+// readConfinement reads the cgroups below mountpoint. The argument slice is the value of the CgroupSlice parameter in
+// cgroup.conf, introduced in Slurm 25.11.
 func readConfinement(mountpoint, slice, node string) Confinement {
 	mountpoint = cmp.Or(mountpoint, "/sys/fs/cgroup")
 	slice = cmp.Or(slice, "system.slice")
@@ -124,7 +124,7 @@ func nameOfProgram(id uint32) (string, error) {
 
 func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
-// bpf makes the bpf(2) system call. attr holds the first fields of union bpf_attr.
+// bpf makes the bpf(2) system call. The argument attr holds the first fields of union bpf_attr.
 func bpf[T any](command uintptr, attr *T) (int, error) {
 	n, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
 	if errno != 0 {

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Severity is how severe a finding is: OK, Info (no action is necessary), Warning (the node works but needs attention)
-// or Error (something on the node does not work).
+// Severity is the severity of a finding: OK, Info (no action is necessary), Warning (the node works but needs
+// attention) or Error (something on the node does not work).
 type Severity string
 
 // OK, Info, Warning and Error are the severities, from lowest to highest.
@@ -64,7 +64,7 @@ var nodeSources = []Source{OwnNode, Agent, Plugstack, Devices, Module}
 
 // Facts holds the values that Examine evaluates.
 type Facts struct {
-	// Missing has a finding for each source that could not be read. The fields from these sources are zero.
+	// Missing contains a finding for each source that could not be read. The fields from these sources are zero.
 	Missing map[Source]Finding
 
 	// Controller is true if this host runs slurmctld and is not a GPU node. Examine then skips the checks that need one

@@ -15,7 +15,7 @@ type Driver struct {
 	// Modifies is true if NVreg_ModifyDeviceFiles is not 0 (the default is 1). In that case, nvidia-modprobe may create
 	// device files and set their owner and mode.
 	Modifies bool
-	// Missing lists the missing ones among the device files that every GPU program needs.
+	// Missing lists the device files that every GPU program needs but that do not exist.
 	Missing []string
 	// Unscrubbed is true if freed GPU memory retains its contents.
 	Unscrubbed bool
