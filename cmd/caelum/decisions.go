@@ -114,7 +114,7 @@ func (o *decisionsOptions) path() (string, error) {
 	return cfg.Table, err
 }
 
-// checkTable prints the faults of the decision table at path, and returns an error if there is one.
+// checkTable prints the faults of the decision table at path and returns an error if there is one.
 func checkTable(w io.Writer, g *globals, path string) error {
 	faults, err := learn.CheckTable(path)
 	if err != nil {

@@ -96,7 +96,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		err = printGrowths(w, e)
 	}
 	if len(e.Grown) > 0 {
-		e.Sized, e.InsteadOf = "", "" // the growths determined the profile
+		e.Sized, e.InsteadOf = "", "" // growth determined the profile
 	}
 	if e.Sized == mig.Full && err == nil {
 		_, err = fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because it requests "+
@@ -106,7 +106,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 			w,
 			"the job named no profile, so Caelum chose %s. If the job sets --mig-mem or --mig=off, the choice "+
 				"depends on this option. Otherwise, the choice depends on the job's earlier runs (see `caelum "+
-				"predict %d`), or is the default profile\n",
+				"predict %d`) or, without earlier runs, is the default profile\n",
 			printable(e.Sized), e.Job,
 		)
 	}

@@ -77,7 +77,7 @@ func runLayouts(w io.Writer, g *globals, o layoutsOptions, name string) error {
 	return nil
 }
 
-// found holds the layouts of a GPU model that include the layout in from.
+// found holds the layouts of a GPU model that include a given layout.
 type found struct {
 	from    *mig.Node
 	layouts []*mig.Node // the layouts that include from, sorted by largestFirst

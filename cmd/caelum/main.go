@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// errPrinted makes a command that has already printed the reason exit with exitFailure.
+// errPrinted makes a command exit with exitFailure if the command has already printed the reason.
 var errPrinted = errors.New("the command has printed the reason")
 
 // usageError is an error in the command line. It makes the command exit with exitUsage.
@@ -167,8 +167,8 @@ func askWithin[T any](g *globals, limit time.Duration, call func(context.Context
 	return v, err
 }
 
-// printJSON writes v as indented JSON. It also escapes unprintable characters above 0x7e, which encoding/json does not,
-// because they can control a terminal.
+// printJSON writes v as indented JSON. Unlike encoding/json, it also escapes unprintable characters above 0x7e, because
+// they can control a terminal.
 func printJSON(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// tone is the meaning of a part of the output. caelum top gives each tone its own colour, while caelum status ignores
-// them.
+// tone is the meaning of a part of the output. caelum top gives each tone its own colour, whereas caelum status ignores
+// the tones.
 type tone int
 
 const (
@@ -104,7 +104,7 @@ func allNodes(nodes []overview.Node) []spans {
 		sum += fmt.Sprintf(", %d blocked", t.Blocked)
 	}
 	if t.Unknown > 0 {
-		sum += fmt.Sprintf("; without %s whose state is unknown", plural(t.Unknown, "node"))
+		sum += fmt.Sprintf("; not counting %s whose state is unknown", plural(t.Unknown, "node"))
 	}
 	table := [][]spans{header("NODE", "STATE", "GPU", "BUSY", "UNITS", "ON OFFER")}
 	for _, n := range nodes {

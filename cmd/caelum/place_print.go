@@ -13,7 +13,7 @@ import (
 )
 
 func (t trial) print(w io.Writer) {
-	fmt.Fprintf(w, "policy %s; the GPUs before:\n", t.policy)
+	fmt.Fprintf(w, "policy %s; the GPUs before placement:\n", t.policy)
 	printGPUs(w, t.before)
 	fmt.Fprintln(w)
 	for _, s := range t.steps {
@@ -106,7 +106,7 @@ func compare(w io.Writer, g *globals, gpus []place.GPU, requests []place.Request
 }
 
 func printTrials(w io.Writer, trials []trial) {
-	fmt.Fprintln(w, "the GPUs before:")
+	fmt.Fprintln(w, "the GPUs before placement:")
 	printGPUs(w, trials[0].before)
 	fmt.Fprintln(w, "\nGPU@start of each request (-: no room, hold: waits for a better placement), and all GPUs "+
 		"afterwards:")

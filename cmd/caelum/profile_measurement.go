@@ -44,7 +44,7 @@ func (m measurement) outOfMemory() bool {
 	return predict.Run{Profile: m.Profile, PeakMiB: m.PeakMiB, State: m.State}.OutOfMemory()
 }
 
-// latency returns how long a step took in seconds, or 0 if this is unknown.
+// latency returns the duration of a step in seconds, or 0 if it is unknown.
 func (m measurement) latency() float64 {
 	if m.Steps == 0 || !m.completed() {
 		return 0

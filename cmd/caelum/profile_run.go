@@ -20,7 +20,7 @@ import (
 const (
 	// pollInterval is the pause between two slurmdbd queries about a job.
 	pollInterval = 5 * time.Second
-	// summaryWait is how long, after a job's end, profile-job waits for the agents to write the job's summaries to
+	// summaryWait is the time that profile-job waits, after a job's end, for the agents to write the job's summaries to
 	// slurmdbd.
 	summaryWait = time.Minute
 )
@@ -141,7 +141,7 @@ func await(ctx context.Context, cfg config.Config, m measurement) (measurement, 
 	}
 }
 
-// cancelled cancels the jobs and returns an error that wraps why and lists the jobs' ids.
+// cancelled cancels the jobs and returns an error that wraps the given one and lists the jobs' ids.
 func cancelled(why error, jobs []measurement) error {
 	var ids []string
 	for _, m := range jobs {

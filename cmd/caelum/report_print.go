@@ -199,7 +199,7 @@ func gpuHours(gpu, slice float64, unweighted bool) string {
 	return fmt.Sprintf("%.2f (%.2f slice-hours)", gpu, slice)
 }
 
-// barWidth is the number of characters of a bar between its brackets.
+// barWidth is the number of characters between the brackets of a bar.
 const barWidth = 20
 
 // bar draws a share from 0 to 1 and prints it in percent. Shares above 1 fill the bar.

@@ -28,8 +28,8 @@ type simulation struct {
 	// Several is the number of jobs that are assumed to need whole GPUs, because their usage was recorded only as a sum
 	// over several GPUs.
 	Several int `json:"several_whole,omitempty"`
-	// Needs gives, for each profile, the number of jobs that need it. A job's profile is that of the first GPU model
-	// that has a suitable one.
+	// Needs maps each profile to the number of jobs that need it. A job's profile is that of the first GPU model that
+	// has a suitable one.
 	Needs    map[string]int `json:"needs"`
 	GPUs     int            `json:"gpus"`
 	Cluster  string         `json:"cluster"` // the value of --gpus
@@ -210,7 +210,7 @@ func asItWas(jobs []trace.Job) run {
 	return newRun(reality, "", &r)
 }
 
-// leftOut says how many jobs were omitted and why, or returns "" if none were.
+// leftOut returns the number of omitted jobs and the reason as text, or "" if no jobs were omitted.
 func leftOut(all []trace.Left) (text string) {
 	for _, l := range all {
 		text += fmt.Sprintf("; omitted %s: %s", plural(l.Jobs, "job"), l.Reason)
@@ -239,7 +239,7 @@ func (s simulation) facts() []string {
 		setting += fmt.Sprintf(", full GPUs, %v s to switch the MIG mode", s.Full.Switch)
 	}
 	if s.Full != nil && s.Full.Share > 0 && s.Full.Share < 1 {
-		setting += fmt.Sprintf(", at most a share of %v full while jobs wait for slices", s.Full.Share)
+		setting += fmt.Sprintf(", at most %v of the GPUs full while jobs wait for slices", s.Full.Share)
 	}
 	if s.Memory != nil {
 		setting += fmt.Sprintf(", memory predicted with an error of %v and a margin of %v",

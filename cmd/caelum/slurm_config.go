@@ -40,7 +40,7 @@ func newSlurmConfig(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slurm-config",
 		Short: "Print the configuration that Slurm needs for nodes like this one",
-		Long: `slurm-config reads the profiles of this node's GPUs from NVML, and prints the lines for slurm.conf,
+		Long: `slurm-config reads the profiles of this node's GPUs from NVML and prints the lines for slurm.conf,
 gres.conf, plugstack.conf and the decision table. It changes no files. Run it once for each kind of
 GPU node. With --json, it prints only the slots, the profiles and the slice counts.`,
 		Example: `  caelum slurm-config --nodes 'gpu[01-16]' --partition gpu --catalogue 4

@@ -25,8 +25,8 @@ const (
 	// topLongest. Each failed refresh doubles the pause, also up to topLongest.
 	topSlowdown = 20
 	topLongest  = time.Minute
-	// topUnattended is how long top keeps refreshing while no key is pressed. Once it has stopped, it resumes at the
-	// next key.
+	// topUnattended is the time for which top keeps refreshing while no key is pressed. Once it has stopped, it resumes
+	// when a key is pressed.
 	topUnattended = time.Hour
 )
 
@@ -42,11 +42,11 @@ terminal, or with --json, top prints the output once.
 Each refresh runs scontrol once, and with NODE also squeue. While slurmctld answers slowly, top
 refreshes less often. If slurmctld does not answer, top keeps the last output, shows its age and the
 error, and retries after twice the previous pause, up to a minute. If no key is pressed for an hour,
-it stops refreshing until the next key.
+it stops refreshing until one is pressed.
 
 KEYS
   up, down, page up, page down, home   scroll
-  q, escape, control-C                 end`,
+  q, escape, control-C                 quit`,
 		Example: `  caelum top
   caelum top n1 --interval 30s`,
 		Args: cobra.MaximumNArgs(1),

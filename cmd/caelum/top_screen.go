@@ -146,10 +146,10 @@ func (t *top) state() spans {
 	if all := len(t.lines) - t.head; all > t.body() {
 		more = fmt.Sprintf(", lines %d to %d of %d", t.first+1, t.first+t.body(), all)
 	}
-	return say(title, "%s, every %v%s, q: end", t.at.Format(time.TimeOnly), t.interval, more)
+	return say(title, "%s, every %v%s, q: quit", t.at.Format(time.TimeOnly), t.interval, more)
 }
 
-// put draws one line, cut at the width of the screen.
+// put draws one line, cut off at the width of the screen.
 func (t *top) put(y, width int, l spans) {
 	x := 0
 	for _, s := range l {

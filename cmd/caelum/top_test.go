@@ -144,7 +144,7 @@ func TestUnattended(t *testing.T) {
 	}
 	until("old", "press a key")
 	screen.InjectKey(tcell.KeyDown, 0, 0)
-	until("new", "q: end")
+	until("new", "q: quit")
 	screen.InjectKey(tcell.KeyEscape, 0, 0)
 	<-done
 }

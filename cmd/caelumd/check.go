@@ -17,7 +17,7 @@ func newCheck(path *string) *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check a configuration file, and print each fault with its line number",
 		Long: `check reads FILE or, without FILE, the agent's configuration file. It prints each unknown key, wrong
-type and invalid value with its line number. It needs neither root privileges nor a GPU, and changes
+type and invalid value with its line number. It needs neither root privileges nor a GPU and changes
 nothing. Without a GPU, it cannot know the node's profiles, so it prints a warning for profiles that
 no known GPU model has. If it runs as root and without FILE, it also checks whether other users can
 change the file.

@@ -224,7 +224,7 @@ func closeOffers(path string) error {
 		fmt.Fprintln(os.Stderr, "caelumd:", err)
 		cfg = config.Defaults()
 		cfg.Node = cmp.Or(known(cfg.StateDir, "node"), cfg.Node)
-		fmt.Fprintf(os.Stderr, "caelumd: closing the offers of %s with the default configuration\n", cfg.Node)
+		fmt.Fprintf(os.Stderr, "caelumd: withdrawing the offers of %s with the default configuration\n", cfg.Node)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

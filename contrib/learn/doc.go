@@ -1,4 +1,4 @@
-// Command learn compares internal/predict with simple rules in simulations, and prints the tables for docs/results.md.
+// Command learn compares internal/predict with simple rules in simulations and prints the tables for docs/results.md.
 //
 //	go run ./contrib/learn population [-seeds 101,102] [-tune]   profiles of recurring jobs, in a random population
 //	go run ./contrib/learn variants [-seeds 101,102]             the same in populations with other distributions
@@ -17,8 +17,8 @@
 // Files:
 //
 //	main.go        the commands and options; prints tables as Markdown
-//	work.go        the random population: users, recurring jobs, their submissions, and what a run shows of its memory
-//	population.go  the population command: shares of tightest profiles and of runs out of memory, by rule; -tune
+//	work.go        the random population: users, recurring jobs, their submissions, and the memory use that a run shows
+//	population.go  the population command: shares of tightest profiles and of out-of-memory runs, by rule; -tune
 //	variants.go    the variants command: frequent failures, and memory that depends on the input; peak_quantile
 //	rules.go       the rules for profiles: the whole GPU, the highest of the last runs, Caelum (learned, informed)
 //	curves.go      the forecast command's emulated runs: shapes of the memory over time, allocator, time limits
@@ -30,6 +30,6 @@
 //	growtrace.go   the grow command with -devcluster
 //	forecasters.go the rules for forecasts: simple rules, MIGPro's regressions, Caelum
 //	runtimes.go    the runtimes command: errors of predicted run times (strangers, acquaintances); 80% intervals
-//	placement.go   the end of the runtimes command: mean waits with qla, by the limits, by earlier runs, by the truth
+//	placement.go   the end of the runtimes command: mean waits with qla, from limits, earlier runs, actual run times
 //	miso.go        the miso command: predicted speeds (predictors) and DynaP's choice against MISO's measurements
 package main

@@ -153,7 +153,7 @@ var predictors = []predictor{
 
 func distance(p, q point) float64 { return math.Abs(math.Log(p.batch / q.batch)) }
 
-// compareMISO predicts the speeds of each point without the point's own measurements, and compares the predictions with
+// compareMISO predicts the speeds of each point without the point's own measurements and compares the predictions with
 // these measurements. Only the last predictor uses the point's measurements on other profiles.
 func compareMISO(w io.Writer, path string) error {
 	n, err := newNode()
@@ -178,9 +178,9 @@ func compareMISO(w io.Writer, path string) error {
 	return partitions(w, n, all)
 }
 
-// judge returns the errors of the predicted speeds. It also returns for how many points the predictions lead to the
-// right profile, if a step may take at most two or three times as long as on the whole GPU. Because the measurements do
-// not include memory, judge assumes that Caelum knows which profiles have enough memory for a batch.
+// judge returns the errors of the predicted speeds. It also returns the number of points for which the predictions lead
+// to the right profile, if a step may take at most two or three times as long as on the whole GPU. Because the
+// measurements do not include memory, judge assumes that Caelum knows which profiles have enough memory for a batch.
 func (v predictor) judge(n node, all []point) (errs []float64, right [2]int) {
 	for at, p := range all {
 		foreseen := map[string]float64{n.whole: 1}

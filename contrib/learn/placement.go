@@ -22,7 +22,7 @@ const (
 	recurring = 20 // the number of scripts for each profile; each job runs one of them
 )
 
-// scatter gives, for each of two kinds of scripts, the standard deviation of the logarithm of a script's run times.
+// scatter contains, for each of two kinds of scripts, the standard deviation of the logarithm of a script's run times.
 type scatter [2]float64
 
 // churn generates the built-in workload with recurring jobs. The arrivals and profiles come from trace.Churn at load
@@ -150,7 +150,7 @@ func (e estimator) meanWait(c sim.Config, mix trace.Mix, sigmas scatter, seeds [
 	return sum / float64(len(seeds)), nil
 }
 
-// placements simulates the built-in workload with recurring jobs, and compares schedulers that know more or less about
+// placements simulates the built-in workload with recurring jobs and compares schedulers that know more or less about
 // the run times.
 func placements(w io.Writer, seeds []uint64) error {
 	model, err := mig.ModelByName("A100-40GB")

@@ -8,7 +8,7 @@ import (
 )
 
 // compareVariants compares the rules on the variants, and several values of peak_quantile on populations that differ
-// only in how much the memory scatters.
+// only in the scatter of the memory.
 func compareVariants(w io.Writer, seeds []uint64) error {
 	n, err := newNode()
 	if err != nil {

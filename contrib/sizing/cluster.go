@@ -11,7 +11,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// cluster describes the GPUs, which are all of the same model, and the queue.
+// cluster describes the queue and the GPUs, which are all of the same model.
 type cluster struct {
 	model *mig.Model
 	gpus  int
@@ -73,7 +73,7 @@ func (c cluster) config(as way) (sim.Config, error) {
 	return s, nil
 }
 
-// play simulates the jobs, and returns their turnarounds, in seconds, in the order of submission.
+// play simulates the jobs and returns their turnarounds, in seconds, in the order of submission.
 func (c cluster) play(as way, jobs []trace.Job) ([]float64, error) {
 	s, err := c.config(as)
 	if err != nil {

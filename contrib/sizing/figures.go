@@ -74,8 +74,8 @@ const (
 	marked = 1.05
 )
 
-// judge formats a figure of the adaptive way, in bold if it is more than marked times the best figure of the other
-// ways. The argument where identifies the cell.
+// judge formats a figure of the adaptive way. The figure is bold if it is more than marked times the best figure of the
+// other ways. The argument where identifies the cell.
 func (t *table) judge(text, where string, figure float64, others ...float64) string {
 	r := figure / slices.Min(others)
 	t.of++

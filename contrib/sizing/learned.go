@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	recurrences = 10  // how often each job is submitted
+	recurrences = 10  // the number of submissions of each job
 	recurError  = 0.1 // the standard deviation of the logarithm of a recurring job's run times
 )
 

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// repetitions is how often the `long` command repeats MISO's jobs.
+// repetitions is the number of times that the `long` command repeats MISO's jobs.
 const repetitions = 6
 
 // limits lists the values of max_slowdown that the `long` command uses, and limitNames the titles of their columns.

@@ -110,7 +110,7 @@ func (o *observer) Waited(job string, wait float64) {
 	class.add(waits{1, wait, wait})
 }
 
-// run simulates the jobs. Without jobs, the outcome is empty.
+// run simulates the jobs. If there are no jobs, the outcome is empty.
 func run(s sim.Config, jobs []trace.Job) (outcome, error) {
 	if len(jobs) == 0 {
 		return outcome{}, nil

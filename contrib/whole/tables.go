@@ -69,7 +69,7 @@ func split(w io.Writer, o options) error {
 	})
 }
 
-// switches returns how often the MIG mode is switched per 1,000 jobs.
+// switches returns the number of switches of the MIG mode per 1,000 jobs.
 func (o outcome) switches() string {
 	return fmt.Sprintf("%.0f", 1000*float64(o.switched)/float64(o.multi.jobs+o.slices.jobs))
 }

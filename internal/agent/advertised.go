@@ -14,7 +14,7 @@ import (
 // When it starts, it updates the profile names of the instances in the ledger. If slurm.conf lists a profile that the
 // driver does not report, the agent logs it and shows it in `caelum status`.
 
-// adoptInstances loads a GPU's instances from the ledger, and renames their profiles as the driver reports them. It
+// adoptInstances loads a GPU's instances from the ledger and renames their profiles as the driver reports them. It
 // removes from the ledger any instance that is no longer on the GPU and whose profile the driver does not report.
 func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 	found, err := a.hw.Instances(g)
@@ -126,7 +126,7 @@ func (p *publisher) noteStale(node slurm.Node) {
 	p.set(func(s *publishStatus) { s.stale = stale })
 	if changed && len(stale) > 0 {
 		p.log.Errorf(
-			"slurm.conf gives %s %s, which its driver does not report (the node has %s): "+
+			"in slurm.conf, %s has %s, which its driver does not report (the node has %s): "+
 				"jobs that request a stale profile stay pending; run `caelum slurm-config` again and put its lines "+
 				"into slurm.conf and the decision table",
 			p.cfg.Node,

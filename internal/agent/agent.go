@@ -104,7 +104,7 @@ func newAgent(
 ) (*Agent, error) {
 	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: proc}
 	if err := caps.Prepare(); err != nil {
-		log.WithError(err).Error("couldn't create the capability files that changes of instances require")
+		log.WithError(err).Error("couldn't create the capability files that are required to change instances")
 	}
 	n, err := newNode(cfg, hw)
 	if err != nil {
@@ -249,7 +249,7 @@ func (a *Agent) observe(l api.Lease) {
 	a.usage.Begin(l, model, held)
 }
 
-// stopTimeout limits how long a stopping agent waits for unfinished calls. If it ends during a prolog's call, the
+// stopTimeout limits how long a stopping agent waits for unfinished calls. If it expires during a prolog's call, the
 // prolog repeats the call, and if the result of the interrupted call is not in the ledger, the next agent undoes it
 // when it starts.
 const stopTimeout = 5 * time.Second

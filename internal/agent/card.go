@@ -68,8 +68,8 @@ type instance struct {
 	used    bool   // processes without a job use the instance, or processes have its capability files open
 	note    string // describes the processes that have its capability files open
 	blocked string // the reason why the driver did not destroy the instance at the last attempt
-	// searched is when findBlockers last ran. It is zero if there was another reason why the instance was not
-	// destroyed.
+	// searched is the time at which findBlockers last ran. It is zero if there was another reason why the instance was
+	// not destroyed.
 	searched time.Time
 	hookState
 	// unlisted is true if the driver did not list the processes on the instance at the last attempt.

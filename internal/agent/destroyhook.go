@@ -245,7 +245,7 @@ func (a *Agent) resume() bool {
 	return err == nil
 }
 
-// callHook runs the hook with the action pause or resume, and waits at most hookLimit for it to end. At the limit, it
+// callHook runs the hook with the action pause or resume and waits at most hookLimit for it to end. At the limit, it
 // kills the hook's process group.
 func (a *Agent) callHook(ctx context.Context, action string, at hookTarget) error {
 	path, err := hookPath(a.cfg.DestroyHook)

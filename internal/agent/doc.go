@@ -16,7 +16,7 @@
 //	status.go      serves `caelum status` and `caelum job`
 //	memory.go      accepts the memory reports of a job's processes
 //	visibility.go  decides which data of other users' jobs a user may see (PrivateData)
-//	keyedlock.go   at most one call for each job at a time
+//	keyedlock.go   allows at most one call at a time for each job
 //	loglimit.go    limits the number of log lines that a user can cause (logInterval)
 //
 // The state of the node:
@@ -35,7 +35,7 @@
 //	grow.go        requeues a job on a larger profile after its GPU memory ran out, or before (growTimeout)
 //	growlimits.go  the profile of a job after a growth; limits (grow_limit); growths that slurmctld does not count
 //	carve.go       creates and destroys an instance, with its intent in the ledger; reuses an idle instance
-//	nvlink.go      the GPUs that NVLinks connect
+//	nvlink.go      the GPUs that are connected by NVLinks
 //	fullgpu.go     GPUs whose MIG mode is off: device files, adoption after a reboot
 //	confirm.go     checks before a lease that an idle instance still exists ("removed by another program")
 //	requeue.go     requeues or refuses a job whose slices are not available (maxRequeues)
@@ -63,7 +63,7 @@
 //
 // Repair of differences between GPUs, ledger, lease files and slurmctld:
 //
-//	reconcile.go   loads the ledger, compares it with the GPUs, settles intents, releases leases of ended jobs
+//	reconcile.go   loads the ledger, compares it with the GPUs, settles intents, releases leases of finished jobs
 //	recover.go     restores leases from the lease files (readLeaseFile) if the ledger was lost
 //	adopt.go       `caelum adopt`: converts foreign instances to idle instances of the agent
 //	gpuback.go     manages a GPU again after it was lost (discoverTimeout)

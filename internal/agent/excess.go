@@ -31,9 +31,9 @@ type allocation struct {
 	known    bool           // false if slurmctld's record does not determine the counts
 }
 
-// findExcess compares slurmctld's used counts with its allocations to the jobs on this node, and stores the excess.
-// The caller has read the node before the jobs. If a job started in between, the excess is too small until the next
-// pass. If one ended, it is too large, so a new excess is stored only if confirmExcess confirms it.
+// findExcess compares slurmctld's used counts with its allocations to the jobs on this node, and stores the excess. The
+// caller has read the node before the jobs. If a job started in between, the excess is too small until the next pass.
+// If a job ended in between, it is too large, so a new excess is stored only if confirmExcess confirms it.
 func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	p.mu.Lock()
 	here, held, before := slices.Collect(maps.Values(p.here)), p.slicesHeld(), p.status.excess
@@ -80,8 +80,8 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 
 // confirmExcess rereads the node and the jobs and returns the excess. The argument here lists the jobs found by the
 // first reading, and allocated holds their allocations. The result same is false if the runs on the node have changed
-// since then. The excess is then unknown: a job may have ended before the jobs were first read, and another may have
-// started on its slice before the node was reread. This can happen before the next pass, because the epilog of the
+// since then. The excess is then unknown: a job may have ended before the jobs were first read, and another job may
+// have started on its slice before the node was reread. This can happen before the next pass, because the epilog of the
 // first job may offer the slice again (reoffer.go).
 func (p *publisher) confirmExcess(
 	ctx context.Context, here []slurm.Job, allocated map[string]int,
@@ -119,7 +119,7 @@ func sameRuns(before, after []slurm.Job) bool {
 	return !slices.Contains(slices.Collect(maps.Values(holds)), true)
 }
 
-// beyond returns, by profile, how far the node's used counts exceed the given counts.
+// beyond returns, by profile, the amount by which the node's used counts exceed the given counts.
 func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	more := map[string]int{}
 	for profile, n := range node.GresUsed.Profiles() {

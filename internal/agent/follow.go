@@ -41,8 +41,8 @@ const (
 	patienceFactor = 8
 )
 
-// readInput reads the data for a pass from slurmctld: this node, if the agent follows the watcher's plan, and otherwise
-// all nodes and jobs.
+// readInput reads the data for a pass from slurmctld: only this node if the agent follows the watcher's plan, and all
+// nodes and jobs otherwise.
 func (p *publisher) readInput(ctx context.Context) (in input, err error) {
 	if p.following.Load() {
 		if in, err = p.readOwn(ctx); err != nil || in.part != nil {
@@ -66,8 +66,8 @@ func (p *publisher) readInput(ctx context.Context) (in input, err error) {
 }
 
 // sees reports whether the snapshot has a part for this node and a fresh heartbeat. A heartbeat that the agent reads
-// for the first time counts as fresh, so an agent that has just started may follow a plan for as long as Expiry after
-// the planner has ended.
+// for the first time counts as fresh, so an agent that has just started may follow a plan for up to Expiry after the
+// planner has ended.
 func (p *publisher) sees(in input) bool {
 	own, err := part.Parse(part.In(in.node.Comment))
 	if err != nil {

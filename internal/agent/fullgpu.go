@@ -91,7 +91,7 @@ func (a *Agent) adoptFull(ctx context.Context) error {
 	for g, f := range found {
 		reason, err := a.adoptForeign(g, a.cards[g], f)
 		if reason != "" {
-			a.log.WithField("gpu", g).Warn("MIG mode is off, and the agent does not offer the GPU: " + reason)
+			a.log.WithField("gpu", g).Warn("MIG mode is off, and the agent will not offer the GPU: " + reason)
 		}
 		all = errors.Join(all, err)
 	}

@@ -47,6 +47,6 @@ func (a *Agent) takeBack(g int, c *card) error {
 	c.Problem = ""
 	a.version++
 	a.mu.Unlock()
-	a.log.WithField("gpu", g).Warn("the GPU is available again; the agent manages it again")
+	a.log.WithField("gpu", g).Warn("the GPU is available again; the agent has resumed managing it")
 	return nil
 }

@@ -168,8 +168,8 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	return lease, nil
 }
 
-// refuse grants a lease without slices, and writes the reason to the lease file. At task_init, the plugin fails the
-// job with this reason, without Slurm draining the node.
+// refuse grants a lease without slices and writes the reason to the lease file. At task_init, the plugin fails the job
+// with this reason, without Slurm draining the node.
 func (a *Agent) refuse(lease api.Lease, reason string) (api.Lease, error) {
 	a.metrics.Failed(metrics.Refuse)
 	return a.grantNone(lease, reason)

@@ -79,11 +79,11 @@ var errOutdated = errors.New(
 )
 
 // unchanged returns errOutdated if the node has changed since the caller read it. It rereads the node if the caller's
-// reading is older than fresh. This detects a restart of slurmctld, after which the used counts are lost and slurmd
-// has not registered yet. If the agent then wrote totals from before the restart, slurmctld would offer slices that
-// are not free, and jobs would start without slots. If slurmctld stops while a Slurm command reads the node, the
-// command takes up to 9 s and then succeeds with old data, because it requests the partitions last (22.05.8). So the
-// second reading may return old data, but a third returns current data.
+// reading is older than fresh. This detects a restart of slurmctld, after which the used counts are lost and slurmd has
+// not registered yet. If the agent then wrote totals from before the restart, slurmctld would offer slices that are not
+// free, and jobs would start without slots. If slurmctld stops while a Slurm command reads the node, the command takes
+// up to 9 s and then succeeds with old data, because it requests the partitions last (22.05.8). The second reading may
+// therefore return old data, but a third returns current data.
 func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	last := node
 	for range 2 {
@@ -124,10 +124,10 @@ func sameCounts(x, y slurm.GRESList) bool {
 // most the number of slices that jobs hold or will hold, both at the time of the plan and at the time of the call. This
 // limit is necessary because slurmctld allocates every offered slice to an --exclusive job, and the requested slices to
 // a job that gets no lease. If taken included them all, slurmctld would treat them as free, in addition to the offers,
-// from the end of the job until its epilog publishes. And if a job releases a slice after the agent has read the node,
-// the plan may offer it, and another job may get it before the write; taken must not include that slice, because the
-// offers do. A total below the used count is always safe. The result extra is the part of the excess that exceeds these
-// counts.
+// from the end of the job until its epilog publishes. Moreover, if a job releases a slice after the agent has read the
+// node, the plan may offer it, and another job may get it before the write; taken must not include that slice, because
+// the offers do. A total below the used count is always safe. The result extra is the part of the excess that exceeds
+// these counts.
 func (p *publisher) taken(node slurm.Node, d nodePlan) (taken, extra map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

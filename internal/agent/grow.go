@@ -18,10 +18,9 @@ import (
 // received the requeue only after the last epilog, dependent jobs would already have seen the failure.
 const growTimeout = 4 * time.Second
 
-// growAfterFailure requeues a job that has failed because it ran out of GPU memory, with the next sufficient profile.
-// The job's epilog calls it before the agent releases the lease. Because slurmctld changes a failed job's
-// admin_comment only after the requeue, the job reruns with its old profile if the agent is killed between these
-// steps.
+// growAfterFailure requeues a job with the next sufficient profile if the job has failed because it ran out of GPU
+// memory. The job's epilog calls it before the agent releases the lease. Because slurmctld changes a failed job's
+// admin_comment only after the requeue, the job reruns with its old profile if the agent is killed between these steps.
 func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	if lease.Grow == "" {
 		return
@@ -37,7 +36,8 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	log := a.log.WithField("job", lease.Job)
 	job, err := a.ctl.Job(ctx, lease.Job)
 	if err != nil {
-		log.WithError(err).Warn("couldn't check whether the job ran out of GPU memory; a failure is final")
+		log.WithError(err).Warn("couldn't check whether the job ran out of GPU memory; " +
+			"if it failed, it is not requeued")
 		return
 	}
 	if !job.Failed() || job.Restarts != lease.Restart || tags.GrowMode(job) == "" {
@@ -115,7 +115,7 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	log := a.log.WithField("job", id).WithField("foreseen_mib", math.Round(foreseenMiB))
 	job, err := a.ctl.Job(ctx, id)
 	if err != nil {
-		log.WithError(err).Warn("couldn't read the record of a job whose memory will not suffice; trying again")
+		log.WithError(err).Warn("couldn't read the record of a job that will run out of GPU memory; trying again")
 		return
 	}
 	if job.State != "RUNNING" || job.Restarts != lease.Restart || tags.GrowMode(job) != predict.Foreseen {
@@ -124,20 +124,20 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	larger, err := a.larger(job, *lease, append(runs, run), need)
 	if err != nil {
 		if a.mayLog(growKey(id)) {
-			log.WithError(err).Info("a job's memory will not suffice, but it is not requeued")
+			log.WithError(err).Info("a job will run out of GPU memory, but it is not requeued")
 		}
 		return
 	}
 	growth := growthOf(job, run, predict.Foreseen, foreseenMiB)
 	if err := a.ctl.SetAdminComment(ctx, id, grownComment(job, larger, growth)); err != nil {
-		log.WithError(err).Warn("couldn't change the profile of a job whose memory will not suffice; trying again")
+		log.WithError(err).Warn("couldn't change the profile of a job that will run out of GPU memory; trying again")
 		return
 	}
 	failpoint.Hit(failpoint.ForeseenTagged)
 	a.usage.MarkEnd(id, predict.EndForeseen, foreseenMiB)
 	if err := a.ctl.RequeueHold(ctx, id); err != nil {
 		a.usage.MarkEnd(id, "", 0)
-		log.WithError(err).Warn("couldn't requeue a job whose memory will not suffice; trying again")
+		log.WithError(err).Warn("couldn't requeue a job that will run out of GPU memory; trying again")
 		return
 	}
 	failpoint.Hit(failpoint.ForeseenRequeued)
@@ -150,8 +150,8 @@ func fieldsOf(g predict.Growth, larger string) logrus.Fields {
 	return logrus.Fields{"profile": g.Profile, "peak_mib": math.Round(g.MiB), "larger": larger}
 }
 
-// enough reports whether each slice of a lease has this much memory, which is possible if the forecast was for an
-// earlier run.
+// enough reports whether each slice of a lease has at least this much memory, which is possible if the forecast was for
+// an earlier run.
 func enough(lease api.Lease, mib float64) bool {
 	return !slices.ContainsFunc(lease.Slices, func(s api.Slice) bool { return float64(s.MemoryMiB) < mib })
 }
@@ -184,7 +184,8 @@ func (a *Agent) grower(ctx context.Context) {
 	}
 }
 
-// failedRun returns the current run of a job, assumed to have failed. It returns false if the run was not observed.
+// failedRun returns the current run of a job, which is assumed to have failed. It returns false if the run was not
+// observed.
 func (a *Agent) failedRun(id uint32) (run predict.Run, ok bool) {
 	if run, ok = a.runOf(id); ok {
 		run.State, run.Exit = "FAILED", 1 // the state before the requeue; the exact exit status does not matter

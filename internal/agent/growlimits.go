@@ -43,9 +43,9 @@ func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need 
 	return larger, nil
 }
 
-// growths returns how often the job had grown before the last of the runs. If the agent could not write the tags
-// after a requeue, only the stored runs show that growth. A tag for the last run's profile belongs to a growth that
-// did not get as far as the requeue.
+// growths returns the number of times that the job had grown before the last of the runs. If the agent could not write
+// the tags after a requeue, only the stored runs show that growth. A tag for the last run's profile belongs to a growth
+// that did not get as far as the requeue.
 func growths(job slurm.Job, runs []predict.Run) int {
 	last := runs[len(runs)-1]
 	tagged, stored := tags.Growths(job), 0

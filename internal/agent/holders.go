@@ -14,8 +14,8 @@ import (
 // driver checks only the open file's device number, which depends only on the GPU and this id. When the agent releases
 // an instance, and before it leases the instance again, it searches for processes that have the instance's capability
 // files open. Between the release and the lease, the files belong to root, so no user process can open them. If
-// processes of the instance's last user have them open, the agent ends these processes (see config.Config.Foreign). If
-// other processes do, it sets the instance aside.
+// processes of the instance's last user have the files open, the agent ends these processes (see
+// config.Config.Foreign). If other processes do, it sets the instance aside.
 
 // minorsOf identifies the capabilities of a GPU instance id. All instances with the same GPU instance id on a GPU have
 // the same capabilities.
@@ -103,8 +103,8 @@ func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 
 // setAsideBeforeGrant is like setHeldAside, but for the instances of a lease. It waits for the given search and, if
 // that found no processes that hold the instances open, returns none. Otherwise, it scans again. It always does so if
-// the agent created an instance and the driver creates capability files with mode 0666, or if the agent switched off
-// a GPU's MIG mode, because all users could open the device file before.
+// the agent created an instance and the driver creates capability files with mode 0666, or if the agent switched off a
+// GPU's MIG mode, because all users could previously open the device file.
 func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
 	full := slices.ContainsFunc(all, func(p placed) bool { return p.in.GI == gpu.FullGI })
 	if created && (full || a.caps.Modifies()) {
@@ -143,8 +143,8 @@ func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	return held, nil
 }
 
-// clearRounds limits how often a release or a lease ends processes and scans again. One scan is not enough, because a
-// process can pass an open descriptor to another that the scan has already examined.
+// clearRounds limits the number of times that a release or a lease ends processes and scans again. One scan is not
+// enough, because a process can pass an open descriptor to another that the scan has already examined.
 const clearRounds = 2
 
 // clear ends the processes that have instances open, if the agent may end them, and returns those that still have

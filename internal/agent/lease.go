@@ -147,7 +147,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 		return *lease, err
 	case err != nil:
 		return a.refuse(*lease, err.Error())
-	case len(wants) == 0: // an --exclusive job that requests no GPU
+	case len(wants) == 0: // an --exclusive job that does not request a GPU
 		return a.grant(*lease, nil)
 	}
 	defer a.dropPending(id)
@@ -237,6 +237,6 @@ func (a *Agent) carveAndGrant(
 	return nil, nil
 }
 
-// carveTries limits how often one call to Lease tries to carve a job's slices, each time with different placements.
-// An attempt fails, for example, if an instance is still in use or a GPU is lost.
+// carveTries limits the number of times that one call to Lease tries to carve a job's slices, each time with different
+// placements. An attempt fails, for example, if an instance is still in use or a GPU is lost.
 const carveTries = 3

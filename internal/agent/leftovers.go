@@ -122,7 +122,7 @@ func (a *Agent) retryStuck(g int, c *card) {
 	}
 }
 
-// checkLeftovers compares the GPUs with the ledger, and publishes if their state has changed. Otherwise, it does not
+// checkLeftovers compares the GPUs with the ledger and publishes if their state has changed. Otherwise, it does not
 // query slurmctld, because leftover processes can run for a long time.
 func (a *Agent) checkLeftovers(ctx context.Context) {
 	before := a.stateVersion()

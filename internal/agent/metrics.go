@@ -45,7 +45,7 @@ func (a *Agent) reportMetrics(ctx context.Context) {
 			err = a.metrics.Serve(ctx, l, stdlog.New(debugLines{a.log}, "", 0))
 		}
 		if err != nil {
-			a.log.WithError(err).Error("no metrics port; trying again in a minute")
+			a.log.WithError(err).Error("couldn't open the metrics port; trying again in a minute")
 		}
 		select { // another program may have taken the port while the agent was not running
 		case <-ctx.Done():

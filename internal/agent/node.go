@@ -35,7 +35,7 @@ type node struct {
 	cards   []*card
 	leases  map[uint32]*api.Lease
 	pending map[uint32]*pendingLease
-	// unserved maps the jobs on the node that get neither a pending lease nor slices to their restart counts.
+	// unserved holds the restart counts of the jobs on the node that get neither a pending lease nor slices.
 	unserved map[uint32]int
 	former   map[minorsOf]uint32 // the last user of each GPU instance id
 	nvlinks  map[pair]bool       // the pairs of GPUs that are connected by NVLinks (nvlink.go)

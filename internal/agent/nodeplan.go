@@ -72,7 +72,7 @@ func (p *publisher) plan(in input, node slurm.Node) nodePlan {
 	return d
 }
 
-// planAll makes the plan for all nodes, and sets the fields of d that belong to this node's part.
+// planAll makes the plan for all nodes and sets the fields of d that belong to this node's part.
 func (p *publisher) planAll(d *nodePlan, snapshot plan.Snapshot, node slurm.Node) {
 	snapshot.Nodes = slices.Clone(snapshot.Nodes)
 	for k := range snapshot.Nodes {
@@ -199,7 +199,7 @@ func plannedHere(v *plan.View, all offer.Plan, me int, d nodePlan) map[uint32][]
 	return planned
 }
 
-// apply makes a plan the current one. If the state has changed since the plan was made, it changes nothing and
+// apply makes the given plan the current one. If the state has changed since the plan was made, it changes nothing and
 // returns false.
 func (n *node) apply(d nodePlan) bool {
 	n.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// maxReplans limits how often a pass makes a plan. A new plan is necessary whenever the state has changed in the
-// meantime. After maxReplans plans, it gives up, and the offers stay lowered until the next pass.
+// maxReplans limits the number of plans that a pass makes. A new plan is necessary whenever the state has changed in
+// the meantime. After maxReplans plans, it gives up, and the offers stay lowered until the next pass.
 const maxReplans = 6
 
 // errUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started there before
@@ -79,9 +79,9 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	if err != nil {
 		return false, err
 	}
-	// slurmctld's used counts may have decreased between the read and the write without an epilog that publishes,
-	// because a job with a slice but no slot has ended or slurmctld has lost its counts (`scontrol reconfigure`).
-	// slurmctld then shows more free slices than the plan offers.
+	// slurmctld's used counts may have decreased between the read and the write although no epilog has published new
+	// totals, because a job with a slice but no slot has ended or slurmctld has lost its counts (`scontrol
+	// reconfigure`). slurmctld then shows more free slices than the plan offers.
 	if node.Unregistered != d.withheld || exceeds(node, d.offers) {
 		return false, nil
 	}

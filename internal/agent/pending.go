@@ -19,7 +19,7 @@ type pendingLease struct {
 	leasing bool
 }
 
-// takeOffers records a pending lease for a job at offered spots, and withdraws these offers. If they do not include all
+// takeOffers records a pending lease for a job at offered spots and withdraws these offers. If they do not include all
 // wanted slices, it changes nothing and returns false. The argument array is the id of the job's array, or 0. The
 // caller holds n.mu.
 func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease, bool) {
@@ -48,9 +48,9 @@ func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease,
 	return pr, true
 }
 
-// choose returns the spot for a slice of a job among the offers. slurmctld counts only profiles, so a job can start on
-// an offer that was planned for another job. If the plan has spots for the job, choose returns one of them. Otherwise,
-// it prefers an offer that is not planned for any job. If the offered placement is larger than the job may have, choose
+// choose returns the offered spot for a slice of a job. slurmctld counts only profiles, so a job can start on an offer
+// that was planned for another job. If the plan has spots for the job, choose returns one of them. Otherwise, it
+// prefers an offer that is not planned for any job. If the offered placement is larger than the job may have, choose
 // returns a placement of the requested profile within it, and removes the offer. The caller holds n.mu.
 func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want) (offer.Spot, bool) {
 	isOffered := func(s offer.Spot) bool { return offers[s.GPU].Has(s.Placement) && possible(gpus[s.GPU], s.Placement) }
@@ -149,7 +149,7 @@ func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
 	return best, ok
 }
 
-// pick returns the best offered placement of a profile. It prefers the placements of idle instances, and avoids those
+// pick returns the best offered placement of a profile. It prefers the placements of idle instances and avoids those
 // for which a MIG mode must be switched. Among equals, it chooses the one that leaves the largest number of reachable
 // maximal layouts. If no offer has the profile, ok is false.
 func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {

@@ -116,9 +116,9 @@ const (
 	maxPause = time.Minute
 )
 
-// run runs a pass when one is requested, after a change on the node, and as a poll. A poll takes place if no pass has
-// run for the poll interval plus up to 10%. The first poll begins at a random time within the poll interval, because
-// the agents of a cluster often start at the same time.
+// run runs a pass on request, after a change on the node, and for each poll. A poll takes place if no pass has run for
+// the poll interval plus up to 10%. The first poll begins at a random time within the poll interval, because the agents
+// of a cluster often start at the same time.
 func (p *publisher) run(ctx context.Context) {
 	poll := time.NewTimer(rand.N(p.cfg.PollInterval))
 	defer poll.Stop()

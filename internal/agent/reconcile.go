@@ -17,8 +17,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// load reads the ledger into memory, and reports whether the node has been rebooted since the agent last started. If
-// so, it clears the ledger, because the earlier instances and jobs no longer exist.
+// load reads the ledger into memory and reports whether the node has been rebooted since the agent last started. If so,
+// it clears the ledger, because the earlier instances and jobs no longer exist.
 func (a *Agent) load() (rebooted bool, err error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

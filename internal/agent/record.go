@@ -34,8 +34,8 @@ func classOf(err error) class {
 	return unclear
 }
 
-// recordTries limits how often the agent reads an unclear job record. recordPause is the first pause between readings;
-// each further pause is twice as long as the one before. In total, the pauses take 1.5 s.
+// recordTries limits the number of times that the agent reads an unclear job record. recordPause is the first pause
+// between readings; each further pause is twice as long as the one before. In total, the pauses take 1.5 s.
 const (
 	recordTries = 5
 	recordPause = 100 * time.Millisecond

@@ -17,10 +17,10 @@ import (
 )
 
 // The agent writes a lease file once the lease is in the ledger, and removes the file before it removes the lease from
-// the ledger. So a lease file whose lease is missing from the ledger means that the ledger was lost or is too old:
-// its file was removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent then restores
-// the lease from the lease file and the instances on the GPUs, before it uses any instance that is idle according to
-// the ledger.
+// the ledger. A lease file whose lease is missing from the ledger therefore means that the ledger was lost or is too
+// old: its file was removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent then
+// restores the lease from the lease file and the instances on the GPUs, before it uses any instance that is idle
+// according to the ledger.
 //
 // If the ledger is lost, the agent cannot distinguish its own idle instances from those of other programs. All of them
 // are foreign until root adopts them (adopt.go).

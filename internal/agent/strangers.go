@@ -29,7 +29,7 @@ type strangerOn struct {
 // endedOn is the key for the limit on log lines about processes that the agent has ended.
 type endedOn struct{ uuid string }
 
-// checkProcesses checks whether the processes on a job's slice belong to the job. It logs the foreign processes, and
+// checkProcesses checks whether the processes on a job's slice belong to the job. It logs the foreign processes and
 // ends those that foreign_processes selects. The GPU's sampler calls it.
 func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 	in := a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID})

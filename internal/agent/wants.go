@@ -13,15 +13,15 @@ import (
 )
 
 // unsuitable is the error for a job that must restart because it cannot get its slices in this run. Either slurmctld
-// has not counted the slices, so that limits and billing would not include them, or no GPU on the node has a slice
-// that is large enough for the job after its growth. missing lists the slices as profile:count.
+// has not counted the slices, so that limits and billing would not include them, or no GPU on the node has a slice that
+// is large enough for the job after its growth. The field missing lists the slices as profile:count.
 type unsuitable struct{ reason, missing string }
 
 func (u *unsuitable) Error() string { return u.reason }
 
 // wants returns the slices that the job gets on this node. These are the allocated slices or, if slurmctld has
-// allocated the whole node to the job, the requested ones. slurmctld counts all of them for the job. Every error is a
-// problem of the job: it is an *unsuitable, or describes the mistake in the request. If slots is 0, the number of
+// allocated the whole node to the job, the requested ones. slurmctld counts all of them for the job. Every error
+// concerns only the job: it is an *unsuitable, or describes the mistake in the request. If slots is 0, the number of
 // slots is not checked.
 func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	here := job.Allocated[n.cfg.Node]

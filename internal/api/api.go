@@ -23,9 +23,9 @@ type LeaseRequest struct {
 	// MIG is the value of --mig at submission (a profile or "auto"), or empty if the option was not given. It comes
 	// from the user's environment, and only its characters and length have been checked.
 	MIG string `json:"mig,omitempty"`
-	// Wait is how long, in seconds, the plugin will keep repeating the request after status 503. When this time has
-	// passed, the agent requeues the job or writes an error into its lease file, so that the prolog succeeds. Plugins
-	// from earlier releases do not send it (0), and their prologs fail instead.
+	// Wait is the time, in seconds, for which the plugin will keep repeating the request after status 503. When this
+	// time has passed, the agent requeues the job or writes an error into its lease file, so that the prolog succeeds.
+	// Plugins from earlier releases do not send it (0), and their prologs fail instead.
 	Wait float64 `json:"wait,omitempty"`
 }
 
@@ -76,9 +76,9 @@ type Lease struct {
 	Fingerprint string  `json:"work,omitempty"`
 	Slots       []int   `json:"slots"`
 	Slices      []Slice `json:"slices"`
-	// Error is empty, or a message that task_init prints. In that case, the task does not start.
+	// Error is the message that task_init prints, or empty if there is none. If there is one, the task does not start.
 	Error string `json:"error,omitempty"`
-	// Since is the time at which the lease was granted. End is when Slurm will end the job at the latest, or 0 if
+	// Since is the time at which the lease was granted. End is the latest time at which Slurm will end the job, or 0 if
 	// there is no time limit. Both are in Unix seconds.
 	Since int64 `json:"since"`
 	End   int64 `json:"end,omitempty"`

@@ -28,7 +28,7 @@ type limiter struct {
 	due map[uint32]time.Time
 }
 
-// admit reports whether a user may make a call at the given time, and records an admitted call.
+// admit reports whether a user may make a call at the given time and records an admitted call.
 func (l *limiter) admit(uid uint32, now time.Time) bool {
 	if uid == 0 {
 		return true

@@ -66,7 +66,7 @@ func (l *listener) leave(uid uint32) {
 	}
 }
 
-// conn is a connection with its peer. Close calls leave.
+// conn is a connection and its peer. Close calls leave.
 type conn struct {
 	*net.UnixConn
 	peer

@@ -16,7 +16,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// Fault is an invalid or doubtful entry in a configuration file.
+// Fault is an invalid or questionable entry in a configuration file.
 type Fault struct {
 	Line int // 0 if unknown
 	Text string
@@ -53,7 +53,7 @@ func CheckFile(path string) ([]Fault, error) {
 	return faults, nil
 }
 
-// checkKey checks one key and its value, with the defaults for the other keys. The map lines gives the line of each
+// checkKey checks one key and its value, using the defaults for the other keys. The map lines gives the line of each
 // earlier key. Its keys are in lower case, because viper ignores the case of keys.
 func checkKey(key, value *yaml.Node, lines map[string]int) []Fault {
 	name := strings.ToLower(key.Value)

@@ -144,8 +144,8 @@ func profiles(f *Facts) []Finding {
 	if stale := f.Agent.Stale; len(stale) > 0 {
 		found = append(found, fault(
 			fmt.Sprintf(
-				"slurm.conf gives %s %s, which its driver does not report (the driver reports %s): jobs that request "+
-					"these slices wait forever",
+				"in slurm.conf, %s has %s, which its driver does not report (the driver reports %s): jobs that "+
+					"request these slices wait forever",
 				f.Node.Name, strings.Join(stale, ", "), strings.Join(f.Agent.Profiles, ", "),
 			),
 			renewConfig,

@@ -11,14 +11,14 @@
 //
 //	doctor.go     Finding and Severity; Examine; the list of checks, with their OK messages and sources
 //	nodefaults.go the checks for node health checkers, which run no Slurm commands
-//	read.go       collects the facts from slurmctld, agent, files, driver, slurmdbd; the findings for missing sources
+//	read.go       collects the facts from slurmctld, the agent, files, the driver and slurmdbd; findings for missing sources
 //
 // Checks of Slurm:
 //
 //	release.go    slurmctld's release, and parameters of later releases that Caelum does not support
 //	slurmconf.go  slurm.conf: PrologFlags, timeouts, scheduler, GresTypes, accounting, clocks, isolation of jobs
 //	node.go       the node in slurmctld: state, gres/mig:closed, total N, excess, slots, exclusive partitions
-//	catalogue.go  catalogue nodes: state, partitions, features; compares the profiles in slurm.conf and the driver's
+//	catalogue.go  catalogue nodes: state, partitions, features; compares the profiles in slurm.conf with the driver's
 //	preemption.go the modes of Slurm's preemption
 //	limits.go     limits on gres/gpu in slurmdbd, which limit the number of slices
 //	settings.go   the agents' policy and sizing settings, which must be the same on all hosts

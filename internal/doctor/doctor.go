@@ -108,7 +108,7 @@ type Facts struct {
 	Limits []string
 }
 
-// check is one check, with the sources that it needs. If run returns no findings, Examine adds an OK finding with
+// check is a single check with the sources that it needs. If run returns no findings, Examine adds an OK finding with
 // okText, which is empty for checks that return only Info findings.
 type check struct {
 	name   string
@@ -168,7 +168,7 @@ func checks() []check {
 			[]Source{Slurmctld, Plugstack},
 			plugin,
 		},
-		{"isolation", "no other user and no other job can open a job's slice", node, isolation},
+		{"isolation", "no other user or job can open a job's slice", node, isolation},
 		{
 			"driver",
 			"ModifyDeviceFiles is 0, and the device files that GPU programs need exist",

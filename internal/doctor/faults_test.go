@@ -204,20 +204,20 @@ var cases = []struct {
 	{
 		"total",
 		Error,
-		"adds up to 34 on n1, and slurm.conf has 28: slurmctld will drain",
+		"adds up to 34 on n1, but slurm.conf has 28: slurmctld will drain",
 		func(f *Facts) { f.Node.Gres[2].Count = 30 },
 	},
 	{
 		"total",
 		Error,
-		"adds up to 22 on n1, and slurm.conf has 28: slurmctld will drain",
+		"adds up to 22 on n1, but slurm.conf has 28: slurmctld will drain",
 		func(f *Facts) { f.Node.Gres[2].Count = 18 },
 	},
 	{"total", Info, "the sum is not compared with slurm.conf", func(f *Facts) { f.Node.MIGTotal = 0 }},
 	{
 		"total",
 		Warning,
-		"adds up to 32 on n1, and slurm.conf has 28: slurmd has restarted",
+		"adds up to 32 on n1, but slurm.conf has 28: slurmd has restarted",
 		func(f *Facts) { f.Node.Gres[2].Count = 28 },
 	},
 	{
@@ -278,7 +278,7 @@ var cases = []struct {
 	{
 		"profiles",
 		Error,
-		"slurm.conf gives n1 1g.23gb, which its driver does not report (the driver reports 1g.5gb)",
+		"in slurm.conf, n1 has 1g.23gb, which its driver does not report (the driver reports 1g.5gb)",
 		func(f *Facts) { f.Agent.Stale = []string{"1g.23gb"} },
 	},
 	{"profiles", Error, "no catalogue node has 1g.6gb, which n1 has", func(f *Facts) {

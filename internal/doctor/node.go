@@ -63,13 +63,13 @@ func total(f *Facts) []Finding {
 		return nil
 	case closed == configured: // slurmd has re-registered since the agent's last pass
 		return []Finding{warning(fmt.Sprintf(
-			"gres/mig adds up to %d on %s, and slurm.conf has %d: "+
+			"gres/mig adds up to %d on %s, but slurm.conf has %d: "+
 				"slurmd has restarted, and the agent has not published offers since then",
 			mig, f.Node.Name, configured,
 		), "rerun `caelum doctor` after the agent's poll_interval; if the warning remains, find the cause with "+
 			"`journalctl -u caelumd`")}
 	}
-	return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, and slurm.conf has %d: "+
+	return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, but slurm.conf has %d: "+
 		"slurmctld will drain the node when its slurmd restarts",
 		mig, f.Node.Name, configured),
 		"run `systemctl restart caelumd`; if the error remains, find the cause with `journalctl -u caelumd`")}
@@ -116,7 +116,7 @@ func slots(f *Facts) []Finding {
 	case has < can:
 		return []Finding{fault(
 			fmt.Sprintf(
-				"gres/gpu is %d on %s, and the GPUs hold up to %d slices: slurmctld can never allocate some slices",
+				"gres/gpu is %d on %s, but the GPUs hold up to %d slices: slurmctld can never allocate some slices",
 				has, f.Node.Name, can,
 			),
 			slurmConfig,
@@ -124,7 +124,7 @@ func slots(f *Facts) []Finding {
 	case has > can && !broken: // slurm.conf may be correct if the missing slots belong to an unusable GPU
 		return []Finding{fault(
 			fmt.Sprintf(
-				"gres/gpu is %d on %s, and the GPUs hold only %d slices: slurmctld starts jobs that cannot get "+
+				"gres/gpu is %d on %s, but the GPUs hold only %d slices: slurmctld starts jobs that cannot get "+
 					"slices",
 				has, f.Node.Name, can,
 			),

@@ -10,8 +10,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// rounds is how often benchAgainst runs each of the two builds. They alternate, so that other load on the machine
-// affects both.
+// rounds is the number of times that benchAgainst runs each of the two builds. They alternate, so that other load on
+// the machine affects both.
 const rounds = 4
 
 // alone is the number of jobs that serveAlone runs.
@@ -39,7 +39,7 @@ func benchAgainst(ctx context.Context, other string) error {
 	return errors.Join(benchPlugin(ctx, plugin), prologsAgainst(ctx, other))
 }
 
-// prologsAgainst runs jobs on a cluster of each build in turn, and prints how long the prologs took according to the
+// prologsAgainst runs jobs on a cluster of each build in turn and prints how long the prologs took according to the
 // agents' logs.
 func prologsAgainst(ctx context.Context, other string) (err error) {
 	var clusters [2]*cluster.Cluster

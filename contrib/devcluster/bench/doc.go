@@ -4,10 +4,10 @@
 // Files:
 //
 //	main.go         the options; the agent's time in a prolog (own_ms, slurmctld_ms, driver_ms), and publishing in sdiag
-//	plugin.go       the plugin's cost for sbatch and a step, with and without plugin (-paired); median, interval
+//	plugin.go       the plugin's cost for sbatch and a step, with and without the plugin (-paired); median, interval
 //	against.go      -against: the plugin and the prologs of this build and of another build, in turn (rounds)
-//	rpcs.go         -rpcs: the requests of agents and watcher to slurmctld, at rest and under load, from sdiag
-//	top.go          -top: a refresh of caelum top: its duration, and slurmctld's CPU time
+//	rpcs.go         -rpcs: the requests of the agents and the watcher to slurmctld, at rest and under load, from sdiag
+//	top.go          -top: the duration of a refresh of caelum top, and the CPU time that it costs slurmctld
 //	short.go        -short, -rounds: many short jobs with gres/gpu only, with static slices, and with Caelum
 //	submissions.go  -submissions: slurmctld's time for a submission, with and without job_submit.lua
 //	waits.go        -waits, -only-waits: waits from submission to start, with and without an offer and a watcher

@@ -187,7 +187,7 @@ func serve(ctx context.Context, c *cluster.Cluster) error {
 	return gone(ctx, c, time.Second)
 }
 
-// prologs runs jobs, and prints the parts of the prologs' durations from the agent's log.
+// prologs runs jobs and prints the parts of the prologs' durations from the agent's log.
 func prologs(ctx context.Context, c *cluster.Cluster) error {
 	before, err := served(c)
 	if err != nil {

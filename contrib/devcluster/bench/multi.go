@@ -99,7 +99,7 @@ func (c *class) add(t times) {
 func (s scenarios) reportMulti(scenario string, work []*submission, jobs map[string]*times) {
 	var all, several, one class
 	var first, last time.Time
-	var late []float64 // the submissions' delays in seconds, compared with the first submission
+	var late []float64 // the submissions' delays in seconds, relative to that of the first
 	for _, j := range work {
 		t := *jobs[j.id]
 		if all.add(t); j.gpus > 1 {

@@ -97,8 +97,8 @@ echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
 // pairing describes a command that measure runs with two configurations, the one in /etc/slurm and the one in conf.
 type pairing struct{ command, with, without, conf string }
 
-// measure runs the two commands of each pair in random order, and prints the difference between their durations. It
-// must run inside the cluster.
+// measure runs the two commands of each pair in random order and prints the difference between their durations. It must
+// run inside the cluster.
 func (p pairing) measure() error {
 	pairs := sbatchPairs
 	if p.command == "srun" {

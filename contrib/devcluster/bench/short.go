@@ -89,7 +89,7 @@ var shortLogged = regexp.MustCompile(
 	`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|_job_complete:) JobId=\S+ (?:InitPrio|done)`,
 )
 
-// runShort runs one load, and returns its duration in seconds according to slurmctld's log.
+// runShort runs one load and returns its duration in seconds according to slurmctld's log.
 func runShort(ctx context.Context, c *cluster.Cluster, jobs, seconds int, array bool, ask string) (float64, error) {
 	before, err := c.Log("slurmctld")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// benchTop measures how long a refresh of `caelum top` takes, and how much CPU time it costs slurmctld. The cluster has
+// benchTop measures how long a refresh of `caelum top` takes and how much CPU time it costs slurmctld. The cluster has
 // the given number of nodes with eight GPUs each, but only the first two nodes are running. The others have the state
 // that n1's agent published, in which half of the units are busy.
 func benchTop(ctx context.Context, nodes int) (err error) {

@@ -123,7 +123,7 @@ func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 }
 
 // started returns how long a job waited until its start, in seconds, according to slurmctld's log. If the job's profile
-// was not on offer at its submission, started also returns how long it took until it was.
+// was not on offer at its submission, started also returns the time until the profile was on offer.
 func started(c *cluster.Cluster, id, profile string) (start, published float64, err error) {
 	log, err := c.Log("slurmctld")
 	if err != nil {

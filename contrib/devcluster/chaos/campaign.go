@@ -226,7 +226,7 @@ func (c *campaign) watch(ctx context.Context) error {
 	return nil
 }
 
-// srunLimit is how soon after the last job's end the last srun must end.
+// srunLimit is the time within which the last srun must end after the last job has ended.
 const srunLimit = 5 * time.Second
 
 // round runs a storm and the calm after it, and then checks the quiet cluster. When it returns, all of the round's jobs
@@ -299,7 +299,7 @@ func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	<-ctx.Done() // the options exclude all faults
 }
 
-// run begins a fault, and ends it after the given time.
+// run begins a fault and ends it after the given time.
 func (b *breaking) run(ctx context.Context, lasts time.Duration) {
 	b.from = time.Now()
 	b.mu.Lock()

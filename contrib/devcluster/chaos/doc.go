@@ -8,8 +8,8 @@
 //
 // A campaign is a sequence of rounds. A round begins with a storm, during which jobs are submitted while faults begin
 // and end. In the calm that follows, the campaign repairs every fault, and the remaining jobs end. In the final phase,
-// the quiet, no traces of jobs may remain on the nodes. The seed determines the jobs, faults and pauses, but which
-// faults coincide with which jobs depends on the speed of the machine.
+// called the quiet, no traces of jobs may remain on the nodes. The seed determines the jobs, faults and pauses, but
+// which faults coincide with which jobs depends on the speed of the machine.
 //
 // Files:
 //
@@ -34,7 +34,7 @@
 //	observe.go      snapshots of emulators, lease files, capability files and processes every 0.25 s (observe command)
 //	slices.go       rule 1 in each snapshot: slices with two jobs; suspicions that must persist (lasting)
 //	processes.go    rule 1 at the end of a round: every CUDA process in the emulators' logs
-//	quiet.go        rules 2, 3 and 6: jobs' remains (quietLimit), gres/mig counts (miscounts), nodes not up
+//	quiet.go        rules 2, 3 and 6: traces of jobs (quietLimit), gres/mig counts (miscounts), nodes not up
 //	queue.go        reads scontrol; jobs that wait only for slices (runnable), or can never start (never)
 //	waits.go        rule 4: jobs that wait although the GPUs have room (patience); checks `caelum explain`
 //	ends.go         rule 5: the runs in sacct; the action or fault that explains an end (explain; around, aftermath)

@@ -161,7 +161,7 @@ func (r jobRun) live() bool {
 	)
 }
 
-// ofRound reports whether a run belongs to the campaign, and ended in the round that began at the given time.
+// ofRound reports whether a run belongs to the campaign and ended in the round that began at the given time.
 func (c *campaign) ofRound(r jobRun, began time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

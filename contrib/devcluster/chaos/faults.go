@@ -137,7 +137,7 @@ var daemonFaults = []fault{
 	{name: "agent-restart", does: "restarts an agent", part: "agent", begin: restart},
 	{
 		name:    "slurmd-kill",
-		does:    "sends SIGKILL to a slurmd, and starts a new one after 0 to 5 s",
+		does:    "sends SIGKILL to a slurmd and starts a new one after 0 to 5 s",
 		part:    "slurmd",
 		begin:   kill,
 		end:     start,
@@ -162,7 +162,7 @@ var daemonFaults = []fault{
 	},
 	{
 		name:    slurmctldKill,
-		does:    "sends SIGKILL to slurmctld, and starts a new one after 0 to 6 s",
+		does:    "sends SIGKILL to slurmctld and starts a new one after 0 to 6 s",
 		part:    "slurmctld",
 		begin:   kill,
 		end:     start,

@@ -251,7 +251,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "gpu-lost",
-		does:     "makes a GPU fall off the bus for 2 to 10 s, and restarts the GPU's agent",
+		does:     "makes a GPU fall off the bus for 2 to 10 s and restarts the GPU's agent",
 		part:     "gpu agent",
 		shortest: 2,
 		longest:  10,
@@ -279,7 +279,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "foreign",
-		does:     "creates a foreign instance, and removes it after 4 to 12 s",
+		does:     "creates a foreign instance and removes it after 4 to 12 s",
 		part:     "gpu agent",
 		shortest: 4,
 		longest:  12,
@@ -288,7 +288,7 @@ var hardwareFaults = []fault{
 		end:      removeForeign,
 	},
 	// On a slow machine, the agent can lease the instance after its state has been read but before it is removed. The
-	// job then loses its slice, and ends as it would without a GPU.
+	// job then loses its slice and ends as it would without a GPU.
 	{name: "idle-removed", does: "removes an idle instance, as an administrator can", part: "gpu",
 		ends: []string{"FAILED"},
 		begin: func(b *breaking) error {

@@ -8,7 +8,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// worker is the script that jobs run on each of their nodes. It starts a CUDA process on each of the job's slices, and
+// worker is the script that jobs run on each of their nodes. It starts a CUDA process on each of the job's slices and
 // records the processes in ran.log.
 const worker = `#!/bin/bash
 # worker SECONDS
@@ -87,7 +87,8 @@ type job struct {
 	interactive      bool
 }
 
-// draw returns a user's n-th submission. earlier lists the ids of the jobs that the user has already submitted.
+// draw returns a user's n-th submission. The argument earlier lists the ids of the jobs that the user has already
+// submitted.
 func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) job {
 	j := job{name: fmt.Sprintf("%s-%d", user, n), user: user, kind: drawKind(rng, kinds)}
 	d := drawVariant(rng)

@@ -40,7 +40,7 @@ func (c *campaign) mend() error {
 	return nil
 }
 
-// calmLimit is how long a storm's last job may take to end once all faults have been repaired.
+// calmLimit is the maximum time that a storm's last job may take to end once all faults have been repaired.
 const calmLimit = 3 * time.Minute
 
 // calm waits until all jobs have ended, and checks why pending jobs wait. It cancels jobs that can never start, and
@@ -85,7 +85,7 @@ func (c *campaign) calm(began time.Time) error {
 	return c.cancelRest()
 }
 
-// lostAfter is how long after the end of the storm a running job without a process counts as lost.
+// lostAfter is the time after the end of the storm at which a running job without a process counts as lost.
 const lostAfter = 25 * time.Second
 
 // lost reports whether Slurm has lost a job: slurmctld shows it as running, it has no process, and one of Slurm's own

@@ -11,7 +11,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// quietLimit is how long traces of jobs may remain after the last job has ended.
+// quietLimit is the maximum time for which traces of jobs may remain after the last job has ended.
 const quietLimit = 30 * time.Second
 
 // left is something that must not remain in a quiet cluster, with the rule that it violates.
@@ -234,7 +234,7 @@ func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted 
 // closed is the type of gres/mig for the slices of the node's total that are not offered.
 const closed = "closed"
 
-// offered returns how many slices of a profile the agent offers.
+// offered returns the number of slices of a profile that the agent offers.
 func (s agentStatus) offered(profile string) (n int) {
 	for _, g := range s.GPUs {
 		for _, o := range g.Offers {

@@ -17,7 +17,7 @@ func (f *findings) adder(l *timeline, rule string) func(string, ...any) {
 	return func(format string, args ...any) { f.add(l, rule, format, args...) }
 }
 
-// run runs campaigns for the time given in o, and returns the number of findings. After a campaign with findings, the
+// run runs campaigns for the time given in o and returns the number of findings. After a campaign with findings, the
 // next one uses a new cluster.
 func run(ctx context.Context, o options) (found int, err error) {
 	end := time.Now().Add(o.length)

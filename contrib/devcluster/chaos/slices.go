@@ -38,9 +38,9 @@ func newSliceWatch(report func(string, ...any)) *sliceWatch {
 	return &sliceWatch{report: report, since: map[string]int64{}}
 }
 
-// lasting is how long a suspicion must last to become a finding. A shorter one may be due to the order of the reads,
-// because the parts of a snapshot are read one after another, or to a killed process that its parent has not reaped
-// yet.
+// lasting is the minimum duration after which a suspicion becomes a finding. A shorter suspicion may result from the
+// order of the reads, because the parts of a snapshot are read one after another, or from a killed process that its
+// parent has not reaped yet.
 const lasting = int64(2 * time.Second)
 
 func (w *sliceWatch) check(s snapshot) {

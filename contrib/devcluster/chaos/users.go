@@ -11,7 +11,7 @@ import (
 // users are the users of the devcluster.
 var users = []string{"user1", "user2"}
 
-// heldFor is how long a requeued job is held. credSeconds is cred_expire in slurm.conf, the lifetime of a job
+// heldFor is the time for which a requeued job is held. credSeconds is cred_expire in slurm.conf, the lifetime of a job
 // credential. slurmd 22.05.8 may skip the prolog of a requeued job that starts in the very second in which its first
 // run's credential expires. Because heldFor exceeds credSeconds by several seconds, no job starts in that second.
 const heldFor, credSeconds = 24 * time.Second, 15

@@ -10,21 +10,22 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// patience is how long a job may wait without a correct explanation while the GPUs have room for its slices.
+// patience is the maximum time that a job may wait without a correct explanation while the GPUs have room for its
+// slices.
 const patience = time.Minute
 
 // waitWatch checks why jobs wait while no fault is active.
 type waitWatch struct {
 	*campaign
-	// since gives, for each job, the time since which every snapshot has shown room for it.
+	// since maps each job to the time since which every snapshot has shown room for it.
 	since map[string]time.Time
-	// completing gives, for each node, the time since which every snapshot has shown it as COMPLETING.
+	// completing maps each node to the time since which every snapshot has shown it as COMPLETING.
 	completing map[string]time.Time
 }
 
-// completes is how long a node may be COMPLETING before waits are no longer checked. If slurmctld misses the end of an
-// epilog, it asks slurmd again after 95 s. Until then, it expects the node to become free soon, and backfill reserves
-// other nodes for the first jobs in the queue.
+// completes is the maximum time that a node may be COMPLETING before waits are no longer checked. If slurmctld misses
+// the end of an epilog, it asks slurmd again after 95 s. Until then, it expects the node to become free soon, and
+// backfill reserves other nodes for the first jobs in the queue.
 const completes = 10 * time.Second
 
 func (w *waitWatch) check(q queue, s snapshot) {
@@ -157,7 +158,7 @@ type explanation struct {
 
 // explained checks the explanation for a job that waits although the GPUs have room. It is correct if it names a
 // runnable job that is ahead in the queue and whose own wait is checked separately. explained returns "" for a correct
-// explanation, and otherwise a description of the error.
+// explanation, and a description of the error otherwise.
 func (w *waitWatch) explained(q queue, j queued) string {
 	out, stderr, err := w.cluster.Exec(w.ctx, "root", "caelum", "explain", j.raw, "--json")
 	if err != nil {

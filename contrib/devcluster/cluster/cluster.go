@@ -39,7 +39,7 @@ type Options struct {
 	// Stock starts the cluster with whole GPUs as gres/gpu, and without the plugin and a decision table, as at a site
 	// that does not use Caelum. The agents can be started with StartUnit.
 	Stock bool
-	// PrologDelay is how long each job's prolog waits before its request to the agent, in whole seconds.
+	// PrologDelay is the time, in whole seconds, that each job's prolog waits before its request to the agent.
 	PrologDelay time.Duration
 	// Cgroup is the cgroup version for jobs, "v1" or "v2", with ConstrainDevices=yes. By default, jobs have no cgroups.
 	Cgroup string
@@ -48,7 +48,7 @@ type Options struct {
 	// NVLink lists the groups of GPUs that are connected by NVLink, for example "0,1;2,3". If it is not empty, MIG mode
 	// is off when the cluster starts, as after a reboot.
 	NVLink string
-	// Conf lists additional lines for slurm.conf. If a key occurs several times, the last value applies.
+	// Conf lists additional lines for slurm.conf. If a key occurs more than once, the last value applies.
 	Conf []string
 }
 
@@ -103,7 +103,7 @@ type Cluster struct {
 	cgroup bool // jobs have cgroups, so commands must join the cluster's cgroups
 }
 
-// Start starts a cluster, and returns when slurmctld answers, every node is idle and slurmdbd has registered the
+// Start starts a cluster and returns when slurmctld answers, every node is idle and slurmdbd has registered the
 // cluster. If this fails, it ends all of the cluster's processes, and returns an error with the last lines of the logs.
 // If ctx is cancelled before Start returns, it stops the cluster and returns an error.
 func Start(ctx context.Context, o Options) (*Cluster, error) {

@@ -255,7 +255,7 @@ func (s *Site) Slice(node, id string) (slice api.Slice) {
 			s.t.Fatalf("job %s holds %+v", id, lease)
 		}
 		slice = lease.Slices[0]
-		slice.Use = nil // the usage changes from one reading to the next
+		slice.Use = nil // the usage changes between readings
 		return true
 	})
 	return slice

@@ -34,7 +34,7 @@ var scripts = []script{
 	{"unknown", 30000, ""},
 }
 
-// rounds is how often each script is submitted.
+// rounds is the number of times that each script is submitted.
 const rounds = 4
 
 const user, uid = "user1", 20001

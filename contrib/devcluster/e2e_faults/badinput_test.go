@@ -377,7 +377,7 @@ func badConfiguration(s *site, _ string) {
 		s.t.Error("the offers are not closed after a stop with an invalid configuration")
 	}
 	s.startFails(`unknown key "poll_intervall"; the keys are accounting_field`,
-		"closing the offers of n1 with the default configuration")
+		"withdrawing the offers of n1 with the default configuration")
 	s.Must("n1", "root", "mv", "/etc/caelum/good", path)
 	if err := s.StartUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)

@@ -1,4 +1,4 @@
-// Package e2eoracle runs a random mix of jobs on real Slurm clusters, and checks the published offers with package
+// Package e2eoracle runs a random mix of jobs on real Slurm clusters and checks the published offers with package
 // oracle.
 //
 //	go test -tags e2e -v ./contrib/devcluster/e2e_oracle

@@ -17,7 +17,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// limit is how long to wait for a condition. Only a hanging test reaches it.
+// limit is the maximum time to wait for a condition. Only a hanging test reaches it.
 const limit = 60 * time.Second
 
 // Machine is a systemd instance that runs in its own namespaces.
@@ -39,7 +39,7 @@ type Options struct {
 	Packages string
 }
 
-// Boot boots a machine, and removes it at the end of the test. Without packages, it waits until the node accepts jobs
+// Boot boots a machine and removes it at the end of the test. Without packages, it waits until the node accepts jobs
 // and its agent offers slices.
 func Boot(t *testing.T, o Options) *Machine {
 	t.Helper()
@@ -94,7 +94,7 @@ func (m *Machine) Serving() {
 	)
 }
 
-// remove ends the machine, and removes its directory and cgroup. If the test has failed, it logs the journal and the
+// remove ends the machine and removes its directory and cgroup. If the test has failed, it logs the journal and the
 // console.
 func (m *Machine) remove(cgroupScript string) {
 	if m.t.Failed() {
@@ -137,7 +137,7 @@ func (m *Machine) Try(args ...string) string {
 	return string(out)
 }
 
-// Must returns the output of a command, and ends the test if the command fails.
+// Must returns the output of a command and ends the test if the command fails.
 func (m *Machine) Must(args ...string) string {
 	m.t.Helper()
 	out, err := m.Command(args...).CombinedOutput()

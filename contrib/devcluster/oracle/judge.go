@@ -209,7 +209,8 @@ func (j *check) offeredWithin(from, to int64, free map[string]int) (present []In
 }
 
 // logged checks that slurmctld and the agent logged the same writes, so that the other checks cover them all. Writes
-// that close all types are exempt, because they may come from `caelumd close`, which does not log its writes.
+// that close all types are exempt from this check, because they may come from `caelumd close`, which does not log its
+// writes.
 func (j *check) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)

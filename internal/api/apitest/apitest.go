@@ -40,8 +40,8 @@ func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	return answer, err
 }
 
-// dial returns a connection whose SO_PEERCRED shows the given user, because the kernel records the user id of the
-// connecting thread.
+// dial connects to the socket as the given user. SO_PEERCRED then shows this user, because the kernel records the user
+// id of the connecting thread.
 func dial(socket string, uid uint32) (*net.UnixConn, error) {
 	runtime.LockOSThread()
 	if err := effective(uid); err != nil {
@@ -76,7 +76,7 @@ func connect(socket string) (int, error) {
 	return fd, nil
 }
 
-// effective changes the effective user of the calling thread only. syscall.Setresuid would change the user of every
+// effective changes the effective user of only the calling thread. syscall.Setresuid would change the user of every
 // thread.
 func effective(uid uint32) error {
 	const same = ^uintptr(0)
