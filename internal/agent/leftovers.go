@@ -9,10 +9,10 @@ import (
 )
 
 // Normally, a job's processes have ended before its epilog runs. However, if a job is cancelled at the end of its
-// prolog, its epilog can run while slurmd launches the batch script, which then runs without an allocation. In a test
-// with Slurm 22.05.8, a job was cancelled 32 ms after its lease was granted and released 104 ms later, and its script
-// ran for the full 3 s. An instance that is still in use by leftover processes is stuck: the agent does not offer its
-// units until the driver reports no processes on it.
+// prolog, its epilog can run while slurmd launches the batch script. The script then runs without an allocation. In a
+// test with Slurm 22.05.8, a job was cancelled 32 ms after its lease was granted and released 104 ms later, and its
+// script ran for the full 3 s. An instance that is still in use by leftover processes is stuck: the agent does not
+// offer its units until the driver reports no processes on it.
 
 // leftoverInterval is the time between checks of the instances that are in use by leftover processes.
 const leftoverInterval = 2 * time.Second

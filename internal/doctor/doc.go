@@ -11,7 +11,7 @@
 //
 //	doctor.go     Finding and Severity; Examine; the list of checks, with their OK messages and sources
 //	nodefaults.go the checks for node health checkers, which run no Slurm commands
-//	read.go       collects the facts from slurmctld, the agent, files, the driver and slurmdbd; findings for missing sources
+//	read.go       collects the facts from slurmctld, the agent, files, driver and slurmdbd; findings for missing sources
 //
 // Checks of Slurm:
 //
