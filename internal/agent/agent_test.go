@@ -161,7 +161,7 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("lease file:\n%s", got)
 	}
 	l, err := w.agent.Lease(context.Background(), 999, api.LeaseRequest{UID: 1, Slots: []int{0}})
-	if err != nil || !strings.Contains(l.Error, "does not know this job") {
+	if err != nil || !strings.Contains(l.Error, "no longer knows this job") {
 		t.Errorf("an unknown job: %+v, %v", l, err)
 	}
 }

@@ -119,7 +119,7 @@ func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 		return made, err
 	} else if len(held) > 0 {
 		a.holdBack(g, "held open by "+describe(held))
-		return made, fmt.Errorf("couldn't switch MIG mode off on GPU %d: %w", g, gpu.ErrInUse)
+		return made, fmt.Errorf("couldn't switch off MIG mode on GPU %d: %w", g, gpu.ErrInUse)
 	}
 	made, err = a.hw.Create(g, mig.Full, 0)
 	if errors.Is(err, gpu.ErrInUse) {

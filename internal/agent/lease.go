@@ -187,7 +187,7 @@ func (t *attempt) setJob(job slurm.Job) {
 func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason string, err error) {
 	switch {
 	case errors.Is(answer, slurm.ErrNoJob):
-		return "slurmctld does not know this job any more", nil
+		return "slurmctld no longer knows this job", nil
 	case errors.Is(answer, slurm.ErrAmbiguous):
 		return "the job's name or comment contains text that looks like Slurm's record of an allocation; " +
 			"submit the job with another name and comment", nil

@@ -74,7 +74,7 @@ func (a *Agent) noteMetricsFile() func(error) {
 		if err != nil && !failed {
 			log := a.log.WithError(err).WithField("metrics_file", a.cfg.MetricsFile)
 			if errors.Is(err, fs.ErrNotExist) {
-				log.Info("no metrics file, because its directory does not exist")
+				log.Info("not writing a metrics file, because its directory does not exist")
 			} else {
 				log.Warn("no metrics file")
 			}

@@ -235,7 +235,7 @@ func (s *soaker) overlaps() {
 	defer s.world.mu.Unlock()
 	held := map[[2]int]uint32{}
 	for id, l := range s.leases {
-		if l.Error != "" && l.Error != "the job is ending" && l.Error != "slurmctld does not know this job any more" {
+		if l.Error != "" && l.Error != "the job is ending" && l.Error != "slurmctld no longer knows this job" {
 			s.t.Fatalf("job %d: %s", id, l.Error)
 		}
 		for _, sl := range l.Slices {

@@ -256,5 +256,5 @@ func (j *check) excesses() {
 // prolog requested a lease.
 func ending(reason string) bool {
 	return strings.HasPrefix(reason, "the job is ending") ||
-		strings.HasPrefix(reason, "slurmctld does not know this job any more")
+		strings.HasPrefix(reason, "slurmctld no longer knows this job")
 }
