@@ -116,8 +116,8 @@ func (a *Agent) hooksEnded() int {
 	return a.hookRuns
 }
 
-// runHooks calls the hook for the instances and GPUs that need it, one after another, until ctx ends. It first resumes
-// a monitoring program that an earlier agent has paused.
+// runHooks calls the hook for the instances and GPUs that need it, one after another, until ctx is done. It first
+// resumes a monitoring program that an earlier agent has paused.
 func (a *Agent) runHooks(ctx context.Context) {
 	resumed := a.resume()
 	for {
@@ -157,7 +157,7 @@ func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
 		err = a.pause(ctx, at)
 	}
 	a.mu.Lock()
-	t.state.hooked = a.now() // a further refusal of the driver does not make the hook run again soon
+	t.state.hooked = a.now() // a further refusal by the driver does not make the hook run again soon
 	a.mu.Unlock()
 	if err == nil {
 		err = do(t.gpu)

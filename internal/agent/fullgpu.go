@@ -106,10 +106,10 @@ func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
 	return a.hw.Create(g, profile, start)
 }
 
-// makeFull switches off a GPU's MIG mode, which the driver refuses to do while a process uses the GPU. So it first
-// restricts the GPU's device file to root, to keep further user processes from opening it. If a process still has the
-// file open, the GPU is not offered as a full GPU until the process has closed it. If a program of root keeps the GPU
-// in use, the destroy hook runs (makeFullHeld).
+// makeFull switches off a GPU's MIG mode, which the driver refuses to do while a process uses the GPU. It therefore
+// first restricts the GPU's device file to root, to keep further user processes from opening it. If a process still has
+// the file open, the GPU is not offered as a full GPU until the process has closed it. If a program of root keeps the
+// GPU in use, the destroy hook runs (makeFullHeld).
 func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	c := a.cards[g]
 	if err := a.caps.Make(c.Minor, fullInstance); err != nil {
@@ -153,12 +153,12 @@ func (a *Agent) makeFullHeld(g int) error {
 	a.mu.Lock()
 	c.held = ""
 	a.mu.Unlock()
-	_, err = a.setHeldAside([]placed{{g, in}}) // all users could open the device file before
+	_, err = a.setHeldAside([]placed{{g, in}}) // all users could previously open the device file
 	return err
 }
 
-// holdersOfGPU ends the processes that have a GPU's device file open, as far as the agent may end them. It returns
-// the others, except root's.
+// holdersOfGPU ends the processes that have a GPU's device file open and that the agent may end. It returns the others,
+// except root's.
 func (a *Agent) holdersOfGPU(g int) ([]gpu.Process, error) {
 	in := &instance{Instance: ledger.Instance{GPU: a.cards[g].UUID, GI: gpu.FullGI, Profile: mig.Full}}
 	found, err := a.clear([]placed{{g, in}}, clearRounds)
