@@ -17,11 +17,12 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// write updates the node's gres/mig counts and the agent's entries in the node's Extra field. A profile without a
-// total gets the count 0, and the `closed` type gets the rest of the constant total. If slurmctld already shows the
-// counts, the update has only Extra, and if it also shows the entries, no update is sent. The log entry for an update
-// includes the published plan, so that tests can check it. check is true if the caller must read the node again,
-// because an update of the counts was sent, even if it failed, or because slurmd may have registered meanwhile.
+// write updates the node's gres/mig counts and the agent's entries in the node's Extra field. A profile without a total
+// gets the count 0, and the `closed` type gets the rest of the constant total. If slurmctld already shows the counts,
+// the update contains only Extra, and if it also shows the entries, no update is sent. The log entry for an update
+// includes the published plan, so that tests can check it. The result check is true if the caller must read the node
+// again, because an update of the counts was sent, even if it failed, or because slurmd may have registered in the
+// meantime.
 func (p *publisher) write(
 	ctx context.Context,
 	phase string,
