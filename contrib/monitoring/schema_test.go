@@ -22,6 +22,7 @@ func validate(text []byte) error {
 	kinds.RegisterPanelcfgVariant(table.VariantConfig())
 	kinds.RegisterPanelcfgVariant(timeseries.VariantConfig())
 	kinds.RegisterDataqueryVariant(prometheus.VariantConfig())
+	//lint:ignore SA1019 dashboard.json has this version of the schema, which Grafana can import
 	var d dashboard.Dashboard
 	// The SDK returns an empty list of errors, which is not nil, for a valid dashboard.
 	if err := d.UnmarshalJSONStrict(text); err != nil && err.Error() != "" {
