@@ -89,7 +89,7 @@ func (b beginning) distance(o beginning) (sum float64) {
 	return sum
 }
 
-// drawReferences returns the beginnings of many runs of a shape. They are not among the runs of any seed of -seeds.
+// drawReferences returns the beginnings of many runs of a shape. No seed in -seeds produces any of these runs.
 func drawReferences(s shape) []beginning {
 	rng := rand.New(rand.NewPCG(1, 20))
 	all := make([]beginning, references)

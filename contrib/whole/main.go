@@ -45,7 +45,7 @@ func start(args []string, w io.Writer) error {
 	reported := f.String("seeds", "101-105", "first and last seed of the workloads")
 	tune := f.String("tune", "1-3", "first and last seed of the workloads for the search for the best split")
 	splits := f.String("splits", "1-7", "first and last number of nodes with full GPUs in the search for a split")
-	loads := f.String("loads", "0.7,0.85,0.95", "mean shares of all units that jobs request")
+	loads := f.String("loads", "0.7,0.85,0.95", "mean loads: the units that jobs request, as a share of all units")
 	queues := f.String("queues", "fifo,easy,offers", "queues; offers is EASY through offers, as in production")
 	ends := f.String("ends", "limits", "expected ends of jobs: exact, or limits (1 to 6 times the run time)")
 	names := f.String("policies", place.DefaultPolicy, "placement policies; split and quota use the first")

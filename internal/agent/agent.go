@@ -73,7 +73,7 @@ type Agent struct {
 	outdated  chan error    // the reason why the agent must restart
 	forecasts chan foreseen // the forecasts that growBeforeFailure must examine
 
-	repository usage.Repository // the repository for the runs of jobs, or nil
+	repository usage.Repository // the repository of job runs, or nil
 	// runOf returns a job's current run, or false if it is not observed.
 	runOf func(job uint32) (predict.Run, bool)
 

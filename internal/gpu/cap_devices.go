@@ -32,8 +32,8 @@ func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
 	return all, nil
 }
 
-// maxGI is the number of possible GPU instance ids: 15 on a grid of 8 units (nv-caps.c of the open kernel modules
-// 595.45.04).
+// maxGI is the number of possible GPU instance ids: 15 on a grid of 8 units (nv-caps.c in release 595.45.04 of NVIDIA's
+// open kernel modules).
 const maxGI = 15
 
 // Possible returns the capabilities of every GPU instance that the GPU with the given minor number can have: for each

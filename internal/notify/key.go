@@ -92,7 +92,7 @@ func CheckKey(path string, info fs.FileInfo, owners ...uint32) error {
 
 func remedy(err error, path string) string {
 	if errors.Is(err, fs.ErrPermission) {
-		return "make the file readable only for this daemon's user (mode 0400)"
+		return "make the file readable only by this daemon's user (mode 0400)"
 	}
 	return fmt.Sprintf("create the file with `(umask 077; head -c 32 /dev/urandom >%s)`, "+
 		"and copy the file to slurmctld's host and every GPU node", path)

@@ -80,8 +80,8 @@ type sizing struct {
 // running jobs, this product counts instead. It is limited to mostArrivals times the number of running and waiting
 // jobs, because jobs that are submitted together are often not followed by others.
 //
-// While the head of the queue waits for a larger slice, it delays each of the other waiting jobs by the share
-// heldShare of its wait.
+// While the head of the queue waits for a larger slice, it delays each of the other waiting jobs by heldShare times its
+// own wait.
 const (
 	priceWaiting = 0.4
 	priceRunning = 0.15

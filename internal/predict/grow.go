@@ -21,7 +21,7 @@ type Growth struct {
 	Requested string `json:"requested,omitempty"`
 }
 
-// Cause is the reason for a growth.
+// Cause is the reason for a Growth.
 type Cause string
 
 const (

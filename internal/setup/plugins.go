@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// plugins changes plugstack.conf and job_submit.lua, and creates the decision table.
+// plugins edits plugstack.conf and job_submit.lua and creates the decision table.
 func (m *merger) plugins(lines []line) {
 	m.plugstack(lines)
 	m.jobSubmit(lines)

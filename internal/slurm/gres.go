@@ -26,7 +26,7 @@ func (g GRES) String() string {
 // a type because of its dot.
 var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 
-// ParseGRES parses all forms in which Slurm prints generic resources:
+// ParseGRES parses every form in which Slurm prints generic resources:
 //
 //	gpu:a100:14(S:0),mig:1g.5gb:0             Gres of a node
 //	gpu:a100:1(IDX:0),mig:2g.10gb:1           GresUsed of a node; (IDX:N/A) if no unit is used

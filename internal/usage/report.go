@@ -38,7 +38,7 @@ type progress struct {
 }
 
 // Report stores a report from one of a job's processes. It returns false if the process reports too often, or if too
-// many of the job's processes report. A report with a new out-of-memory error is never rejected for coming too early.
+// many of the job's processes report. A report with a new out-of-memory error is never rejected for arriving too early.
 func (m *Monitor) Report(job uint32, pid int, r api.MemoryReport) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
