@@ -189,6 +189,32 @@ func TestForeignInstance(t *testing.T) {
 	}
 }
 
+// TestForeignInstanceInPendingLease checks that the agent keeps publishing if another program creates an instance at the
+// placement of a pending lease, and that the lease then gets another placement.
+func TestForeignInstanceInPendingLease(t *testing.T) {
+	w := newWorld(t, 2)
+	id := w.submit(job(1, "7g.40gb:1"))
+	w.publish()
+	w.fake.Prolog(nil)
+	w.fake.Tick()
+	w.publish()
+	pending := w.agent.pending[id]
+	if pending == nil || len(pending.spots) != 1 {
+		t.Fatalf("pending lease: %+v", pending)
+	}
+	gpu := pending.spots[0].GPU
+	w.node.Emulator(t, "create", fmt.Sprint(gpu), "2g.10gb", "2")
+	if err := w.agent.compareGPUs(); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	j, _ := w.fake.Job(context.Background(), id)
+	w.prolog(j)
+	if l := w.lease(id); l.Error != "" || len(l.Slices) != 1 || l.Slices[0].GPU == gpu {
+		t.Errorf("GPU %d has a foreign instance: %+v", gpu, l)
+	}
+}
+
 // TestStuckInstance checks that the agent does not offer the units of an idle instance while the driver cannot destroy
 // it.
 func TestStuckInstance(t *testing.T) {

@@ -396,7 +396,9 @@ func newCampaignOf(
 	t.Cleanup(func() {
 		l.Close()
 		k.kill()
-		if t.Failed() {
+		if t.Failed() && k.output != nil {
+			k.output.mu.Lock() // the output of an agent that has just died may still be copied
+			defer k.output.mu.Unlock()
 			t.Logf("the agents' logs:\n%s", tail(k.text.String(), 6000))
 		}
 	})

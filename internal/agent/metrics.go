@@ -76,7 +76,7 @@ func (a *Agent) noteMetricsFile() func(error) {
 			if errors.Is(err, fs.ErrNotExist) {
 				log.Info("not writing a metrics file, because its directory does not exist")
 			} else {
-				log.Warn("no metrics file")
+				log.Warn("couldn't write the metrics file")
 			}
 		}
 		failed = err != nil

@@ -130,8 +130,12 @@ func (n *node) nameOf(gpus []place.GPU, s offer.Spot) string {
 }
 
 // possible reports whether a GPU can have an instance at placement i. An offer or a pending lease may be older than the
-// loss of its GPU, or than an attempt to switch off the GPU's MIG mode that the driver refused.
-func possible(g place.GPU, i int) bool { return g.Model != nil && i < len(g.Model.Placements) }
+// loss of its GPU, than an attempt to switch off the GPU's MIG mode that the driver refused, or than a foreign or stuck
+// instance that uses units of the placement.
+func possible(g place.GPU, i int) bool {
+	return g.Model != nil && i < len(g.Model.Placements) && g.Model.Units(i)&g.Blocked == 0 &&
+		g.Model.Fits(g.Busy, i)
+}
 
 // inside returns the best placement of the requested profile, or of its equivalent profile, within placement i of a
 // GPU: the one that leaves the largest number of reachable maximal layouts. If none fits, ok is false.

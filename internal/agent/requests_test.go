@@ -51,7 +51,16 @@ func (f *fleet) watched(b *testing.B, planner bool, port int) (submitted func())
 		}
 	}
 	b.Cleanup(func() { stop(); done.Wait() })
-	return func() { os.WriteFile(trigger, []byte("."), 0o600) }
+	return func() { // like job_submit.lua, which does not truncate the file
+		file, err := os.OpenFile(trigger, os.O_WRONLY, 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer file.Close()
+		if _, err := file.WriteString("."); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 // count returns the number of Slurm commands since a call, and how many of them return all
