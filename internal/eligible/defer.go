@@ -12,7 +12,8 @@ import (
 // available. The result is empty if the job could start. The node may lack free CPUs or memory or, if the job needs a
 // whole node, may have GRES in use. Alternatively, the node may have offered the slices since the given time, and
 // slurmctld may have evaluated the job since then without starting it, for an unknown reason. This last case does not
-// apply to jobs that wait behind another job, or to multi-node jobs, which may have lacked another node.
+// apply to jobs that wait behind another job, to multi-node jobs, which may have lacked another node, or to nodes that are
+// powered down, where the time of the offer is unknown.
 func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):
@@ -21,8 +22,8 @@ func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 		return "has GRES that slurmctld counts as used, but the job needs a node with none in use (--exclusive)"
 	case LacksMemory(n, w):
 		return fmt.Sprintf("has %d MiB of memory free, but the job needs %d MiB", n.MemoryFree, needsMemory(n, w))
-	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && HasFree(n, w) &&
-		w.LastSchedEval.Sub(since) > passedOver:
+	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && !n.Is("POWERED_DOWN") &&
+		HasFree(n, w) && w.LastSchedEval.Sub(since) > passedOver:
 		return "has offered the job's slices, but slurmctld has not started the job on the node"
 	}
 	return ""

@@ -34,7 +34,7 @@ func deferParts(v *plan.View, made offer.Plan, all []update) deferred {
 	present, waits := deferred{}, deferred{}
 	for _, u := range all {
 		offers, ok := presentOffers(v, u)
-		if !ok {
+		if !ok || u.node.Is("POWERED_DOWN") { // the planner itself makes the offers of a node that is powered down
 			continue
 		}
 		present[u.node.Name] = offers
@@ -104,7 +104,8 @@ func cover(covered map[string]bool, offers []part.Offer, free map[string]int) {
 func presentOffers(v *plan.View, u update) (offers []part.Offer, ok bool) {
 	was, err := part.Parse(part.In(u.node.Comment))
 	if err != nil || u.member < 0 || plan.BackIn(u.node.Comment) != plan.BackIn(u.comment) || was.Beat != u.own.Beat ||
-		!slices.Equal(was.Held, u.own.Held) || !slices.Equal(was.Stray, u.own.Stray) {
+		!slices.Equal(was.Held, u.own.Held) || !slices.Equal(was.Stray, u.own.Stray) ||
+		!slices.EqualFunc(released(was), released(u.own), sameJob) {
 		return nil, false
 	}
 	offers = []part.Offer{}
@@ -125,6 +126,18 @@ func presentOffers(v *plan.View, u update) (offers []part.Offer, ok bool) {
 	}
 	return offers, true
 }
+
+// released returns the held jobs that the agent may release, with their spots.
+func released(p part.Part) (all []part.Job) {
+	for _, j := range p.Jobs {
+		if slices.Contains(p.Held, j.ID) {
+			all = append(all, j)
+		}
+	}
+	return all
+}
+
+func sameJob(a, b part.Job) bool { return a.ID == b.ID && slices.Equal(a.Spots, b.Spots) }
 
 // startable reports whether slurmctld can start every waiting job on the present offers. It is false for jobs that
 // request several slices or nodes. The nodes need not be those of the plan, because slurmctld starts a job as soon as

@@ -48,7 +48,14 @@ func (c *notifications) due(snapshot plan.Snapshot, v *plan.View, p offer.Plan, 
 	release := map[string]string{} // for each node, the held jobs to release; their slices may already be offered
 	for k, spots := range p.Spots {
 		if spots != nil && eligible.Releasable(v.Waiting[k], snapshot.At) {
-			for _, name := range v.On(spots) {
+			on := v.On(spots)
+			if allPoweredDown(v, on) { // partOf assigns the job to the first member
+				if !offered(v, on, v.Waiting[k]) {
+					continue
+				}
+				on = []string{v.Members[0].Name}
+			}
+			for _, name := range on {
 				release[name] += fmt.Sprint(" release ", v.Waiting[k].ID)
 			}
 		}

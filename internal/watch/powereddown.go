@@ -21,7 +21,7 @@ import (
 // boots, the offers stay unchanged. The agent replaces them in its first pass.
 func (p *planner) offerPoweredDown(
 	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan,
-) error {
+) (failed error) {
 	for _, n := range snapshot.Nodes {
 		if !unattended(n) {
 			continue
@@ -33,11 +33,15 @@ func (p *planner) offerPoweredDown(
 		if !plan.Differs(n, offers) {
 			continue
 		}
-		if err := p.publish(ctx, n.Name, offers); err != nil && !errors.Is(err, slurm.ErrNoNode) {
+		err := p.publish(ctx, n.Name, offers)
+		switch {
+		case errors.Is(err, slurm.ErrUnreachable):
 			return err
+		case err != nil && !errors.Is(err, slurm.ErrNoNode):
+			failed = errors.Join(failed, err)
 		}
 	}
-	return nil
+	return failed
 }
 
 // unattended reports whether a node with gres/mig is powered down and no job has it.
@@ -53,13 +57,19 @@ func allPoweredDown(v *plan.View, names []string) bool {
 	})
 }
 
+// offered reports whether all of the named members offer the job's slices.
+func offered(v *plan.View, names []string, w slurm.Waiting) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !eligible.HasFree(v.Members[v.Member(name)], w) })
+}
+
 // publish writes a node's offers. Like an agent, it first withdraws the offers that are not in the plan, and adds the
 // others only if no job has started on the node since. It reads the node before each write, because the node may boot
-// at any time, and then only its agent may write the offers.
+// at any time, and then only its agent may write the offers. If slurmctld has restarted meanwhile, it no longer knows
+// the node's slots (Unregistered), so no job may start there.
 func (p *planner) publish(ctx context.Context, name string, offers map[string]int) error {
 	for _, lower := range []bool{true, false} {
 		n, err := p.ctl.Node(ctx, name)
-		if err != nil || !unattended(n) {
+		if err != nil || !unattended(n) || n.Unregistered && len(offers) > 0 {
 			return err
 		}
 		counts, has := maps.Clone(offers), n.Gres.Profiles()

@@ -18,8 +18,15 @@ import (
 // powered emulates a slurmctld with a node that is powered down. starts, if set, is called after the first write.
 type powered struct {
 	queue
-	writes []string
-	starts func(*slurm.Node)
+	writes       []string
+	starts       func(*slurm.Node)
+	unregistered bool
+}
+
+func (p *powered) Node(ctx context.Context, name string) (slurm.Node, error) {
+	n, err := p.queue.Node(ctx, name)
+	n.Unregistered = n.Unregistered || p.unregistered
+	return n, err
 }
 
 func (p *powered) SetNodeGRES(ctx context.Context, name string, gres slurm.GRESList) error {
@@ -47,6 +54,7 @@ func TestOffersOfAPoweredDownNode(t *testing.T) {
 		jobs                          []string
 		starts                        func(*slurm.Node)
 		writes                        string
+		unregistered                  bool // when the planner reads the node before it writes
 	}{
 		{what: "no job waits", states: "IDLE+POWERED_DOWN", has: "mig:closed:28"},
 		{what: "the offers of the agent are withdrawn", states: "IDLE+POWERED_DOWN",
@@ -65,17 +73,25 @@ func TestOffersOfAPoweredDownNode(t *testing.T) {
 		{what: "the node boots", states: "IDLE+POWERING_UP+NOT_RESPONDING", has: "mig:3g.20gb:1,mig:closed:27"},
 		{what: "the node did not boot", states: "DOWN+POWERED_DOWN", has: "mig:7g.40gb:1,mig:closed:27",
 			jobs: []string{"mig:7g.40gb:1"}, writes: "closed:28"},
+		{what: "slurmctld has evaluated the job, but not started it yet", states: "IDLE+POWERED_DOWN",
+			has: "mig:7g.40gb:1,mig:closed:27", jobs: []string{"mig:7g.40gb:1"}},
+		{what: "slurmctld has restarted before the write", states: "IDLE+POWERED_DOWN", has: "mig:closed:28",
+			jobs: []string{"mig:7g.40gb:1"}, unregistered: true},
 		{what: "an agent runs there", states: "IDLE", has: "mig:closed:28", jobs: []string{"mig:7g.40gb:1"}},
 	} {
 		f := &powered{starts: c.starts}
 		f.node = node(t, "n1", c.placements, c.has, "")
 		f.node.States = strings.Split(c.states, "+")
+		f.node.Extra = strings.Replace(f.node.Extra, "since/-62135596800", "since/1000000000", 1)
 		for k, wants := range c.jobs {
-			f.waiting = append(f.waiting, job(t, uint32(k+1), wants))
+			w := job(t, uint32(k+1), wants)
+			w.Reason, w.LastSchedEval = "Resources", time.Now()
+			f.waiting = append(f.waiting, w)
 		}
+		f.unregistered = c.unregistered
 		cfg := Config{Planner: true, Settings: tightestFirst, Name: "ctl", TriggerFile: t.TempDir() + "/t"}
 		w := New(cfg, f, quiet())
-		for range 2 { // in its first round, the planner does not know yet whether it is the only one
+		for range 4 { // in its first round, the planner does not know yet whether it is the only one
 			if err := w.Round(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -104,6 +120,11 @@ func TestHeldJobForAPoweredDownNode(t *testing.T) {
 		})
 		if v.Members[0].Name != "n2" || released != offered {
 			t.Errorf("offered %v: first %s, part %+v", offered, v.Members[0].Name, own)
+		}
+		var c notifications
+		c.due(snapshot, v, v.Plan(), nil)
+		if strings.Contains(c.notified["n2"], " release 1") != offered {
+			t.Errorf("offered %v: n2 is notified for the reason %q", offered, c.notified["n2"])
 		}
 	}
 }

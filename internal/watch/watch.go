@@ -48,9 +48,6 @@ type Controller interface {
 const (
 	// retry is the pause before the next attempt if slurmctld did not reply.
 	retry = time.Second
-	// settling is the time between a change of the trigger file and the reading. job_submit.lua truncates the file and
-	// then writes to it, which are two changes.
-	settling = 5 * time.Millisecond
 	// slowdown is the pause after a reading, as a multiple of its duration.
 	slowdown = 4
 	// maxPause limits the pause, because a reading may have had to wait until slurmctld had started.
@@ -123,7 +120,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 				return errors.New("the watch on the trigger file " + w.cfg.TriggerFile + " has ended")
 			}
 			if e.Name == w.cfg.TriggerFile && e.Has(fsnotify.Write) {
-				next.Reset(max(settling, time.Until(earliest)))
+				next.Reset(max(0, time.Until(earliest)))
 			}
 			continue
 		case <-published:
