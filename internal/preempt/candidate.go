@@ -144,6 +144,9 @@ func outranked(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int) b
 	j, w := v.Jobs[k], v.Waiting[k]
 	for i, o := range v.Jobs {
 		first := v.Waiting[i]
+		if i > 0 && v.Waiting[i-1].ID == first.ID && made.Spots[i-1] == nil { // another task of an array
+			continue
+		}
 		if place[first.ID] >= place[w.ID] || first.Priority == 0 || made.Spots[i] != nil || v.Behind(i) {
 			continue
 		}
@@ -155,9 +158,22 @@ func outranked(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int) b
 	return false
 }
 
-// overlap reports whether two sets of members have a common element. nil contains all members.
+// overlap reports whether two ascending sets of members have a common element. nil contains all members.
 func overlap(a, b []int) bool {
-	return a == nil || b == nil || slices.ContainsFunc(a, func(m int) bool { return slices.Contains(b, m) })
+	if a == nil || b == nil {
+		return true
+	}
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] == b[0]:
+			return true
+		case a[0] < b[0]:
+			a = a[1:]
+		default:
+			b = b[1:]
+		}
+	}
+	return false
 }
 
 // native reports whether slurmctld can preempt jobs for the k-th waiting job itself, because enough of its victims hold

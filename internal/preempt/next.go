@@ -79,10 +79,14 @@ func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, min
 	if made.Spots[k] == nil {
 		var ok bool
 		begun := anyStopped(s, w.ID)
-		if begun || !outranked(r, s, v, made, k) {
+		lost := !begun && !anyWarned(mine) && outranked(r, s, v, made, k)
+		if !lost {
 			stop, ok = newRoom(s, v, made, k, allowed(r, s, w, mine)).Choose(v.Jobs[k])
 		}
-		if !ok && !begun { // a time in the past ends the preemptor's first place in the plan
+		switch {
+		case lost: // nothing has happened to the marked jobs, so the preemptor may try again
+			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: tags.WithoutPreempts(w.Job), For: w.ID})
+		case !ok && !begun: // a time in the past ends the preemptor's first place in the plan
 			comment := tags.WithPreempts(w.Job, time.Unix(0, 0))
 			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: comment, For: w.ID})
 		}
@@ -110,6 +114,14 @@ func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, min
 		return append(steps, ended...)
 	}
 	return append(steps, warned...)
+}
+
+// anyWarned reports whether any of the marked jobs has received the signals that begin its grace time.
+func anyWarned(mine []*slurm.Job) bool {
+	return slices.ContainsFunc(mine, func(j *slurm.Job) bool {
+		p, _ := tags.PreemptedBy(*j)
+		return p.Warned
+	})
 }
 
 // anyStopped reports whether slurmctld shows a job that was marked for the preemptor and whose run has ended.

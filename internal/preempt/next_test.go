@@ -286,7 +286,14 @@ func TestOutranked(t *testing.T) {
 	s.carryOut(steps, 100)
 	s.wait(8, func(j *slurm.Job) { j.QOS, j.Priority = "normal", 2 })
 	slices.Reverse(s.snapshot.Queue.All[7:]) // slurmctld's order
-	if _, text := s.next(rules(t, qos)); text != "tag 9 1 2 3 4 5 6 7" {
+	steps, text := s.next(rules(t, qos))
+	if text != "tag 9 1 2 3 4 5 6 7" {
 		t.Errorf("an earlier job arrives after the marks: %q", text)
+	}
+	s.carryOut(steps, 100)
+	s.snapshot.Queue.All = slices.DeleteFunc(s.snapshot.Queue.All, func(j slurm.Job) bool { return j.ID == 8 })
+	s.snapshot.Queue.Waiting = slices.DeleteFunc(s.snapshot.Queue.Waiting, func(w slurm.Waiting) bool { return w.ID == 8 })
+	if _, text := s.next(rules(t, qos)); text != "tag 1 2 3 4 5 6 7 9" {
+		t.Errorf("after the earlier job has been cancelled: %q", text)
 	}
 }

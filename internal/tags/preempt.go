@@ -65,6 +65,11 @@ func WithPreempts(j slurm.Job, now time.Time) string {
 	return Set(j.AdminComment, Preempts, fmt.Sprintf("%d:%d:%d", j.Restarts, now.Unix(), j.PendingTasks()))
 }
 
+// WithoutPreempts returns the job's admin_comment without the Preempts tag.
+func WithoutPreempts(j slurm.Job) string {
+	return Remove(j.AdminComment, Preempts+Value(j.AdminComment, Preempts))
+}
+
 // HasPreempted is like PreemptsSince, but ignores the number of pending tasks. It remains true after tasks of an array
 // have started or have been cancelled. A task that slurmctld splits off the array has a copy of its tag.
 func HasPreempted(j slurm.Job) bool {
