@@ -114,14 +114,14 @@ func (o *decisionsOptions) path() (string, error) {
 	return cfg.Table, err
 }
 
-// checkTable prints the faults of the decision table at path and returns an error if there is one.
+// checkTable prints the faults of the decision table at path and returns an error if there are any.
 func checkTable(w io.Writer, g *globals, path string) error {
 	faults, err := learn.CheckTable(path)
 	if err != nil {
 		return err
 	}
 	if g.json {
-		all := append([]decisions.Fault{}, faults...) // so that JSON has an empty list instead of null
+		all := append([]decisions.Fault{}, faults...) // so that the JSON contains an empty list instead of null
 		err = printJSON(w, map[string]any{"table": path, "faults": all})
 	} else {
 		err = printFaults(w, path, faults)

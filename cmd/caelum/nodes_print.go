@@ -162,7 +162,7 @@ func unitsOf(g overview.GPU) (l spans) {
 	return l
 }
 
-// offered returns the offers of a node, for example "1g.5gb x2", or "nothing".
+// offered returns a node's offers, for example "1g.5gb x2", or "nothing".
 func offered(n overview.Node) string {
 	if len(n.Offers) == 0 {
 		return "nothing"
@@ -170,7 +170,7 @@ func offered(n overview.Node) string {
 	return counts(n.Offers)
 }
 
-// nodeDetail is one node and its jobs. It is the JSON form of caelum status NODE.
+// nodeDetail describes one node and its jobs. It is the JSON form of caelum status NODE.
 type nodeDetail struct {
 	overview.Node
 	Jobs []nodeJob `json:"jobs"`

@@ -156,8 +156,8 @@ func printEvaluation(w io.Writer, j evaluation) error {
 	return nil
 }
 
-// short formats a number for a table: without decimals from 100 up, otherwise with three significant digits, and as "-"
-// if it is 0, which means unknown.
+// short formats a number for a table: as "-" if it is 0, which means unknown, without decimals if it is at least 100,
+// and with three significant digits otherwise.
 func short(v float64) string {
 	switch {
 	case v == 0:

@@ -85,8 +85,8 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	return r, cfg, nil
 }
 
-// read opens the repository for a command that does not change it. Because ordinary users may not read the repository,
-// and login nodes have none, it falls back to the caller's own runs from slurmdbd.
+// read opens the repository for a command that does not change it. Because ordinary users are not allowed to read the
+// repository, and login nodes do not have one, it falls back to the caller's own runs from slurmdbd.
 func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
@@ -146,7 +146,7 @@ func openOwn(path string) (*repo.Repo, error) {
 }
 
 // decisions returns the GPU models and the default profile for predictions: the model given by --board, or else those
-// in the decision table. If there is neither, no GPU model is returned, and caelum can predict only memory and run
+// in the decision table. If there is neither, it returns no GPU models, and caelum can predict only memory use and run
 // time.
 func (o repoOptions) decisions(cfg config.Config) (learn.Table, error) {
 	if o.board != "" {

@@ -21,7 +21,7 @@ type reportOptions struct {
 	last          int
 }
 
-// reportDays is the default period of the list of jobs, in days.
+// reportDays is the default number of days that the list of jobs covers.
 const reportDays = 7
 
 func newReport(g *globals) *cobra.Command {

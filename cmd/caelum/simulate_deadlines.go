@@ -9,7 +9,7 @@ import (
 	"caelum/internal/sim"
 )
 
-// deadlineUses contains the values of --deadline-use.
+// deadlineUses lists the valid values of --deadline-use.
 var deadlineUses = map[string]sim.DeadlineUse{
 	"plan": sim.DeadlinesInPlan, "slurm": sim.DeadlinesInSlurm, "none": sim.DeadlinesCounted,
 }

@@ -21,7 +21,7 @@ var moveRules = map[string]sim.MoveRule{
 	"dynap":     sim.StopForHead,
 }
 
-// parseMoves parses --moves and --move-cost. It returns nil without --moves.
+// parseMoves parses --moves and --move-cost. It returns nil if --moves is not given.
 func (o simulateOptions) parseMoves() (*sim.Moves, error) {
 	if o.moves == "" {
 		return nil, nil

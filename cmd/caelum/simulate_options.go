@@ -111,7 +111,7 @@ func (o simulateOptions) checkSizing(queue sim.Discipline) error {
 	return usageError{fmt.Errorf("--sizing %s: unknown sizing; specify adaptive or tightest", o.sizing)}
 }
 
-// adaptive reports whether jobs may get larger slices than they request.
+// adaptive reports whether jobs can be assigned larger slices than they request.
 func (o simulateOptions) adaptive(queue sim.Discipline) bool {
 	return o.sizing != plan.SizingTightest && (queue == sim.FIFO || queue == sim.EASY)
 }
@@ -237,7 +237,7 @@ func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool
 		if value == "" {
 			return nil, false, nil
 		}
-	case "limits", "corrected": // only for corrected, because the agents do not correct time limits
+	case "limits", "corrected": // corrected only for "corrected", because the agents do not correct time limits
 		learn = kind == "corrected"
 		if value == "" {
 			return ownLimits, learn, nil

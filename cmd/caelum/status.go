@@ -190,8 +190,8 @@ func holder(in api.Instance, lease api.Lease) string {
 	return text
 }
 
-// inUse returns the usage of a slice as a table cell that begins with a tab. It returns "" if u is nil, because the
-// agent has not sampled the slice yet or the caller may not see the usage.
+// inUse returns the usage of a slice as a table cell that begins with a tab. It returns "" if u is nil, which means
+// that the agent has not sampled the slice yet or that the caller is not allowed to see its usage.
 func inUse(u *api.Use) string {
 	if u == nil {
 		return ""

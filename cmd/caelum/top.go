@@ -79,7 +79,7 @@ func runTop(ctx context.Context, name string, interval time.Duration) error {
 	defer stop()
 	read := readerOf(name)
 	lines, err := read(ctx)
-	if err != nil { // if there is no output to keep, top does not start
+	if err != nil { // top does not start if the first refresh fails
 		return err
 	}
 	screen, err := tcell.NewScreen()
@@ -112,8 +112,8 @@ func readerOf(name string) func(context.Context) ([]spans, error) {
 	}
 }
 
-// pauseOf returns the pause before the next refresh. The argument took is how long the last refresh took, and failures
-// is the number of refreshes that have failed since the last success.
+// pauseOf returns the pause before the next refresh. The argument took is the duration of the last refresh, and
+// failures is the number of refreshes that have failed since the last success.
 func pauseOf(interval, took time.Duration, failures int) time.Duration {
 	pause := max(interval, min(topSlowdown*took, topLongest))
 	for range failures {

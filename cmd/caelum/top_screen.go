@@ -9,7 +9,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 )
 
-// top is the state of caelum top. Only the goroutine of run uses it.
+// top is the state of caelum top. It is used only by the goroutine of run.
 type top struct {
 	screen   tcell.Screen
 	read     func(context.Context) ([]spans, error)
@@ -21,7 +21,7 @@ type top struct {
 	err      error     // the error of the last refresh
 	failures int       // the number of failed refreshes since the last success
 	key      time.Time // the time of the last key
-	asleep   bool      // no refresh is scheduled, because the user has pressed no key for topUnattended
+	asleep   bool      // no refresh is scheduled, because the user has not pressed a key for topUnattended
 	head     int       // the number of lines that do not scroll
 	first    int       // the number of lines after the head that are not visible
 }
