@@ -92,8 +92,9 @@ func (n *node) reported() map[string]bool {
 	return all
 }
 
-// recordAdvertised records in the ledger under which profile names of other GPU models the node has offered slices.
-// Once it has used one of these names, slurmctld lists the name like those in slurm.conf, usually with a count of 0.
+// recordAdvertised records in the ledger the profile names of other GPU models under which the node has offered slices.
+// Once the node has used one of these names, slurmctld keeps listing it like the names in slurm.conf, usually with a
+// count of 0.
 func (p *publisher) recordAdvertised(offers map[string]int) error {
 	before := len(p.advertised)
 	for name := range offers {
@@ -108,9 +109,9 @@ func (p *publisher) recordAdvertised(offers map[string]int) error {
 	return p.ledger.SetMeta("lent", strings.Join(p.advertised, " "))
 }
 
-// noteStale finds the profiles that slurm.conf lists for this node although the driver does not report them. The
-// agent publishes a count of 0 for these stale profiles. slurmctld accepts jobs that request them, because they are
-// in the catalogue, but never starts them on this node.
+// noteStale finds the profiles that slurm.conf lists for this node but that the driver does not report. The agent
+// publishes a count of 0 for these stale profiles. slurmctld accepts jobs that request them, because they are in the
+// catalogue, but never starts them on this node.
 func (p *publisher) noteStale(node slurm.Node) {
 	p.mu.Lock()
 	reported := p.reported()

@@ -12,7 +12,7 @@ import (
 
 // card is one GPU of the node: the properties that the driver reports, and the instances on the GPU.
 type card struct {
-	// GPU holds the GPU's properties. Only Problem changes, and is protected by node.mu (see [node.usable]).
+	// GPU holds the GPU's properties. Only Problem changes; it is protected by node.mu (see [node.usable]).
 	inventory.GPU
 	// hardware ensures that only one call at a time changes the GPU. A goroutine that needs both locks must lock
 	// hardware before node.mu.
@@ -28,7 +28,7 @@ type card struct {
 	// withoutFull is the GPU model without the mig.Full profile, for plans while held is set. Because mig.Full is the
 	// last profile, the other placements have the same indices as in Model.
 	withoutFull *mig.Model
-	// hookState is for attempts to switch MIG mode off.
+	// hookState is the state of the attempts to switch MIG mode off.
 	hookState
 	// nvlink is the number of the GPU's group (place.GPU.NVLink).
 	nvlink int

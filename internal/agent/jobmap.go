@@ -15,9 +15,9 @@ import (
 	"caelum/internal/trust"
 )
 
-// The job map is a directory (job_map_dir) in which monitoring programs look up the job that holds a slice. It has
-// two files for each leased slice. Because each program ignores names that it does not know, one directory serves
-// both formats:
+// The job map is a directory (job_map_dir) in which monitoring programs look up the job that holds a slice. It contains
+// two files for each leased slice. Because each program ignores names that it does not know, one directory serves both
+// formats:
 //
 //	<gpu>.<gi>, or <gpu> for a full GPU   JOBID        dcgm-exporter's job mapping (README.md of NVIDIA/dcgm-exporter;
 //	                                                   since 4.5.3-4.8.2 with GPU instance ids, pull request 602)
@@ -31,8 +31,8 @@ import (
 // file names: in early drivers, they contain slashes.
 var mapName = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?|(MIG|GPU)-[0-9a-fA-F-]+)$`)
 
-// mapMode is the mode of the job map's files, which monitoring programs may read as other users. The directory's mode
-// can restrict access to them.
+// mapMode is the mode of the job map's files, which must be readable for monitoring programs that run as other users.
+// The directory's mode can restrict access to them.
 const mapMode = 0o644
 
 // jobMap ensures that only one goroutine at a time changes the directory.
@@ -107,7 +107,7 @@ func writeJobMap(dir string, files map[string]string) error {
 	for _, e := range entries {
 		name := e.Name()
 		stale := mapName.MatchString(name) && files[name] == ""
-		if stale || strings.HasPrefix(name, ".new-") { // a temporary file of a killed agent
+		if stale || strings.HasPrefix(name, ".new-") { // a temporary file left by an agent that was killed
 			all = errors.Join(all, os.Remove(filepath.Join(dir, name)))
 		}
 	}

@@ -34,8 +34,8 @@ func (a *Agent) mayLog(key any) bool {
 	return true
 }
 
-// refusals counts the calls that the agent has refused since it last logged them, because any user can make any
-// number of calls that are refused.
+// refusals counts the calls that the agent has refused since it last logged a refusal. The agent does not log each of
+// them, because any user can make any number of calls that are refused.
 type refusals struct {
 	mu    sync.Mutex
 	last  time.Time

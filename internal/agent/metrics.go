@@ -58,7 +58,7 @@ func (a *Agent) reportMetrics(ctx context.Context) {
 // portInterval is the time between two attempts to open the metrics port.
 const portInterval = time.Minute
 
-// debugLines logs the errors of net/http at debug level, because any user of the network can cause them.
+// debugLines logs the errors of net/http at debug level, because any client on the network can cause them.
 type debugLines warnings
 
 func (d debugLines) Write(p []byte) (int, error) {

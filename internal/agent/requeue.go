@@ -14,8 +14,8 @@ import (
 )
 
 // maxRequeues limits the number of times that the agent requeues a job because its slices are not available. After the
-// last requeue, the job stays held, and its admin_comment lists the missing slices. While processes of finished jobs
-// use slices, the agent does not count requeues, because these processes could belong to another user.
+// last requeue, the job stays held, and its admin_comment lists the missing slices. As long as processes of finished
+// jobs are still using slices, the agent does not count requeues, because these processes could belong to another user.
 const maxRequeues = 3
 
 // requeueOrRefuse handles a job whose slices are not available. A batch job that may be requeued is requeued and held

@@ -13,8 +13,9 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {
 		here[j.ID] = j
-		// A job that is ending gets no slices; if its prolog is still running, it gets an error. If a job's record is
-		// unreadable, its request is unknown, and slurmctld may have allocated slices to it.
+		// A job that is ending is not assigned any slices; if its prolog is still running, the prolog's call returns an
+		// error. If a job's record is unreadable, its request is unknown, and slurmctld may have allocated slices to
+		// it.
 		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || p.accounted(j.ID, j.Restarts) {
 			continue
 		}
@@ -43,10 +44,10 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	return nil
 }
 
-// preLease records a pending lease for a job that slurmctld has started on this node but that has no lease yet. If
-// the job's record is unclear, it uses the listed request, because a user's job must not keep the node from
-// publishing. The job's prolog converts the pending lease to a lease or removes it. A job without GPU slots gets no
-// pending lease, because its prolog does not request one.
+// preLease records a pending lease for a job that slurmctld has started on this node but that has no lease yet. If the
+// job's record is unclear, it uses the listed request, because a user's job must not prevent the node from publishing.
+// The job's prolog converts the pending lease to a lease or removes it. A job without GPU slots gets no pending lease,
+// because its prolog does not request one.
 func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	id, slots := listed.ID, 0
 	job, err := p.ctl.Job(ctx, id)

@@ -7,8 +7,8 @@ const DefaultRunDir = "/run/caelum"
 const SocketName = "caelumd.sock"
 
 // RootSocketName is the name, in the run directory, of the socket for root, which serves the same calls. Root needs a
-// socket of its own because a Unix socket has only one queue of connections that have not been accepted yet, and any
-// user can fill that of the socket for all users.
+// separate socket because a Unix socket has a single queue of connections that have not been accepted yet, and any user
+// can fill the queue of the socket for all users.
 const RootSocketName = "root.sock"
 
 // LeaseRequest describes the job for which a prolog requests a lease.
@@ -50,8 +50,8 @@ type Slice struct {
 // Use is the usage of one slice of a running job.
 type Use struct {
 	MemoryMiB float64 `json:"memory_mib"`
-	PeakMiB   float64 `json:"peak_mib"` // the highest MemoryMiB so far
-	// Util is the share of the slice's SMs that were busy during the last second, from 0 to 1, or -1 if the GPU does
+	PeakMiB   float64 `json:"peak_mib"` // the highest value of MemoryMiB so far
+	// Util is the fraction of the slice's SMs that were busy during the last second, from 0 to 1, or -1 if the GPU does
 	// not report utilisation.
 	Util float64 `json:"util"`
 	// Processes is the number of compute processes on the slice, or -1 if the driver does not report this number.
@@ -98,12 +98,12 @@ type Status struct {
 	Version string  `json:"version"`
 	GPUs    []GPU   `json:"gpus"`
 	Leases  []Lease `json:"leases"`
-	// Profiles lists the profiles that the agent offers, under the driver's names, from small to large. Stale lists
-	// those that slurm.conf has for the node although the driver does not report them.
+	// Profiles lists the profiles that the agent offers, under the driver's names, from small to large. Stale lists the
+	// profiles that slurm.conf lists for the node but that the driver does not report.
 	Profiles []string `json:"profiles"`
 	Stale    []string `json:"stale_profiles,omitempty"`
-	// Reserved describes the slices on this node that are reserved for the first job that must wait, or is nil if none
-	// are.
+	// Reserved describes the slices on this node that are reserved for the first job that has to wait, or is nil if
+	// none are.
 	Reserved *Reservation `json:"reserved,omitempty"`
 	// Published maps each profile to its total in slurmctld after the last successful pass.
 	Published map[string]int `json:"published"`
@@ -114,7 +114,7 @@ type Status struct {
 	// Closed is the node's state if this state keeps slurmctld from starting jobs there, in which case the agent offers
 	// nothing. Otherwise, Closed is empty.
 	Closed string `json:"closed,omitempty"`
-	// Excess is, for each profile, the number of slices that slurmctld counts as used although no job holds them. To
+	// Excess is, for each profile, the number of slices that slurmctld counts as used even though no job holds them. To
 	// compensate, the agent has raised the published totals by Excess minus ExcessShort, which is the part that does
 	// not fit into the node's gres/mig total.
 	Excess      map[string]int `json:"excess,omitempty"`
@@ -176,7 +176,7 @@ type Instance struct {
 	UUID  string `json:"uuid,omitempty"`
 	State string `json:"state"` // one of the following states
 	Job   uint32 `json:"job,omitempty"`
-	// Note lists the processes that use the instance without belonging to its job, with their pids, uids and
+	// Note lists the processes that are using the instance but do not belong to its job, with their pids, uids and
 	// commands.
 	Note string `json:"note,omitempty"`
 }
@@ -187,7 +187,7 @@ const (
 	StatePromised = "promised" // reserved by the pending lease of a job that is starting
 	StateIdle     = "idle"
 	StateForeign  = "foreign" // created by another program
-	StateStuck    = "stuck"   // not reused, because a process outside any job uses it, or because its removal failed
+	StateStuck    = "stuck"   // not reused, because a process outside any job is using it or because its removal failed
 )
 
 // Problem is the body of every reply with a status other than 200.

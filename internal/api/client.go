@@ -23,15 +23,16 @@ const maxAnswer = 4 << 20
 // retryEvery is the pause between attempts in Retry.
 const retryEvery = 250 * time.Millisecond
 
-// Client calls this node's agent. It keeps no connection open between calls, so an idle Client needs no goroutine.
+// Client calls this node's agent. It does not keep connections open between calls, so an idle Client needs no
+// goroutine.
 type Client struct {
 	socket string
 	http   *http.Client
 }
 
-// NewClient returns a client for the agent whose sockets are in runDir. It does not connect yet. A client that runs
-// as root connects to the socket for root or, if this fails, to the socket for all users, because agents from earlier
-// releases have no socket for root.
+// NewClient returns a client for the agent whose sockets are in runDir. It does not connect to the agent yet. A client
+// that runs as root connects to the socket for root or, if this fails, to the socket for all users, because agents from
+// earlier releases have no socket for root.
 func NewClient(runDir string) *Client {
 	socket := filepath.Join(runDir, SocketName)
 	dialer := net.Dialer{}
@@ -69,7 +70,7 @@ func (c *Client) Release(ctx context.Context, job uint32, restart int) error {
 	return c.call(ctx, http.MethodDelete, fmt.Sprintf("/v1/jobs/%d/lease?restart=%d", job, restart), nil, nil)
 }
 
-// Job returns the job's lease. If it has none, the error is an *Error with code 404.
+// Job returns the job's lease. If the job does not have one, the error is an *Error with code 404.
 func (c *Client) Job(ctx context.Context, job uint32) (*Lease, error) {
 	lease := new(Lease)
 	if err := c.call(ctx, http.MethodGet, fmt.Sprintf("/v1/jobs/%d", job), nil, lease); err != nil {

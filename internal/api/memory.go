@@ -9,8 +9,8 @@ import (
 	"net/http"
 )
 
-// MemoryReport holds the values of the memory allocator in one of a job's processes. They come from the user, and
-// must not affect anything but that user's own job.
+// MemoryReport holds the values of the memory allocator in one of a job's processes. They come from the user and must
+// not affect anything but that user's own job.
 type MemoryReport struct {
 	// UUID is the UUID of the MIG device. If it is empty, the report is about the job's only slice.
 	UUID string `json:"uuid,omitempty"`

@@ -8,14 +8,14 @@ type Visibility int
 // These constants are the levels of visibility, from the lowest to the highest.
 const (
 	SeesOwn  Visibility = iota // the user's own jobs; the jobs on other slices are hidden
-	SeesJobs                   // also what squeue shows about other users' jobs
+	SeesJobs                   // also the data that squeue shows about other users' jobs
 	SeesAll                    // all data
 )
 
 // Private is a Handler that determines which data peers may see. If a Handler does not implement Private, only root
 // sees other users' jobs.
 type Private interface {
-	// VisibleTo returns which data the user may see about the jobs on the node.
+	// VisibleTo determines which data about the jobs on the node the user may see.
 	VisibleTo(uid uint32) Visibility
 }
 
@@ -29,8 +29,8 @@ func visibility(h Handler, uid uint32) Visibility {
 	return SeesOwn
 }
 
-// shownTo returns the part of a lease that a peer may see, or false if the peer may not see it at all. As with sstat,
-// only the job's owner and root may see its usage.
+// shownTo returns the part of a lease that a peer may see, or false if the peer is not allowed to see any of it. As
+// with sstat, only the job's owner and root may see its usage.
 func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	switch {
 	case visible == SeesAll, l.UID == uid && uid != nobody:

@@ -35,7 +35,7 @@ type Handler interface {
 	Status(ctx context.Context) (*Status, error)
 }
 
-// Refuser is a Handler that also has a Refused method. The server calls this method if a user other than root makes a
+// Refuser is a Handler that also has a Refused method. The server calls this method when a user other than root makes a
 // call that only root may make. Any user can trigger any number of these calls.
 type Refuser interface {
 	Refused(uid uint32, call string)
@@ -93,7 +93,7 @@ func NewServer(h Handler) *http.Server {
 	}
 }
 
-// jobCall handles a call that concerns a job, and returns the body of the reply.
+// jobCall handles a call that concerns a job and returns the body of the reply.
 type jobCall func(w http.ResponseWriter, r *http.Request, job uint32) (any, error)
 
 func serveLease(h Handler) jobCall {

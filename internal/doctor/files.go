@@ -79,7 +79,7 @@ func (f *Facts) readOwners(host Host) {
 }
 
 // devicePolicy returns the DevicePolicy of the loaded caelumd.service, or an empty string if systemd has not loaded
-// this unit. Because the shipped unit's value differs from systemd's default, it shows whether systemd has loaded
+// this unit. Because the value in the shipped unit differs from systemd's default, it shows whether systemd has loaded
 // that unit's restrictions.
 func devicePolicy(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

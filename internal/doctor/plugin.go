@@ -72,8 +72,8 @@ func plugin(f *Facts) []Finding {
 	return append(found, f.pluginRunDir()...)
 }
 
-// pluginRelease reports a plugin that was built for another release: slurmd does not load such a plugin. slurmd's
-// release may be older than slurmctld's.
+// pluginRelease reports a plugin that was built for a release other than slurmd's, because slurmd does not load such a
+// plugin. slurmd's release may be older than slurmctld's.
 func (f *Facts) pluginRelease() []Finding {
 	p := f.Plugin
 	loads, runs := f.Node.Version, "slurmd "+f.Node.Version+" runs here"
@@ -220,7 +220,7 @@ func (f *Facts) readPlugin() {
 	)
 }
 
-// maxIncludes limits how deeply includes may be nested, because files may include each other.
+// maxIncludes limits the nesting depth of includes, because files can include each other.
 const maxIncludes = 8
 
 // find searches the file at path and its included files for the plugin's line.

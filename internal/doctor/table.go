@@ -147,7 +147,7 @@ func (f *Facts) tablePartition(name string, nodes int) []Finding {
 	return nil
 }
 
-// bypass reports that new jobs get no slices, and checks the partition that they go to.
+// bypass reports that new jobs are not assigned any slices, and checks the partition to which they are sent.
 func (f *Facts) bypass() []Finding {
 	const change = "run `caelum decisions bypass off`, or name another partition in place of off"
 	t := f.Table

@@ -43,7 +43,7 @@ type Hardware interface {
 	// Processes returns the ids of the compute processes on a GPU instance, including processes in other PID
 	// namespaces.
 	Processes(gpu, gi int) ([]int, error)
-	// Linked reports whether NVLinks connect two GPUs. It returns an error if the MIG mode of either GPU is on.
+	// Linked reports whether two GPUs are connected by NVLinks. It returns an error if MIG mode is on for either GPU.
 	Linked(a, b int) (bool, error)
 	// Meter returns a meter for the instance identified by in.GI and in.UUID. It does not query the instance.
 	Meter(gpu int, in Instance) (Meter, error)
@@ -77,13 +77,13 @@ const Lost = "the GPU is lost; drain the node and reboot it"
 const unreadable = "couldn't "
 
 // Broken reports whether a Problem means that the GPU is faulty. The other problems follow from the GPU's model or MIG
-// mode, and a site may want such GPUs.
+// mode, and a site may have such GPUs on purpose.
 func Broken(problem string) bool { return problem == Lost || strings.HasPrefix(problem, unreadable) }
 
 // Instance is a GPU instance.
 type Instance struct {
 	GI      int
-	Profile string // the driver's name without "MIG ", or "profile <id>" if the driver provides no name
+	Profile string // the driver's name without "MIG ", or "profile <id>" if the driver does not provide a name
 	// Start and Size are in placement units of the GPU model's grid.
 	Start, Size int
 	// CIs lists the ids of the compute instances. An instance that Caelum created has exactly one, or none after a
@@ -92,6 +92,6 @@ type Instance struct {
 	// Whole is true if the only compute instance has the full size of the GPU instance. It is set by Create and
 	// Instances.
 	Whole bool
-	// UUID is the UUID of the first compute instance's MIG device. Each new instance gets a new one.
+	// UUID is the UUID of the first compute instance's MIG device. Each new instance has a new UUID.
 	UUID string
 }

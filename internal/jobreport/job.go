@@ -30,14 +30,14 @@ type Job struct {
 	Submitted int64 `json:"submitted,omitempty"`
 	Start     int64 `json:"start,omitempty"`
 	End       int64 `json:"end,omitempty"`
-	Wait      int64 `json:"wait"`            // from submission to start; without a start, to the end or to now
+	Wait      int64 `json:"wait"`            // from submission to start or, if it has not started, to the end or to now
 	Run       int64 `json:"run"`             // from start to end, or to now
-	Limit     int64 `json:"limit,omitempty"` // 0: the job has no time limit
+	Limit     int64 `json:"limit,omitempty"` // 0 if the job has no time limit
 
 	GPU       bool   `json:"gpu"`                 // the job requested or held GPUs
 	GPUs      int    `json:"gpus,omitempty"`      // the number of allocated GPUs or slices
 	Requested string `json:"requested,omitempty"` // the profiles, for example "2g.10gb x2"; empty if unknown
-	// Chosen is the profile that Caelum chose because the request named none, or empty.
+	// Chosen is the profile that Caelum chose because the request did not name one, or empty if the request did.
 	Chosen  string           `json:"chosen,omitempty"`
 	Slices  []Slice          `json:"slices,omitempty"` // the slices of the last run
 	Growths []predict.Growth `json:"growths,omitempty"`
@@ -52,7 +52,7 @@ type Job struct {
 	raw      uint32         // slurm.Record.ID
 	comment  string         // admin_comment
 	request  map[string]int // the number of requested slices of each profile, on all nodes
-	observed []predict.Run  // the runs of Slices
+	observed []predict.Run  // one run for each element of Slices
 	models   [][]*mig.Model // the possible GPU models of each of the Slices
 }
 
@@ -66,7 +66,7 @@ type Slice struct {
 	// Measured is false if the agent took no samples. PeakMiB is the highest memory use of any of the slices.
 	Measured bool    `json:"measured"`
 	PeakMiB  float64 `json:"peak_mib"`
-	// Busy is the mean share of the slice's SMs that was busy, from 0 to 1, or nil if unknown.
+	// Busy is the mean fraction of the slice's SMs that were busy, from 0 to 1, or nil if unknown.
 	Busy *float64 `json:"busy,omitempty"`
 }
 

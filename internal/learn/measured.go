@@ -40,7 +40,7 @@ func measured(r *repo.Repo, job repo.JobKeys) (*Measured, error) {
 	return m, nil
 }
 
-// use returns the prediction p with its profile replaced by that of m. It returns p unchanged if a run with the key
+// use returns the prediction p with its profile replaced by m's profile. It returns p unchanged if a run with the key
 // has run out of memory since the choice, or if the profile is not in the table. h holds the runs of the key.
 func (m *Measured) use(p Prediction, h predict.History, t Table) Prediction {
 	for _, run := range h.Runs {

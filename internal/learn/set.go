@@ -38,7 +38,7 @@ func SetLine(path string, words []string) (changed bool, err error) {
 	})
 }
 
-// RemoveLine is like SetLine, but removes the administrator's lines for the key in words. It returns false if there is
+// RemoveLine is like SetLine, but removes the administrator's lines for the key in words. It returns false if there are
 // none. It does not remove learned lines, because the next update would add them again.
 func RemoveLine(path string, words []string) (changed bool, err error) {
 	if len(words) == 0 || len(words) != keyWords[words[0]] {

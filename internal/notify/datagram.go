@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A datagram consists of magic, the time as eight bytes (nanoseconds since 1970, big-endian), the sender's name, a
-// zero byte, the receiver's name, and the HMAC-SHA256 of all this.
+// A datagram consists of magic, the time as eight bytes (nanoseconds since 1970, big-endian), the sender's name, a zero
+// byte, the receiver's name, and the HMAC-SHA256 of all the preceding bytes.
 const (
 	magic     = "caelum-wake 1\n"
 	maxLength = 1024 // bytes; a datagram with two names of 253 bytes has 561 bytes

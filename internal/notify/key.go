@@ -23,7 +23,7 @@ const (
 )
 
 // ReadKey reads the key file at path. It must be a regular file that belongs to one of the owners and is inaccessible
-// to group and others, in a directory that only root and the owners can change. The error names a remedy.
+// to group and others, in a directory that only root and the owners can change. The error includes a remedy.
 func ReadKey(path string, owners ...uint32) (Key, error) {
 	file, err := Locate(path, owners...)
 	if err != nil {
@@ -54,8 +54,8 @@ func ReadKey(path string, owners ...uint32) (Key, error) {
 	return key, nil
 }
 
-// Locate checks the directories above a key file and returns the file's path without symbolic links to directories. A
-// user who can change one of them could replace a new key with an old one.
+// Locate checks the parent directories of a key file and returns the file's path without symbolic links to directories.
+// A user who can change one of them could replace a new key with an old one.
 func Locate(path string, owners ...uint32) (string, error) {
 	var also []int
 	for _, uid := range owners {
