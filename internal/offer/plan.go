@@ -14,17 +14,17 @@ type Plan struct {
 	Offers []mig.Layout
 	// AdvertisedAs maps a placement to the requested profile name, if it is not offered under its own profile's name.
 	AdvertisedAs map[Spot]string
-	// Spots holds each job's spots, in queue order, or nil for a job that must wait.
+	// Spots holds each job's spots, in queue order, or nil for a job that has to wait.
 	Spots [][]Spot
-	// Reserved is the reservation for the first job that must wait, or nil if there is none.
+	// Reserved is the reservation for the first job that has to wait, or nil if there is no reservation.
 	Reserved *Reservation
 	// Kept describes the spots that are kept for a job that lacks resources other than slices, or is nil if there are
 	// none. Until the time Kept.At, they are lent to other jobs.
 	Kept *Reservation
-	// OverQuota is true for each job that has no spots because too many GPUs would be full. It is nil if there are
-	// none.
+	// OverQuota is true for each job that has no spots because too many GPUs would be full. It is nil if there are no
+	// such jobs.
 	OverQuota []bool
-	// Price is the price of a second of a whole GPU, in seconds of delay for the jobs that must wait (see size.go).
+	// Price is the price of a second of a whole GPU, in seconds of delay for the jobs that have to wait (see size.go).
 	Price float64
 }
 
@@ -76,8 +76,9 @@ func (p Plan) Check(gpus []place.GPU) error {
 	return nil
 }
 
-// Pack finds placements for the demands of all jobs, alongside the busy placements. Agents call it after a restart,
-// if jobs hold slices from a lost plan. It returns false only if no placements for all demands exist ([place.Pack]).
+// Pack finds placements for the demands of all jobs, alongside the busy placements. Agents call it after a restart if
+// the plan that assigned jobs their slices has been lost. It returns false only if no placements for all demands exist
+// ([place.Pack]).
 func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	largest := NewCluster(nil, gpus)
 	var jobs []uint32
@@ -100,7 +101,7 @@ func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	return spots, true
 }
 
-// on returns the needed profile, or the first alternative that a GPU has if no GPU has the needed profile.
+// on returns the required profile or, if no GPU has it, the first alternative that some GPU does have.
 func (w Want) on(gpus []place.GPU) string {
 	for _, name := range w.profiles() {
 		if slices.ContainsFunc(gpus, func(g place.GPU) bool {

@@ -6,12 +6,13 @@ import (
 	"caelum/internal/mig"
 )
 
-// The code in this file limits the number of full GPUs while jobs wait for slices (Cluster.WholeShare). A GPU is full
-// while a job holds its mig.Full instance.
+// The code in this file limits the number of full GPUs while jobs are waiting for slices (Cluster.WholeShare). A GPU is
+// full while a job holds its mig.Full instance.
 //
-// If WholeShare is above 0, the limit is this share of the GPUs, and applies while any job waits for slices. If
+// If WholeShare is above 0, the limit is this share of the GPUs and applies while any job is waiting for slices. If
 // WholeShare is 0, a job that requests n full GPUs exceeds the limit while the waiting jobs for slices need at least n
-// GPUs. Emptying a node for it would then delay many jobs. After MaxDeferral, this limit no longer applies to a job.
+// GPUs. Emptying a node for such a job would delay many other jobs. After MaxDeferral, this limit no longer applies to
+// a job.
 //
 // Make first places the queue as if there were no quota, except that a job for full GPUs is denied if it would exceed
 // the quota while a job for slices has no spots yet. A denied job gets neither spots nor a reservation, and all later
@@ -19,14 +20,14 @@ import (
 // never start. Then Make places the denied jobs on the GPUs that are still free. By then, all jobs for slices that can
 // start have their spots, so the denied jobs do not take a GPU on which one of them could start.
 
-// MaxDeferral limits how long, in seconds, jobs for slices are placed ahead of a job for full GPUs regardless of queue
-// order, if WholeShare is 0. Without this limit, a user who always has many jobs for slices in the queue could block
-// jobs for full GPUs forever. With a shorter time, jobs for slices wait longer at high loads.
+// MaxDeferral is the maximum time, in seconds, for which jobs for slices are placed ahead of a job for full GPUs
+// regardless of queue order if WholeShare is 0. Without this limit, a user who always has many jobs for slices in the
+// queue could block jobs for full GPUs forever. If it were shorter, jobs for slices would wait longer under high load.
 const MaxDeferral = 2 * 86400
 
 // quota is the state of the quota in a plan.
 type quota struct {
-	limit int          // the largest number of full GPUs
+	limit int          // the maximum number of full GPUs
 	left  int          // the limit minus the number of full GPUs; below 0 if the quota is exceeded
 	off   bool         // the quota does not apply
 	shut  bool         // a job has been denied, so later jobs for full GPUs are denied too
@@ -34,7 +35,7 @@ type quota struct {
 	need  []float64    // the number of GPUs that each job needs for slices; nil unless WholeShare is 0
 }
 
-// newQuota returns the quota for a cluster. If WholeShare is 1 or no GPU may be full, there is no quota.
+// newQuota returns the quota for a cluster. If WholeShare is 1 or no GPU is allowed to be full, there is no quota.
 func (c *Cluster) newQuota(jobs []*Job) quota {
 	q := quota{off: c.WholeShare == 1, over: map[int]bool{}}
 	if q.off {
@@ -58,7 +59,8 @@ func (c *Cluster) newQuota(jobs []*Job) quota {
 	return q
 }
 
-// needs returns, for each job, the number of GPUs that it needs for slices. A slice counts as its share of a GPU.
+// needs returns, for each job, the number of GPUs that it needs for slices. A slice counts as the fraction of a GPU
+// that it occupies.
 func (c *Cluster) needs(jobs []*Job) []float64 {
 	share := map[string]float64{mig.Full: 0}
 	for k := range c.Pool.Len() {
@@ -79,7 +81,8 @@ func (c *Cluster) needs(jobs []*Job) []float64 {
 	return all
 }
 
-// switchable reports whether a GPU may be full and may also hold slices. The quota counts only such GPUs.
+// switchable reports whether a GPU is allowed to be full and also allowed to hold slices. The quota counts only such
+// GPUs.
 func (c *Cluster) switchable(gpu int) bool {
 	g := c.Pool.GPU(gpu)
 	return g.Model != nil && g.Offerable&g.Model.Full() != 0 && g.Offerable&^g.Model.Full() != 0
@@ -99,7 +102,7 @@ func (p *planner) deny(k, n int) bool {
 		return false
 	}
 	q.over[k] = true
-	q.shut = q.shut || n <= q.limit // a job that alone exceeds the quota must not block the other jobs
+	q.shut = q.shut || n <= q.limit // a job that exceeds the quota by itself must not block the other jobs
 	return true
 }
 
@@ -151,9 +154,9 @@ func (c *Cluster) becomeFull(all [][]Spot) (n int) {
 	return n
 }
 
-// placeDenied places the denied jobs, in queue order, on the GPUs that are still free. A job that does not fit gets a
-// reservation if no other job has one; otherwise, no later job for full GPUs is placed. With a strict order, no job is
-// placed behind the first job that must wait.
+// placeDenied places the denied jobs, in queue order, on the GPUs that are still free. If a job does not fit, it is
+// given a reservation unless another job already has one, in which case no later job for full GPUs is placed. If the
+// order is strict, no job is placed behind the first job that has to wait.
 func (p *planner) placeDenied() {
 	if p.quota.off {
 		return
@@ -185,7 +188,7 @@ func (p *planner) placeDenied() {
 	}
 }
 
-// overQuota returns, for each job, whether it has no spots because of the quota, or nil if no job was denied.
+// overQuota reports, for each job, whether it has no spots because of the quota. It returns nil if no job was denied.
 func (p *planner) overQuota() (all []bool) {
 	for k := range p.quota.over {
 		_, group := Components(p.jobs, k)

@@ -34,19 +34,19 @@ type Node struct {
 // GPU is one of a node's GPUs. If the agent does not manage it, Units is 0 and the drawings are empty.
 type GPU struct {
 	Index int `json:"index"`
-	// Units is the number of placement units. Busy, Idle and Blocked count the units of busy instances, those of idle
-	// instances, and those that no slice can use. The rest are free.
+	// Units is the number of placement units. Busy, Idle and Blocked count the units of busy instances, the units of
+	// idle instances, and the units that no slice can use. The rest are free.
 	Units   int `json:"units"`
 	Busy    int `json:"busy"`
 	Idle    int `json:"idle"`
 	Blocked int `json:"blocked"`
-	// Layout is the drawing in `caelum status`. Row is a shorter drawing, with one character for each unit.
+	// Layout is the drawing in `caelum status`. Row is a shorter drawing, with one character per unit.
 	Layout    string     `json:"layout"`
 	Row       string     `json:"row"`
 	Instances []Instance `json:"instances"`
 }
 
-// Instance is a GPU instance, or the placement of a slice that a job is about to get.
+// Instance is a GPU instance, or the placement of a slice that is about to be assigned to a job.
 type Instance struct {
 	Profile string `json:"profile"`
 	Start   int    `json:"start"`

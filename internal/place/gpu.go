@@ -64,7 +64,7 @@ func (g *GPU) Expect(i int, end float64) {
 type Acquisition int
 
 const (
-	Reuse   Acquisition = iota // the placement has an idle instance of the profile
+	Reuse   Acquisition = iota // there is an idle instance of the profile at the placement
 	Carve                      // the units are free
 	Reclaim                    // idle instances must be destroyed first
 	Switch                     // the GPU's MIG mode must be switched first

@@ -17,7 +17,7 @@ type Pool struct {
 	sim    simState // working memory of QLA
 	alike  Weights  // equal weights, for a Situation whose Weights is nil
 	nodes  nodes
-	// log lists the indices of the GPUs that have changed, except for the first changes, whose number is in forgotten.
+	// log lists the indices of the GPUs that have changed, except for the oldest changes, which forgotten counts.
 	log       []int
 	forgotten uint64
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // simState is the state of a simulation. It holds a situation's GPUs in a form that can be changed quickly. Each pool
-// reuses a single simState, so that a decision allocates no memory.
+// reuses a single simState, so that a decision does not allocate memory.
 type simState struct {
 	now      float64
 	gpus     []gpuState
@@ -22,7 +22,7 @@ type simState struct {
 	// the best slot for each job and GPU, along with the version of the GPU and the time for which the slot was found.
 	// version identifies the changes to each GPU since the beginning of the rollout.
 	version   []uint64
-	decision  uint64 // number of the decision, which is part of every version
+	decision  uint64 // the number of the decision, which is part of every version
 	bestSlots []bestSlot
 
 	ready, busy []option // the best free and the best busy placements for the head
@@ -59,7 +59,7 @@ func shapeOf(b *mig.Model) *shape {
 		}
 		sh.weights = append(sh.weights, w)
 	}
-	for _, of := range sh.conflicts { // sums over the heaviest placements first exceed the limit early
+	for _, of := range sh.conflicts { // a sum that begins with the heaviest placements exceeds the limit sooner
 		slices.SortStableFunc(of, func(i, j int) int { return cmp.Compare(sh.weights[j], sh.weights[i]) })
 	}
 	return sh

@@ -59,7 +59,7 @@ func (v *View) misses(made offer.Plan, k int) string {
 		return ""
 	}
 	if math.IsInf(at, 1) || at <= j.LatestStart {
-		return "" // without an expected end, the slices may become free in time
+		return "" // if the expected end is unknown, the slices may become free in time
 	}
 	return fmt.Sprintf("its slices are not expected to be free before %s, and it must start by %s, its deadline minus "+
 		"its time limit (or --time-min)", clock(v.unix(at)), latest)

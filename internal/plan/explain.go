@@ -12,26 +12,26 @@ import (
 	"caelum/internal/tags"
 )
 
-// Verdict is a short code for the reason why a job waits, or for the state of a job that does not wait.
+// Verdict is a short code for the reason why a job is waiting, or for the state of a job that is not waiting.
 type Verdict string
 
 const (
 	Started     Verdict = "started"      // slurmctld has started the job
 	Over        Verdict = "over"         // the job has ended or is ending
-	NoSlice     Verdict = "no-slice"     // the job requests no slice
+	NoSlice     Verdict = "no-slice"     // the job does not request slices
 	Unreadable  Verdict = "unreadable"   // its request cannot be parsed
 	NotEligible Verdict = "not-eligible" // slurmctld would not start it even on an empty cluster
 	Nowhere     Verdict = "nowhere"      // no node would be eligible even if all slices were free
 	OnOffer     Verdict = "on-offer"     // slurmctld can start it in the next scheduling cycle
 	Planned     Verdict = "planned"      // its slices are planned, but no agent offers them yet
-	First       Verdict = "first"        // it is the first job that must wait, and slices are reserved for it
-	Behind      Verdict = "behind"       // its slices are free, but an earlier job will get them
+	First       Verdict = "first"        // it is the first job that has to wait, and slices are reserved for it
+	Behind      Verdict = "behind"       // its slices are free, but will be assigned to an earlier job
 	Lacks       Verdict = "lacks"        // its slices are free, but on nodes where it lacks other resources
 	NoRoom      Verdict = "no-room"      // the job's slices are not free
 	OverQuota   Verdict = "over-quota"   // too many GPUs would be full (whole_share)
 )
 
-// Explanation says why a job waits or, if it does not, what state it is in.
+// Explanation describes why a job is waiting or, if it is not waiting, what state it is in.
 type Explanation struct {
 	Job    uint32 `json:"job"`
 	State  string `json:"state"`
@@ -46,12 +46,12 @@ type Explanation struct {
 	Verdict Verdict          `json:"verdict"`
 	// Text is the explanation in words, for users.
 	Text string `json:"text"`
-	// Place is the job's position among the jobs that wait for slices, or 0 if the job does not wait for slices. Of is
+	// Place is the job's position among the jobs that are waiting for slices, or 0 if the job is not one of them. Of is
 	// the number of these jobs.
 	Place int `json:"place,omitempty"`
 	Of    int `json:"of,omitempty"`
-	// Larger is the profile of the slice that the job gets or waits for if it is larger than the requested one, and
-	// empty otherwise. RunTime is the expected run time on that slice, in seconds, or 0 if unknown.
+	// Larger is the profile of the slice that the job holds or is waiting for if it is larger than the requested
+	// profile, and empty otherwise. RunTime is the expected run time on that slice, in seconds, or 0 if unknown.
 	Larger  string  `json:"larger,omitempty"`
 	RunTime float64 `json:"run_time,omitempty"`
 	// On lists the nodes on which the job's slices exist, are planned or are reserved.
@@ -59,7 +59,7 @@ type Explanation struct {
 	// At is the time, in Unix seconds, at which the job can start if the jobs on its slices end as expected, or 0 if
 	// unknown.
 	At int64 `json:"at,omitempty"`
-	// Before is the id of the waiting job that gets the free GPU units first.
+	// Before is the id of the waiting job to which the free GPU units are assigned first.
 	Before uint32 `json:"before,omitempty"`
 	// BackUntil is the time, in Unix seconds, until which the agents plan the job after all others, because slurmctld
 	// did not start it while its slices were offered. It is 0 if the job keeps its position, or if no agent has
@@ -85,8 +85,8 @@ func (e *Explanation) set(v Verdict, format string, args ...any) bool {
 	return true
 }
 
-// Explain returns the reason why job id waits, according to the plan that the agents make from an identical snapshot.
-// It returns slurm.ErrNoJob if the job is not in the snapshot.
+// Explain returns the reason why the job with the given id is waiting, according to the plan that the agents make from
+// an identical snapshot. It returns slurm.ErrNoJob if the job is not in the snapshot.
 func Explain(snapshot Snapshot, settings Settings, id uint32) (e Explanation, err error) {
 	k := slices.IndexFunc(snapshot.Queue.All, func(j slurm.Job) bool { return j.ID == id })
 	if k < 0 {

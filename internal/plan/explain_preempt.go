@@ -9,8 +9,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// addPreemption adds a sentence to the explanation of a job that the watcher stops or has stopped, or for which it
-// stops jobs.
+// addPreemption adds a sentence to the explanation of a job that the watcher is stopping or has stopped, or for which
+// it is stopping other jobs.
 func (e *Explanation) addPreemption(s Snapshot, j slurm.Job) {
 	by, stopped := tags.PreemptedBy(j)
 	before, requeued := tags.WasPreemptedBy(j)

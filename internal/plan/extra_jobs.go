@@ -20,8 +20,8 @@ import (
 // that contains an unknown item.
 const jobsPrefix = "caelum-jobs="
 
-// WithJobs returns a node's Extra with the jobs that hold its slices as its `caelum-jobs` entry. The other entries
-// remain unchanged. If there are no jobs, WithJobs removes the entry.
+// WithJobs returns a node's Extra with its `caelum-jobs` entry set to the jobs that hold the node's slices. The other
+// entries remain unchanged. If there are no jobs, WithJobs removes the entry.
 func WithJobs(extra string, gpus []place.GPU, holders map[offer.Spot]uint32) string {
 	var all []string
 	for k, g := range gpus {
@@ -125,8 +125,8 @@ func (s Snapshot) preemptionEnds(j slurm.Job) (end time.Time, ok bool) {
 	return end.Add(KeepRoom), true
 }
 
-// KeepRoom is how long the plan keeps the room for a preemptor after the stopped jobs have ended. Within this time, the
-// jobs' epilogs end and slurmctld starts the preemptor.
+// KeepRoom is the time for which the plan keeps the slices for a preemptor after the stopped jobs have ended. Within
+// this time, the jobs' epilogs end and slurmctld starts the preemptor.
 const KeepRoom = 5 * time.Minute
 
 // Preempts reports whether the watcher stops other jobs for a waiting job.

@@ -8,10 +8,11 @@ import (
 	"caelum/internal/place"
 )
 
-// nvlinkPrefix is the prefix of the `caelum-nvlink` entry in a node's Extra. It lists the groups of GPUs that NVLinks
-// connect, for example "caelum-nvlink=0,1;2,3". A node has no entry if NVLinks connect none or all of its GPUs, or if
-// its agent does not know the NVLinks. The groups are not part of the node state, because agents from earlier releases
-// reject a state with an unknown item. Agents that ignore the entry plan other GPUs on the same nodes.
+// nvlinkPrefix is the prefix of the `caelum-nvlink` entry in a node's Extra. It lists the groups of GPUs that are
+// connected by NVLinks, for example "caelum-nvlink=0,1;2,3". A node has no entry if NVLinks connect none or all of its
+// GPUs, or if its agent does not know which GPUs are connected. The groups are not part of the node state, because
+// agents from earlier releases reject a state with an unknown item. Agents that ignore the entry plan other GPUs on the
+// same nodes.
 const nvlinkPrefix = "caelum-nvlink="
 
 // WithNVLink returns a node's Extra with the GPUs' groups as its `caelum-nvlink` entry, or without this entry if
@@ -36,7 +37,7 @@ func WithNVLink(extra string, gpus []place.GPU) string {
 }
 
 // setNVLink sets the groups of a node's GPUs from its Extra. Because administrators can change Extra, an entry that
-// names an unknown GPU, or a GPU twice, is ignored.
+// names an unknown GPU, or names a GPU twice, is ignored.
 func setNVLink(gpus []place.GPU, extra string) {
 	text := ""
 	for w := range strings.FieldsSeq(extra) {

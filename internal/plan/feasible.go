@@ -48,23 +48,23 @@ func (v *View) feasible(jobs []*offer.Job) bool {
 	return len(jobs) == 1 || v.planner.rooms.empty.AssignNodes(bare, spots) != nil
 }
 
-// maxWants and maxKinds bound the cost of a plan, because any user may submit any request. maxWants limits the number
+// maxWants and maxKinds bound the cost of a plan, because any user can submit any request. maxWants limits the number
 // of entries for slices in one request: it is larger than the number of profiles, but much smaller than Slurm's own
-// limit. maxKinds limits how many kinds of components a het job may have. Components are of the same kind, and share
+// limit. maxKinds is the maximum number of kinds of components in a het job. Components are of the same kind, and share
 // one search, if they request the same slices and have the same expected run time and time limit.
 const (
 	maxWants = 64
 	maxKinds = 16
 )
 
-// rooms caches what feasible finds out about empty GPUs.
+// rooms caches the results of feasible's searches on empty GPUs.
 type rooms struct {
 	empty     *offer.Cluster                  // the cluster with empty GPUs
 	firstLike []int                           // for each member, the first member with the same GPUs
 	spots     map[string]map[int][]offer.Spot // spots for the slices on empty GPUs, by request and first member
 }
 
-// maxRooms limits the number of requests in rooms, because any user may submit any request.
+// maxRooms limits the number of requests in rooms, because any user can submit any request.
 const maxRooms = 1000
 
 // room maps the first member with the same GPUs to spots for the slices on empty GPUs.

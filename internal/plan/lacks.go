@@ -17,16 +17,16 @@ import (
 //
 // If a job lacks CPUs or memory on a node where its slices are free, the plan reserves the slices only if the job is
 // expected to start within patience. While they are reserved, jobs with longer run times cannot use them. The expected
-// start can be wrong, and the job's user can influence it. So the agent adds up, for each user, the time during which
-// slices were reserved. When the sum exceeds patience, the user's jobs that lack CPUs or memory get no reservations
-// for backTime. Each further suspension is twice as long as the one before, up to maxPause.
+// start can be wrong, and the job's user can influence it. The agent therefore adds up, for each user, the time during
+// which slices were reserved. When the sum exceeds patience, the user's jobs that lack CPUs or memory get no
+// reservations for backTime. Each further suspension is twice as long as the one before, up to maxPause.
 const maxPause = 24 * time.Hour
 
-// occupant is a job that runs on a node.
+// occupant is a job that is running on a node.
 type occupant struct {
 	end          float64 // the job's expected end, in seconds; +Inf if unknown
 	cpus, memory int     // CPUs and memory (MiB) on the node, assumed to be equal on all nodes of the job
-	slices       bool    // true if the job has slices
+	slices       bool    // true if the job holds slices
 }
 
 // occupants returns the CPUs and memory that a node's jobs hold, ordered by expected end.
@@ -53,7 +53,7 @@ func occupants(jobs []*slurm.Job, now time.Time) []occupant {
 // setLacking determines how the plan treats a job's slices on a member where the job lacks other resources. member is
 // an index into v.Members. The plan reserves free slices if the job is expected to start there soon, and busy ones if
 // the jobs that hold slices there will release enough CPUs and memory. CPUs and memory that jobs without slices will
-// release do not count, because new jobs could get these first.
+// release do not count, because they could be allocated to new jobs first.
 func (v *View) setLacking(job *offer.Job, w *slurm.Waiting, member int) {
 	n := v.Members[member]
 	cpus, memory := eligible.Share(n, *w)
@@ -100,7 +100,7 @@ func set(times *map[int]float64, member int, at float64) {
 	(*times)[member] = at
 }
 
-// account records how long slices were reserved for those of a user's jobs that lack other resources.
+// account records the time for which slices were reserved for those of a user's jobs that lack other resources.
 type account struct {
 	kept  time.Duration
 	last  time.Time     // the last time at which slices were reserved
@@ -108,7 +108,7 @@ type account struct {
 	pause time.Duration // the duration of the last suspension
 }
 
-// gap limits how much of the time between plans counts as reservation time.
+// gap is the maximum amount of time between two plans that counts as reservation time.
 const gap = 2 * time.Minute
 
 // charge adds reservation time to the account of the user for whom a plan reserves slices. at is the time of the plan.

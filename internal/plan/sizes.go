@@ -18,7 +18,7 @@ import (
 // settings, they make different plans.
 type Settings struct {
 	Policy place.Policy
-	// Tightest means that a job never gets a larger profile than requested.
+	// Tightest means that a job is never assigned a larger profile than it requested.
 	Tightest bool
 	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices, or 0 for a limit that
 	// depends on the waiting jobs (offer.Cluster).
@@ -54,9 +54,10 @@ func ParseSettings(policy, sizing string, wholeShare float64) (s Settings, err e
 	return s, nil
 }
 
-// Sizes returns the larger profiles that a job may get instead of the requested one, on the GPUs in kinds. There are
-// none unless Caelum chose the job's profile and the job needs a single slice. After a growth, the profile that the job
-// needs replaces the requested one. The relative run times follow from the job's busy share (predict.Slowdown).
+// Sizes returns the larger profiles, on the GPUs in kinds, that may be assigned to a job instead of the requested one.
+// There are none unless Caelum chose the job's profile and the job needs a single slice. After a growth, the profile
+// that the job needs replaces the requested one. The relative run times follow from the job's busy share
+// (predict.Slowdown).
 func Sizes(j slurm.Job, kinds []place.GPU) (all []offer.Size) {
 	requested := j.SlicesPerNode()
 	if !tags.Sized(j) || requested[0].Count != 1 || j.NumNodes > 1 || j.HetJob != 0 {
@@ -93,8 +94,8 @@ func appendSizes(all []offer.Size, g place.GPU, requested string, busy float64) 
 }
 
 // setSpeculative determines the profiles that may be offered speculatively. These are the largest slices of each GPU
-// model, and the profiles whose most recent job cannot get a larger profile or is too short to benefit from one. last
-// maps each profile to the job that was submitted last.
+// model, and the profiles whose most recent job cannot be assigned a larger profile or is too short to benefit from
+// one. last maps each profile to the job that was submitted last.
 func (v *View) setSpeculative(last map[string]*slurm.Job) {
 	v.Speculative = map[string]bool{}
 	for _, g := range v.kinds {

@@ -18,7 +18,7 @@ type Snapshot struct {
 	At    time.Time // the time of the snapshot, from the clock of the host that queried slurmctld
 
 	paused map[uint32]bool          // the users for whose jobs reservations are suspended (see maxPause)
-	behind func(slurm.Waiting) bool // whether Unstarted has moved the job behind all others; nil: it has moved none
+	behind func(slurm.Waiting) bool // whether Unstarted has moved the job behind all others; nil if it has moved none
 }
 
 // ready reports whether a waiting job could start if its slices were free, because slurmctld would start it or an
@@ -27,7 +27,7 @@ func (s Snapshot) ready(w slurm.Waiting) bool {
 	return s.readyIf(eligible.WaitsForNodes(w), &w)
 }
 
-// readyIf is like ready, but takes waits, which is true if the job waits only for nodes.
+// readyIf is like ready, but takes the argument waits, which is true if the job is waiting only for nodes.
 func (s Snapshot) readyIf(waits bool, w *slurm.Waiting) bool {
 	return (waits || eligible.Releasable(*w, s.At)) && (w.Licenses == "" || eligible.LacksLicense(s.Queue, *w) == "")
 }

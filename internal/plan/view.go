@@ -15,22 +15,21 @@ type View struct {
 	*offer.Cluster
 	// Members lists the plan's nodes, with the same indices as in Cluster.
 	Members []slurm.Node
-	// Jobs lists the jobs that could start if their slices were offered, in slurmctld's order. An entry of the queue
-	// that stands for several pending array tasks becomes one job for each of them. Waiting holds each job's queue
-	// entry.
+	// Jobs lists the jobs that could start if their slices were offered, in slurmctld's order. A queue entry that
+	// represents several pending array tasks becomes one job for each of them. Waiting holds each job's queue entry.
 	Jobs    []*offer.Job
 	Waiting []slurm.Waiting
 
 	planner *Planner
-	known   []*known        // for each member, what the planner knows about it
-	kinds   []place.GPU     // the GPU models; nil if jobs get only the requested profiles
-	paused  map[uint32]bool // by user id, see Snapshot
+	known   []*known        // the planner's data about each member
+	kinds   []place.GPU     // the GPU models; nil if jobs are assigned only the requested profiles
+	paused  map[uint32]bool // by user id; see Snapshot
 	now     time.Time       // the time of the snapshot
 
 	behind func(slurm.Waiting) bool // see Snapshot
 }
 
-// Behind reports whether the k-th job is planned after all others, because slurmctld has not started it although its
+// Behind reports whether the k-th job is planned after all others, because slurmctld has not started it even though its
 // slices were offered.
 func (v *View) Behind(k int) bool { return v.behind != nil && v.behind(v.Waiting[k]) }
 
@@ -39,8 +38,8 @@ func (v *View) Behind(k int) bool { return v.behind != nil && v.behind(v.Waiting
 // slices.
 const making = 5
 
-// overdue is how many seconds after its time limit a job is expected to end. slurmctld looks for jobs beyond their
-// time limits every 30 s.
+// overdue is the number of seconds after its time limit at which a job is expected to end. slurmctld checks for jobs
+// that have exceeded their time limits every 30 s.
 const overdue = 30
 
 // overrun replaces expected ends that have already passed with now + overdue.

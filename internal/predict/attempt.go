@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// nearlyFull is a share of the memory in a profile's name. A failed run that used at least this share is assumed to
-	// have run out of memory. It is well below 1 because samples do not include the allocation that failed, and
-	// because an instance's real memory is only 89 to 99% of the memory in its profile's name (models.txt in
+	// nearlyFull is a fraction of the memory in a profile's name. A failed run that used at least this fraction is
+	// assumed to have run out of memory. It is well below 1 because samples do not include the allocation that failed,
+	// and because an instance's actual memory is only 89 to 99% of the memory in its profile's name (models.txt in
 	// internal/mig).
 	nearlyFull = 0.75
-	// usable is the share of the memory in its profile's name that nearly every instance really offers.
+	// usable is the fraction of the memory in its profile's name that nearly every instance actually provides.
 	usable = 0.95
 	// steady is a ratio of a run's median memory to its peak memory. A run with at least this ratio is assumed to have
 	// reached its peak long before the end.
 	steady = 0.9
-	// asFar is a share of the lowest peak of all complete runs. A failed run whose peak is at least this share is
+	// asFar is a fraction of the lowest peak of all complete runs. A failed run whose peak is at least this fraction is
 	// assumed to have progressed as far as the complete runs.
 	asFar = 0.5
-	// sameLimit is a share of the duration of the longest run that reached its time limit. A later run that ended at
-	// its time limit is complete if it lasted at least this share.
+	// sameLimit is a fraction of the duration of the longest run that reached its time limit. A later run that ended at
+	// its time limit is complete if it lasted at least this fraction.
 	sameLimit = 0.9
 )
 
@@ -32,7 +32,7 @@ type attempt struct {
 	Run
 	complete bool // the run shows how much memory is sufficient for the job
 	short    bool // the run probably ran out of memory
-	doubtful bool // the run failed, perhaps because it ran out of memory, although its peak was low
+	doubtful bool // the run failed, perhaps because it ran out of memory, even though its peak was low
 }
 
 // attempts returns, oldest first, the runs that were sampled and the runs that failed before the first sample.
@@ -124,8 +124,8 @@ func together(runs []Run) (all []attempt) {
 	return all
 }
 
-// promised returns the memory in the name of a run's profile, in MiB, which is an upper bound on the real memory of an
-// instance.
+// promised returns the memory in the name of a run's profile, in MiB, which is an upper bound on the actual memory of
+// an instance.
 func (r Run) promised() float64 {
 	_, gb := mig.Claims(r.Profile)
 	return 1024 * gb

@@ -3,9 +3,9 @@ package predict
 import "math"
 
 // A failed run has two possible explanations: the slice had too little memory, or the run failed for another reason.
-// The latter is likely for a job that often fails. chance is the share of the job's runs that fail for other reasons,
-// so the probability that this happens n times in a row is chance^n. If it is below a threshold, the run is assumed to
-// have run out of memory.
+// The latter is likely for a job that often fails. chance is the fraction of the job's runs that fail for other
+// reasons, so the probability that this happens n times in a row is chance^n. If it is below a threshold, the run is
+// assumed to have run out of memory.
 const (
 	// likely is the threshold for a failed run that used nearly all of its slice's memory, and for a job's first
 	// failure after its only complete run, if its slice is smaller than that of the complete run.
@@ -13,7 +13,7 @@ const (
 	// unlikely is the threshold for all other failed runs. A job without earlier failures falls below the threshold
 	// with its third failure in a row, or with its second in a row after nine complete runs.
 	unlikely = 1e-4
-	// priorFailures and priorTrials describe the share of failed runs that is assumed before any runs exist:
+	// priorFailures and priorTrials describe the fraction of failed runs that is assumed before any runs exist:
 	// priorFailures out of priorTrials runs. All constants were chosen on seed 1 of `go run ./contrib/learn variants`.
 	priorFailures = 0.1
 	priorTrials   = 2
@@ -22,10 +22,10 @@ const (
 	unusual = 1.05
 )
 
-// failures decides whether each failed run ran out of memory. The zero value has seen no runs.
+// failures decides whether each failed run ran out of memory. The zero value has not seen any runs.
 type failures struct {
-	complete, other int     // the number of complete runs, and of runs that failed for reasons other than memory
-	least           float64 // the memory of the smallest slice on which a run was complete, in MiB; 0: unknown
+	complete, other int     // the numbers of complete runs and of runs that failed for reasons other than memory
+	least           float64 // the memory of the smallest slice on which a run was complete, in MiB; 0 if unknown
 	usual, last     float64 // the lowest peak of a complete run and the peak of the last one, in MiB
 
 	open  []*attempt // the failed runs after the last complete run

@@ -69,7 +69,7 @@ func ParseGrowths(text string) (growths []Growth) {
 }
 
 // Larger returns the smallest profile of m that has more memory than the given profile, at least as many compute
-// slices, and at least needMiB of memory. It considers only profiles that have a placement in the set named of, and
+// slices, and at least needMiB of memory. It considers only profiles that have a placement in the given layout, and
 // never the full profile (mig.Full). It returns false if m has no suitable larger profile, or does not have the given
 // one.
 func Larger(m *mig.Model, of mig.Layout, profile string, needMiB float64) (larger string, ok bool) {
@@ -106,8 +106,8 @@ func (n Need) Larger(m *mig.Model, of mig.Layout, profile string) (larger string
 // RanOut reports whether the last of the runs (oldest first) ran out of memory, and returns the need of the next run.
 // The runs are all known runs with one job key, and the last one must be in the FAILED state. grown lists the job's
 // growths so far, oldest first. Unless the run itself reported that it ran out of memory (Run.End), RanOut returns
-// false if the peak fits into an earlier, smaller slice of the job, or if complete runs with at least this peak
-// fitted into a slice of this size. It is stricter than Predict, because a needless requeue repeats a whole run.
+// false if the peak fits into an earlier, smaller slice of the job, or if complete runs with at least this peak fitted
+// into a slice of this size. It is stricter than Predict, because a needless requeue repeats an entire run.
 func RanOut(runs []Run, grown []Growth, site Site) (Need, bool) {
 	if len(runs) == 0 || runs[len(runs)-1].State != "FAILED" && runs[len(runs)-1].End == "" {
 		return Need{}, false

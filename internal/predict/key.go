@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// KeyInput holds the properties of a job that Key computes the job key from. Two submissions with equal properties are
+// KeyInput holds the properties of a job from which Key computes the job key. Two submissions with equal properties are
 // runs of the same job. The slice and the GPU model are not among them, because a job's needs do not depend on them.
 type KeyInput struct {
 	UID     uint32
@@ -20,7 +20,7 @@ type KeyInput struct {
 	CPUsPerTask int // 0 if not requested
 }
 
-// keyNameBytes and keyScriptBytes limit how many bytes of the name and the script are hashed (KEY.md in
+// keyNameBytes and keyScriptBytes limit the number of bytes of the name and the script that are hashed (KEY.md in
 // contrib/job_submit).
 const (
 	keyNameBytes   = 256

@@ -75,7 +75,7 @@ func (s Series) Valid() bool {
 type point struct{ at, mib float64 }
 
 // highest returns the highest memory usage since the start, at the end of each interval with samples. ran is the
-// duration of the run in seconds, and replaces the end of the last interval.
+// duration of the run in seconds and replaces the end of the last interval.
 func (s Series) highest(ran float64) (all []point) {
 	top := 0.0
 	for k, mib := range s.MiB {

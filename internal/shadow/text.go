@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// Text formats the pass for an administrator, without its time.
+// Text formats the pass, without its time, for an administrator.
 func (p Pass) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "node %s\n", p.Node)
@@ -39,7 +39,8 @@ func (p Pass) Text() string {
 	return b.String()
 }
 
-// printable replaces the characters that could control a terminal. Users choose some words of an explanation.
+// printable replaces the characters that could control a terminal. Some of the words in an explanation are chosen by
+// users.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// fixed is the room with GPUs that have fixed layouts. A job gets the smallest free slice that is large enough and on
-// which it can run. The slice may be larger than the job's profile.
+// fixed implements room for GPUs with fixed layouts. A job is assigned the smallest free slice that is large enough and
+// on which it can run. The slice may be larger than the job's profile.
 type fixed struct {
 	s      *simulation
 	slices []slice

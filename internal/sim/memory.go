@@ -13,8 +13,8 @@ import (
 // is too small, the job runs out of memory at a uniformly distributed random time during its run, and is requeued
 // with the next larger profile.
 //
-// If the workload does not give a job's peak, it is a random value between the memory of the next smaller profile and
-// that of the job's own profile.
+// If the workload does not give a job's peak, the peak is a random value between the memory of the next smaller profile
+// and the memory of the job's own profile.
 type Memory struct {
 	Error  float64 // the standard deviation of the logarithm of the error
 	Margin float64
@@ -25,7 +25,8 @@ type Memory struct {
 // credentials to expire after 120 s (cred_expire of AuthInfo, slurm.conf(5)).
 const requeueDelay = 121
 
-// foresee sets a random peak if the workload has none for the job, and makes the job request the predicted memory.
+// foresee sets a random peak if the workload does not give the job's peak, and makes the job request the predicted
+// memory.
 func (m *Memory) foresee(s *simulation, j *job) {
 	chance := chance(m.Seed, j.Job)
 	u, z := chance.Float64(), chance.NormFloat64()
@@ -71,7 +72,7 @@ func (s *simulation) requeue(j *job) {
 	s.absent(j, requeueDelay)
 }
 
-// absent removes a job from the cluster after its run has ended, and returns it to the queue after delay seconds.
+// absent removes a job from the cluster after its run has ended and returns it to the queue after delay seconds.
 func (s *simulation) absent(j *job, delay float64) {
 	j.units, j.spots, j.numbers = 0, nil, nil
 	j.since, j.ends = s.now, s.now+delay

@@ -9,15 +9,15 @@ import (
 	"caelum/internal/place"
 )
 
-// moved is the room of the reference, which may move running jobs at any time and at no cost. So a job fits if all
-// its slices can be packed together with those of all running jobs.
+// moved implements room for the reference, which can move running jobs at any time and at no cost. A job therefore fits
+// if all its slices can be packed together with those of all running jobs.
 type moved struct {
 	s        *simulation
 	gpus     []place.GPU
 	free     int
 	profiles []string        // all profiles that have been requested so far
 	count    []int           // the number of running slices of each of these profiles
-	fits     map[string]bool // packable's results for each list of counts
+	fits     map[string]bool // the result of packable for each list of counts
 }
 
 func newMoved(s *simulation) *moved {

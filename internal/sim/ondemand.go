@@ -8,7 +8,7 @@ import (
 	"caelum/internal/place"
 )
 
-// cut is the room in which a policy places slices on the GPUs on demand.
+// cut implements room: a policy places slices on the GPUs on demand.
 type cut struct {
 	s *simulation
 	offer.Cluster
@@ -18,7 +18,7 @@ type cut struct {
 	done    []float64    // for each GPU, the time at which its pending creations and destructions will be complete
 	mover   *mover       // nil without Config.Moves
 	active  int          // the number of GPUs with at least one running job
-	held    bool         // true if the policy has held the last job that place did not start
+	held    bool         // true if the policy held the last job that place did not start
 	decided []place.Spot // the spots of the next job, or nil if the policy must choose them
 }
 
@@ -43,7 +43,7 @@ func newCut(s *simulation) *cut {
 }
 
 // unheld is a policy that never holds a job. If the embedded policy would hold a job, unheld chooses [place.Lifetime]'s
-// placement instead, because with the Loss discipline, the simulation would reject a held job although it fits.
+// placement instead, because with the Loss discipline, the simulation would reject a held job even though it fits.
 type unheld struct{ place.Policy }
 
 // Choose implements [place.Policy].
@@ -124,7 +124,7 @@ func (c *cut) slowest() float64 {
 	return max(0, slices.Max(c.done)-c.s.now) + c.s.Switch + c.s.Create + float64(mostInTheWay)*c.s.Destroy
 }
 
-// mostInTheWay is the largest number of instances on one GPU of any model (7 on an A100).
+// mostInTheWay is the maximum number of instances on one GPU of any model (7 on an A100).
 const mostInTheWay = 7
 
 // gather sets the policy's inputs for the k-th job in the queue.
@@ -180,8 +180,9 @@ func (c *cut) leave(j *job) {
 	c.free += j.units
 }
 
-// account counts a slice's reuse, or the creation, destructions and switch of the MIG mode that it needs, and returns
-// the time in seconds until the slice is ready. A GPU performs only one of these operations at a time.
+// account counts the reuse of a slice or, if it must be created, the creation, the destructions and the switch of MIG
+// mode that it requires. It returns the time, in seconds, until the slice is ready. A GPU performs only one of these
+// operations at a time.
 func (c *cut) account(spot place.Spot) (takes float64) {
 	before := c.Pool.GPU(spot.GPU)
 	if before.Idle.Has(spot.Placement) {

@@ -6,8 +6,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Waits is a distribution of waiting times. Its size does not depend on the number of jobs. The zero value has no
-// jobs.
+// Waits is a distribution of waiting times. Its size does not depend on the number of jobs. The zero value is an empty
+// distribution.
 type Waits struct {
 	Count   int
 	Sum     float64 // seconds
@@ -36,7 +36,7 @@ func (w *Waits) Add(seconds float64) {
 // Mean returns the mean wait in seconds, or 0 if no job was added.
 func (w *Waits) Mean() float64 { return w.Sum / float64(max(w.Count, 1)) }
 
-// At returns the quantile q of the waits, in seconds, with three significant digits: a share q of the jobs waited at
+// At returns the quantile q of the waits, in seconds, with three significant digits: a fraction q of the jobs waited at
 // most this long. It returns 0 if no job was added. q is above 0 and at most 1.
 func (w *Waits) At(q float64) float64 {
 	if w.by == nil {

@@ -99,7 +99,8 @@ func (e *CommandError) Error() string {
 // plainArg matches an argument that needs no quotes in a shell.
 var plainArg = regexp.MustCompile(`^[A-Za-z0-9_./:=,+@%-]+$`)
 
-// maxArg is how many bytes of an argument a message shows at most, because the formats for squeue are long.
+// maxArg is the maximum number of bytes of an argument shown in a message. The limit is needed because the formats for
+// squeue are long.
 const maxArg = 60
 
 // command returns the command without its directory, as an administrator would type it. Long arguments are shortened.
@@ -122,8 +123,9 @@ func (e *CommandError) command() string {
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// classify returns the error for a command that failed with this output. A command that reached the client's time limit
-// gets ErrUnreachable, because Slurm's commands (22.05.8) retry for 9 s (MessageTimeout=10) while slurmctld is down.
+// classify returns the error for a command that failed with this output. For a command that reached the client's time
+// limit, the error is ErrUnreachable, because Slurm's commands (22.05.8) retry for 9 s (MessageTimeout=10) while
+// slurmctld is down.
 func classify(ctx context.Context, parent error, stderr string, exit error) error {
 	if parent != nil {
 		return parent
@@ -132,7 +134,7 @@ func classify(ctx context.Context, parent error, stderr string, exit error) erro
 		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	}
 	// In the next two cases, no process was started. Users can exhaust the host's processes and memory, but cannot
-	// touch the command's file, so the error is ErrCommand only if it concerns that file.
+	// change the command's file, so the error is ErrCommand only if it concerns that file.
 	var start *fs.PathError
 	var missing *exec.Error
 	switch {

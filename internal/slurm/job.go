@@ -52,8 +52,8 @@ type Job struct {
 	MinCPUs, TmpDisk                        int
 	Sockets, CoresPerSocket, ThreadsPerCore int
 
-	// The requested GRES: PerNode holds the request of --gres and --gpus-per-node, PerJob that of --gpus, PerTask that
-	// of --gpus-per-task, and PerSocket that of --gpus-per-socket.
+	// The requested GRES: PerNode holds the values of --gres and --gpus-per-node, PerJob the value of --gpus, PerTask
+	// the value of --gpus-per-task, and PerSocket the value of --gpus-per-socket.
 	PerNode, PerJob, PerTask, PerSocket GRESList
 	// Tasks is the requested number of tasks, or 0 if the job does not specify one.
 	Tasks int
@@ -81,7 +81,7 @@ type Job struct {
 	Problem string
 
 	// Allocated is the GRES allocated to the job on each node. It is nil unless the job holds its nodes, because
-	// slurmctld shows no allocation for a job that is COMPLETING or has ended.
+	// slurmctld does not show an allocation for a job that is COMPLETING or has ended.
 	Allocated map[string]GRESList
 }
 
@@ -129,8 +129,8 @@ func (j Job) Holds() bool {
 // all nodes. It returns false for jobs ended by a signal, a user or a limit, and for jobs requeued and then held.
 func (j Job) Failed() bool { return j.State == "COMPLETING" && j.Reason == "NonZeroExitCode" }
 
-// Present reports whether the job may still be on its nodes. Unknown states count as present, so that no job gets
-// slices that another may still be using.
+// Present reports whether the job may still be on its nodes. Unknown states count as present, so that no job is
+// assigned slices that another job may still be using.
 func (j Job) Present() bool {
 	switch j.State {
 	case "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REVOKED", "RESV_DEL_HOLD",

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// licenses reads how many licences of each kind are free in the cluster, but runs scontrol only if a waiting job
-// requests any.
+// licenses returns the number of free licences of each kind in the cluster. It runs scontrol only if a waiting job
+// requests licences.
 func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]int, error) {
 	if !slices.ContainsFunc(waiting, func(w Waiting) bool { return w.Licenses != "" }) {
 		return nil, nil

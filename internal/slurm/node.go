@@ -28,14 +28,15 @@ type Node struct {
 	// registration of slurmd changes CfgTRES (22.05.8). MIGTotal is 0, for unknown, if AccountingStorageTRES does not
 	// include gres/mig.
 	MIGTotal int
-	// Unregistered is true after a restart of slurmctld until slurmd has registered. Until then, slurmctld knows none
-	// of the node's device files: a job that it starts there gets gres/gpu without slot numbers, so SLURM_JOB_GPUS
-	// and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this lasted 5 s. The signs are
+	// Unregistered is true after a restart of slurmctld until slurmd has registered. Until then, slurmctld does not
+	// know any of the node's device files: a job that it starts there is allocated gres/gpu without slot numbers, so
+	// SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this lasted 5 s. The indications are
 	// SlurmdStartTime=None and, in 22.05, the absence of "(IDX:...)" from GresUsed. Since 23.02, slurmctld saves the
 	// indices, so GresUsed shows them even before slurmd has registered (tested with 24.11.5 and 26.05.5).
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
-	// Features lists the active features, that is, those that slurmctld can give to a job without rebooting the node.
+	// Features lists the active features, that is, those that slurmctld can provide to a job without rebooting the
+	// node.
 	Features []string
 	// Addr is NodeAddr, which is a name or an address.
 	Addr string
@@ -72,7 +73,7 @@ func (n Node) Is(state string) bool {
 	return false
 }
 
-// Free returns how many units of each type of a GRES are unused on the node. A GRES without types has the type "".
+// Free returns the number of unused units of each type of a GRES on the node. A GRES without types has the type "".
 func (n Node) Free(name string) map[string]int {
 	free := map[string]int{}
 	for _, g := range n.Gres {
@@ -100,7 +101,7 @@ func checkNode(name string) error {
 	return nil
 }
 
-// Node reads a node. Errors: ErrNoNode, ErrUnreachable.
+// Node reads a node's record. Errors: ErrNoNode, ErrUnreachable.
 func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	if err := checkNode(name); err != nil {
 		return Node{}, err
@@ -164,7 +165,7 @@ func (n *Node) set(key, value string) (err error) {
 			}
 		}
 	case "State":
-		// In releases before 22.05, the base state of a node that does not respond ends with *.
+		// In releases before 22.05, the base state of a node that is not responding ends with *.
 		n.States = strings.Split(strings.ReplaceAll(word, "*", ""), "+")
 		err = words(
 			rest,
@@ -223,7 +224,7 @@ func (n *Node) setStart(boot, rest string) (err error) {
 	return err
 }
 
-// words sets each number to the value that its key has in a line of key=value pairs.
+// words sets each number to the value of its key in a line of key=value pairs.
 func words(line string, numbers map[string]*int) error {
 	for w := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(w, "=")

@@ -1,9 +1,9 @@
 // Package trace reads and generates workloads, which are lists of jobs that request GPU instances. Package sim
 // simulates workloads.
 //
-// If a reader cannot parse a line, the error names the file, the line and the reason. Some jobs are left out without
-// an error, for example those without a GPU and those that never ended. For each reason, the reader returns how many
-// jobs it left out.
+// If a reader cannot parse a line, the error names the file, the line and the reason. Some jobs are left out without an
+// error, for example those without a GPU and those that never ended. For each reason, the reader returns the number of
+// jobs that it left out.
 //
 // Files:
 //

@@ -17,13 +17,13 @@ type Job struct {
 	Limit    float64 // the time limit in seconds, or 0 if unknown
 
 	// Profile is the profile of the GPU instance that the job needs. If it is empty, the job needs MemoryMiB and the
-	// shares Compute and Memory of a GPU, from 0 to 1.
+	// fractions Compute and Memory of a GPU, from 0 to 1.
 	Profile         string
 	Compute, Memory float64
 	MemoryMiB       float64
 
 	// Speed is the job's speed on each profile, relative to a whole GPU. The job cannot run on profiles without an
-	// entry. If Speed is nil, it is equally fast on all profiles.
+	// entry. If Speed is nil, the job is equally fast on all profiles.
 	Speed map[string]float64
 	// Slowest is the lowest acceptable speed, from 0 to 1.
 	Slowest float64
@@ -46,8 +46,8 @@ func (j Job) Spread() (nodes, each int) {
 }
 
 // On returns the profile that the job needs on a GPU model: its Profile or, if that is empty, the smallest profile that
-// satisfies its shares and memory. It returns mig.Full only for a job whose Profile is mig.Full. The second result is
-// false if the GPU model has no suitable profile.
+// satisfies its requirements. It returns mig.Full only for a job whose Profile is mig.Full. The second result is false
+// if the GPU model has no suitable profile.
 func (j Job) On(b *mig.Model) (string, bool) {
 	if j.Profile != "" {
 		_, ok := b.ProfileIndex(j.Profile)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// When slurmctld starts, it reports the end of each finished job in its state file to slurmdbd once more, because
-// slurmdbd may have missed it. slurmdbd then replaces AdminComment with slurmctld's value, which has no summaries
-// (_load_job_state in job_mgr.c, 22.05.8 to 26.05.3). So the recorder asks from time to time whether slurmctld has
+// When slurmctld starts, it reports the end of each finished job in its state file to slurmdbd again, because slurmdbd
+// may have missed it. slurmdbd then replaces AdminComment with slurmctld's value, which has no summaries
+// (_load_job_state in job_mgr.c, 22.05.8 to 26.05.3). The recorder therefore checks periodically whether slurmctld has
 // restarted, and returns the affected runs to the outbox. If a summary still exists, the next attempt only reads it.
 const (
 	// clockSlack is added to both ends of the interval of affected runs, because the clocks of slurmctld and of the
@@ -15,7 +15,7 @@ const (
 	clockSlack = time.Minute
 	// settles is the pause before the next attempt. slurmctld sends its reports within seconds of starting.
 	settles = 30 * time.Second
-	// usualMemory is MinJobAge's default. It is used until slurmctld has answered.
+	// usualMemory is the default value of MinJobAge. It is used until slurmctld has answered.
 	usualMemory = 5 * time.Minute
 	// longestMemory limits MinJobAge. With MinJobAge=0, slurmctld never removes a finished job.
 	longestMemory = 24 * time.Hour
@@ -24,18 +24,18 @@ const (
 // Controller describes slurmctld.
 type Controller struct {
 	Started time.Time     // when slurmctld started
-	Memory  time.Duration // how long slurmctld keeps a finished job (MinJobAge); 0: it never removes jobs
+	Memory  time.Duration // how long slurmctld keeps a finished job (MinJobAge); 0 if it never removes jobs
 }
 
-// restarts is what the recorder knows about restarts of slurmctld. No other goroutine uses it.
+// restarts is the recorder's state for detecting restarts of slurmctld. It is used only by the recorder's goroutine.
 type restarts struct {
 	started  time.Time     // the last known start of slurmctld
-	window   time.Duration // the time after the end of a run for which a restart affects the run's record
+	window   time.Duration // the time after the end of a run during which a restart affects the run's record
 	recorded time.Time     // the last time at which a run left the outbox
 	look     time.Time     // the time of the next request; zero if no recorded run can be affected
 }
 
-// afterRecorded plans a request for the time by which slurmctld will have forgotten the recorded run.
+// afterRecorded schedules a request for the time by which slurmctld will have forgotten the recorded run.
 func (r *restarts) afterRecorded(now time.Time) {
 	r.recorded = now
 	if r.look.IsZero() {

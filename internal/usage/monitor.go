@@ -22,17 +22,17 @@ type Options struct {
 	Node string
 	// Interval is the time between samples of a slice. 0 disables sampling.
 	Interval time.Duration
-	// Field is the field of a job's accounting record that the Monitor writes summaries to. If it is empty, the Monitor
-	// writes none.
+	// Field is the field of a job's accounting record to which the Monitor writes summaries. If it is empty, the
+	// Monitor does not write summaries.
 	Field slurm.AccountingField
 	// Meter returns a meter that reads the usage of an instance on GPU g.
 	Meter func(g int, in gpu.Instance) (gpu.Meter, error)
 	// A sampler calls Processes after each sample, with the processes on a job's slice. It holds no lock during the
 	// call, so another goroutine may have released the slice since the sample was taken.
 	Processes func(job, uid uint32, s Slice, pids []int)
-	// Foreseen is called if a job's forecast memory exceeds its slice and its lease has Grow = api.GrowForecast. A
-	// sampler calls it without a lock and repeats the call every foreseenEvery until the run ends. If it is nil,
-	// forecasts are only shown.
+	// Foreseen is called when a job's forecast memory use exceeds its slice's memory and its lease has Grow =
+	// api.GrowForecast. A sampler calls it without a lock and repeats the call every foreseenEvery until the run ends.
+	// If it is nil, forecasts are only shown.
 	Foreseen func(job uint32, f predict.Forecast)
 	// Controller returns the state of slurmctld. If it is nil, the recorder ignores restarts of slurmctld.
 	Controller func(ctx context.Context) (Controller, error)
@@ -62,7 +62,7 @@ type Monitor struct {
 	toStore    chan struct{} // signals that observations or runs must be stored
 	toRecord   chan struct{} // signals that summaries must be written
 	repoFailed atomic.Bool   // true if the last call to the repository failed
-	tookOver   bool          // true if takeOver has read the stored observations; used by one goroutine
+	tookOver   bool          // true if takeOver has read the stored observations; used by only one goroutine
 	waiting    atomic.Int64  // the number of summaries that are not yet stored in slurmdbd
 	dbdFailed  atomic.Bool   // true if a failure of slurmdbd has been logged
 	spoils     sync.Once     // so that the message about another tool's text is logged only once
@@ -89,9 +89,9 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// Start samples the slices on these GPUs and stores the usage until ctx is done. The caller must then call finish,
-// after the last calls to Begin and End. finish stores the observations for the next agent. It waits for all
-// goroutines, but at most one second for the samplers, because the sampler of a hanging GPU does not end.
+// Start samples the slices on these GPUs and stores the usage until ctx is done. The caller must call finish after the
+// last calls to Begin and End. finish stores the observations for the next agent. It waits for all goroutines, but at
+// most one second for the samplers, because the sampler of a hanging GPU does not end.
 func (m *Monitor) Start(ctx context.Context, gpus []int) (finish func()) {
 	samplersEnd := m.startSamplers(ctx, gpus)
 	var tasks sync.WaitGroup
@@ -118,8 +118,8 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 			Job: l.Job, Restart: l.Restart, Node: m.Node, Key: l.Key, Fingerprint: l.Fingerprint, Board: model,
 			UID: l.UID, User: l.User, Account: l.Account, Name: l.Name, Start: l.Since,
 		},
-		// An earlier agent may have granted the lease, and its observation may have been lost. Then only the system
-		// time shows how old the lease is. Since is in whole seconds, so the lease is on average half a second
+		// An earlier agent may have granted the lease, and its observation may have been lost. In that case, only the
+		// system time shows the age of the lease. Since is in whole seconds, so the lease is on average half a second
 		// younger.
 		Began: m.Clock() - max(m.Now().Sub(time.Unix(l.Since, 0))-time.Second/2, 0),
 	}

@@ -14,7 +14,7 @@ import (
 type observation struct {
 	// Run holds the properties that were known when the run began.
 	Run predict.Run
-	// Began is the time at which the run got its slices. Seen is the time of the last sample. Both are times of
+	// Began is the time at which the run was granted its slices. Seen is the time of the last sample. Both are times of
 	// CLOCK_MONOTONIC.
 	Began, Seen time.Duration
 	Slices      []*sliceUsage
@@ -23,9 +23,9 @@ type observation struct {
 	stored bool         // true if the observation is in the repository
 
 	grow            string            // api.Lease.Grow
-	expected, limit float64           // the learned run time and the time limit in seconds since Began; 0: unknown
+	expected, limit float64           // the learned run time and the time limit in seconds since Began; 0 if unknown
 	reporters       map[int]*reporter // by pid
-	warned          time.Duration     // CLOCK_MONOTONIC at the last call to Options.Foreseen; 0: never
+	warned          time.Duration     // CLOCK_MONOTONIC at the last call to Options.Foreseen; 0 if never called
 }
 
 // minObserved is the minimum duration of a run whose peak is recorded. A job needs about one second before it begins to

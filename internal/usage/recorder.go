@@ -23,7 +23,7 @@ const (
 	maxTries     = 10 + 30*24
 )
 
-// backoff returns the pause after this number of attempts. Part of it is random, so that two agents that have
+// backoff returns the pause after the given number of attempts. Part of it is random, so that two agents that have
 // overwritten each other's summaries of a job do not collide again.
 func backoff(tries int) time.Duration {
 	d := firstPause << min(tries, 10)
@@ -32,8 +32,8 @@ func backoff(tries int) time.Duration {
 }
 
 // recorder reads the state and exit status of finished runs from slurmdbd, and writes their summaries to slurmdbd, one
-// call at a time. A summary counts as recorded only after a later call has read it back, because two nodes' agents may
-// write to the same job's field at the same time, and slurmdbd stores only the last value.
+// call at a time. A summary counts as recorded only after a later call has read it back, because the agents of two
+// nodes can write to the same job's field at the same time, and slurmdbd stores only the last value.
 func (m *Monitor) recorder(ctx context.Context) {
 	wait := firstPause // there may be runs in the outbox that ended before this agent started
 	for {
@@ -48,7 +48,7 @@ func (m *Monitor) recorder(ctx context.Context) {
 	}
 }
 
-// recordDue makes the attempts that are due, and returns the time until the next call is necessary.
+// recordDue makes the attempts that are due and returns the time until the next call is necessary.
 func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 	defer m.countWaiting()
 	m.recordAgain(ctx)
@@ -114,8 +114,8 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	}
 	switch {
 	case m.Field != "" && newest.End.IsZero():
-		// The job was requeued. The end of its newest run will overwrite a summary that has got into this run's record,
-		// because slurmdbd received the record just before the summary.
+		// The job was requeued. If slurmdbd received the record of its newest run just before the summary, the summary
+		// is in the wrong record, and the end of the newest run will overwrite it.
 		return postpone(false, nil)
 	case m.Field == "", hasSummary(newest.Text, p.Run.Summary()):
 		m.restarts.afterRecorded(m.Now())
@@ -134,8 +134,8 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	return postpone(err == nil, err)
 }
 
-// recordOf returns a run's record. It chooses the record whose start is nearest to that of the run, because the clocks
-// of the node and of slurmctld may differ, and an earlier job may have had the same id.
+// recordOf returns a run's record. It chooses the record whose start time is closest to the run's start time, because
+// the clocks of the node and of slurmctld may differ, and an earlier job may have had the same id.
 func recordOf(records []slurm.Record, run predict.Run) slurm.Record {
 	away := func(r slurm.Record) time.Duration { return r.Start.Sub(time.Unix(run.Start, 0)).Abs() }
 	return slices.MinFunc(records, func(x, y slurm.Record) int { return cmp.Compare(away(x), away(y)) })

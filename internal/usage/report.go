@@ -9,13 +9,13 @@ import (
 const (
 	// maxReporters limits the number of a job's processes whose reports are stored separately.
 	maxReporters = 64
-	// oomRecent is the longest time between an out-of-memory error and the same process's last report for which the
+	// oomRecent is the maximum time between an out-of-memory error and the same process's last report for which the
 	// error counts as evidence, because a process that continued for longer has handled the error.
 	oomRecent = 30 * time.Second
-	// reportValid is how long a report describes the memory of its process. If no other report follows, the process has
-	// probably ended.
+	// reportValid is the time for which a report is assumed to describe the memory of its process. If no other report
+	// follows, the process has probably ended.
 	reportValid = time.Minute
-	// reportEvery is the shortest time between reports of the same process that the Monitor accepts.
+	// reportEvery is the minimum time between reports of the same process that the Monitor accepts.
 	reportEvery = time.Second
 )
 
@@ -23,7 +23,7 @@ const (
 type reporter struct {
 	last     time.Duration // CLOCK_MONOTONIC at the last report
 	ooms     int           // the number of out-of-memory errors in the last report
-	failedAt time.Duration // CLOCK_MONOTONIC at the report in which the number last grew; 0: never
+	failedAt time.Duration // CLOCK_MONOTONIC at the report in which the number last grew; 0 if it never grew
 	uuid     string        // the MIG device of the slice
 
 	peak, slack int64 // the highest allocated memory, and the memory that the allocator could return, in bytes
@@ -75,7 +75,7 @@ func (m *Monitor) Report(job uint32, pid int, r api.MemoryReport) bool {
 }
 
 // slackMiB returns the memory on a slice that the job's allocators could return to the driver, according to their last
-// reports. An allocator returns this memory before an allocation fails, so it does not belong to the job's need.
+// reports. An allocator returns this memory before an allocation fails, so it is not part of the job's need.
 func (o *observation) slackMiB(uuid string, now time.Duration) float64 {
 	slack := int64(0)
 	for _, p := range o.reporters {
@@ -103,8 +103,8 @@ func (m *Monitor) OutOfMemory(job uint32) bool {
 	return false
 }
 
-// MarkEnd records why the agent ends the job's current run: predict.EndOOM or predict.EndForeseen. foreseenMiB is the
-// forecast peak, or 0. Both go into the run's summary. MarkEnd must be called before End.
+// MarkEnd records why the agent is ending the job's current run: predict.EndOOM or predict.EndForeseen. foreseenMiB is
+// the forecast peak, or 0. Both are included in the run's summary. MarkEnd must be called before End.
 func (m *Monitor) MarkEnd(job uint32, end string, foreseenMiB float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// usageBins is the number of bins of equal width that the histogram divides a slice's memory into. The reported value
+// usageBins is the number of bins of equal width into which the histogram divides a slice's memory. The reported value
 // of a quantile is the upper edge of its bin, which is never too low, and too high by at most 1/128 of the slice's
 // memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb).
 const usageBins = 128
@@ -26,10 +26,10 @@ type sliceUsage struct {
 	PeakMiB, LastMiB, LastUtil float64
 	// Most is the highest number of processes in a sample. Last is the number of processes in the last sample.
 	Most, Last int
-	// Busy is the sum of the utilisation values. BusySamples is the number of samples that have one.
+	// Busy is the sum of the utilisation values. BusySamples is the number of samples that include such a value.
 	Busy        float64
 	BusySamples int
-	// Series is the memory over time, without the memory that the job's allocator could return to the driver.
+	// Series is the memory use over time, without the memory that the job's allocator could return to the driver.
 	// Observations from earlier releases have none.
 	Series predict.Series
 
@@ -54,7 +54,7 @@ func (u *sliceUsage) add(use gpu.Use) {
 	}
 }
 
-// quantile returns the memory in MiB that the share q of the samples did not exceed, or 0 if there are no samples.
+// quantile returns the memory in MiB that a fraction q of the samples did not exceed, or 0 if there are no samples.
 func (u *sliceUsage) quantile(q float64) float64 {
 	seen := 0.0
 	for k, n := range u.Bins {

@@ -11,8 +11,8 @@ import (
 // samples from the last storeInterval.
 const storeInterval = time.Minute
 
-// maxEnded limits the number of finished runs that wait in memory while the repository cannot be used. Together, they
-// occupy about 3 MB.
+// maxEnded limits the number of finished runs that are kept in memory while the repository cannot be used. Together,
+// they occupy about 3 MB.
 const maxEnded = 10000
 
 // SetRepository sets the repository for the runs of jobs, and the access to slurmdbd for their summaries. It must be
@@ -119,7 +119,7 @@ func (m *Monitor) Flush(all bool) {
 		o.stored = true
 		text, err := json.Marshal(o)
 		if err != nil {
-			panic(err) // an observation has only numbers and strings
+			panic(err) // an observation contains only numbers and strings
 		}
 		open = append(open, Observation{Job: o.Run.Job, Restart: o.Run.Restart, Text: text})
 	}

@@ -148,8 +148,8 @@ func (f *Fake) Forget(id uint32) {
 }
 
 // Restart simulates a restart of slurmctld or `scontrol reconfigure`. Afterwards, every node has the GRES in
-// slurm.conf, and slurmctld no longer counts running jobs' GRES as used. A real slurmctld may lose track of the GRES
-// of some jobs, all of them or none; Restart simulates the worst case.
+// slurm.conf, and slurmctld no longer counts running jobs' GRES as used. A real slurmctld may lose track of the GRES of
+// all, some or none of the jobs; Restart simulates the worst case.
 func (f *Fake) Restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
