@@ -10,15 +10,15 @@ import (
 
 // The limits of any forecast are computed from the emulated runs, with knowledge that no forecast has:
 //
-//   - If the memory does not change within the first tenth of a run, but later, the past does not show by how much. A
-//     rule that knows the run's shape can only multiply the memory by the same factor in all of these runs. The mean
-//     error with the best factor is a lower bound. No other run counts.
+//   - If the memory does not change within the first tenth of a run but changes later, the past does not show by how
+//     much. A rule that knows the run's shape can only multiply the memory by the same factor in all of these runs. The
+//     mean error with the best factor is a lower bound. All other runs are ignored.
 //   - If the memory does not change before it exceeds the slice, no rule can foresee the failure.
 //   - A rule that knows how the runs are drawn can compare the first tenth of a run with that of many other runs,
 //     either of the same shape or of all shapes. Its error is not a bound, but it shows what can be expected.
 
 const (
-	// references is the number of runs of each shape that the run is compared with. The forecast is the median of the
+	// references is the number of runs of each shape with which the run is compared. The forecast is the median of the
 	// closest of them.
 	references, closest = 2000, 25
 	// parts is the number of parts of the first tenth of a run that are compared.
@@ -47,8 +47,8 @@ func (c *curve) hidden() float64 {
 }
 
 // leastError returns the sum of the relative errors of the peak forecasts for the runs with the given ratios (hidden),
-// if the memory is multiplied by the best factor. This factor is one of the ratios, because the sum is linear in
-// between.
+// if the memory is multiplied by the best factor. This factor is one of the ratios, because the sum is linear between
+// them.
 func leastError(ratios []float64) float64 {
 	least := math.Inf(1)
 	for _, factor := range append(ratios, 1) {
@@ -122,7 +122,7 @@ type bounds struct {
 	own, least    float64 // sums of errors: Caelum's, and the lower bound
 	same, any     float64 // sums of comparedError: with the same shape, and with all shapes
 	fails, sudden int     // sudden: their memory does not change until the failure
-	early         int     // they fail while Caelum makes no forecasts
+	early         int     // they fail while Caelum does not make forecasts
 }
 
 func boundsOf(f forecaster, curves []*curve, same, every []beginning) (b bounds) {
@@ -155,8 +155,8 @@ func (b *bounds) add(o bounds) {
 	b.own, b.least, b.same, b.any = b.own+o.own, b.least+o.least, b.same+o.same, b.any+o.any
 }
 
-// printBounds prints, for each shape, how much of the error and of the late alarms of Caelum's forecast with reports no
-// rule can avoid.
+// printBounds prints, for each shape, the part of the error and of the late alarms in Caelum's forecast (with reports)
+// that no rule can avoid.
 func printBounds(w io.Writer, seeds []uint64) error {
 	f := own[len(own)-1]
 	known, mixed := map[string][]beginning{}, []beginning(nil)

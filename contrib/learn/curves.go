@@ -47,7 +47,7 @@ func (c *curve) failsAt() int {
 }
 
 // shape is a kind of curve. Its level function returns two functions of the time, from 0 to 1: the allocated memory,
-// relative to the memory after the start, and the memory that is lost to fragmentation, as a share of the allocated
+// relative to the memory after the start, and the memory that is lost to fragmentation, as a fraction of the allocated
 // memory. Its grows field is true if the memory grows steadily until the end, so that the past can indicate a later
 // failure.
 type shape struct {
@@ -123,8 +123,8 @@ var shapes = []shape{
 }
 
 const (
-	// loading is the share of the run in which the program loads its data. A run that fails within atStart fails before
-	// there is a past to learn from, and a run that fails within noAlarms fails before Caelum raises any alarm
+	// loading is the fraction of the run in which the program loads its data. A run that fails within atStart fails
+	// before there is a past to learn from, and a run that fails within noAlarms fails before Caelum raises any alarm
 	// (predict.minShare).
 	loading, atStart, noAlarms = 0.003, 0.05, 0.2
 )

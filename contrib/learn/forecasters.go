@@ -59,7 +59,7 @@ func (s *series) peak(end predict.End) float64 { return s.past.Forecast(end, s.c
 
 func (s *series) alarm(end predict.End) bool { return s.past.Forecast(end, s.c.slice).Exceeds }
 
-// samples is the state of a simple rule. The first sample is that of the first iteration. next returns the forecast
+// samples is the state of a simple rule. The first sample is taken at the first iteration. next returns the forecast
 // peak at a given time. The rule raises an alarm if three consecutive forecasts exceed the slice and differ by at most
 // 5%.
 type samples struct {
@@ -127,8 +127,8 @@ func linear(t, y []float64, horizon float64) float64 {
 }
 
 // migpro is MIGPro's forecast: linear regressions of the requested memory and of the inverse reuse ratio, which is the
-// requested memory divided by the reserved memory. Without an allocator, it is the linear regression alone. The
-// forecast of the reserved memory is at most five times the requested memory, because the inverse ratio may become 0.
+// requested memory divided by the reserved memory. Without an allocator, it is only the linear regression. The forecast
+// of the reserved memory is at most five times the requested memory, because the inverse ratio may become 0.
 func migpro(s *samples, horizon float64) float64 {
 	if s.c.allocated == nil || len(s.t) < 3 {
 		return linear(s.t, s.y, horizon)

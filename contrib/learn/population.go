@@ -125,7 +125,7 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 }
 
 // turns simulates jobs in which every k-th run needs twice as much memory as the other runs. For each rule, it prints
-// how many of 60 runs run out of memory.
+// the number of runs, out of 60, that run out of memory.
 func turns(w io.Writer, n node, rules []rule) error {
 	head := "runs that run out of memory, of 60 runs, k = 2, 3, 4, 5, 6, 8"
 	return table(w, head, func(row func(string, ...any)) {

@@ -18,7 +18,7 @@ import (
 type scenario struct {
 	queue     string
 	ends      string
-	unlimited float64 // share of the jobs without a time limit
+	unlimited float64 // fraction of the jobs without a time limit
 	load      float64
 	gpus      string
 	mix       string // a name of trace.Mixes, or siteMix

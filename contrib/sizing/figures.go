@@ -19,14 +19,14 @@ func mean(of []float64) float64 {
 	return sum / float64(len(of))
 }
 
-// quantile returns the smallest value x such that at least a share q of the values are at most x.
+// quantile returns the smallest value x such that at least a fraction q of the values are at most x.
 func quantile(of []float64, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(of))
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))-1e-9))-1)]
 }
 
 const (
-	// worstShare is the share of jobs that count as the worst ones.
+	// worstShare is the fraction of the jobs that count as the worst.
 	worstShare = 0.05
 	// shortest is a run time on a whole GPU in seconds. worst ignores shorter jobs, whose slowdown a wait of a few
 	// seconds would dominate.

@@ -11,8 +11,8 @@ const (
 	drawnMean = 700 // seconds; close to the mean of MISO's jobs
 )
 
-// speeds prints the turnarounds of drawn jobs on several clusters. Each cell shows the mean turnarounds with whole
-// GPUs, tightest and adaptive, each divided by the shorter of the first two.
+// speeds prints the turnarounds of randomly drawn jobs on several clusters. Each cell shows the mean turnarounds with
+// whole GPUs, tightest and adaptive, each divided by the shorter of the first two.
 func speeds(w io.Writer, o options) error {
 	minutes := []float64{1, 4, 16}
 	columns := []string{"GPUs", "busy shares", "speeds and run times"}

@@ -57,7 +57,7 @@ func read(path string, jobs int) (source, error) {
 	return s, nil
 }
 
-// draw returns the jobs for a seed, sorted by submission time. The load is the mean share of all units that the jobs
+// draw returns the jobs for a seed, sorted by submission time. The load is the mean fraction of all units that the jobs
 // request between the first and the last submission.
 func (s source) draw(c cluster, load float64, seed uint64) []trace.Job {
 	if s.pods == nil {
@@ -85,7 +85,7 @@ func (s source) draw(c cluster, load float64, seed uint64) []trace.Job {
 	return all
 }
 
-// multiGPU is the share of the synthetic jobs that need several GPUs.
+// multiGPU is the fraction of the synthetic jobs that need several GPUs.
 const multiGPU = 0.15
 
 // churn returns synthetic jobs. Jobs with a single slice need the same share of a GPU as on an A100-40GB.

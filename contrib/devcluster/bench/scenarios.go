@@ -28,9 +28,9 @@ type scenarios struct {
 	nodes int
 	gpus  int // per node
 	mixed bool
-	multi float64 // the share of the jobs that need several full GPUs (multi.go)
-	// latency is true if the emulated drivers have the latencies of real ones. If only is not empty, it names the only
-	// scenario to run.
+	multi float64 // the fraction of the jobs that need several full GPUs (multi.go)
+	// latency is true if the emulated drivers have the latencies of real drivers. If only is not empty, it names the
+	// only scenario to run.
 	latency bool
 	only    string
 }
@@ -85,8 +85,8 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 	return nil
 }
 
-// profileOf returns b's equivalent of the A100-40GB profile with the given name, which has as many compute slices and
-// units. The trace uses the A100-40GB's profile names.
+// profileOf returns b's equivalent of the A100-40GB profile with the given name, which has the same number of compute
+// slices and units. The trace uses the A100-40GB's profile names.
 func profileOf(b *mig.Model, name string) string {
 	a100, _ := mig.ModelByName("A100-40GB")
 	i, ok := a100.ProfileIndex(name)
@@ -254,8 +254,8 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 	return s.report(ctx, scenario, c, work)
 }
 
-// submit submits each job at its time, so a slow sbatch does not delay later jobs. If check is true, it records for
-// each job whether its profile is on offer.
+// submit submits each job at its scheduled time, so a slow sbatch does not delay later jobs. If check is true, it
+// records for each job whether its profile is on offer.
 func (s scenarios) submit(ctx context.Context, c *cluster.Cluster, work []*submission, check bool) error {
 	began := time.Now()
 	failed := make([]error, len(work))
@@ -301,7 +301,7 @@ type submission struct {
 	found   bool    // the profile was on offer immediately before the submission
 	profile string  // the profile that the job needs
 	seconds float64 // the job's duration
-	units   float64 // the units that the job needs, as a share of a GPU
+	units   float64 // the units that the job needs, as a fraction of a GPU
 	gpus    int     // the number of GPUs or slices
 }
 

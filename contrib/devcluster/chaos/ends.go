@@ -60,9 +60,9 @@ func expand(list string) (all []string) {
 // slurmctld detects the loss of a launch or a node only after a delay, and because sacct prints times in whole seconds.
 const around = 12 * time.Second
 
-// A run that fails within stillborn of its start may have failed because of a fault that ended up to aftermath before
-// it: if a node or slurmd fails during a run, slurmd 22.05.8 may skip the prolog of the job's next run, and slurmctld
-// 22.05.8 may allocate no GRES to it.
+// A run that fails within stillborn of its start may have failed because of a fault that ended no more than aftermath
+// before the run started: if a node or slurmd fails during a run, slurmd 22.05.8 may skip the prolog of the job's next
+// run, and slurmctld 22.05.8 may not allocate any GRES to it.
 const (
 	stillborn = 2 * time.Second
 	aftermath = 40 * time.Second

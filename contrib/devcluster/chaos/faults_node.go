@@ -149,7 +149,7 @@ func removeForeign(b *breaking) error {
 // agentStatus holds the fields of `caelum status --json` that the campaign uses.
 type agentStatus struct {
 	GPUs   []agentGPU
-	Excess map[string]int // by profile: the slices that slurmctld counts as used although no job holds them
+	Excess map[string]int // by profile: the slices that slurmctld counts as used even though no job holds them
 	Short  map[string]int `json:"excess_short"` // the part of Excess that does not fit into the totals
 }
 
@@ -298,7 +298,7 @@ var hardwareFaults = []fault{
 
 // sentBack lists the possible states of a run whose slice the agent could not create. This can also happen after the
 // loss of a ledger: idle instances are then foreign until root adopts them, and the agent cannot destroy a foreign
-// instance, although an earlier offer may need its space.
+// instance, even though an earlier offer may need its space.
 var sentBack = []string{"REQUEUED"}
 
 func pick(rng *rand.Rand, of ...string) string { return of[rng.IntN(len(of))] }

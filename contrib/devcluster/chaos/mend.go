@@ -40,11 +40,11 @@ func (c *campaign) mend() error {
 	return nil
 }
 
-// calmLimit is the maximum time that a storm's last job may take to end once all faults have been repaired.
+// calmLimit is the maximum time until a storm's last job ends once all faults have been repaired.
 const calmLimit = 3 * time.Minute
 
-// calm waits until all jobs have ended, and checks why pending jobs wait. It cancels jobs that can never start, and
-// jobs that have not ended within calmLimit.
+// calm waits until all jobs have ended, and checks why pending jobs are waiting. It cancels jobs that can never start,
+// and jobs that have not ended within calmLimit.
 func (c *campaign) calm(began time.Time) error {
 	w := &waitWatch{campaign: c, since: map[string]time.Time{}, completing: map[string]time.Time{}}
 	failed := 0
@@ -100,8 +100,8 @@ func (c *campaign) lost(j queued) bool {
 }
 
 // resumeForgotten resumes nodes that are drained because slurmctld lost its last state when it was killed. slurmctld
-// may then show a node as drained although the campaign had resumed it, or reassign the ids of its last jobs and drain
-// a node because of "Duplicate jobid". In both cases, an administrator has to resume the node.
+// may then show a node as drained even though the campaign had resumed it, or reassign the ids of its last jobs and
+// drain a node because of "Duplicate jobid". In both cases, an administrator has to resume the node.
 func (c *campaign) resumeForgotten(q queue) {
 	for _, node := range c.nodes() {
 		if l := q.nodes[node]; len(l.States) == 0 || up(l) || !c.active("slurmctld", "", time.Time{}, time.Now()) {

@@ -166,7 +166,7 @@ func (c *campaign) printLogs(job string) {
 	}
 }
 
-// keepLogs copies the timeline and the logs of the daemons and emulators to a directory, and returns its path.
+// keepLogs copies the timeline and the logs of the daemons and emulators to a directory and returns its path.
 func (c *campaign) keepLogs() (string, error) {
 	if err := os.MkdirAll(c.o.keep, 0o755); err != nil {
 		return "", err

@@ -8,7 +8,7 @@ import (
 // Delays returns slurmctld's delays in ascending order, and the longest wait from submission to start for each profile.
 // A delay begins with the last write that raised the offer of a batch job's profile on its node, or with the job's
 // submission if that was later, and ends when the job starts. Each delay is an upper bound, because it includes any
-// time during which the job was held or other jobs got the slices.
+// time during which the job was held or the slices were assigned to other jobs.
 func Delays(run Run) (starts []time.Duration, longest map[string]time.Duration) {
 	longest = map[string]time.Duration{}
 	writes := map[string][]Write{}
