@@ -224,12 +224,12 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	return o.policies, nil
 }
 
-// ownLimits returns a job's time limit in seconds, or +Inf if it had none.
+// ownLimits returns a job's time limit in seconds, or +Inf if it has none.
 func ownLimits(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
 // expected parses --ends. The first result is a function that returns the run time, in seconds, that the policies
-// expect of a job; if it is nil, they expect the actual run time. The second result reports whether the simulation
-// corrects the expected run times with those of earlier jobs.
+// expect a job to have; if it is nil, they expect the actual run time. The second result reports whether the simulation
+// corrects the expected run times with the run times of earlier jobs.
 func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool, err error) {
 	kind, value, _ := strings.Cut(o.ends, "=")
 	switch kind {

@@ -96,7 +96,7 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 	return nil
 }
 
-// printNotes prints notes that concern the whole node: errors, a closed node, stale profiles, an excess, and a
+// printNotes prints notes that apply to the entire node: errors, a closed node, stale profiles, an excess, and a
 // reservation.
 func printNotes(w io.Writer, s *api.Status) {
 	if s.PublishError != "" {

@@ -20,7 +20,7 @@ type top struct {
 	at       time.Time // the time of the last successful refresh
 	err      error     // the error of the last refresh
 	failures int       // the number of failed refreshes since the last success
-	key      time.Time // the time of the last key
+	key      time.Time // the time of the last key press
 	asleep   bool      // no refresh is scheduled, because the user has not pressed a key for topUnattended
 	head     int       // the number of lines that do not scroll
 	first    int       // the number of lines after the head that are not visible
