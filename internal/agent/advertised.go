@@ -14,8 +14,9 @@ import (
 // When it starts, it updates the profile names of the instances in the ledger. If slurm.conf lists a profile that the
 // driver does not report, the agent logs it and shows it in `caelum status`.
 
-// adoptInstances loads a GPU's instances from the ledger and renames their profiles as the driver reports them. It
-// removes from the ledger any instance that is no longer on the GPU and whose profile the driver does not report.
+// adoptInstances loads a GPU's instances from the ledger and changes their profile names to those that the driver
+// reports. It removes from the ledger any instance that is no longer on the GPU and whose profile the driver does not
+// report.
 func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 	found, err := a.hw.Instances(g)
 	if err != nil { // the GPU is lost; compareGPUs reports this

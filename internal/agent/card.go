@@ -34,7 +34,7 @@ type card struct {
 	nvlink int
 	// unlisted is true if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
-	// asked receives the running discovery's result. Only a goroutine that holds the hardware lock may use it.
+	// asked receives the result of the discovery in progress. Only a goroutine that holds the hardware lock may use it.
 	asked chan gpu.GPU
 }
 
@@ -65,7 +65,7 @@ func (c *card) existing() place.GPU {
 type instance struct {
 	ledger.Instance
 	cis     []int  // the ids of the compute instances, which are part of the capability files' names
-	used    bool   // processes without a job use the instance, or processes have its capability files open
+	used    bool   // processes without a job are using the instance, or have its capability files open
 	note    string // describes the processes that have its capability files open
 	blocked string // the reason why the driver did not destroy the instance at the last attempt
 	// searched is the time at which findBlockers last ran. It is zero if there was another reason why the instance was

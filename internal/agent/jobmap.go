@@ -42,7 +42,7 @@ type jobMap struct{ mu sync.Mutex }
 type mapFailed struct{}
 
 // updateJobMap makes the job map agree with the leases: it writes the files that are missing or out of date, and
-// removes those of other slices.
+// removes those that belong to other slices.
 func (a *Agent) updateJobMap() {
 	if a.cfg.JobMapDir == "" {
 		return

@@ -12,7 +12,7 @@ import (
 
 // ReportMemory implements api.Reporter. It accepts a report only if the connected user is the job's user and the
 // connected process belongs to the job. If Slurm does not put jobs' processes into cgroups, only the user is checked.
-// Other users get the same error as for a job without a lease.
+// Other users receive the same error as for a job without a lease.
 func (a *Agent) ReportMemory(ctx context.Context, job uint32, pid int, r api.MemoryReport) error {
 	uid := api.Peer(ctx)
 	a.mu.Lock()

@@ -66,8 +66,8 @@ func (d debugLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// noteMetricsFile returns a function that logs the metrics file's first error, and no further ones until a write
-// succeeds. A missing directory is not an error, because node_exporter may not be installed.
+// noteMetricsFile returns a function that logs the first error from writing the metrics file, and no further errors
+// until a write succeeds. A missing directory is not an error, because node_exporter may not be installed.
 func (a *Agent) noteMetricsFile() func(error) {
 	failed := false
 	return func(err error) {

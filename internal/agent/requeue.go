@@ -18,7 +18,7 @@ import (
 // jobs are still using slices, the agent does not count requeues, because these processes could belong to another user.
 const maxRequeues = 3
 
-// requeueOrRefuse handles a job whose slices are not available. A batch job that may be requeued is requeued and held
+// requeueOrRefuse handles a job whose slices are not available. A batch job that can be requeued is requeued and held
 // with the Held tag, so that an agent releases it when its slices are offered. For all other jobs, requeueOrRefuse
 // writes the reason to the lease. At the last requeue, it writes the missing slices and the node to the job's
 // admin_comment.

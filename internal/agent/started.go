@@ -46,8 +46,8 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 
 // preLease records a pending lease for a job that slurmctld has started on this node but that has no lease yet. If the
 // job's record is unclear, it uses the listed request, because a user's job must not prevent the node from publishing.
-// The job's prolog converts the pending lease to a lease or removes it. A job without GPU slots gets no pending lease,
-// because its prolog does not request one.
+// The job's prolog converts the pending lease to a lease or removes it. A job without GPU slots is not given a pending
+// lease, because its prolog does not request a lease.
 func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	id, slots := listed.ID, 0
 	job, err := p.ctl.Job(ctx, id)

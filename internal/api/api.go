@@ -25,7 +25,7 @@ type LeaseRequest struct {
 	MIG string `json:"mig,omitempty"`
 	// Wait is the time, in seconds, for which the plugin will keep repeating the request after status 503. When this
 	// time has passed, the agent requeues the job or writes an error into its lease file, so that the prolog succeeds.
-	// Plugins from earlier releases do not send it (0), and their prologs fail instead.
+	// Plugins from earlier releases do not send it; it is then 0, and the prolog fails instead.
 	Wait float64 `json:"wait,omitempty"`
 }
 

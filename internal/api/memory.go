@@ -38,7 +38,7 @@ type Reporter interface {
 }
 
 const (
-	maxReport     = 4 << 10 // the maximum size of a report in bytes; a typical report has about 300
+	maxReport     = 4 << 10 // the maximum size of a report in bytes; a typical report takes about 300
 	maxReportUUID = 64      // the UUID of a MIG device has 40 characters
 	maxBytes      = 1 << 50 // 1 PiB
 	maxIterations = 1 << 50

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// These constants limit how long the agent waits for a caller. Handling a call has no time limit, because a job's
-// prolog waits for the job's slices.
+// These constants limit how long the agent waits for a caller. There is no time limit for handling a call, because a
+// job's prolog waits for the job's slices.
 const (
 	headTimeout  = 5 * time.Second  // the time to receive the header of a call
-	callTimeout  = 10 * time.Second // the time to receive the whole call, and the time between calls
+	callTimeout  = 10 * time.Second // the time to receive the entire call, and the time between calls
 	writeTimeout = 10 * time.Second // the time until the caller has read the answer
 )
 

@@ -6,7 +6,7 @@ import (
 	"caelum/internal/plan"
 )
 
-// planSettings reports the nodes whose agents' policy or sizing differs from this host's.
+// planSettings reports the nodes whose agents' policy or sizing differs from the one configured on this host.
 func planSettings(f *Facts) []Finding {
 	all := plan.DifferentSettings(f.Nodes, f.Settings)
 	return findingIf(warning(

@@ -20,7 +20,7 @@ var (
 	ErrNotFound = errors.New("not found")
 )
 
-// Hardware is the MIG hardware of one node. Several goroutines may call its methods, but only one call at a time may
+// Hardware is the MIG hardware of one node. Its methods may be called concurrently, but only one call at a time may
 // change a given GPU.
 type Hardware interface {
 	// GPUs returns all GPUs, with the profiles and placements that each GPU supports.
@@ -73,7 +73,7 @@ type GPU struct {
 // Lost is the Problem of a GPU that the driver can no longer access.
 const Lost = "the GPU is lost; drain the node and reboot it"
 
-// unreadable is the beginning of the Problem of a GPU that the driver cannot open or read.
+// unreadable is the prefix of the Problem of a GPU that the driver cannot open or read.
 const unreadable = "couldn't "
 
 // Broken reports whether a Problem means that the GPU is faulty. The other problems follow from the GPU's model or MIG

@@ -43,8 +43,8 @@ func (n nodes) seen(s predict.Run) {
 	n[node] = left
 }
 
-// shareOf returns the share of a GPU that an instance of the profile occupies: its units divided by the units of the
-// GPU. ok is false if none of the models has the profile, or if the share differs between the models. For example, a
+// shareOf returns the fraction of a GPU that an instance of the profile occupies: its units divided by the units of the
+// GPU. ok is false if none of the models has the profile, or if the fraction differs between the models. For example, a
 // 1g.10gb occupies a quarter of an A100-40GB and an eighth of an A100-80GB.
 func shareOf(profile string, models []*mig.Model) (share float64, ok bool) {
 	if profile == mig.Full {

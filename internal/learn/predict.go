@@ -29,9 +29,9 @@ func ReadTable(path string) (Table, error) {
 
 func (t table) forPredictions() Table { return Table{t.gpuModels(), t.fallback, t.decided, t.lines} }
 
-// Prediction describes the profile that a job gets and the runs that determined it.
+// Prediction describes the profile that is assigned to a job and the runs that determined it.
 type Prediction struct {
-	// Choice is the profile that follows from earlier runs. If Own is not empty, the job gets Own instead.
+	// Choice is the profile that follows from earlier runs. If Own is not empty, the job is assigned Own instead.
 	Choice
 	// Own is the profile from an administrator's line that takes precedence over Choice. It is empty if there is
 	// none.
@@ -50,7 +50,7 @@ type Prediction struct {
 // Predict returns the prediction that applies to a job after the next [Write]. It combines the levels according to the
 // rules of the decision table. A complete run at one level overrides the more general levels. If no run at a level was
 // complete, the prediction from the more general levels applies, unless the runs at this level show that the job needs
-// more memory; it then gets a larger profile.
+// more memory, in which case it is assigned a larger profile.
 func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Prediction, error) {
 	p := t.without()
 	for _, kind := range slices.Backward(predict.Levels) {

@@ -55,7 +55,7 @@ func ReadKey(path string, owners ...uint32) (Key, error) {
 }
 
 // Locate checks the parent directories of a key file and returns the file's path without symbolic links to directories.
-// A user who can change one of them could replace a new key with an old one.
+// A user who can change one of these directories could replace a new key with an old one.
 func Locate(path string, owners ...uint32) (string, error) {
 	var also []int
 	for _, uid := range owners {

@@ -12,7 +12,8 @@ import (
 type Plan struct {
 	// Offers holds one set of placements per GPU.
 	Offers []mig.Layout
-	// AdvertisedAs maps a placement to the requested profile name, if it is not offered under its own profile's name.
+	// AdvertisedAs maps a placement to the requested profile name if it is not offered under the name of its own
+	// profile.
 	AdvertisedAs map[Spot]string
 	// Spots holds each job's spots, in queue order, or nil for a job that has to wait.
 	Spots [][]Spot

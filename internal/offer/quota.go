@@ -9,16 +9,16 @@ import (
 // The code in this file limits the number of full GPUs while jobs are waiting for slices (Cluster.WholeShare). A GPU is
 // full while a job holds its mig.Full instance.
 //
-// If WholeShare is above 0, the limit is this share of the GPUs and applies while any job is waiting for slices. If
+// If WholeShare is above 0, the limit is this fraction of the GPUs and applies while any job is waiting for slices. If
 // WholeShare is 0, a job that requests n full GPUs exceeds the limit while the waiting jobs for slices need at least n
 // GPUs. Emptying a node for such a job would delay many other jobs. After MaxDeferral, this limit no longer applies to
 // a job.
 //
 // Make first places the queue as if there were no quota, except that a job for full GPUs is denied if it would exceed
-// the quota while a job for slices has no spots yet. A denied job gets neither spots nor a reservation, and all later
-// jobs for full GPUs are denied too; otherwise, a sequence of small jobs could use up the quota, and a large one would
-// never start. Then Make places the denied jobs on the GPUs that are still free. By then, all jobs for slices that can
-// start have their spots, so the denied jobs do not take a GPU on which one of them could start.
+// the quota while a job for slices has no spots yet. A denied job is given neither spots nor a reservation, and all
+// later jobs for full GPUs are denied too; otherwise, a sequence of small jobs could use up the quota, and a large one
+// would never start. Then Make places the denied jobs on the GPUs that are still free. By then, all jobs for slices
+// that can start have their spots, so the denied jobs do not take a GPU on which one of them could start.
 
 // MaxDeferral is the maximum time, in seconds, for which jobs for slices are placed ahead of a job for full GPUs
 // regardless of queue order if WholeShare is 0. Without this limit, a user who always has many jobs for slices in the

@@ -10,8 +10,8 @@ import (
 // GPU is the state of one GPU.
 type GPU struct {
 	Model *mig.Model
-	// Busy holds three kinds of placements: leased ones, those of pending leases, and those whose instances other
-	// programs use.
+	// Busy holds three kinds of placements: leased placements, placements of pending leases, and placements whose
+	// instances are used by other programs.
 	Busy mig.Layout
 	// Blocked is a mask of the unusable units, which belong to instances that cannot be destroyed or that do not match
 	// any of the GPU model's placements.

@@ -13,7 +13,7 @@ import (
 type simState struct {
 	now      float64
 	gpus     []gpuState
-	free     []float64 // the time F of every slot, one GPU after another
+	free     []float64 // the time F of every slot, GPU by GPU
 	simFree  []float64 // a copy of free that a rollout changes
 	first    []float64 // for each GPU and profile, the smallest F of its slots
 	simFirst []float64 // a copy of first that a rollout changes

@@ -36,7 +36,7 @@ type Explanation struct {
 	Job    uint32 `json:"job"`
 	State  string `json:"state"`
 	Reason string `json:"reason"`          // slurmctld's reason why the job is pending
-	Sized  string `json:"sized,omitempty"` // the profile that Caelum chose, if the user named none
+	Sized  string `json:"sized,omitempty"` // the profile that Caelum chose, if the user did not name one
 	// InsteadOf is the smaller profile that the job would request without its time limit, or empty if the limit makes
 	// no difference. TimeLimit is that limit in seconds, or 0 if the job has none.
 	InsteadOf string `json:"instead_of,omitempty"`

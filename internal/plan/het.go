@@ -61,7 +61,7 @@ const requeuing = 5 * time.Second
 // Stray returns the components that slurmctld would start even though another component of their het job cannot start.
 // When backfill plans a component, it does not check the others, and while a stray component waits, it reserves nodes
 // for it ahead of all jobs with lower priority (backfill.c, 22.05.8). Therefore, an agent holds stray components until
-// the whole het job can start. Stray ignores het jobs that do not request slices.
+// the entire het job can start. Stray ignores het jobs that do not request slices.
 func Stray(snapshot Snapshot) (all []slurm.Waiting) {
 	jobs := snapshot.hetJobs()
 	for _, w := range snapshot.Queue.Waiting {

@@ -18,7 +18,7 @@ import (
 // If a job lacks CPUs or memory on a node where its slices are free, the plan reserves the slices only if the job is
 // expected to start within patience. While they are reserved, jobs with longer run times cannot use them. The expected
 // start can be wrong, and the job's user can influence it. The agent therefore adds up, for each user, the time during
-// which slices were reserved. When the sum exceeds patience, the user's jobs that lack CPUs or memory get no
+// which slices were reserved. When the sum exceeds patience, the user's jobs that lack CPUs or memory are not given
 // reservations for backTime. Each further suspension is twice as long as the one before, up to maxPause.
 const maxPause = 24 * time.Hour
 

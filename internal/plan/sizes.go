@@ -20,8 +20,8 @@ type Settings struct {
 	Policy place.Policy
 	// Tightest means that a job is never assigned a larger profile than it requested.
 	Tightest bool
-	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices, or 0 for a limit that
-	// depends on the waiting jobs (offer.Cluster).
+	// WholeShare is the maximum fraction of the GPUs that may be full while jobs are waiting for slices, or 0 for a
+	// limit that depends on the waiting jobs (offer.Cluster).
 	WholeShare float64
 	// Text shows the values of policy and sizing as the agents publish them (WithSettings), and WholeShare if it is
 	// not 0.

@@ -8,7 +8,7 @@ import "math"
 // assumed to have run out of memory.
 const (
 	// likely is the threshold for a failed run that used nearly all of its slice's memory, and for a job's first
-	// failure after its only complete run, if its slice is smaller than that of the complete run.
+	// failure after its only complete run, if its slice is smaller than the slice of the complete run.
 	likely = 0.1
 	// unlikely is the threshold for all other failed runs. A job without earlier failures falls below the threshold
 	// with its third failure in a row, or with its second in a row after nine complete runs.

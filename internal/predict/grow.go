@@ -133,7 +133,7 @@ func RanOut(runs []Run, grown []Growth, site Site) (Need, bool) {
 }
 
 // usual reports whether a run's memory was sufficient according to the earlier runs with its job key (oldest first):
-// the complete ones fitted into a slice of this size, and the run has not used more memory than they did.
+// the complete runs fitted into a slice of this size, and the run has not used more memory than they did.
 func (r Run) usual(earlier []Run, site Site) bool {
 	need, known := Predict(History{Level: ByKey, Runs: earlier}, site)
 	return known && r.PeakMiB <= need.HighestMiB && need.HighestMiB <= usable*r.promised()

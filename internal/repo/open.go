@@ -64,8 +64,8 @@ func Supports() int { return kind.Supports() }
 // the file.
 func VersionAt(path string) (int, error) { return kind.VersionAt(path) }
 
-// Repo is an open repository of earlier runs. Several goroutines and processes may use a repository at the same time.
-// The errors that the methods return include a remedy.
+// Repo is an open repository of earlier runs. A repository may be used by several goroutines and processes at the same
+// time. The errors that the methods return include a remedy.
 //
 // If a repository is damaged, Open sets the file aside and creates a new one. No administrator needs to intervene,
 // because a sync can reread the runs from slurmdbd.

@@ -9,11 +9,11 @@ import (
 )
 
 // line is a logical line of slurm.conf or gres.conf: one physical line, or several that are joined by backslashes at
-// their ends. The syntax is that of Slurm's parse_config.c: the rest of a physical line after an unescaped # is a
+// their ends. The syntax is defined by Slurm's parse_config.c: the rest of a physical line after an unescaped # is a
 // comment, and a backslash in a comment does not continue the line.
 type line struct {
 	in     *file
-	number int // the number of the first physical line, from 1
+	number int // the number of the first physical line, counted from 1
 	// in.old[from:to] is the text of all physical lines, without the last line ending.
 	from, to int
 	words    []word
@@ -116,7 +116,7 @@ func uncommented(text []byte) []byte {
 }
 
 // continued reports whether a physical line without its comment ends with an odd number of backslashes, and returns the
-// text without the last backslash. Spaces may follow the backslash.
+// text without the last backslash. The backslash may be followed by spaces.
 func continued(text []byte) ([]byte, bool) {
 	end := bytes.TrimRight(text, " \t\r\v\f")
 	n := len(end) - len(bytes.TrimRight(end, `\`))

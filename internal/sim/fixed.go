@@ -94,8 +94,8 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	return false, f.reserve(j, free, busy)
 }
 
-// several returns slices for a job that needs several slices, on the first nodes that have enough free slices for the
-// job's share on each node.
+// several returns slices for a job that needs several slices, on the first nodes that have as many free slices as the
+// job needs per node.
 func several(j *job, free [][]int) (got []int) {
 	each := j.offer.Wants[0].Count
 	for _, on := range free {

@@ -10,7 +10,7 @@ import (
 )
 
 // moved implements room for the reference, which can move running jobs at any time and at no cost. A job therefore fits
-// if all its slices can be packed together with those of all running jobs.
+// if all its slices can be packed together with the slices of all running jobs.
 type moved struct {
 	s        *simulation
 	gpus     []place.GPU

@@ -15,7 +15,8 @@ type Waits struct {
 	by      *hdrhistogram.Histogram
 }
 
-// Waits are stored in milliseconds with three significant digits. The largest wait is about three hundred years.
+// Waits are stored in milliseconds with three significant digits. The longest wait that can be stored is about three
+// hundred years.
 const (
 	waitUnit   = 1e-3 // seconds
 	mostUnits  = 1e13

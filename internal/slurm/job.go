@@ -76,8 +76,8 @@ type Job struct {
 	Licenses string
 
 	// Problem is the reason why a field of the record could not be parsed. That field is then empty. This can happen
-	// because slurmctld does not validate every part of a request: 22.05.8, for example, stores `sbatch -H
-	// --gres='mig:x y(:1'` unchanged, although no node can run that job.
+	// because slurmctld does not validate every part of a request: for example, 22.05.8 stores the request
+	// `sbatch -H --gres='mig:x y(:1'` unchanged, even though no node can run that job.
 	Problem string
 
 	// Allocated is the GRES allocated to the job on each node. It is nil unless the job holds its nodes, because

@@ -25,8 +25,8 @@ type Node struct {
 	// reset some used counts.
 	Gres, GresUsed GRESList
 	// MIGTotal is the node's gres/mig count in slurm.conf, as CfgTRES shows it: neither `scontrol update` nor the
-	// registration of slurmd changes CfgTRES (22.05.8). MIGTotal is 0, for unknown, if AccountingStorageTRES does not
-	// include gres/mig.
+	// registration of slurmd changes CfgTRES (22.05.8). MIGTotal is 0, which means unknown, if AccountingStorageTRES
+	// does not include gres/mig.
 	MIGTotal int
 	// Unregistered is true after a restart of slurmctld until slurmd has registered. Until then, slurmctld does not
 	// know any of the node's device files: a job that it starts there is allocated gres/gpu without slot numbers, so

@@ -42,7 +42,7 @@ func Growths(j slurm.Job) []predict.Growth { return predict.ParseGrowths(Value(j
 
 // GrowMode returns the cause for which an agent may requeue the job on a larger profile: predict.RanOutOfMemory,
 // predict.Foreseen, which includes RanOutOfMemory, or an empty string. A job can grow only if it is a batch job that
-// may be requeued, is not a component of a het job, and has a profile that Caelum chose.
+// can be requeued, is not a component of a het job, and has a profile that Caelum chose.
 func GrowMode(j slurm.Job) predict.Cause {
 	mode := predict.Cause(Value(j.AdminComment, Grow))
 	if mode != predict.RanOutOfMemory && mode != predict.Foreseen ||

@@ -120,7 +120,7 @@ func (t *table) each(do func() error) error {
 	}
 }
 
-// once checks that the row has a name that no earlier row has.
+// once checks that the name in the row does not occur in an earlier row.
 func (t *table) once(kind, name, advice string) error {
 	if name == "" {
 		return t.bad(fmt.Errorf("the %s has no name", kind))
@@ -148,7 +148,7 @@ func (t *table) next() (bool, error) {
 // bad adds the file and the line of the current row to an error.
 func (t *table) bad(err error) error { return &LineError{t.file, t.line, err} }
 
-// has reports whether the table has the column.
+// has reports whether the table contains the column.
 func (t *table) has(column string) bool { _, ok := t.columns[column]; return ok }
 
 func (t *table) text(column string) string { return t.row[t.columns[column]] }

@@ -35,7 +35,7 @@ type Job struct {
 }
 
 // Spread returns the number of nodes for the job's slices, and the number of slices per node. The number of nodes is
-// the requested number, or the next larger one that divides the number of slices.
+// the requested number, or the next larger number that divides the number of slices.
 func (j Job) Spread() (nodes, each int) {
 	n := max(j.Slices, 1)
 	nodes = min(max(j.Nodes, 1), n)

@@ -6,7 +6,7 @@ import (
 )
 
 // When slurmctld starts, it reports the end of each finished job in its state file to slurmdbd again, because slurmdbd
-// may have missed it. slurmdbd then replaces AdminComment with slurmctld's value, which has no summaries
+// may have missed it. slurmdbd then replaces AdminComment with slurmctld's value, which does not contain summaries
 // (_load_job_state in job_mgr.c, 22.05.8 to 26.05.3). The recorder therefore checks periodically whether slurmctld has
 // restarted, and returns the affected runs to the outbox. If a summary still exists, the next attempt only reads it.
 const (
@@ -43,7 +43,7 @@ func (r *restarts) afterRecorded(now time.Time) {
 	}
 }
 
-// recordAgain asks slurmctld when it started, if this request is due. If slurmctld has restarted, the affected runs
+// recordAgain asks slurmctld for its start time if this request is due. If slurmctld has restarted, the affected runs
 // return to the outbox. When the agent has just started, recordAgain assumes a restart.
 func (m *Monitor) recordAgain(ctx context.Context) {
 	r, now := &m.restarts, m.Now()

@@ -49,7 +49,7 @@ type Slice struct {
 	MemoryMiB float64
 }
 
-// Monitor observes the slices of running jobs. Several goroutines may call its methods.
+// Monitor observes the slices of running jobs. Its methods may be called concurrently.
 type Monitor struct {
 	Options
 
@@ -170,8 +170,8 @@ func (m *Monitor) End(job uint32, gone bool) {
 	m.queue(o, end)
 }
 
-// Confirm records that slurmctld lists the job on the node. The job's observation then continues that of an earlier
-// agent.
+// Confirm records that slurmctld lists the job on the node. The job's observation then continues the observation of an
+// earlier agent.
 func (m *Monitor) Confirm(job uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -85,7 +85,7 @@ func (m *Monitor) storeSoon() {
 	}
 }
 
-// storer writes observations and runs to the repository, so that no prolog, epilog or sampler waits for a disk.
+// storer writes observations and runs to the repository, so that no prolog, epilog or sampler has to wait for a disk.
 func (m *Monitor) storer(ctx context.Context) {
 	tick := time.NewTicker(storeInterval)
 	defer tick.Stop()

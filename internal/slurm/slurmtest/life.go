@@ -12,8 +12,8 @@ import (
 var ErrRefused = errors.New("requested node configuration is not available")
 
 // Submit adds a job to the queue and returns its id. It uses only the fields of j that a submission can set: name,
-// user, partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. If j.Priority is 0, the job
-// gets a lower priority than all earlier jobs whose Priority was 0. Submit returns ErrRefused if no node, not even a
+// user, partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. If j.Priority is 0, the job is
+// given a lower priority than all earlier jobs whose Priority was 0. Submit returns ErrRefused if no node, not even a
 // catalogue node, can ever run the job.
 func (f *Fake) Submit(j slurm.Job) (uint32, error) {
 	f.mu.Lock()
@@ -171,9 +171,9 @@ func (f *Fake) Configure(name string, gres slurm.GRESList) error {
 }
 
 // Recount simulates a restart of slurmctld, or `scontrol reconfigure`, after which slurmctld counts each running job's
-// slices several times (the parameter nodes), as it does for a job on that many nodes. Only types whose count in
-// slurm.conf is 0 are affected. When a job ends, its slices are subtracted only once, and the excess still counts as
-// used.
+// slices several times, as it does for a job on several nodes. The argument nodes is the number of times. Only types
+// whose count in slurm.conf is 0 are affected. When a job ends, its slices are subtracted only once, and the excess
+// still counts as used.
 func (f *Fake) Recount(nodes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -214,8 +214,8 @@ func (f *Fake) register(name string, un bool) error {
 	return err
 }
 
-// RestartSlurmd simulates a restart of a node's slurmd, which then re-registers. As in 22.05, this resets the count
-// of the `closed` type to the one in slurm.conf, while the other types keep theirs. If jobs use gres/mig and the
+// RestartSlurmd simulates a restart of a node's slurmd, which then re-registers. As in 22.05, this resets the count of
+// the `closed` type to the one in slurm.conf, while the other types keep their counts. If jobs use gres/mig and the
 // counts in the last update did not add up to the total in slurm.conf, the node is drained. The counts after the
 // registration add up to more than the total as well, but do not cause a drain.
 func (f *Fake) RestartSlurmd(name string) error {
