@@ -47,7 +47,7 @@ func (c *curve) hidden() float64 {
 }
 
 // leastError returns the sum of the relative errors of the peak forecasts for the runs with the given ratios (hidden),
-// if the memory is multiplied by the best factor. This factor is one of the ratios, because the sum is linear between
+// when the memory is multiplied by the best factor. This factor is one of the ratios, because the sum is linear between
 // them.
 func leastError(ratios []float64) float64 {
 	least := math.Inf(1)

@@ -8,7 +8,7 @@ import (
 // curveSteps is the number of samples in an emulated run, and also the number of its iterations.
 const curveSteps = 2000
 
-// curve is the memory of an emulated run over time, in MiB, with one value per step.
+// curve is the memory use of an emulated run over time, in MiB, with one value per step.
 type curve struct {
 	shape string
 	// need is the memory without which the run fails. used is the memory that NVML shows, on a slice of any size. With

@@ -115,7 +115,7 @@ func (s scenario) said(seed uint64) (func(trace.Job) float64, error) {
 	}, nil
 }
 
-// jobs generates the workload. If there are two GPU models, a job needs the same share of a GPU on both.
+// jobs generates the workload. If there are two GPU models, a job needs the same fraction of a GPU on both.
 func (s scenario) jobs(a100 *mig.Model, seed uint64, n int) (jobs []trace.Job, err error) {
 	if s.mix == siteMix {
 		jobs = slices.Collect(trace.Site{Jobs: n, GPUs: siteCount, Load: s.load, Seed: seed}.All())

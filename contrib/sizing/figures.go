@@ -74,8 +74,8 @@ const (
 	marked = 1.05
 )
 
-// judge formats a figure of the adaptive way. The figure is bold if it is more than marked times the best figure of the
-// other ways. The argument where identifies the cell.
+// judge formats a figure for adaptive. The figure is bold if it is more than marked times the best figure of the other
+// ways. The argument where identifies the cell.
 func (t *table) judge(text, where string, figure float64, others ...float64) string {
 	r := figure / slices.Min(others)
 	t.of++
@@ -89,7 +89,7 @@ func (t *table) judge(text, where string, figure float64, others ...float64) str
 	return text
 }
 
-// end lists the cells in which the adaptive way is worse than the other ways.
+// end lists the cells in which adaptive is worse than the other ways.
 func (t *table) end() {
 	fmt.Fprintf(t.w, "\nadaptive / best of the other ways: largest %.3f; above %v in %d of %d cells\n",
 		t.most, tolerance, len(t.bad), t.of)

@@ -88,7 +88,7 @@ func (s source) draw(c cluster, load float64, seed uint64) []trace.Job {
 // multiGPU is the fraction of the synthetic jobs that need several GPUs.
 const multiGPU = 0.15
 
-// churn returns synthetic jobs. Jobs with a single slice need the same share of a GPU as on an A100-40GB.
+// churn returns synthetic jobs. Jobs with a single slice need the same fraction of a GPU as on an A100-40GB.
 func (s source) churn(c cluster, load float64, seed uint64) []trace.Job {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {

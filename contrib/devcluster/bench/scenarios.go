@@ -18,8 +18,8 @@ import (
 )
 
 // scenarios describes a comparison on a real Slurm cluster, in which the same trace of jobs runs with whole GPUs, with
-// the best fixed layouts, and with Caelum. Everything is determined before the first submission: seed, mix, load and
-// mean duration determine the jobs, and the simulator searches for the best layouts for the trace.
+// the best fixed layouts, and with Caelum. Everything is determined before the first submission: the seed, mix, load
+// and mean duration determine the jobs, and the simulator searches for the best layouts for the trace.
 type scenarios struct {
 	jobs  int
 	seed  uint64
@@ -151,7 +151,7 @@ func (s scenarios) boards() (all []*board, err error) {
 func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
 
 // asks returns the profile that a job requests. With fixed layouts, this is the smallest profile in the layouts that is
-// large enough; in the other scenarios, it is the one that the job needs.
+// large enough; in the other scenarios, it is the profile that the job needs.
 func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	p, _ := b.ProfileIndex(j.Profile)
 	need := b.Profiles[p]

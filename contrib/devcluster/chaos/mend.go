@@ -43,7 +43,7 @@ func (c *campaign) mend() error {
 // calmLimit is the maximum time until a storm's last job ends once all faults have been repaired.
 const calmLimit = 3 * time.Minute
 
-// calm waits until all jobs have ended, and checks why pending jobs are waiting. It cancels jobs that can never start,
+// calm waits until all jobs have ended, and checks why pending jobs are waiting. It cancels jobs that can never start
 // and jobs that have not ended within calmLimit.
 func (c *campaign) calm(began time.Time) error {
 	w := &waitWatch{campaign: c, since: map[string]time.Time{}, completing: map[string]time.Time{}}

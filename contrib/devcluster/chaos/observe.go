@@ -108,7 +108,7 @@ func readSnapshot() snapshot {
 	return s
 }
 
-// readNode reads a node's state. The argument root is the path to the node's root directory on the login node.
+// readNode reads a node's state. The argument root is the path of the node's root directory on the login node.
 func readNode(root string) nodeState {
 	n := readHardware(root)
 	dir := root + "/run/caelum/jobs"
