@@ -36,7 +36,7 @@ type verdict struct {
 	Tightest string  `json:"tightest,omitempty"` // the smallest profile on which the script completed
 	Choice   string  `json:"choice,omitempty"`   // the profile that DynaP chooses
 	F        float64 `json:"f,omitempty"`        // DynaP's value for Choice; higher is better
-	Late     string  `json:"late,omitempty"`     // why no profile meets the deadline
+	Late     string  `json:"late,omitempty"`     // the reason why no profile meets the deadline
 }
 
 // evaluate calculates the results and verdicts for one batch size, or for all batch sizes if batch is 0. The GPU model

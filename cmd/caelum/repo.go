@@ -59,9 +59,9 @@ whole cluster from slurmdbd into the local host's repository.`,
 	return cmd
 }
 
-// open reads the configuration and opens the repository. A file that is not a repository is renamed if caelum.yaml
-// names it, and left unchanged if --repo does. If the repository does not exist, open creates it or, if mustExist is
-// true, returns an error.
+// open reads the configuration and opens the repository. If the file is not a repository, open renames it if its path
+// comes from caelum.yaml, and leaves it unchanged if its path comes from --repo. If the repository does not exist, open
+// creates it or, if mustExist is true, returns an error.
 func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
@@ -145,9 +145,9 @@ func openOwn(path string) (*repo.Repo, error) {
 	return repo.Open(path, func(text string) { fmt.Fprintln(os.Stderr, "caelum: "+printable(text)) })
 }
 
-// decisions returns the GPU models and the default profile for predictions: the model given by --board, or else those
-// in the decision table. If there is neither, it returns no GPU models, and caelum can predict only memory use and run
-// time.
+// decisions returns the GPU models and the default profile for predictions: the model given by --board or, without this
+// flag, the models in the decision table. If there is neither, it returns no GPU models, and caelum can predict only
+// memory use and run time.
 func (o repoOptions) decisions(cfg config.Config) (learn.Table, error) {
 	if o.board != "" {
 		b, err := modelNamed(o.board)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// card is one GPU of the node: the properties that the driver reports, and the instances on the GPU.
+// card describes one GPU of the node: the properties that the driver reports, and the instances on the GPU.
 type card struct {
 	// GPU holds the GPU's properties. Only Problem changes; it is protected by node.mu (see [node.usable]).
 	inventory.GPU

@@ -72,7 +72,7 @@ func (r *Repo) Export(w io.Writer) error {
 const maxLine = 64 << 10
 
 // Import adds all runs in an export, or none if it returns an error. It returns the number of runs in the export and
-// the number of those that were new. Errors name the line.
+// the number of those that were new. Errors include the line number.
 func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 	add := func(tx *sql.Tx) error {
 		a, err := newAdder(tx)

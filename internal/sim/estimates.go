@@ -22,8 +22,8 @@ func Predictions(sigma float64, seed uint64) func(trace.Job) float64 {
 	return func(j trace.Job) float64 { return j.Duration * math.Exp(sigma*chance(seed, j).NormFloat64()) }
 }
 
-// chance returns a random source that depends only on the seed and the job. A job therefore has the same random numbers
-// in every run.
+// chance returns a random source that depends only on the seed and the job. A job is therefore given the same random
+// numbers in every run.
 func chance(seed uint64, j trace.Job) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(j.ID))

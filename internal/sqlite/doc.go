@@ -1,5 +1,5 @@
-// Package sqlite opens Caelum's SQLite databases: the ledger and the repository of runs. Each database is one file
-// with mode 0600. Errors name the file's path and a remedy.
+// Package sqlite opens Caelum's SQLite databases: the ledger and the repository of runs. Each database is one file with
+// mode 0600. Errors include the file's path and a remedy.
 //
 //	Kind   describes a kind of database: its name, its schema by version, its remedies
 //	Open   opens the database at a path; returns an error if the file is damaged or belongs to another program
