@@ -27,7 +27,7 @@ const (
 	seen = curveSteps / 10
 )
 
-// constant reports whether the memory, without noise, does not change from the end of loading until step n.
+// constant reports whether the memory, without noise, remains constant from the end of loading until step n.
 func (c *curve) constant(n int) bool {
 	first := int(loading*curveSteps) + 1
 	for _, v := range c.clean[min(first, n):n] {
@@ -38,7 +38,8 @@ func (c *curve) constant(n int) bool {
 	return true
 }
 
-// hidden returns the ratio of a run's peak to its memory at 10%, without noise, or 0 if the memory changes before.
+// hidden returns the ratio of a run's peak to its memory at 10%, without noise, or 0 if the memory changes before that
+// point.
 func (c *curve) hidden() float64 {
 	if !c.constant(seen) {
 		return 0
@@ -118,11 +119,11 @@ func (b beginning) comparedError(references []beginning) float64 {
 
 // bounds holds sums over runs.
 type bounds struct {
-	runs, hidden  int     // hidden: their memory changes only after the first tenth
+	runs, hidden  int     // hidden: runs whose memory changes only after the first tenth
 	own, least    float64 // sums of errors: Caelum's, and the lower bound
 	same, any     float64 // sums of comparedError: with the same shape, and with all shapes
-	fails, sudden int     // sudden: their memory does not change until the failure
-	early         int     // they fail while Caelum does not make forecasts
+	fails, sudden int     // sudden: failed runs whose memory does not change until the failure
+	early         int     // the other runs that fail while Caelum does not raise alarms
 }
 
 func boundsOf(f forecaster, curves []*curve, same, every []beginning) (b bounds) {

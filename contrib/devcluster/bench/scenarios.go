@@ -190,7 +190,7 @@ func (b *board) whole() mig.Layout {
 	return l
 }
 
-// fixed returns the Gres value in slurm.conf of the k-th node with the GPU model. No agent changes it.
+// fixed returns the value of Gres in slurm.conf for the k-th node with the GPU model. No agent changes it.
 func (b *board) fixed(scenario string, k, gpus int) string {
 	layouts := b.static.Deal(len(b.nodes) * gpus)[k*gpus : (k+1)*gpus]
 	if scenario == "whole" {

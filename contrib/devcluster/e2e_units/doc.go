@@ -1,5 +1,5 @@
 // Package e2eunits tests the shipped unit files. systemd runs the agent and the watcher with these files, and munge,
-// slurmctld and slurmd with Debian's (package machine).
+// slurmctld and slurmd with the unit files from Debian (package machine).
 //
 //	make units
 //
