@@ -40,7 +40,7 @@ type verdict struct {
 }
 
 // evaluate calculates the results and verdicts for one batch size, or for all batch sizes if batch is 0. The GPU model
-// b must have every measured profile.
+// b must include every measured profile.
 func evaluate(b *mig.Model, runs []measurement, batch int, g predict.Goal) evaluation {
 	j := evaluation{Board: b.Name}
 	var batches []int

@@ -51,8 +51,8 @@ slurmdbd.`,
 	return cmd
 }
 
-// check returns the time given by --before, or the zero time if there is none. It returns an error if the flags have
-// invalid values or cannot be combined.
+// check returns the time given by --before, or the zero time if this flag is not given. It returns an error if the
+// flags have invalid values or cannot be combined.
 func (f forgetOptions) check() (time.Time, error) {
 	switch {
 	case (f.key != "" || f.user != "") == (f.before != ""):
@@ -70,8 +70,8 @@ func (f forgetOptions) check() (time.Time, error) {
 	return before, err
 }
 
-// forget deletes the runs that the flags select and returns how many there were. The argument before is the time given
-// by --before.
+// forget deletes the runs that the flags select and returns the number of deleted runs. The argument before is the time
+// given by --before.
 func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
 	switch now := time.Now(); {
 	case f.key != "":

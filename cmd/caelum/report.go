@@ -135,7 +135,8 @@ func reportLatest(
 	return nil
 }
 
-// warnOfNames warns that the output lacks the job names, which a user can make unreadable by choosing a hostile name.
+// warnOfNames warns that the output does not include the job names, which a user can make unreadable by choosing a
+// hostile name.
 func warnOfNames(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "caelum: couldn't read the job names, so the output does not show them:",

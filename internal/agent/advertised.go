@@ -12,7 +12,7 @@ import (
 // The names and memory sizes of profiles depend on the driver release. For example, the same profile of the GB200 is
 // called 1g.23gb by one release and 1g.24gb by another. The agent uses the names that the installed driver reports.
 // When it starts, it updates the profile names of the instances in the ledger. If slurm.conf lists a profile that the
-// driver does not report, the agent logs it and shows it in `caelum status`.
+// driver does not report, the agent logs the profile and shows it in `caelum status`.
 
 // adoptInstances loads a GPU's instances from the ledger and changes their profile names to those that the driver
 // reports. It removes from the ledger any instance that is no longer on the GPU and whose profile the driver does not
@@ -56,7 +56,7 @@ func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 }
 
 // renameLeases updates the profile and memory of each leased slice from its instance. AdvertisedAs keeps the earlier
-// profile name, because slurmctld still counts the slice under it.
+// profile name, because slurmctld still counts the slice under that name.
 func (a *Agent) renameLeases() {
 	for _, l := range a.leases {
 		for i := range l.Slices {

@@ -91,7 +91,7 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	return nil
 }
 
-// slotsAsked returns the largest number of GPU slots on this node that the job's request allows.
+// slotsAsked returns the maximum number of GPU slots on this node that the job's request allows.
 func (p *publisher) slotsAsked(job slurm.Job) int {
 	if job.Exclusive {
 		return p.slotCount()

@@ -111,8 +111,8 @@ type Status struct {
 	// empty if the pass succeeded.
 	PublishedAt  int64  `json:"published_at"`
 	PublishError string `json:"publish_error,omitempty"`
-	// Closed is the node's state if this state keeps slurmctld from starting jobs there, in which case the agent offers
-	// nothing. Otherwise, Closed is empty.
+	// Closed is the node's state if this state prevents slurmctld from starting jobs there, in which case the agent
+	// offers nothing. Otherwise, Closed is empty.
 	Closed string `json:"closed,omitempty"`
 	// Excess is, for each profile, the number of slices that slurmctld counts as used even though no job holds them. To
 	// compensate, the agent has raised the published totals by Excess minus ExcessShort, which is the part that does
@@ -140,8 +140,8 @@ type GPU struct {
 	Problem string `json:"problem,omitempty"`
 	// Held is the reason why the agent cannot switch MIG mode off, or empty if it can.
 	Held string `json:"held,omitempty"`
-	// Unlisted is true if the driver failed the last time it was asked for the GPU's processes. The agent then does not
-	// reuse idle instances.
+	// Unlisted is true if the driver failed to list the GPU's processes the last time it was asked for them. The agent
+	// then does not reuse idle instances.
 	Unlisted bool `json:"processes_unlisted,omitempty"`
 }
 

@@ -32,7 +32,7 @@ type Client struct {
 
 // NewClient returns a client for the agent whose sockets are in runDir. It does not connect to the agent yet. A client
 // that runs as root connects to the socket for root or, if this fails, to the socket for all users, because agents from
-// earlier releases have no socket for root.
+// earlier releases do not have a socket for root.
 func NewClient(runDir string) *Client {
 	socket := filepath.Join(runDir, SocketName)
 	dialer := net.Dialer{}

@@ -15,7 +15,7 @@ const maxRequest = 64 << 10
 // maxSlots is the maximum number of slots in a lease file. The largest nodes have 112 slots.
 const maxSlots = 256
 
-// maxCount limits the restart count and slot indices. Slurm's own counters have 16 bits.
+// maxCount limits the restart count and slot indices. Slurm's own counters are 16 bits wide.
 const maxCount = 1<<16 - 1
 
 func badRequest(message string) error { return &Error{http.StatusBadRequest, message} }

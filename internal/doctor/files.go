@@ -16,7 +16,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// Files describes wrong owners and modes of the files on this host that root's processes read, load or write.
+// Files describes incorrect owners and modes among the files on this host that root's processes read, load or write.
 type Files struct {
 	// Untrusted holds the errors from package trust, each about a path that users other than root can change.
 	Untrusted []string

@@ -119,7 +119,7 @@ func release(version uint32) string {
 	return fmt.Sprintf("%02d.%02d", version>>16&0xff, version>>8&0xff)
 }
 
-// majorMinor returns the release that a version belongs to, for example 22.05 for 22.05.8.
+// majorMinor returns the release to which a version belongs, for example 22.05 for 22.05.8.
 func majorMinor(version string) string {
 	parts := strings.SplitN(version, ".", 3)
 	return strings.Join(parts[:min(2, len(parts))], ".")
@@ -154,8 +154,8 @@ func pairs(words []string) map[string]string {
 	return m
 }
 
-// pluginVersion reads plugin_version, an unsigned int that a shared object exports, and that Slurm compares with its
-// own version when it loads a plugin.
+// pluginVersion reads plugin_version, an unsigned int that a shared object exports and that Slurm compares with its own
+// version when it loads a plugin.
 func pluginVersion(r io.ReaderAt) (uint32, error) {
 	file, err := elf.NewFile(r)
 	if err != nil {

@@ -93,7 +93,7 @@ func decisionTable(f *Facts) []Finding {
 	return found
 }
 
-// unusable reports a table that prevents all jobs from getting slices.
+// unusable reports a table that prevents all jobs from being assigned slices.
 func (t Table) unusable(slurmUser string) []Finding {
 	switch {
 	case t.Problem != "":

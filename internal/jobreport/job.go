@@ -63,7 +63,7 @@ type Slice struct {
 	Model     string  `json:"model"` // the GPU type, such as a100
 	Count     int     `json:"count"`
 	MemoryMiB float64 `json:"memory_mib,omitempty"` // per slice; 0 if unknown
-	// Measured is false if the agent took no samples. PeakMiB is the highest memory use of any of the slices.
+	// Measured is false if the agent did not take any samples. PeakMiB is the highest memory use of any of the slices.
 	Measured bool    `json:"measured"`
 	PeakMiB  float64 `json:"peak_mib"`
 	// Busy is the mean fraction of the slice's SMs that were busy, from 0 to 1, or nil if unknown.

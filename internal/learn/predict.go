@@ -18,7 +18,7 @@ type Table struct {
 	Models  []*mig.Model
 	Default string
 	decided map[string]predict.Line
-	lines   decisions.Table // empty without a decision table
+	lines   decisions.Table // empty if there is no decision table
 }
 
 // ReadTable reads the table at path.
@@ -118,7 +118,7 @@ func (p Prediction) with(c Choice, need predict.Need, h predict.History, complet
 	return p
 }
 
-// profile returns the profile that the job gets.
+// profile returns the profile that is assigned to the job.
 func (p Prediction) profile() string {
 	if p.Own != "" {
 		return p.Own
@@ -145,8 +145,8 @@ func (p Prediction) line() predict.Line {
 	return l
 }
 
-// Choice is the profile that a job would get, with the expected run time on that profile and the 10% and 90% quantiles
-// of the run time, all in seconds. If Model is nil, the run times apply to the profile of the last run.
+// Choice is the profile that would be assigned to a job, with the expected run time on that profile and the 10% and 90%
+// quantiles of the run time, all in seconds. If Model is nil, the run times apply to the profile of the last run.
 type Choice struct {
 	Profile            string
 	Model              *mig.Model

@@ -51,7 +51,7 @@ func (b *Model) MaximalBeside(blocked uint64) []Layout {
 	if blocked == 0 {
 		return b.Maximal()
 	}
-	// Every layout that does not use the blocked units is part of a maximal layout of the whole GPU model.
+	// Every layout that does not use the blocked units is part of a maximal layout of the GPU model.
 	hit := b.touching(blocked)
 	var rest []Layout
 	for _, m := range b.Maximal() {

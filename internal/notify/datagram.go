@@ -16,7 +16,7 @@ const (
 	maxLength = 1024 // bytes; a datagram with two names of 253 bytes has 561 bytes
 )
 
-// window is the largest accepted difference between the time in a datagram and the receiver's clock.
+// window is the maximum accepted difference between the time in a datagram and the receiver's clock.
 const window = 30 * time.Second
 
 type datagram struct {

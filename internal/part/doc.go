@@ -1,13 +1,13 @@
 // Package part stores a node's part of a plan in the node's Comment in slurmctld. The watcher makes the plan for the
-// whole cluster once and writes the parts. Each agent reads only its own node's part (docs/internals.md, "A plan from
+// entire cluster once and writes the parts. Each agent reads only its own node's part (docs/internals.md, "A plan from
 // the watcher").
 //
 //	Of          the part of one node in a plan
 //	Text, Parse the format of a part
 //	Beat        the heartbeat of the planner, in the Comment of one node
 //
-// A part is advice: whatever it says, the agent offers only those of its placements that fit alongside the node's
-// leases.
+// A part is only advice: regardless of its contents, the agent offers only those of its placements that fit alongside
+// the node's leases.
 //
 // Files:
 //
@@ -20,8 +20,8 @@
 // The tests visit all states of two models of the protocol:
 //
 //   - explore_test.go visits the states of a model and prints the steps that lead to a violated rule.
-//   - model_pass_test.go and model_steps_test.go: on one node, each job that slurmctld starts gets its slices, whatever
-//     the parts say.
+//   - model_pass_test.go and model_steps_test.go: on one node, each job that slurmctld starts is assigned its slices,
+//     regardless of the parts' contents.
 //   - model_planner_test.go: with two nodes and up to two planners, the offers are correct one poll interval after a
 //     failure.
 package part

@@ -69,7 +69,7 @@ type Group struct {
 	lifetime [][]bounded
 }
 
-// NewPool returns a pool of GPUs. GPUs whose Model is nil belong to no group and accept no instances.
+// NewPool returns a pool of GPUs. GPUs whose Model is nil do not belong to any group and do not accept instances.
 func NewPool(gpus []GPU) *Pool {
 	p := &Pool{groups: map[contents]*Group{}, gpus: make([]member, len(gpus))}
 	for k, g := range gpus {

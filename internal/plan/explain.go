@@ -65,8 +65,9 @@ type Explanation struct {
 	// did not start it while its slices were offered. It is 0 if the job keeps its position, or if no agent has
 	// published the time.
 	BackUntil int64 `json:"back_until,omitempty"`
-	// Deadline is the job's deadline, and LatestStart is the last time at which slurmctld starts it, both in Unix
-	// seconds, or 0. Misses is the reason why the job is not expected to meet its deadline, or empty.
+	// Deadline is the job's deadline, and LatestStart is the latest time at which slurmctld starts the job. Both are in
+	// Unix seconds, or 0 if the job has no deadline. Misses is the reason why the job is not expected to meet its
+	// deadline, or empty.
 	Deadline    int64  `json:"deadline,omitempty"`
 	LatestStart int64  `json:"latest_start,omitempty"`
 	Misses      string `json:"misses_deadline,omitempty"`

@@ -77,7 +77,7 @@ func (v *View) Holders() map[offer.Spot]uint32 {
 }
 
 // stopping is the number of seconds until the expected end of a job that the watcher is about to stop, or that has
-// ended and whose epilog is running. It is so short that a reservation prefers the job's slices to others.
+// ended and whose epilog is running. It is so short that a reservation prefers the job's slices to other slices.
 const stopping = 1
 
 // earlyEnds returns the expected ends, in seconds, of the node's slices whose jobs have ended or are being stopped by
@@ -136,8 +136,8 @@ func (s Snapshot) Preempts(j slurm.Job) bool {
 }
 
 // preemptorsFirst returns an order of the queue in which the preemptors come ahead of all other jobs. Otherwise, the
-// slices of the jobs that the watcher stops could go to other jobs, and the watcher would have stopped the jobs for
-// nothing.
+// slices of the jobs that the watcher stops could be assigned to other jobs, and the watcher would have stopped the
+// jobs for nothing.
 func (s Snapshot) preemptorsFirst(order []int) []int {
 	first := func(k int) bool { return s.Preempts(s.Queue.Waiting[k].Job) }
 	if !slices.ContainsFunc(order, first) {

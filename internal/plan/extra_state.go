@@ -41,7 +41,7 @@ type State struct {
 //	since/1763790000                         the time of the last change to the offers (Unix seconds)
 //
 // The string describes all plain profiles, even those that are not offered, because the largest of them shows the
-// resources of the whole GPU. Other profiles are described only if they are offered; instances of the rest appear as
+// resources of the entire GPU. Other profiles are described only if they are offered; instances of the rest appear as
 // blocked units.
 func Text(s State) string {
 	items := []string{version, "since/" + strconv.FormatInt(s.Since.Unix(), 10)}

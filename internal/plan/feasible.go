@@ -12,7 +12,7 @@ import (
 )
 
 // feasible reports whether a group of jobs that start together could start if all GPUs were empty. For each job, it
-// searches only one node of each kind, however many the job requests.
+// searches only one node of each kind, regardless of the number of nodes that the job requests.
 func (v *View) feasible(jobs []*offer.Job) bool {
 	total, kinds := 0, 0
 	bare, rooms := make([]*offer.Job, len(jobs)), make([]room, len(jobs))

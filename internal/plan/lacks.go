@@ -13,13 +13,13 @@ import (
 	"caelum/internal/tags"
 )
 
-// maxPause is the longest time for which reservations are suspended for a user's jobs that lack CPUs or memory.
+// maxPause is the maximum time for which reservations are suspended for a user's jobs that lack CPUs or memory.
 //
 // If a job lacks CPUs or memory on a node where its slices are free, the plan reserves the slices only if the job is
 // expected to start within patience. While they are reserved, jobs with longer run times cannot use them. The expected
 // start can be wrong, and the job's user can influence it. The agent therefore adds up, for each user, the time during
 // which slices were reserved. When the sum exceeds patience, the user's jobs that lack CPUs or memory are not given
-// reservations for backTime. Each further suspension is twice as long as the one before, up to maxPause.
+// reservations for backTime. Each further suspension is twice as long as the previous one, up to maxPause.
 const maxPause = 24 * time.Hour
 
 // occupant is a job that is running on a node.
@@ -51,7 +51,7 @@ func occupants(jobs []*slurm.Job, now time.Time) []occupant {
 }
 
 // setLacking determines how the plan treats a job's slices on a member where the job lacks other resources. member is
-// an index into v.Members. The plan reserves free slices if the job is expected to start there soon, and busy ones if
+// an index into v.Members. The plan reserves free slices if the job is expected to start there soon, and busy slices if
 // the jobs that hold slices there will release enough CPUs and memory. CPUs and memory that jobs without slices will
 // release do not count, because they could be allocated to new jobs first.
 func (v *View) setLacking(job *offer.Job, w *slurm.Waiting, member int) {

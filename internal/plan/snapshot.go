@@ -38,9 +38,9 @@ type Controller interface {
 	Queue(ctx context.Context) (slurm.Queue, error)
 }
 
-// Read reads the nodes and then the jobs from slurmctld, so that a job that starts between the two requests appears
-// as running in the list of jobs. In the opposite order, only GresUsed would show it, and the agent would offer its
-// slice again.
+// Read reads the nodes and then the jobs from slurmctld, so that a job that starts between the two requests appears as
+// running in the list of jobs. If they were read in the opposite order, only GresUsed would show it, and the agent
+// would offer its slice again.
 func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot Snapshot, err error) {
 	if snapshot.Nodes, err = ctl.Nodes(ctx); err != nil {
 		return snapshot, err

@@ -18,15 +18,15 @@ const (
 	priorFailures = 0.1
 	priorTrials   = 2
 	// unusual is the ratio of a failed run's peak to the peak of the last complete run above which the failed run
-	// certainly needed more memory than the complete one.
+	// certainly needed more memory than the complete run.
 	unusual = 1.05
 )
 
-// failures decides whether each failed run ran out of memory. The zero value has not seen any runs.
+// failures determines whether each failed run ran out of memory. The zero value has not seen any runs.
 type failures struct {
 	complete, other int     // the numbers of complete runs and of runs that failed for reasons other than memory
 	least           float64 // the memory of the smallest slice on which a run was complete, in MiB; 0 if unknown
-	usual, last     float64 // the lowest peak of a complete run and the peak of the last one, in MiB
+	usual, last     float64 // the lowest peak of all complete runs and the peak of the last complete run, in MiB
 
 	open  []*attempt // the failed runs after the last complete run
 	inRow int        // the number of failed runs after the last complete run and after the last larger slice
@@ -72,8 +72,8 @@ func (f *failures) failed(a *attempt) {
 	a.doubtful = a.doubtful || math.Pow(chance, float64(n)) < unlikely
 }
 
-// completed records a complete run. The failed runs since the last complete one did not fail because of memory if their
-// slices were at least as large as this run's, or if they were not assumed to have run out of memory at the time.
+// completed records a complete run. The failed runs since the last complete run did not fail for lack of memory if
+// their slices were at least as large as this run's, or if they were not assumed to have run out of memory at the time.
 func (f *failures) completed(a *attempt) {
 	memory := a.promised()
 	for _, o := range f.open {

@@ -71,7 +71,7 @@ func ParseGrowths(text string) (growths []Growth) {
 // Larger returns the smallest profile of m that has more memory than the given profile, at least as many compute
 // slices, and at least needMiB of memory. It considers only profiles that have a placement in the given layout, and
 // never the full profile (mig.Full). It returns false if m has no suitable larger profile, or does not have the given
-// one.
+// profile.
 func Larger(m *mig.Model, of mig.Layout, profile string, needMiB float64) (larger string, ok bool) {
 	from, known := m.ProfileIndex(profile)
 	if !known {

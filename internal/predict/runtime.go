@@ -66,8 +66,8 @@ func (n Need) Takes(compute int) (seconds, low, high float64) {
 // unknownSigma is the standard deviation of the logarithm of a run time whose 90% quantile is unknown.
 const unknownSigma = 0.4
 
-// Expect returns the expected total run time, in seconds, of a job that has run for ran seconds. The run time is
-// assumed to be lognormally distributed: seconds is its median, and high is its 90% quantile, or 0 if unknown. The
+// Expect returns the expected total run time, in seconds, of a job that has been running for ran seconds. The run time
+// is assumed to be lognormally distributed: seconds is its median, and high is its 90% quantile, or 0 if unknown. The
 // result is the mean of the run times that are longer than the last step reached, so that it changes only a few times
 // during a run. The first step is 0, the second is one standard deviation below the median, and the last is at most
 // ran. until is the next step, in seconds, and total is never less than until.

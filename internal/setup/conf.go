@@ -24,8 +24,8 @@ type line struct {
 // word is a key=value pair. Slurm ignores the case of keys.
 type word struct {
 	key, value string
-	// in.old[from:to] is the value without quotes, and end is the end of the word. split is true if the value
-	// continues on another physical line, or has an escaped character.
+	// in.old[from:to] is the value without quotes, and end is the end of the word. split is true if the value continues
+	// on another physical line, or contains an escaped character.
 	from, to, end int
 	split         bool
 }

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// Limits returns a function that generates a random time limit for a job, similar to those that users set. The limits
-// are uniformly distributed between from and to times the true duration.
+// Limits returns a function that generates a random time limit for a job, similar to the limits that users set. The
+// limits are uniformly distributed between from and to times the true duration.
 func Limits(from, to float64, seed uint64) func(trace.Job) float64 {
 	return func(j trace.Job) float64 { return j.Duration * (from + (to-from)*chance(seed, j).Float64()) }
 }
@@ -53,9 +53,9 @@ func (f foresight) runTime(j *job) float64 {
 	return total
 }
 
-// total returns the expected run time, in seconds, of a job that has run for ran seconds. takes is the run time on the
-// job's slice, divided by the run time on the requested profile. until is the run time up to which the result remains
-// valid.
+// total returns the expected run time, in seconds, of a job that has been running for ran seconds. takes is the run
+// time on the job's slice, divided by the run time on the requested profile. until is the run time up to which the
+// result remains valid.
 func (f foresight) total(j *job, takes, ran float64) (total, until float64) {
 	estimate := j.estimate * takes
 	switch {

@@ -45,7 +45,7 @@ func (m *Memory) foresee(s *simulation, j *job) {
 
 // ask makes a job request a profile with at least the given memory, in MiB, on each GPU model. If all profiles smaller
 // than its own have too little memory, the job keeps its own profile. Otherwise, it requests the smallest sufficient
-// one.
+// profile.
 func (s *simulation) ask(j *job, memory float64) {
 	for k, b := range s.kinds {
 		name, ok := j.Job.On(b)

@@ -96,7 +96,7 @@ func (e *CommandError) Error() string {
 	return fmt.Sprintf("`%s`: %v: the command printed %q", e.command(), e.Err, s)
 }
 
-// plainArg matches an argument that needs no quotes in a shell.
+// plainArg matches an argument that does not need quotes in a shell.
 var plainArg = regexp.MustCompile(`^[A-Za-z0-9_./:=,+@%-]+$`)
 
 // maxArg is the maximum number of bytes of an argument shown in a message. The limit is needed because the formats for

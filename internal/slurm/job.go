@@ -30,8 +30,8 @@ type Job struct {
 	// Restarts is the number of requeues. It increases at the requeue, not when the job restarts, so if a requeue
 	// ends a run, the run's epilog sees a value one higher than its prolog did (22.05.8).
 	Restarts int
-	// Batch is true if the job was submitted with sbatch. Requeue is true if Slurm may requeue it. Exclusive is true if
-	// it requests whole nodes.
+	// Batch is true if the job was submitted with sbatch. Requeue is true if Slurm may requeue the job. Exclusive is
+	// true if the job requests whole nodes.
 	Batch, Requeue, Exclusive bool
 	// TimeLimit is 0 if there is none. TimeMin is the value of --time-min, or 0.
 	TimeLimit, TimeMin time.Duration
@@ -39,8 +39,8 @@ type Job struct {
 	Deadline                     time.Time
 	Submit, Eligible, Start, End time.Time
 
-	// Nodes lists the job's nodes; while it is COMPLETING, only those that are still completing. NumNodes is the
-	// number of allocated or requested nodes.
+	// Nodes lists the job's nodes; while the job is COMPLETING, it lists only the nodes that are still completing.
+	// NumNodes is the number of allocated or requested nodes.
 	Nodes              []string
 	NumNodes           int
 	ReqNodes, ExcNodes []string

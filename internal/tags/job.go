@@ -20,8 +20,8 @@ func Sized(j slurm.Job) bool {
 	return len(mig) == 1 && (Has(j.AdminComment, Size+mig[0].Type) || grownFrom(j, mig[0].Type))
 }
 
-// Needed returns the profile that the job needs if it differs from the one in the job's request, or else an empty
-// string.
+// Needed returns the profile that the job needs if it differs from the one in the job's request, and an empty string
+// otherwise.
 func Needed(j slurm.Job) string {
 	mig := j.SlicesPerNode()
 	if len(mig) != 1 || Has(j.AdminComment, Size+mig[0].Type) || !grownFrom(j, mig[0].Type) {
@@ -112,7 +112,8 @@ func BusyShare(j slurm.Job) (share float64, ok bool) {
 	return float64(percent) / 100, true
 }
 
-// Expected returns the job's expected run time: the learned run time or else the time limit, or 0 if both are unknown.
+// Expected returns the job's expected run time: the learned run time or, if it is unknown, the time limit. It returns 0
+// if both are unknown.
 func Expected(j slurm.Job) time.Duration { return cmp.Or(Learned(j), j.TimeLimit) }
 
 // ExpectedEnd returns a running job's expected end, which predict.Expect computes from the learned run time. It is

@@ -145,7 +145,7 @@ func (t *table) next() (bool, error) {
 	return true, nil
 }
 
-// bad adds the file and the line of the current row to an error.
+// bad adds the file name and the line number of the current row to an error.
 func (t *table) bad(err error) error { return &LineError{t.file, t.line, err} }
 
 // has reports whether the table contains the column.

@@ -8,7 +8,7 @@ import (
 )
 
 // usageBins is the number of bins of equal width into which the histogram divides a slice's memory. The reported value
-// of a quantile is the upper edge of its bin, which is never too low, and too high by at most 1/128 of the slice's
+// of a quantile is the upper edge of its bin, which is never too low and is too high by at most 1/128 of the slice's
 // memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb).
 const usageBins = 128
 
@@ -68,7 +68,7 @@ func (u *sliceUsage) quantile(q float64) float64 {
 	return 0
 }
 
-// util returns the mean utilisation from 0 to 1, or -1 if the GPU has never reported one.
+// util returns the mean utilisation from 0 to 1, or -1 if the GPU has never reported its utilisation.
 func (u *sliceUsage) util() float64 {
 	if u.BusySamples == 0 {
 		return -1

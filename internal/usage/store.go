@@ -141,7 +141,7 @@ func (m *Monitor) Flush(all bool) {
 	}
 }
 
-// reportRepository logs the repository's first error, and no further error until the repository works again.
+// reportRepository logs the repository's first error, and no further errors until the repository works again.
 func (m *Monitor) reportRepository(err error) {
 	if failed := err != nil; m.repoFailed.Swap(failed) != failed && failed {
 		m.Log.WithError(err).
