@@ -21,7 +21,7 @@ type scenario struct {
 	unlimited float64 // fraction of the jobs without a time limit
 	load      float64
 	gpus      string
-	mix       string // a name of trace.Mixes, or siteMix
+	mix       string // a name in trace.Mixes, or siteMix
 }
 
 var (
@@ -94,7 +94,7 @@ func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
 	return sim.Run(c, slices.Values(jobs))
 }
 
-// said returns a function that returns the run time, in seconds, that the scheduler expects of a job.
+// said returns a function that returns the run time, in seconds, that the scheduler expects a job to have.
 func (s scenario) said(seed uint64) (func(trace.Job) float64, error) {
 	var estimate func(trace.Job) float64
 	switch s.ends {

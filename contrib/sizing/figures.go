@@ -28,8 +28,8 @@ func quantile(of []float64, q float64) float64 {
 const (
 	// worstShare is the fraction of the jobs that count as the worst.
 	worstShare = 0.05
-	// shortest is a run time on a whole GPU in seconds. worst ignores shorter jobs, whose slowdown a wait of a few
-	// seconds would dominate.
+	// shortest is a run time on a whole GPU in seconds. worst ignores shorter jobs, because a wait of a few seconds
+	// would dominate their slowdown.
 	shortest = 10
 )
 

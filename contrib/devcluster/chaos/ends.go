@@ -16,7 +16,7 @@ type jobRun struct {
 	id, name, state, exit string
 	start, end            time.Time // start is the zero time if the run never started
 	nodes                 []string
-	noGPU                 bool // the job requested GPUs but was allocated none
+	noGPU                 bool // the job requested GPUs but was not allocated any
 }
 
 // sacctFields holds the sacct fields that parseRuns reads.

@@ -2,7 +2,7 @@
 // runs users' unchanged scripts, from the first run with the site's default profile to the smallest sufficient slice.
 // The second measures a script on several profiles. The third checks Caelum's assumptions about slurmdbd, sacct and
 // sacctmgr with artificial summaries in the records of arrays, requeued jobs and het jobs; the agents of this cluster
-// write none themselves.
+// do not write any summaries themselves.
 //
 //	go test -tags e2e -v ./contrib/devcluster/e2e_learn
 //

@@ -17,7 +17,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// limit is the maximum time to wait for a condition. Only a hanging test reaches it.
+// limit is the maximum time to wait for a condition. Only a test that hangs reaches it.
 const limit = 60 * time.Second
 
 // Machine is a systemd instance that runs in its own namespaces.

@@ -2,8 +2,8 @@
 //
 // The oracle reads independent records of the run: the agents' logs, the emulated GPUs' log, slurmctld's log,
 // slurmdbd's accounting, snapshots of slurmctld that a separate process took, and the devices that the jobs saw. The
-// package shares no code with the agent: it reads profiles as intervals from the table of GPU models, and finds room
-// for slices by exhaustive search. It never runs a cluster itself; the tests in package e2e_oracle do.
+// package does not share any code with the agent: it reads profiles as intervals from the table of GPU models and finds
+// space for slices by exhaustive search. It never runs a cluster itself; the tests in package e2e_oracle do.
 //
 // Files:
 //
