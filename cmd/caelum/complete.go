@@ -77,7 +77,7 @@ func allBelow(cmd *cobra.Command) (all []*cobra.Command) {
 	return all
 }
 
-// single returns a completion that offers f's values for a flag, or for each argument.
+// single returns a completion that offers the values returned by f for a flag or for each argument.
 func single(f values) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return f(cmd, args), cobra.ShellCompDirectiveNoFileComp
@@ -128,7 +128,7 @@ func modelsOfCluster(cmd *cobra.Command, args []string) []string {
 	return names
 }
 
-// profiles returns the profiles of the GPU models named on the command line, or of all models if there are none.
+// profiles returns the profiles of the GPU models named on the command line, or of all models if none are named.
 func profiles(cmd *cobra.Command, args []string) []string {
 	var models []*mig.Model
 	for _, name := range namedModels(cmd, args) {
@@ -150,7 +150,7 @@ func profiles(cmd *cobra.Command, args []string) []string {
 	return names
 }
 
-// namedModels returns the values of --board and --gpus, and the argument of layouts.
+// namedModels returns the values of --board and --gpus and the argument of the layouts command.
 func namedModels(cmd *cobra.Command, args []string) (names []string) {
 	if cmd.Name() == "layouts" {
 		names = args
@@ -206,8 +206,8 @@ var listJobs = func(ctx context.Context) ([]slurm.Job, error) {
 	return slurm.New(slurm.Options{Timeout: completeTimeout}).Jobs(ctx)
 }
 
-// queue returns the jobs in the given state as values, or all jobs if state is empty. It returns none if slurmctld does
-// not answer.
+// queue returns the jobs in the given state as values, or all jobs if state is empty. The result is empty if slurmctld
+// does not answer.
 func queue(state string) values {
 	return func(cmd *cobra.Command, _ []string) (ids []string) {
 		jobs, err := listJobs(cmd.Context())
@@ -223,8 +223,8 @@ func queue(state string) values {
 	}
 }
 
-// keys returns the job keys that have runs in the repository, or just the caller's own if the caller may not read it.
-// If the repository cannot be opened, keys returns nil.
+// keys returns the job keys that have runs in the repository, or only the caller's own keys if the caller is not
+// permitted to read the repository. If the repository cannot be opened, keys returns nil.
 func keys(cmd *cobra.Command, _ []string) (all []string) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 	defer cancel()
@@ -248,7 +248,7 @@ func keys(cmd *cobra.Command, _ []string) (all []string) {
 	return all
 }
 
-// unchanged opens the repository like read, but neither creates the file nor moves a damaged file aside.
+// unchanged is like read, but neither creates the repository nor moves a damaged repository file aside.
 func (o repoOptions) unchanged(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
 	if o.ownOnly(cfg) {
 		return ownRuns(ctx, cfg)
@@ -260,7 +260,8 @@ func (o repoOptions) unchanged(ctx context.Context, cfg config.Config) (*repo.Re
 	return repo.OpenAsItIs(path)
 }
 
-// described returns a value with the description that the shell shows next to it, namely the job's name and user.
+// described returns a completion value followed by the description that the shell shows next to it: the name and the
+// user of the job.
 func described(value, name, user string) string {
 	return value + "\t" + printable(name+" of "+user)
 }

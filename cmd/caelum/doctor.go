@@ -62,8 +62,8 @@ Slurm commands, waits at most 4 seconds for the agent and the driver, and prints
 	return cmd
 }
 
-// nhcTimeout limits how long --nhc may take. LBNL Node Health Check's check_cmd_status and check_cmd_output kill a
-// command after 5 seconds by default (scripts/lbnl_cmd.nhc).
+// nhcTimeout is the time limit for --nhc. LBNL Node Health Check's check_cmd_status and check_cmd_output kill a command
+// after 5 seconds by default (scripts/lbnl_cmd.nhc).
 const nhcTimeout = 4 * time.Second
 
 // runNHC prints one line for a node health checker. If it returns an error, it has already printed the reason.

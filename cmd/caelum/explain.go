@@ -96,7 +96,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		err = printGrowths(w, e)
 	}
 	if len(e.Grown) > 0 {
-		e.Sized, e.InsteadOf = "", "" // growth determined the profile
+		e.Sized, e.InsteadOf = "", "" // a growth determined the profile
 	}
 	if e.Sized == mig.Full && err == nil {
 		_, err = fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because it requests "+
@@ -127,7 +127,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	return err
 }
 
-// printGrowths prints why agents have replaced a job's profile with larger ones.
+// printGrowths prints the reasons why agents replaced a job's profile with larger ones.
 func printGrowths(w io.Writer, e plan.Explanation) error {
 	for k, g := range e.Grown {
 		next := e.Sized
@@ -155,8 +155,8 @@ func limitText(seconds int) string {
 	return jobreport.Clock(seconds)
 }
 
-// find returns the id of the job that text names in squeue's format (see jobRef). If text names an array task that is
-// not in jobs, find returns the array's id.
+// find returns the id of the job identified by text, which has squeue's format (see jobRef). If text identifies an
+// array task that is not in jobs, find returns the array's id.
 func find(jobs []slurm.Job, text string) uint32 {
 	id, task, _ := jobRef(text)
 	for _, j := range jobs {
@@ -185,7 +185,7 @@ func jobRef(text string) (id uint32, task string, err error) {
 	return id, task, err
 }
 
-// jobID parses a plain job id, which names neither an array task nor a het job's component.
+// jobID parses a plain job id, that is, one that does not refer to an array task or to a component of a het job.
 func jobID(text string) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || id == 0 {

@@ -64,8 +64,8 @@ func printLease(w io.Writer, l *api.Lease) error {
 	return table.Flush()
 }
 
-// forecast formats a slice's forecast peak memory as the end of a table cell. It returns an empty string if there is no
-// forecast.
+// forecast formats the forecast of a slice's peak memory use for the end of a table cell. It returns an empty string if
+// there is no forecast.
 func forecast(u *api.Use) string {
 	switch {
 	case u == nil || u.ForecastMiB <= 0:

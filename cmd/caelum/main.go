@@ -36,7 +36,7 @@ EXIT STATUS
   3  this node's agent does not answer
   4  the job does not exist or holds no slice on this node, or the repository has no matching run`
 
-// callTimeout is the timeout for a call to the agent. A working agent answers much faster, because it has the answers
+// callTimeout is the timeout for a call to the agent. A working agent answers much faster, because it keeps the answers
 // in memory.
 const callTimeout = 10 * time.Second
 
@@ -51,7 +51,8 @@ func main() {
 	}
 }
 
-// errPrinted makes a command exit with exitFailure if the command has already printed the reason.
+// errPrinted is returned by a command that has already printed the reason for its failure. It makes the command exit
+// with exitFailure.
 var errPrinted = errors.New("the command has printed the reason")
 
 // usageError is an error in the command line. It makes the command exit with exitUsage.
@@ -73,7 +74,7 @@ func exitCode(_ *cobra.Command, err error) int {
 	return exitFailure
 }
 
-// globals holds the flags that all commands have.
+// globals holds the flags common to all commands.
 type globals struct {
 	runDir string
 	json   bool
@@ -126,8 +127,8 @@ configuration that Slurm needs, and calculates how GPUs can be partitioned.` + e
 	return cmd
 }
 
-// finish adds the exit statuses to the help text of every subcommand of cmd, at every depth, and turns errors in their
-// arguments into usageErrors.
+// finish adds the exit statuses to the help text of every subcommand of cmd, at every depth, and converts errors in the
+// arguments of these commands to usageErrors.
 func finish(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		finish(sub)

@@ -72,8 +72,8 @@ func printGPU(w io.Writer, k int, g place.GPU) {
 	}
 }
 
-// compare places the requests with every policy and prints one line for each policy. It returns an error if no policy
-// places all requests.
+// compare places the requests with each policy and prints one line per policy. It returns an error if no policy places
+// all requests.
 func compare(w io.Writer, g *globals, gpus []place.GPU, requests []place.Request) error {
 	var trials []trial
 	failed := 0

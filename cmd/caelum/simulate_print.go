@@ -12,7 +12,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// print writes the facts about the simulation, and the table of policies.
+// print writes the facts about the simulation and the table of policies.
 func (s simulation) print(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s\n\n", s.Workload, strings.Join(s.facts(), "\n"))
 	columns := s.columns()
@@ -161,8 +161,8 @@ func (s simulation) csv(w io.Writer) error {
 	return c.Error()
 }
 
-// withProgress returns jobs as a sequence. If w is a terminal, it also prints what percentage of the jobs the policy's
-// simulation has read.
+// withProgress returns jobs as a sequence. If w is a terminal, it also prints the percentage of jobs that the
+// simulation of the policy has read so far.
 func withProgress(w io.Writer, policy string, jobs []trace.Job) iter.Seq[trace.Job] {
 	f, ok := w.(*os.File)
 	if ok {

@@ -86,7 +86,7 @@ func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 	return renderSlurmConfig(w, o, cfg, inv)
 }
 
-// readInventory reads this node's inventory from NVML. For each GPU that the agent cannot manage, it prints a line on
+// readInventory reads this node's inventory from NVML. For each GPU that the agent cannot manage, it prints a line to
 // standard error.
 func readInventory(cfg config.Config) (inventory.Inventory, error) {
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
@@ -157,8 +157,8 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 	return nil
 }
 
-// gresOf returns the value of Gres= for a node. A catalogue node has the maximum count of each profile, whereas on a
-// real node, all slices are closed until its agent publishes.
+// gresOf returns the value of Gres= for a node. For a catalogue node, the counts are the maximum counts of the
+// profiles. For a real node, all slices are counted as closed until the node's agent publishes its offers.
 func gresOf(inv inventory.Inventory, catalogue bool) string {
 	var parts []string
 	for _, s := range inv.Slots {

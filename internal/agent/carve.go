@@ -51,7 +51,7 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 	a.mu.Unlock()
 
 	for _, in := range inTheWay {
-		if used, err := a.inUse(s.GPU, in); used { // a destroy would fail after one second of attempts
+		if used, err := a.inUse(s.GPU, in); used { // destroying it would fail after one second of attempts
 			return nil, false, errors.Join(usedError(s.GPU, in), err)
 		}
 		if err := a.destroy(s.GPU, in, t); err != nil {
@@ -84,9 +84,9 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	a.metrics.Carved(time.Since(asked))
 	failpoint.Hit(failpoint.Created)
 	in := &instance{Instance: c.record(s.Placement, made.GI, made.UUID), cis: made.CIs}
-	// The driver makes a new instance's capability files readable by all users, so a process may open them before
-	// Make restricts them to root. Before it grants the lease, the agent therefore searches for processes that have
-	// the files open.
+	// The driver makes a new instance's capability files readable by all users, so a process could open them before
+	// Make restricts them to root. The agent therefore searches for processes that have the files open before it grants
+	// the lease.
 	closed := a.caps.Make(c.Minor, made)
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	return in, nil
 }
 
-// cleanUp settles the intent of a failed create, which may have left a GPU instance behind. Until this instance is
-// destroyed, the intent must remain in the ledger. If the driver does not destroy it, it is recorded as stuck.
+// cleanUp settles the intent of a failed call to create, which may have left a GPU instance behind. Until this instance
+// is destroyed, the intent must remain in the ledger. If the driver does not destroy it, it is recorded as stuck.
 func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
@@ -127,8 +127,8 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	return err
 }
 
-// leftover returns the instance that a failed create left at a placement, or nil if it left none. Foreign instances are
-// ignored.
+// leftover returns the instance that a failed call to create left at a placement, or nil if there is none. Foreign
+// instances are ignored.
 func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error) {
 	found, err := a.hw.Instances(g)
 	if err != nil {
@@ -144,8 +144,8 @@ func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error
 	return nil, nil
 }
 
-// refused records as stuck an instance that the driver did not destroy. If processes use it, the log and `caelum
-// status` name them.
+// refused records an instance that the driver did not destroy as stuck. If processes are using the instance, they are
+// named in the log and by `caelum status`.
 func (a *Agent) refused(g int, in *instance, cause error) error {
 	reason, searched := "the driver did not destroy the instance", time.Time{}
 	if errors.Is(cause, gpu.ErrInUse) {
@@ -192,7 +192,7 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	failpoint.Hit(failpoint.Destroyed)
 	if in.GI == gpu.FullGI {
 		if err := a.shareDevice(c); err != nil {
-			return err // the intent remains, and the next comparison shares the device file
+			return err // the intent remains in the ledger, and the next comparison shares the device file
 		}
 	}
 	if err := a.ledger.Destroyed(intent, c.UUID, in.GI); err != nil {

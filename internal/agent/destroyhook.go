@@ -24,7 +24,7 @@ import (
 // switch off a GPU's MIG mode. No lock is held while the hook runs.
 
 const (
-	// hookLimit limits the duration of one call of the hook. It is shorter than a prolog's default wait (60 s).
+	// hookLimit limits the duration of one call to the hook. It is shorter than a prolog's default wait (60 s).
 	hookLimit = 20 * time.Second
 	// hookBackoff is the time after which the agent calls the hook again for an instance that the driver did not
 	// destroy while the monitoring program was paused.
@@ -33,7 +33,7 @@ const (
 	hookRetry = time.Minute
 	// hookOutput limits the hook's output in bytes. The log contains the output of a hook that failed.
 	hookOutput = 2048
-	// pausedMeta is the key under which the ledger contains the instance for which the hook was last paused.
+	// pausedMeta is the ledger key of the instance for which the hook last paused the monitoring program.
 	pausedMeta = "paused"
 )
 
@@ -53,14 +53,14 @@ func (t hookTarget) args() []string {
 	return []string{strconv.Itoa(t.GPU), gi, t.UUID}
 }
 
-// hookState shows whether the hook must run for an instance, or for a GPU's MIG mode. node.mu guards it.
+// hookState records whether the hook must run for an instance or for a GPU's MIG mode. node.mu guards it.
 type hookState struct {
 	hook   bool      // the hook must run
 	hooked time.Time // when the hook last ran
 }
 
-// wantHook makes the hook run for an instance or a GPU that is in use, according to the driver. The hook is not for
-// those that a user's process holds open.
+// wantHook makes the hook run for an instance or a GPU that is in use according to the driver. The hook does not run
+// for those that a user's process holds open.
 func (a *Agent) wantHook(s *hookState, holders []gpu.Process) {
 	if a.cfg.DestroyHook == "" {
 		return
@@ -109,7 +109,7 @@ func (a *Agent) hookWanted() *hookTask {
 // hooking reports whether the agent will soon call the hook.
 func (a *Agent) hooking() bool { return a.hookWanted() != nil }
 
-// hooksEnded returns how many attempts with the help of the hook have ended.
+// hooksEnded returns the number of finished attempts that used the hook.
 func (a *Agent) hooksEnded() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,7 +117,7 @@ func (a *Agent) hooksEnded() int {
 }
 
 // runHooks calls the hook for the instances and GPUs that need it, one after another, until ctx is done. It first
-// resumes a monitoring program that an earlier agent has paused.
+// resumes a monitoring program that an earlier agent paused.
 func (a *Agent) runHooks(ctx context.Context) {
 	resumed := a.resume()
 	for {
@@ -142,8 +142,9 @@ func (a *Agent) runHooks(ctx context.Context) {
 	}
 }
 
-// doPaused does a task while the hook has paused the monitoring program, and reports whether the hook has resumed the
-// program. If resumed is false, an earlier resume failed, and doPaused only gives up the task.
+// doPaused carries out a task while the monitoring program is paused, and reports whether the hook has resumed the
+// program. If the argument resumed is false, an earlier attempt to resume the program failed, and doPaused only gives
+// up the task.
 func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
 	c := a.cards[t.gpu]
 	at, what, do := hookTarget{c.Index, gpu.FullGI, c.UUID}, "the GPU's MIG mode", a.makeFullHeld
@@ -163,7 +164,7 @@ func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
 		err = do(t.gpu)
 	}
 	a.mu.Lock()
-	t.state.hook = false // waiting prologs may now use other slices or requeue their jobs
+	t.state.hook = false // waiting prologs can now use other slices or requeue their jobs
 	a.hookRuns++
 	a.version++
 	a.mu.Unlock()
@@ -214,9 +215,9 @@ func (a *Agent) destroyHeld(g int, in *instance) error {
 	return a.destroy(g, in, new(spent))
 }
 
-// resume calls the hook if the ledger records that it was paused, and deletes the record if the call succeeds. It is
-// not interrupted when the agent stops, so that a stopping agent still resumes the monitoring program. The result is
-// false if the monitoring program must still be resumed.
+// resume calls the hook if the ledger records that the monitoring program was paused, and deletes the record if the
+// call succeeds. It is not interrupted when the agent stops, so that a stopping agent still resumes the monitoring
+// program. The result is false if the monitoring program must still be resumed.
 func (a *Agent) resume() bool {
 	text, err := a.ledger.Meta(pausedMeta)
 	if err == nil && text == "" {
@@ -278,8 +279,8 @@ func (a *Agent) callHook(ctx context.Context, action string, at hookTarget) erro
 	return fmt.Errorf("%s %s: %w; its output: %q", path, action, err, output.Bytes())
 }
 
-// hookPath returns the resolved path of the hook, or an error if users other than root can change it, or if it is not
-// an executable file.
+// hookPath returns the resolved path of the hook. It returns an error if the hook is not an executable file or can be
+// changed by users other than root.
 func hookPath(path string) (string, error) {
 	resolved, err := trust.Path(path, os.Geteuid())
 	if err != nil {
@@ -292,8 +293,8 @@ func hookPath(path string) (string, error) {
 	return resolved, err
 }
 
-// head is a writer that keeps the first hookOutput bytes. It does not embed the buffer, because io.Copy would then call
-// the buffer's ReadFrom method, which keeps all bytes.
+// head is a writer that keeps only the first hookOutput bytes written to it. It does not embed the buffer, because
+// io.Copy would then call the buffer's ReadFrom method, which keeps all bytes.
 type head struct{ kept bytes.Buffer }
 
 func (h *head) Write(p []byte) (int, error) {
@@ -301,5 +302,5 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Bytes returns the kept bytes.
+// Bytes returns the bytes that h has kept.
 func (h *head) Bytes() []byte { return h.kept.Bytes() }

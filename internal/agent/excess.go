@@ -11,9 +11,9 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// slurmctld 22.05.8 may count as used some slices that no job holds. After `scontrol reconfigure` and after a restart,
-// it recounts the count-only GRES of running jobs. If a type's count in slurm.conf is 0, it counts the slices of a
-// job on k nodes k times on each of them. When the job ends, slurmctld subtracts its allocation only once, and the
+// slurmctld 22.05.8 can count slices as used even though no job holds them. After `scontrol reconfigure` and after a
+// restart, it recounts the count-only GRES of running jobs. If a type's count in slurm.conf is 0, it counts the slices
+// of a job on k nodes k times on each of them. When the job ends, slurmctld subtracts its allocation only once, and the
 // rest, called the excess, remains in GresUsed. If the published totals did not include it, slurmctld would show too
 // few free slices. No update of the node clears an excess. A restart of slurmctld always clears it, and `scontrol
 // reconfigure` sometimes does.
@@ -21,19 +21,19 @@ import (
 // The agent computes the excess as GresUsed minus slurmctld's allocations to the jobs on the node. It cannot use the
 // leases instead, because slurmctld also counts slices for jobs that hold none (--exclusive jobs, jobs without GPU
 // slots). With or without an excess, the totals never exceed the sum of the used and the offered slices. The excess
-// must not include any job's allocation, which becomes free when the job ends: if the job has no GPU slots, no epilog
-// then publishes new totals.
+// must not include any job's allocation, because the allocation becomes free when the job ends, and if the job has no
+// GPU slots, no epilog publishes new totals at that point.
 
 // allocation is the gres/mig on this node that slurmctld has allocated to one run of a job.
 type allocation struct {
 	restarts int            // the job's restart count, which identifies the run
 	counts   map[string]int // by profile
-	known    bool           // false if slurmctld's record does not determine the counts
+	known    bool           // false if the counts cannot be determined from slurmctld's record
 }
 
 // findExcess compares slurmctld's used counts with its allocations to the jobs on this node, and stores the excess. The
-// caller has read the node before the jobs. If a job started in between, the excess is too small until the next pass.
-// If a job ended in between, it is too large, so a new excess is stored only if confirmExcess confirms it.
+// caller must have read the node before the jobs. If a job started in between, the excess is too small until the next
+// pass. If a job ended in between, it is too large, so a new excess is stored only if confirmExcess confirms it.
 func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	p.mu.Lock()
 	here, held, before := slices.Collect(maps.Values(p.here)), p.slicesHeld(), p.status.excess
@@ -79,10 +79,10 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 }
 
 // confirmExcess rereads the node and the jobs and returns the excess. The argument here lists the jobs found by the
-// first reading, and allocated holds their allocations. The result same is false if the runs on the node have changed
-// since then. The excess is then unknown: a job may have ended before the jobs were first read, and another job may
-// have started on its slice before the node was reread. This can happen before the next pass, because the epilog of the
-// first job may offer the slice again (reoffer.go).
+// first reading; the argument allocated holds their allocations. The result same is false if the runs on the node have
+// changed since then. The excess is then unknown: a job may have ended before the jobs were first read, and another job
+// may have started on its slice before the node was reread. This can happen before the next pass, because the epilog of
+// the first job may offer the slice again (reoffer.go).
 func (p *publisher) confirmExcess(
 	ctx context.Context, here []slurm.Job, allocated map[string]int,
 ) (excess map[string]int, same bool, err error) {
@@ -98,8 +98,8 @@ func (p *publisher) confirmExcess(
 	return beyond(node, allocated), sameRuns(here, slurm.On(jobs, p.cfg.Node)), nil
 }
 
-// sameRuns reports whether two lists of a node's jobs show the same runs with resources, and no other run can have
-// started and ended in between.
+// sameRuns reports whether two lists of a node's jobs contain the same runs with resources and rule out that another
+// run started and ended between the two readings.
 func sameRuns(before, after []slurm.Job) bool {
 	type run struct {
 		job      uint32
@@ -141,8 +141,8 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 		if !j.Holds() || !asksForSlices(j) && !j.Exclusive && j.Problem == "" {
 			continue
 		}
-		// The cache has no allocation if the job started before this agent, or was requeued after its allocation was
-		// cached.
+		// The cache does not contain the allocation if the job started before this agent or was requeued after its
+		// allocation was cached.
 		if has, cached := p.allocations[j.ID]; !cached || has.restarts != j.Restarts {
 			job, err := p.ctl.Job(ctx, j.ID)
 			if err != nil && classOf(err) != unclear {

@@ -8,7 +8,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// discoverTimeout limits how long a comparison waits for an unusable GPU, because driver calls for it may hang.
+// discoverTimeout is the maximum time that a comparison waits for an unusable GPU, because driver calls for such a GPU
+// may hang.
 const discoverTimeout = time.Second
 
 // takeBack resumes managing a lost GPU once the driver can reach it again. If the GPU already had a problem when the

@@ -14,7 +14,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// growTimeout limits the time for one growth. The plugin waits 5 s for the answer to the epilog, and if slurmctld
+// growTimeout is the time limit for one growth. The plugin waits 5 s for the answer to the epilog, and if slurmctld
 // received the requeue only after the last epilog, dependent jobs would already have seen the failure.
 const growTimeout = 4 * time.Second
 
@@ -31,7 +31,7 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	}
 	runs := append(a.earlierRuns(ctx, run), run)
 	if _, short := predict.RanOut(runs, nil, a.cfg.Site()); !short {
-		return // whether the job has failed or not, memory was not the reason
+		return // whether or not the job failed, memory was not the reason
 	}
 	log := a.log.WithField("job", lease.Job)
 	job, err := a.ctl.Job(ctx, lease.Job)
@@ -79,8 +79,8 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 		Info("requeued a job that ran out of GPU memory, with a larger profile")
 }
 
-// restoreHeld restores a held job's Held tag. Between setting the tag and holding the job, another agent's pass may
-// have mistaken the job for a released one and replaced the tag, in which case no agent would release it.
+// restoreHeld restores a held job's Held tag. After the tag was set and before the job was held, another agent's pass
+// may have mistaken the job for a released one and replaced the tag. In that case, no agent would release the job.
 func (a *Agent) restoreHeld(ctx context.Context, id uint32) error {
 	job, err := a.ctl.Job(ctx, id)
 	if err != nil || job.Priority > 0 || tags.Has(job.AdminComment, tags.Held) {
@@ -89,13 +89,13 @@ func (a *Agent) restoreHeld(ctx context.Context, id uint32) error {
 	return a.ctl.SetAdminComment(ctx, id, tags.Replace(job.AdminComment, tags.Released, tags.Held))
 }
 
-// growBeforeFailure requeues a running job if the forecast of its peak memory exceeds its slice. slurmctld sends
-// SIGTERM to the job, and SIGKILL after KillWait. If the agent is killed between the steps, the next forecast repeats
-// them.
+// growBeforeFailure requeues a running job if the forecast of its peak memory use exceeds its slice's memory. slurmctld
+// sends SIGTERM to the job, and SIGKILL after KillWait. If the agent is killed between the steps, the next forecast
+// repeats them.
 func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB float64) {
 	unlock := a.jobs.tryLock(id)
 	if unlock == nil {
-		return // the job starts or ends, or the next forecast repeats this one
+		return // the job is starting or ending; otherwise, the next forecast repeats this one
 	}
 	defer unlock()
 	ctx, cancel := context.WithTimeout(ctx, growTimeout) // the epilog of the job waits for the lock
@@ -150,13 +150,13 @@ func fieldsOf(g predict.Growth, larger string) logrus.Fields {
 	return logrus.Fields{"profile": g.Profile, "peak_mib": math.Round(g.MiB), "larger": larger}
 }
 
-// enough reports whether each slice of a lease has at least this much memory, which is possible if the forecast was for
-// an earlier run.
+// enough reports whether each slice of a lease has at least mib MiB of memory, which is possible if the forecast was
+// made for an earlier run.
 func enough(lease api.Lease, mib float64) bool {
 	return !slices.ContainsFunc(lease.Slices, func(s api.Slice) bool { return float64(s.MemoryMiB) < mib })
 }
 
-// foreseen is a forecast of a running job's peak memory that exceeds its slice.
+// foreseen is a forecast that a running job's peak memory use will exceed its slice's memory.
 type foreseen struct {
 	job uint32
 	mib float64
@@ -196,7 +196,7 @@ func (a *Agent) failedRun(id uint32) (run predict.Run, ok bool) {
 	return run, ok
 }
 
-// growKey is the key for the log line about a job that does not grow.
+// growKey is the key of the log line about a job that does not grow.
 type growKey uint32
 
 // earlierRuns returns the stored runs with the same job key as run, oldest first, except run itself. The result is
@@ -227,7 +227,7 @@ func (a *Agent) earlierRuns(ctx context.Context, run predict.Run) (runs []predic
 	return slices.DeleteFunc(runs, func(r predict.Run) bool { return r.Job == run.Job && r.Restart == run.Restart })
 }
 
-// growthOf returns a job's growth after a run. The argument mib is the observed peak or its forecast, in MiB.
+// growthOf returns the Growth that follows a job's run. The argument mib is the observed peak or its forecast, in MiB.
 func growthOf(job slurm.Job, run predict.Run, cause predict.Cause, mib float64) predict.Growth {
 	g := predict.Growth{Profile: run.Profile, Cause: cause, MiB: mib}
 	if requested := job.SlicesPerNode()[0].Type; requested != run.Profile {
@@ -236,7 +236,7 @@ func growthOf(job slurm.Job, run predict.Run, cause predict.Cause, mib float64) 
 	return g
 }
 
-// grownComment returns the job's admin_comment after a growth. Because of the Held tag in it, an agent releases the
+// grownComment returns the admin_comment of a job that has grown. It contains the Held tag, so an agent releases the
 // job when its slices are offered.
 func grownComment(job slurm.Job, larger string, g predict.Growth) string {
 	return tags.Replace(tags.Regrown(job, larger, g), tags.Released, tags.Held)

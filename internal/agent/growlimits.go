@@ -13,8 +13,8 @@ import (
 	"slices"
 )
 
-// larger returns the profile of a job with this need after a growth. The last of the runs is the one whose slice was
-// too small. The error is the reason why the job cannot grow.
+// larger returns the larger profile with which a job with the given need is requeued. The last element of runs is the
+// run whose slice was too small. The error is the reason why the job cannot grow.
 func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need predict.Need) (string, error) {
 	profile := runs[len(runs)-1].Profile
 	if n := growths(job, runs); n >= a.cfg.GrowLimit {
@@ -43,9 +43,9 @@ func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need 
 	return larger, nil
 }
 
-// growths returns the number of times that the job had grown before the last of the runs. If the agent could not write
+// growths returns the number of times that the job had grown before the last run in runs. If the agent could not write
 // the tags after a requeue, only the stored runs show that growth. A tag for the last run's profile belongs to a growth
-// that did not get as far as the requeue.
+// that was interrupted before the requeue.
 func growths(job slurm.Job, runs []predict.Run) int {
 	last := runs[len(runs)-1]
 	tagged, stored := tags.Growths(job), 0
@@ -62,9 +62,9 @@ func growths(job slurm.Job, runs []predict.Run) int {
 }
 
 // countedGrowth returns nil if the job has not grown, or if slurmctld counts its larger slice. If slurmctld cannot
-// replace the profile of a waiting job, the job keeps the smaller profile (docs/security.md). Otherwise, the user or
-// a failure has kept slurmctld from counting the larger slice, and it returns an *unsuitable. If slurmctld does not
-// answer, it returns api.NotNow.
+// replace the profile of a waiting job, the job keeps the smaller profile (docs/security.md). Otherwise, the user or a
+// failure has kept slurmctld from counting the larger slice, and countedGrowth returns an *unsuitable. If slurmctld
+// does not answer, it returns api.NotNow.
 func (a *Agent) countedGrowth(ctx context.Context, job slurm.Job) error {
 	needed := tags.Needed(job)
 	if needed == "" {

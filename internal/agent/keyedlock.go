@@ -2,7 +2,7 @@ package agent
 
 import "sync"
 
-// keyedLock ensures that at most one call for each job runs at a time.
+// keyedLock ensures that at most one call per job runs at a time.
 type keyedLock struct {
 	mu   sync.Mutex
 	held map[uint32]*keyed

@@ -23,10 +23,10 @@ import (
 
 // node is the node's state: the GPUs and the instances on them, the leases, and the current offers. Prologs, epilogs,
 // the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no goroutine holds
-// mu while it calls them.
+// mu while it makes such a call.
 type node struct {
 	cfg      config.Config
-	profiles []string // the profiles of all GPUs that the site offers, from small to large
+	profiles []string // the profiles of all GPUs that the site offers, smallest first
 	settings plan.Settings
 	whole    mig.Whole
 	now      func() time.Time
@@ -35,7 +35,7 @@ type node struct {
 	cards   []*card
 	leases  map[uint32]*api.Lease
 	pending map[uint32]*pendingLease
-	// unserved holds the restart counts of the jobs on the node that get neither a pending lease nor slices.
+	// unserved holds the restart counts of the jobs on the node that are given neither a pending lease nor slices.
 	unserved map[uint32]int
 	former   map[minorsOf]uint32 // the last user of each GPU instance id
 	nvlinks  map[pair]bool       // the pairs of GPUs that are connected by NVLinks (nvlink.go)
@@ -44,11 +44,11 @@ type node struct {
 	// array task is the id of the array.
 	planned  map[uint32][][]offer.Spot
 	as       map[offer.Spot]string // the offers that are published under a profile name of another GPU model
-	here     map[uint32]slurm.Job  // the jobs that were on the node when slurmctld was last read
-	noted    map[uint32]slurm.Job  // the jobs that have got a lease since the last listing began (follow.go)
+	here     map[uint32]slurm.Job  // the jobs that were on the node when slurmctld was last queried
+	noted    map[uint32]slurm.Job  // the jobs granted a lease since the last listing began (follow.go)
 	reserved *api.Reservation      // the slices on this node that are reserved for a waiting job
 	next     next                  // the next waiting jobs in the current plan
-	// version counts the changes to the state that plans are made from. The publisher applies a plan only if the
+	// version counts the changes to the state on which plans are based. The publisher applies a plan only if the
 	// version has not changed since.
 	version int
 }
@@ -104,8 +104,8 @@ func (n *node) slotCount() int {
 	return count
 }
 
-// defaultProfile returns the profile for a job that has none: the configured default or, if there is no default, the
-// largest profile of a slice. It is empty if the node has no profiles.
+// defaultProfile returns the profile for a job that does not specify one: the configured default or, if there is no
+// default, the largest profile of a slice. It is empty if the node has no profiles.
 func (n *node) defaultProfile() string {
 	if n.cfg.DefaultProfile != "" {
 		return n.cfg.DefaultProfile
@@ -165,8 +165,8 @@ func (n *node) holders() map[offer.Spot]uint32 {
 	return all
 }
 
-// endOf returns the expected end, in Unix seconds, of a job that has a slice of the given profile on the node, or
-// +Inf if it is unknown. The caller holds n.mu.
+// endOf returns the expected end, in Unix seconds, of a job that holds a slice of the given profile on the node, or +Inf
+// if the end is unknown. The caller holds n.mu.
 func (n *node) endOf(job uint32, profile string) float64 {
 	j := n.here[job]
 	takes := offer.Want{Sizes: plan.Sizes(j, n.kinds())}.Takes(profile)

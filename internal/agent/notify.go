@@ -12,8 +12,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// maxNotifyPause limits how long the agent ignores notifications after passes that were triggered by a notification but
-// changed nothing.
+// maxNotifyPause is the maximum time that the agent ignores notifications after passes that were triggered by a
+// notification but changed nothing.
 const maxNotifyPause = 15 * time.Second
 
 // listen runs a pass for each notification from the watcher until ctx is done. It reads the key file once slurmctld's
@@ -66,7 +66,7 @@ func (a *Agent) listen(ctx context.Context) {
 }
 
 // readWakeKey reads the key file, which must belong to the user of this process or to SlurmUser, because the watcher
-// may run as SlurmUser on the same host.
+// might be running as SlurmUser on the same host.
 func readWakeKey(cfg config.Config, c slurm.Config) (notify.Key, error) {
 	owners := []uint32{uint32(os.Geteuid())}
 	if uid, ok := c.SlurmUser(); ok {

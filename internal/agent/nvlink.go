@@ -9,7 +9,7 @@ import (
 // nvlinksKey is the key of the NVLinks in the ledger's metadata. The value is a list of pairs of GPU UUIDs.
 const nvlinksKey = "nvlinks"
 
-// pair holds the UUIDs of two GPUs, the one with the lower index first.
+// pair holds the UUIDs of two GPUs; the GPU with the lower index comes first.
 type pair [2]string
 
 // loadNVLinks reads the NVLinks that an earlier agent recorded. Because the driver reports a GPU's NVLinks only while
@@ -32,7 +32,7 @@ func (a *Agent) loadNVLinks() error {
 
 // readNVLinks asks the driver for the NVLinks between the GPUs whose MIG mode is off, and records the answers in the
 // ledger. It skips GPUs whose MIG mode another goroutine may be switching. If the driver does not answer for a pair,
-// the earlier answer stays. Only the goroutine that compares the GPUs may call it.
+// the earlier answer is kept. Only the goroutine that compares the GPUs may call it.
 func (a *Agent) readNVLinks() {
 	links, err := a.queryNVLinks()
 	if !maps.Equal(links, a.nvlinks) {
@@ -83,7 +83,7 @@ func (a *Agent) queryNVLinks() (links map[pair]bool, err error) {
 }
 
 // fullCards returns the usable GPUs whose MIG mode is off, with their hardware locks. It returns nil if fewer than
-// three of the node's GPUs may be full, because NVLinks then do not affect the choice of GPUs.
+// three of the node's GPUs can be full GPUs, because NVLinks then do not affect the choice of GPUs.
 func (a *Agent) fullCards() (found []int) {
 	if a.mostFull() < 3 {
 		return nil
@@ -104,7 +104,7 @@ func (a *Agent) fullCards() (found []int) {
 	return found
 }
 
-// mostFull returns the number of GPUs that may be full.
+// mostFull returns the number of GPUs on the node that can be full GPUs.
 func (n *node) mostFull() (count int) {
 	for _, c := range n.cards {
 		if c.mayBeFull() {

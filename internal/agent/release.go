@@ -9,13 +9,14 @@ import (
 )
 
 // Release serves a job's epilog: it makes the job's slices idle and publishes new offers before it returns. The call
-// may be repeated, may be late, and may occur without an earlier prolog. If its restart count is lower than the
-// lease's, it comes from a late epilog of an earlier run, and nothing is released.
+// can be repeated, can be late, and can come without an earlier prolog. If its restart count is lower than the lease's,
+// it comes from a late epilog of an earlier run, and nothing is released.
 func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 	return a.releaseJob(ctx, id, restart, false)
 }
 
-// releaseJob is like Release. The argument gone is true if no epilog has run, so that the run's end time is unknown.
+// releaseJob is like Release. The argument gone is true if no epilog has run, in which case the end time of the run is
+// unknown.
 func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone bool) error {
 	again, err := a.endLease(ctx, id, restart, gone)
 	if err != nil {
@@ -57,8 +58,8 @@ func (a *Agent) endLease(ctx context.Context, id uint32, restart int, gone bool)
 	return a.release(*lease, gone)
 }
 
-// release restricts the capability files of the lease's slices to root and ends the lease. The result again reports
-// whether the agent has already offered the slice to the next waiting job.
+// release restricts the capability files of the lease's slices to root and ends the lease. The result named again is
+// true if the agent has already offered the slice to the next waiting job.
 func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 	var closed []placed
 	for _, s := range lease.Slices {

@@ -12,7 +12,7 @@ import (
 
 // If the first waiting job requests a slice of the same profile, the agent can offer a released slice again without a
 // new plan. slurmctld counts it as free when the epilog ends, so the agent offers it while it serves the epilog,
-// without waiting for slurmctld. As after any other change, a pass follows.
+// without waiting for slurmctld. A pass follows, as after any other change.
 
 // next describes the first jobs in the queue that have no spots in the current plan, all of which request one slice
 // of the same profile.
@@ -21,9 +21,9 @@ type next struct {
 	jobs    int // the number of consecutive jobs in the queue that request the profile
 }
 
-// nextOn returns next for a member of a plan. It is empty if the first job without spots cannot use a single released
-// slice of the member, because it requests several slices or nodes, has equivalent profiles, should get a larger
-// slice than it requests or is a component of a het job, or because the member does not accept it.
+// nextOn returns the value of node.next for a member of a plan. It is empty if the first job without spots cannot use a
+// single released slice of the member, because it requests several slices or nodes, has equivalent profiles, should be
+// given a larger slice than it requests or is a component of a het job, or because the member does not accept it.
 func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 	for k, spots := range all.Spots {
 		if spots != nil {
@@ -41,7 +41,8 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 	return n
 }
 
-// prefersLarger reports whether a waiting job should get a larger slice than it requests on one of a member's GPUs.
+// prefersLarger reports whether a waiting job should be given a larger slice than it requests on one of a member's
+// GPUs.
 func prefersLarger(v *plan.View, all offer.Plan, me int, w offer.Want) bool {
 	return len(w.Sizes) > 0 && slices.ContainsFunc(v.Nodes[me], func(g int) bool {
 		return all.PrefersLarger(w, v.Pool.GPU(g).Model)
@@ -70,8 +71,8 @@ func (p *publisher) undercounted(node slurm.Node) bool {
 	return false
 }
 
-// offerAgain offers the slice of a dropped lease if the next waiting job requests one of the same profile, and
-// reports whether it has done so. The caller holds n.mu.
+// offerAgain offers the slice of a dropped lease if the next waiting job requests one of the same profile, and reports
+// whether it did so. The caller holds n.mu.
 func (n *node) offerAgain(lease api.Lease) bool {
 	if len(lease.Slices) != 1 || n.next.jobs == 0 || len(n.offers) != len(n.cards) {
 		return false

@@ -49,7 +49,7 @@ func (a *Agent) search() *search {
 	return s
 }
 
-// scanAll searches for processes with an open capability file of any instance that is possible on the node.
+// scanAll searches for processes that hold open a capability file of any instance that can exist on the node.
 func (a *Agent) scanAll() (gpu.Held, error) {
 	var wanted []gpu.Device
 	for _, c := range a.cards {

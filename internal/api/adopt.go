@@ -25,7 +25,7 @@ type Adopter interface {
 	Adopt(ctx context.Context, req AdoptRequest) ([]Adoption, error)
 }
 
-// serveAdopt returns the handler of POST /v1/adopt.
+// serveAdopt returns the handler for POST /v1/adopt.
 func serveAdopt(h Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if refuseUser(h, w, r, "only root may adopt instances") {
@@ -46,7 +46,7 @@ func serveAdopt(h Handler) http.HandlerFunc {
 	}
 }
 
-// Adopt makes the agent adopt foreign instances. The result has one entry for each of them.
+// Adopt makes the agent adopt foreign instances. The result contains one entry per instance.
 func (c *Client) Adopt(ctx context.Context, req AdoptRequest) ([]Adoption, error) {
 	var all []Adoption
 	err := c.call(ctx, http.MethodPost, "/v1/adopt", req, &all)

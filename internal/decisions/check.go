@@ -28,8 +28,8 @@ var forms = map[string]string{
 	"site":      "site FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",
 }
 
-// Check returns all faults of a table, in line order. It returns none if and only if Parse and job_submit.lua accept
-// the table.
+// Check returns all faults of a table, in line order. The result is empty if and only if Parse and job_submit.lua
+// accept the table.
 func Check(text string) []Fault {
 	if err := form(text); err != nil {
 		return []Fault{{Text: err.Error()}}

@@ -23,20 +23,21 @@ const (
 
 // Table is the content of a decision table.
 type Table struct {
-	Partitions []string // the partitions whose jobs get slices
-	// Full maps partitions to the profile for jobs that request several GPUs, if they have one.
+	Partitions []string // the partitions whose jobs are given slices
+	// Full maps a partition to its profile for jobs that request several GPUs, if it has one.
 	Full map[string]string
-	// Grow is the mode in which jobs grow by default: off, oom or forecast. GrowIn holds the modes of partitions that
-	// have their own. Mode combines both.
+	// Grow is the mode in which jobs grow by default: off, oom or forecast. GrowIn holds the mode of each partition
+	// that has its own. Mode combines both.
 	Grow     string
 	GrowIn   map[string]string
 	Profiles []Profile
 	Default  string // the profile for a job without earlier runs
 	Whole    string // the profile of a whole GPU
-	// Models holds the profiles of each GPU model, from small to large. Its keys are the models' Types in gres.conf.
+	// Models holds the profiles of each GPU model, smallest first. Its keys are the models' Types in gres.conf.
 	Models   map[string][]string
 	MaxNodes int // the number of catalogue nodes
-	// Bypass is the unmanaged partition to which new jobs with GPUs go, or empty if they get slices.
+	// Bypass is the unmanaged partition to which new jobs that request GPUs are moved, or empty if these jobs are given
+	// slices.
 	Bypass string
 	// Key, User and Site hold the predictions from earlier runs. Key is indexed by "<user id>:<job key>", User by
 	// "<user id>:<script fingerprint>", and Site by script fingerprint.
@@ -45,7 +46,7 @@ type Table struct {
 	OldKeys int
 }
 
-// Profile is a profile that jobs may request by name.
+// Profile is a profile that jobs can request by name.
 type Profile struct {
 	Name string
 	MiB  int // memory of an instance, or 0 if unknown
@@ -70,10 +71,10 @@ func (t Table) Names() (names []string) {
 	return names
 }
 
-// Alternatives returns the profiles that a job may request instead of a given profile because of its time limit. The
+// Alternatives returns the profiles that a job can request instead of a given profile because of its time limit. The
 // argument model is the GPU model that the request names, or empty if it names none. If the table has model lines for
-// it, they list the result. Otherwise, these are the profiles of all GPU models that have the given profile, or all
-// profiles if no model has it.
+// that model, the result consists of the profiles in these lines. Otherwise, it consists of the profiles of all GPU
+// models that have the given profile, or all profiles if no model has it.
 func (t Table) Alternatives(model, profile string) (all []string) {
 	if of, ok := t.Models[model]; ok {
 		return of
@@ -92,8 +93,8 @@ func (t Table) Alternatives(model, profile string) (all []string) {
 // Mode returns the mode in which the jobs of a partition grow: off, oom or forecast.
 func (t Table) Mode(partition string) string { return cmp.Or(t.GrowIn[partition], t.Grow, "off") }
 
-// IgnoredKeys returns the warning about key lines without a user id, and its remedy. Both are empty if the table has
-// none. job_submit.lua logs the same messages.
+// IgnoredKeys returns the warning about key lines without a user id, and its remedy. Both are empty if there are no
+// such lines. job_submit.lua logs the same messages.
 func (t Table) IgnoredKeys() (warning, remedy string) {
 	lines := "1 key line"
 	switch {
@@ -170,7 +171,7 @@ type reader struct {
 	bypass int
 }
 
-// read parses line n, which may have a comment. It returns false if the line is invalid.
+// read parses line n, which may contain a comment. It returns false if the line is invalid.
 func (r *reader) read(n int, line string) bool {
 	line, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), "#")
 	words := strings.FieldsFunc(line, blank)
