@@ -47,8 +47,8 @@ func alarmAt(c *curve, f forecaster, end func(*curve, float64) predict.End) int 
 	return -1
 }
 
-// peakError returns the relative error of the peak forecast after 10% of the run, if it is known when the run will end
-// and its slice is large enough.
+// peakError returns the relative error of the peak forecast after 10% of a run whose end is known in advance and whose
+// slice is large enough.
 func peakError(c *curve, f forecaster) float64 {
 	wide := *c
 	wide.slice = 1e9
@@ -73,7 +73,7 @@ func drawCurves(s shape, seeds []uint64) (all []*curve) {
 	return all
 }
 
-// tally counts a rule's alarms. late counts failures without an earlier alarm, and saved is the sum of the shares of
+// tally counts a rule's alarms. late counts failures without an earlier alarm, and saved is the sum of the fractions of
 // the time until failure that the alarms saved. lateLater and failsLater count only failures after the part of the run
 // in which Caelum raises no alarms. start counts the runs that fail in their first iterations; no other counter
 // includes them.
@@ -127,7 +127,7 @@ func alarms(curves []*curve, f forecaster, n knowledge) (t tally) {
 	return t
 }
 
-// share returns a quotient in percent, or "-" if there are no cases.
+// share returns a quotient as a percentage, or "-" if there are no cases.
 func share(part float64, of int) string {
 	if of == 0 {
 		return "-"
@@ -153,7 +153,7 @@ func compareForecasts(w io.Writer, seeds []uint64) error {
 	return nil
 }
 
-// meanError returns the mean of peakError in percent.
+// meanError returns the mean of peakError as a percentage.
 func meanError(curves []*curve, f forecaster) string {
 	sum := 0.0
 	for _, c := range curves {

@@ -17,7 +17,7 @@ type growing struct {
 	name        string
 	works       int     // the number of recurring jobs
 	least, most int     // the number of submissions of a recurring job
-	load        float64 // the requested share of all units if each job had the tightest profile
+	load        float64 // the fraction of all units that is requested if each job has the tightest profile
 }
 
 // growings lists the populations for the grow command. Each of them has about 4000 submissions.
@@ -41,10 +41,10 @@ type arrival struct {
 	growtrace.Curve
 }
 
-// draw returns a population's submissions in order of time. Except for the curve, the jobs' memory, run times, failures
-// and versions are those of the work type. The busy share has the density 4 b^3 (predict.UnknownBusy). A recurring job
-// is first submitted at a random time within 40 days, and then about once a day. All times between submissions are then
-// multiplied by the same factor, so that the population has the given load.
+// draw returns a population's submissions in order of time. Except for the curve, memory use, run times, failures and
+// versions are as described for the work type. The busy share has the density 4 b^3 (predict.UnknownBusy). A recurring
+// job is first submitted at a random time within 40 days, and then about once a day. All times between submissions are
+// then multiplied by the same factor, so that the population has the given load.
 func (g growing) draw(n node, seed uint64) (all []*arrival) {
 	rng := rand.New(rand.NewPCG(seed, 19))
 	people := drawUsers(rng, users)
@@ -87,7 +87,7 @@ func (n node) fitting(a *arrival) string {
 	return profile
 }
 
-// share returns a profile's share of a GPU's units.
+// share returns the fraction of a GPU's units that a profile has.
 func (n node) share(profile string) float64 {
 	k, _ := n.model.ProfileIndex(profile)
 	return float64(n.model.Profiles[k].Size) / float64(n.model.Grid)

@@ -37,7 +37,7 @@ func compareTrace(w io.Writer, jobs int, seeds []uint64) error {
 	return nil
 }
 
-// playTrace simulates a trace. As on the devcluster, an unknown job gets the smallest profile.
+// playTrace simulates a trace. As on the devcluster, an unknown job is given the smallest profile.
 func playTrace(n node, mode string, jobs []growtrace.Job, seed uint64) (growTally, error) {
 	s := site{
 		grow: mode, profile: n.tightest(0), notice: growtrace.Notice, delay: growtrace.RequeueDelay,

@@ -86,7 +86,7 @@ func (p point) need(n node, without string) predict.Need {
 	return need
 }
 
-// speedBy returns the speed that a prediction implies, relative to the whole GPU.
+// speedBy returns the speed implied by a prediction, relative to the whole GPU.
 func speedBy(need predict.Need, n node, profile string) float64 {
 	k, _ := n.model.ProfileIndex(profile)
 	need.Seconds, need.Compute = 1, n.model.Compute()
@@ -179,7 +179,7 @@ func compareMISO(w io.Writer, path string) error {
 }
 
 // judge returns the errors of the predicted speeds. It also returns the number of points for which the predictions lead
-// to the right profile, if a step may take at most two or three times as long as on the whole GPU. Because the
+// to the right profile, if a step must not take more than two or three times as long as on the whole GPU. Because the
 // measurements do not include memory, judge assumes that Caelum knows which profiles have enough memory for a batch.
 func (v predictor) judge(n node, all []point) (errs []float64, right [2]int) {
 	for at, p := range all {
@@ -253,8 +253,9 @@ func nearest(n node, all []point, at int, profile string) float64 {
 	return 1
 }
 
-// worth returns the Worth value in the first argument for the first profile in the second one. If the first argument
-// does not contain this profile, because it misses the deadline, the result is its smallest Worth value.
+// worth returns the Worth value that the first argument contains for the first profile in the second argument. If the
+// first argument does not contain this profile because it misses the deadline, the result is the smallest Worth value
+// in the first argument.
 func worth(by, of []predict.Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {

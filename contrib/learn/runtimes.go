@@ -104,7 +104,7 @@ func (p *past) finished(t task) {
 	p.ratios[t.user] = append(p.ratios[t.user], math.Log(t.seconds/t.limit))
 }
 
-// guess is a way to predict the logarithm of a task's run time in seconds.
+// guess is a method of predicting the logarithm of a task's run time in seconds.
 type guess struct {
 	name    string
 	predict func(p *past, t task) float64
@@ -190,8 +190,8 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 	return placements(w, seeds)
 }
 
-// For each completed task, follow appends each guess's logarithmic error to off. It returns how many run times were
-// between Low and High, and how many had a prediction.
+// For each completed task, follow appends each guess's logarithmic error to off. It returns the number of run times
+// that were between Low and High and the number of run times that had been predicted.
 func follow(seed uint64, off map[string][]float64) (inside, of int) {
 	p := past{byKey: map[int][]predict.Run{}, byUser: map[int][]float64{}, ratios: map[int][]float64{}}
 	for _, t := range tasks(seed) {

@@ -45,12 +45,12 @@ type work struct {
 // population holds the parameters that differ between populations.
 type population struct {
 	name    string
-	failing float64 // the share of the runs that fail for reasons other than memory
-	noise   float64 // the run-to-run sigma of all jobs' peaks; 0: as in the comment on work
-	base    float64 // the memory in use at the start of a run, as a share of the peak
+	failing float64 // the fraction of runs that fail for reasons other than memory
+	noise   float64 // the run-to-run sigma of all jobs' peaks; 0 means as described for work
+	base    float64 // the memory in use at the start of a run, as a fraction of the peak
 }
 
-// standard is the population that the comment on work describes.
+// standard is the population described in the comment on work.
 var standard = population{name: "standard", failing: 0.04, base: 0.5}
 
 // variants are the populations of the `variants` command. In the first three, memory use rises from zero, so a run that
@@ -103,7 +103,8 @@ func (p population) drawWork(rng *rand.Rand, users []user) work {
 	return w
 }
 
-// asked returns the time limit that a user requests for a job with the given expected run time, both in seconds.
+// asked returns the time limit that a user requests for a job with the given expected run time. Both times are in
+// seconds.
 func asked(seconds float64) float64 {
 	const hour, day = 3600, 24 * 3600
 	for _, round := range []float64{
@@ -120,10 +121,10 @@ func asked(seconds float64) float64 {
 type submission struct {
 	script  int     // version of the script; each version has its own key
 	peak    float64 // MiB that the run needs
-	seen    float64 // the share of the peak that the samples show
+	seen    float64 // the fraction of the peak that the samples show
 	seconds float64 // run time if nothing ends the run early
 	state   string  // the final state if the slice has enough memory
-	until   float64 // the share of the run after which it ends; 1 if it does not end early
+	until   float64 // the fraction of the run after which it ends; 1 if it does not end early
 }
 
 // submissions returns all submissions of the job in order.
@@ -162,8 +163,8 @@ func (w work) submissions(rng *rand.Rand) []submission {
 	return all
 }
 
-// run returns the observed run of a submission on a slice with the given memory in MiB. The result killed reports
-// whether the run ran out of memory.
+// run returns the observed run of a submission on a slice with the given memory in MiB. The result killed is true if
+// the run ran out of memory.
 func (w work) run(s submission, job uint32, profile string, memory float64) (r predict.Run, killed bool) {
 	r = predict.Run{
 		Job:     job,
@@ -194,7 +195,7 @@ func (w work) run(s submission, job uint32, profile string, memory float64) (r p
 	return r, killed
 }
 
-// memory returns the memory, in MiB, in use after the given share of the run.
+// memory returns the memory in use, in MiB, after the given fraction of the run.
 func (w work) memory(s submission, share float64) float64 {
 	return s.peak * min(1, w.base+(1-w.base)*share/w.rise)
 }

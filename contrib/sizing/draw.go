@@ -11,7 +11,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// drawing describes random jobs.
+// drawing describes a set of random jobs.
 type drawing struct {
 	model   *mig.Model
 	jobs    int
@@ -20,7 +20,7 @@ type drawing struct {
 	uniform bool    // busy shares are uniform; otherwise, they have the density 4 b^3 (internal/predict/compute.go)
 }
 
-// draw returns the jobs that a seed generates. Each job needs as much memory as a random profile has.
+// draw returns the jobs that a seed generates. Each job needs all of the memory of a randomly chosen profile.
 func (d drawing) draw(seed uint64) (all []trace.Job) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	at := 0.0
@@ -54,7 +54,7 @@ const (
 	timeError = 0.3
 	// longestLimit is the largest ratio of a job's time limit to its run time. The smallest ratio is 1.
 	longestLimit = 6
-	// unlimited is the share of jobs without a time limit.
+	// unlimited is the fraction of jobs without a time limit.
 	unlimited = 0.3
 )
 
@@ -92,7 +92,7 @@ func observed(b *mig.Model, j trace.Job, rng *rand.Rand) (runs []predict.Run) {
 	return runs
 }
 
-// wholeIndex returns the index of the profile that spans a whole GPU.
+// wholeIndex returns the index of the profile that occupies a whole GPU.
 func wholeIndex(b *mig.Model) int {
 	largest := 0
 	for k, p := range b.Profiles {
@@ -103,7 +103,7 @@ func wholeIndex(b *mig.Model) int {
 	return largest
 }
 
-// runOf returns a complete run for which no utilization was measured, as on an A100.
+// runOf returns a complete run for which no utilisation was measured, as on an A100.
 func runOf(b *mig.Model, job uint32, profile string, seconds float64) predict.Run {
 	return predict.Run{
 		Job: job, Board: b.Type, Profile: profile, Slices: 1, Seconds: seconds, State: "COMPLETED",

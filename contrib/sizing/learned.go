@@ -23,7 +23,7 @@ type learner struct {
 	runs  map[string][]finished
 }
 
-// finished is a run with the time at which it ends.
+// finished is a run together with the time at which it ends.
 type finished struct {
 	predict.Run
 	at float64

@@ -60,7 +60,7 @@ func long(w io.Writer, o options) error {
 	return nil
 }
 
-// newLongRow simulates every way to use the GPUs with every seed.
+// newLongRow simulates each way of using the GPUs with each seed.
 func newLongRow(o options, minutes float64) (longRow, error) {
 	r := longRow{minutes: minutes, tightest: make([]tail, len(limits)), adaptive: make([]tail, len(limits))}
 	c, err := newCluster("A100-40GB", misoGPUs, "offers")

@@ -36,7 +36,7 @@ type Table struct {
 	// Models holds the profiles of each GPU model, smallest first. Its keys are the models' Types in gres.conf.
 	Models   map[string][]string
 	MaxNodes int // the number of catalogue nodes
-	// Bypass is the unmanaged partition to which new jobs that request GPUs are moved, or empty if these jobs are given
+	// Bypass is the unmanaged partition to which new jobs that request GPUs are sent, or empty if these jobs are given
 	// slices.
 	Bypass string
 	// Key, User and Site hold the predictions from earlier runs. Key is indexed by "<user id>:<job key>", User by

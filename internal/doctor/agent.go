@@ -157,9 +157,9 @@ func deviceFiles(f *Facts) []Finding {
 	return found
 }
 
-// steady returns the instances that are the same in two of the agent's replies, by instanceKey. Because Read reads
-// the capability files between the two, their owners and modes belong to the returned instances. Only leased, idle
-// and stuck instances are returned, because the agent has not set the owners of other instances' files.
+// steady returns the instances that are identical in two replies from the agent, by instanceKey. Because Read reads the
+// capability files between the two replies, the owners and modes of the files belong to the returned instances. Only
+// leased, idle and stuck instances are returned, because the agent has not set the owners of other instances' files.
 func steady(before, after api.Status) map[string]api.Instance {
 	states := map[string]api.Instance{}
 	for _, g := range before.GPUs {

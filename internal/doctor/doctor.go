@@ -34,7 +34,7 @@ func fault(text, next string) Finding   { return Finding{Severity: Error, Text: 
 func warning(text, next string) Finding { return Finding{Severity: Warning, Text: text, Next: next} }
 func note(text string) Finding          { return Finding{Severity: Info, Text: text} }
 
-// findingIf returns a list with only f if the condition is true, and nil otherwise.
+// findingIf returns a list containing only f if the condition is true, and nil otherwise.
 func findingIf(f Finding, condition bool) []Finding {
 	if !condition {
 		return nil
@@ -64,7 +64,8 @@ var nodeSources = []Source{OwnNode, Agent, Plugstack, Devices, Module}
 
 // Facts holds the values that Examine evaluates.
 type Facts struct {
-	// Missing contains a finding for each source that could not be read. The fields from these sources are zero.
+	// Missing contains a finding for each source that could not be read. The fields that come from these sources are
+	// zero.
 	Missing map[Source]Finding
 
 	// Controller is true if this host runs slurmctld and is not a GPU node. Examine then skips the checks that need one
@@ -96,7 +97,7 @@ type Facts struct {
 	Table  Table
 	Wake   Wake
 
-	// Owners describes wrong owners and modes of the files that root's processes read, load or write.
+	// Owners describes incorrect owners and modes of files that root's processes read, load or write.
 	Owners Files
 	// Unmanaged holds the device files of GPUs that the agent does not manage.
 	Unmanaged []UnmanagedGPU
@@ -108,8 +109,8 @@ type Facts struct {
 	Limits []string
 }
 
-// check is a single check with the sources that it needs. If run returns no findings, Examine adds an OK finding with
-// okText, which is empty for checks that return only Info findings.
+// check is a single check together with the sources that it needs. If run returns no findings, Examine adds an OK
+// finding with okText, which is empty for checks that return only Info findings.
 type check struct {
 	name   string
 	okText string

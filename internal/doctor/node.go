@@ -75,8 +75,8 @@ func total(f *Facts) []Finding {
 		"run `systemctl restart caelumd`; if the error remains, find the cause with `journalctl -u caelumd`")}
 }
 
-// excess reports slices that slurmctld counts as used although no job holds them, which updating the node's counts
-// does not clear.
+// excess reports slices that slurmctld counts as used even though no job holds them. Updating the node's counts does
+// not clear this excess.
 func excess(f *Facts) []Finding {
 	if len(f.Agent.Excess) == 0 {
 		return nil

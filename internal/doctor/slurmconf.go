@@ -27,11 +27,11 @@ func prologFlags(f *Facts) []Finding {
 	)
 }
 
-// defaultWait is how long, in seconds, a prolog waits for the agent if the plugin's line in plugstack.conf does not
-// set wait=.
+// defaultWait is the time, in seconds, that a prolog waits for the agent if the plugin's line in plugstack.conf does
+// not set wait=.
 const defaultWait = 60
 
-// prologWait returns how long, in seconds, a prolog waits for the agent.
+// prologWait returns the time, in seconds, that a prolog waits for the agent.
 func (f *Facts) prologWait() int {
 	if n, err := strconv.Atoi(f.Plugin.Args["wait"]); err == nil {
 		return n
@@ -65,8 +65,8 @@ func batchStart(f *Facts) []Finding {
 // noLimit is the value of an unset time limit in slurmctld's configuration (NO_VAL16).
 const noLimit = 65534
 
-// reconfigureWait compares how long slurmd waits during `scontrol reconfigure` (rpc_wait in slurmd.c) with how long a
-// prolog may wait.
+// reconfigureWait compares the time that slurmd waits during `scontrol reconfigure` (rpc_wait in slurmd.c) with the
+// time that a prolog can wait.
 func reconfigureWait(f *Facts) []Finding {
 	r, err := f.Config.Release()
 	if err != nil || !r.RestartsSlurmd() {
@@ -115,8 +115,8 @@ func backfill(f *Facts) []Finding {
 
 // hetPriority checks bf_hetjob_prio. If a het job's components have different priorities, backfill reserves nodes for
 // the first one and, on the remaining nodes, starts jobs with priorities between those of the components. In a
-// measurement with 22.05.8, only one job at a time ran on four idle GPUs. With priority/basic, the components get
-// different priorities if the agent releases them one after another.
+// measurement with 22.05.8, only one job at a time ran even though four GPUs were idle. With priority/basic, the
+// components get different priorities if the agent releases them one after another.
 func hetPriority(f *Facts) []Finding {
 	return findingIf(
 		warning(
@@ -144,7 +144,8 @@ func gresTypes(f *Facts) []Finding {
 
 const slurmdbd = "accounting_storage/slurmdbd"
 
-// accounting checks AccountingStorageTRES. Without slurmdbd, slurmctld accepts no GRES in this parameter (22.05.8).
+// accounting checks AccountingStorageTRES. Without slurmdbd, slurmctld does not accept GRES in this parameter
+// (22.05.8).
 func accounting(f *Facts) []Finding {
 	if f.Config.Values["AccountingStorageType"] != slurmdbd {
 		return []Finding{note("Slurm runs without slurmdbd: sacct does not show slices, and limits on slices are not " +

@@ -57,9 +57,9 @@ func (f *Facts) unmanaged() map[int]bool {
 	return indices
 }
 
-// wholeGPUs reports the GPUs without slices that every process may open. The agent does not restrict access to their
-// device files, because a site may let Slurm allocate such a GPU (gres.conf), and because the driver's daemons and
-// monitoring programs also open these files.
+// wholeGPUs reports the GPUs without slices that any process is permitted to open. The agent does not restrict access
+// to their device files, because a site can let Slurm allocate such a GPU (gres.conf), and because the driver's daemons
+// and monitoring programs also open these files.
 func wholeGPUs(f *Facts) []Finding {
 	var found []Finding
 	for _, g := range f.Unmanaged {

@@ -6,8 +6,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// WaitsForNodes reports whether the job waits only for nodes or GRES, according to the reason that slurmctld shows.
-// It returns false for limits, holds, dependencies, begin times, licences and unknown reasons. The job becomes
+// WaitsForNodes reports whether the job is waiting only for nodes or GRES, according to the reason that slurmctld
+// shows. It returns false for limits, holds, dependencies, begin times, licences and unknown reasons. The job becomes
 // eligible at w.Job.Eligible.
 //
 // If no node offers a job's slices but catalogue nodes could run the job, the job's reason is "ReqNodeNotAvail, May be

@@ -25,8 +25,8 @@ func (c Caps) Open(minor int, in Instance, uid uint32) error { return c.own(mino
 // Make allows only root to open the files of a new instance. It creates missing files.
 func (c Caps) Make(minor int, in Instance) error { return c.own(minor, in, 0, true) }
 
-// Close allows only root to open the files of an instance. It does not create files, because another program may have
-// removed the instance and its files.
+// Close allows only root to open the files of an instance. It does not create missing files, because another program
+// may have removed the instance together with its files.
 func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0, false) }
 
 // own sets the owner and mode of an instance's files. If create is true, missing files are created; otherwise, they are
@@ -61,9 +61,9 @@ func (c Caps) own(minor int, in Instance, uid int, create bool) error {
 }
 
 // forbidModify sets a capability's DeviceFileModify in the driver to 0. While the value is 1, nvidia-modprobe, which is
-// setuid root and which every user can run, makes the file readable by all users again (mknod_helper in
-// nvidia-modprobe-utils.c). The kernel reads only the first line that is written (nv_cap_procfs_release in nv-caps.c,
-// 595.45.04).
+// setuid root and can be run by any user, makes the file readable by all users again (mknod_helper in
+// nvidia-modprobe-utils.c). The kernel uses only the first line written to the file (nv_cap_procfs_release in
+// nv-caps.c, 595.45.04).
 func (c Caps) forbidModify(cp capability) error {
 	if !cp.modify {
 		return nil
@@ -111,7 +111,7 @@ func (c Caps) file(minor int) string {
 }
 
 // ensure creates a capability file if it does not exist. nvidia-modprobe creates the file only when a client first
-// needs it and, with NVreg_ModifyDeviceFiles=0, never does.
+// needs it, or never if NVreg_ModifyDeviceFiles=0 is set.
 func (c Caps) ensure(path string, minor int) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -94,7 +94,7 @@ func (n *NVML) discover(i int, d *device) GPU {
 	return g
 }
 
-// resets reports whether the driver must reset the GPU to switch the MIG mode. This is the case for Ampere and older
+// resets reports whether the driver must reset the GPU to switch its MIG mode. This is the case for Ampere and older
 // GPUs (NVIDIA MIG User Guide, "Enable MIG Mode"), and is assumed if the driver does not report the architecture.
 func (n *NVML) resets(dev nvml.Device) bool {
 	if n.lib.Extensions().LookupSymbol("nvmlDeviceGetArchitecture") != nil {
@@ -125,8 +125,8 @@ func (n *NVML) namesOf(model string) map[uint32]string {
 }
 
 // model returns a GPU model with the profiles and placements that the driver reports. They take precedence over the
-// tables in package mig, because names and memory sizes differ between driver releases. names supplies the profile
-// names that the driver does not report.
+// tables in package mig, because names and memory sizes differ between driver releases. The argument names supplies the
+// profile names that the driver does not report.
 func (d *device) model(name string, names map[uint32]string) (*mig.Model, error) {
 	d.profiles = map[string]nvml.GpuInstanceProfileInfo{}
 	d.names = map[uint32]string{}

@@ -11,8 +11,8 @@ import (
 type Use struct {
 	// MemoryMiB is the memory in use in MiB, including memory that the driver reserves on the instance (nvmlMemory_t).
 	MemoryMiB float64
-	// Util is the share of the instance's SMs that were busy since the previous reading, from 0 to 1. It is -1 in the
-	// first reading, and on GPUs that do not report utilisation.
+	// Util is the fraction of the instance's SMs that were busy since the previous reading, from 0 to 1. It is -1 in
+	// the first reading, and on GPUs that do not report utilisation.
 	Util float64
 	// Processes is the number of compute processes on the instance according to the driver, or -1 if the driver does
 	// not report them.
@@ -21,7 +21,7 @@ type Use struct {
 	PIDs []int
 }
 
-// Meter reads the usage of one instance. Only one goroutine at a time may use it.
+// Meter reads the usage of one instance. It is not safe for concurrent use.
 type Meter interface {
 	// Read returns a sample. The error wraps ErrNotFound if the instance no longer exists, and ErrLost if its GPU is
 	// lost. Callers should leave more than 100 ms between readings, because the GPU does not update its counters more
@@ -31,7 +31,7 @@ type Meter interface {
 	Close()
 }
 
-// meter stores the last known index of the instance's MIG device and, on GPUs with counters, the counters of the
+// meter stores the last known index of the instance's MIG device and, on GPUs that have counters, the counters of the
 // previous reading. Between readings, it keeps none of the instance's files open, so that the instance can still be
 // destroyed.
 type meter struct {

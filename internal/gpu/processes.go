@@ -22,7 +22,7 @@ type Process struct {
 	// UIDs holds the real, effective, saved and file-system user ids.
 	UIDs    [4]uint32
 	Command string
-	// Start is the start time in clock ticks since the boot of the machine (field 22 of /proc/PID/stat).
+	// Start is the start time in clock ticks since the machine booted (field 22 of /proc/PID/stat).
 	Start uint64
 
 	threads int
@@ -93,7 +93,7 @@ func (s *Processes) read(pid int) (Process, error) {
 	return p, fmt.Errorf("/proc/%d/status does not contain the user ids or the number of threads", pid)
 }
 
-// small returns the contents of one of a process's small files under /proc. The error is fs.ErrNotExist if the process
+// small returns the contents of a small file in a process's /proc directory. The error is fs.ErrNotExist if the process
 // ends before the file has been read.
 func (s *Processes) small(pid int, name string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(s.Proc, strconv.Itoa(pid), name))
@@ -123,8 +123,8 @@ const (
 	// endLimit limits each of the two periods during which Kill waits for processes to end. A process in an
 	// uninterruptible system call may take longer.
 	endLimit = 250 * time.Millisecond
-	// maxKilled is the maximum number of processes that one call to Kill ends, because Kill keeps a descriptor open for
-	// each process.
+	// maxKilled is the maximum number of processes that one call to Kill ends. The number is limited because Kill keeps
+	// a descriptor open for each process.
 	maxKilled = 200
 )
 
@@ -135,10 +135,11 @@ type pinned struct {
 	fd int
 }
 
-// Kill sends SIGKILL to processes and waits until they have closed their files. After opening a process's pidfd, it
-// calls stillMeant and skips the process if the result is false. A traced process can remain until its tracer ends
-// (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. It ends at most maxKilled processes and
-// waits at most 2 x endLimit in total. ended lists the processes that have ended, and left lists those that have not.
+// Kill sends SIGKILL to the given processes and waits until they have closed their files. After opening a process's
+// pidfd, it calls stillMeant and skips the process if the result is false. A traced process can remain until its tracer
+// ends (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. It ends at most maxKilled processes
+// and waits at most 2 x endLimit in total. ended lists the processes that have ended, and left lists those that have
+// not.
 func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, left []Process) {
 	var all []pinned
 	defer func() {

@@ -9,28 +9,30 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Run is the GPU time that one run held between two times.
+// Run is the GPU time used by one run between two points in time, that is, the time for which it held slices or whole
+// GPUs.
 type Run struct {
 	Job                      uint32
 	Account, User, Partition string
 	// SliceSeconds is the time for which the run held slices or whole GPUs, multiplied by their number. In GPUSeconds,
-	// each slice counts as the share of the GPU that it occupied.
+	// each slice counts as the fraction of the GPU that it occupied.
 	SliceSeconds, GPUSeconds float64
-	// Unknown lists the profiles whose share of a GPU is unknown, with an empty string for slices whose profile is
-	// unknown. GPUSeconds leaves their slices out.
+	// Unknown lists the profiles whose fraction of a GPU is unknown, with an empty string for slices whose profile is
+	// unknown. GPUSeconds does not include slices of these profiles.
 	Unknown []string
 }
 
-// Hours returns the GPU time that each record's run held between the times from and to, in the order of the records. It
-// omits runs that held no GPU. A run that has not ended is assumed to hold its GPUs until the end of the period.
+// Hours returns the GPU time that the run in each record used between the times from and to, in the order of the
+// records. It omits runs that held no GPU. A run that has not ended is assumed to hold its GPUs until the end of the
+// period.
 //
 // There are two sources for the slices of a run. The agents' summaries (predict.Summaries) show the slices that the run
-// really held, which may be larger than those requested, and how long it held them, but they exist only after the run
-// has ended, and only if the site stores summaries. The record's GRES show the requested profiles. Hours uses the
-// summaries if they describe as many slices as the record's GRES.
+// actually held, which may be larger than those requested, and how long it held them. However, they exist only after
+// the run has ended, and only if the site stores summaries. The record's GRES show the requested profiles. Hours uses
+// the summaries if they describe as many slices as the record's GRES.
 //
-// The records must include all runs of a job between the two times, because slurmdbd stores the summaries of all runs
-// of a requeued job in the job's newest record.
+// The records must include all runs of a job between the times from and to, because slurmdbd stores the summaries of
+// all runs of a requeued job in the job's newest record.
 func Hours(records []slurm.Allocation, from, to time.Time) []Run {
 	observed := Observe(records)
 	var runs []Run
@@ -50,7 +52,7 @@ func Hours(records []slurm.Allocation, from, to time.Time) []Run {
 // The profile is empty if AccountingStorageTRES does not list the profiles.
 type holding struct {
 	profile  string
-	models   []*mig.Model // the GPU models that the instances may have been on
+	models   []*mig.Model // the GPU models on which the instances may have been
 	whole    bool         // whole GPUs on nodes that Caelum does not manage
 	count    int
 	from, to float64
@@ -75,7 +77,8 @@ func (r *Run) add(h holding, from, to time.Time) {
 	}
 }
 
-// held returns what a record's run held. A run that has not ended is counted up to now.
+// held returns the instances and whole GPUs that the run in a record held. A run that has not ended is counted up to
+// now.
 func held(r slurm.Allocation, observed Observed, now time.Time) (all []holding) {
 	if r.Start.IsZero() {
 		return nil
@@ -105,7 +108,7 @@ func held(r slurm.Allocation, observed Observed, now time.Time) (all []holding) 
 }
 
 // Counted returns the slices that slurmctld counted for the run, normally the allocated ones. For an --exclusive job,
-// to which slurmctld allocates all of the node's slices, Counted returns the requested ones, because the agents carve
+// to which slurmctld allocates all slices of the node, Counted returns the requested slices, because the agents carve
 // only those.
 func Counted(r slurm.Allocation) (counted slurm.GRESList) {
 	requested, allocated := r.Requested.Profiles(), r.Allocated.Named("mig")
@@ -135,7 +138,7 @@ func GPUs(r slurm.Allocation) (n int) {
 	return max(n, typed)
 }
 
-// modelsFor returns the GPU models that the run's nodes may have. managed is false if nothing shows that Caelum manages
+// modelsFor returns the possible GPU models of the run's nodes. managed is false if nothing shows that Caelum manages
 // the nodes, because the run was allocated no gres/mig and the nodes have no summaries.
 func modelsFor(r slurm.Allocation, known nodes) (models []*mig.Model, managed bool) {
 	for _, n := range r.Nodes {

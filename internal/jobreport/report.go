@@ -19,7 +19,7 @@ type Report struct {
 	// GPUHours and SliceHours are sums over all jobs and all their runs (gpuhours.Run).
 	GPUHours   float64 `json:"gpu_hours"`
 	SliceHours float64 `json:"slice_hours"`
-	// Unweighted is true if GPUHours omits slices whose share of the GPU is unknown.
+	// Unweighted is true if GPUHours omits slices whose fraction of the GPU is unknown.
 	Unweighted bool     `json:"unweighted,omitempty"`
 	Advice     []Advice `json:"advice"`
 }
@@ -134,8 +134,9 @@ func jobs(d Data) (all []Job) {
 }
 
 // together returns a job that represents all tasks of an array, with the usage of all finished tasks and the longest
-// run. Its state, on which the advice depends, is the first of FAILED (because it ran out of GPU memory), TIMEOUT and
-// COMPLETED that any task has or, if no task has one of these, the last task's state.
+// run. Its state, on which the advice depends, is FAILED if any task failed because it ran out of GPU memory, otherwise
+// TIMEOUT if any task has this state, otherwise COMPLETED if any task has this state, and otherwise the state of the
+// last task.
 func together(tasks []Job) Job {
 	all := tasks[len(tasks)-1]
 	all.Slices, all.Earlier, all.Growths, all.observed, all.models, all.Run = nil, nil, nil, nil, nil, 0

@@ -22,14 +22,14 @@ type Written struct {
 	Changed    bool   `json:"changed"`
 }
 
-// errUnread is the error for a repository that does not have all runs from slurmdbd yet: a table made from it would
-// lack learned lines.
+// errUnread is the error for a repository that does not yet contain all runs from slurmdbd. A table based on such a
+// repository would lack learned lines.
 var errUnread = errors.New("the repository is new and does not contain all runs from slurmdbd yet; " +
 	"the decision table was not changed; run `caelum repo sync`")
 
 // Write writes the repository's predictions into the decision table at path, below the administrator's lines, and
 // increments the generation number. If the predictions have not changed, it leaves the file untouched. If the
-// repository does not have all runs from slurmdbd yet, it returns errUnread.
+// repository does not yet contain all runs from slurmdbd, it returns errUnread.
 func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	t, was, err := readTable(path)
 	if err != nil {
@@ -56,8 +56,8 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	return done, replace(path, was, text)
 }
 
-// unread reports whether a repository does not have all runs from slurmdbd yet, because its first sync has not
-// completed, or because it is empty and no sync has run.
+// unread reports whether a repository does not yet contain all runs from slurmdbd, either because its first sync has
+// not completed or because it is empty and no sync has run.
 func unread(r *repo.Repo) (bool, error) {
 	if deep, err := noteTime(r, noteDeep); err != nil || !deep.IsZero() {
 		return false, err
@@ -70,9 +70,9 @@ func unread(r *repo.Repo) (bool, error) {
 }
 
 // alike reports whether line d is redundant because it is equivalent to line o, which would apply without d. Because
-// run times vary, run times and quantiles that differ by at most a quarter are considered equivalent. So are busy
-// shares that differ by at most 10 percentage points. A line without a busy share is equivalent to a line with any busy
-// share.
+// run times vary, run times and quantiles that differ by at most a quarter are considered equivalent. The same applies
+// to busy shares that differ by at most 10 percentage points. A line without a busy share is equivalent to a line with
+// any busy share.
 func alike(d, o predict.Line) bool {
 	within := func(a, b int) bool { return math.Abs(float64(a-b)) <= 0.25*float64(b) }
 	near := d.Seconds == 0 || o.Seconds > 0 && within(d.Seconds, o.Seconds) && within(d.High, o.High)
@@ -88,7 +88,7 @@ type learnedLine struct {
 	predict.Line
 	last  int64
 	owner int64 // a user id, or allUsers for a site line
-	// measured is profile-job's choice in the line, or nil.
+	// measured is the choice made by profile-job that the line contains, or nil.
 	measured *Measured
 }
 
@@ -150,7 +150,7 @@ func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	d := decider{repo: r, table: t, site: site, now: map[string]Prediction{}, has: map[string]bool{}}
 	general := predict.Unknown // the kind of the more general line that applies without a line of this kind
 	for _, kind := range slices.Backward(predict.Levels) {
-		for _, w := range scripts { // newest first, because the newest script of a line determines the line
+		for _, w := range scripts { // newest first, because the newest script determines a line
 			base, ok := d.now[lineName(general, w.JobKeys)]
 			if !ok {
 				base = t.without()
@@ -166,11 +166,11 @@ func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 }
 
 // line creates the line of the given kind for a script, unless the line is redundant. base is the prediction without
-// the line. Jobs that were submitted without a script get no line, because they have no script fingerprint and their
+// the line. There is no line for jobs submitted without a script, because they have no script fingerprint and their
 // keys do not identify the program.
 //
-// If the table has a site line for the script, a user with complete runs gets a user line even if the two are
-// equivalent, because other users' runs may change or remove the site line.
+// If the table has a site line for the script, it also has a user line for each user with complete runs, even if the
+// two are equivalent, because other users' runs may change or remove the site line.
 func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error {
 	name := lineName(kind, w.JobKeys)
 	if _, seen := d.now[name]; seen || w.Fingerprint == "" {

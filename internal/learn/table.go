@@ -32,7 +32,8 @@ type table struct {
 	own        string // the administrator's lines, without the first line of the file
 	learned    string
 	marked     bool // true if the table contains the marker
-	// profiles maps the profiles that jobs may get to their memory in MiB, or to 0 if the table does not specify it.
+	// profiles maps each profile that jobs can be given to its memory in MiB, or to 0 if the table does not specify the
+	// memory.
 	profiles map[string]float64
 	gpuTypes []string                // the GPU types in the table
 	fallback string                  // the default profile
@@ -40,7 +41,7 @@ type table struct {
 	decided  map[string]predict.Line // the administrator's decisions by line name, e.g. "key <user id>:<key>"
 }
 
-// parseTable parses a table, except for the learned lines, which are only separated from the rest.
+// parseTable parses a table except for the learned lines, which it only separates from the rest.
 func parseTable(text string) (t table, err error) {
 	first, rest, ok := strings.Cut(text, "\n")
 	number, is := strings.CutPrefix(first, head)
@@ -79,7 +80,7 @@ func (t table) gpuModels() []*mig.Model {
 		for _, p := range b.Profiles {
 			memory, ok := t.profiles[p.Name]
 			if !ok || !mig.Plain(p) {
-				continue // jobs get profiles with media engines or graphics only on request
+				continue // jobs are given profiles with media engines or graphics only on request
 			}
 			if memory > 0 {
 				p.MemoryMiB = uint64(memory)
@@ -115,7 +116,7 @@ func (t table) gpuModels() []*mig.Model {
 	return list
 }
 
-// with returns the content of the table's next generation, with as many of the given learned lines as fit.
+// with returns the content of the table's next generation, including as many of the given learned lines as fit.
 func (t table) with(lines []learnedLine) string {
 	text := fmt.Sprintf("%s%d\n%s%s", head, t.generation+1, t.own, marker)
 	room, bytes := decisions.MaxLines-strings.Count(text, "\n"), decisions.MaxBytes-len(text)
@@ -156,8 +157,8 @@ func (e *noTable) Unwrap() error { return os.ErrNotExist }
 // errChanged means that another program wrote the table after it was read and before it could be replaced.
 var errChanged = errors.New("another program has changed the decision table; try again")
 
-// replace writes a new file and renames it over the old one, so that slurmctld never reads an incomplete table. The
-// new file gets the old one's mode and, if permissions allow, its owner.
+// replace writes a new file and renames it over the old one, so that slurmctld never reads an incomplete table. The new
+// file has the same mode as the old one and, if permissions allow, the same owner.
 func replace(path string, was os.FileInfo, text string) (err error) {
 	defer func() {
 		if err != nil {
@@ -183,7 +184,7 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 	if mine, err := f.Stat(); err != nil {
 		return err
 	} else if is := mine.Sys().(*syscall.Stat_t); is.Uid != owner.Uid || is.Gid != owner.Gid {
-		// A user may have permission to replace the file, but not to change its owner.
+		// The user may have permission to replace the file but not to change its owner.
 		err := f.Chown(int(owner.Uid), int(owner.Gid))
 		if err != nil && (os.Getuid() == 0 || !errors.Is(err, os.ErrPermission)) {
 			return err

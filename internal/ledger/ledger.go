@@ -17,7 +17,7 @@ type Instance struct {
 	Start, Size int // placement units
 	UUID        string
 	Job         uint32 // the job that holds the instance, or 0 if the instance is idle
-	Stuck       bool   // true if the agent could not destroy the instance; no job may get it
+	Stuck       bool   // true if the agent could not destroy the instance; it must not be assigned to any job
 }
 
 // Intent describes a driver call that the agent was about to make.
@@ -37,7 +37,8 @@ const (
 	OpDestroy = "destroy"
 )
 
-// Ledger is an open database. Several goroutines may call its methods. Their errors name the path and a remedy.
+// Ledger is an open database. Its methods are safe for concurrent use, and the errors that they return include the path
+// and a remedy.
 type Ledger struct{ db *sqlite.DB }
 
 // Close closes the database.

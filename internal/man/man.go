@@ -21,7 +21,7 @@ import (
 
 // Commands writes the manual pages for root and all its commands to dir. section is the manual section, such as "1".
 // Commands modifies the commands' help texts. The date in the pages is taken from the SOURCE_DATE_EPOCH environment
-// variable. It is the current date if this variable is not set.
+// variable or, if this variable is not set, is the current date.
 func Commands(root *cobra.Command, dir, section string) error {
 	prepare(root)
 	header := doc.GenManHeader{Section: section, Source: "Caelum " + version.Version, Manual: "Caelum"}

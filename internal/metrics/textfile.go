@@ -15,11 +15,11 @@ import (
 // fileInterval is the time between writes of the text file. Prometheus usually scrapes a target every 15 to 60 s.
 const fileInterval = 15 * time.Second
 
-// fileMode is the mode of the text file: node_exporter does not run as root.
+// fileMode is the mode of the text file. All users can read the file, because node_exporter does not run as root.
 const fileMode = 0o644
 
 // WriteFiles writes the metrics to the file at path immediately, and then every fileInterval until ctx is done. It
-// passes the result of each write to report: nil if it succeeded.
+// calls report with the result of each write, which is nil if the write succeeded.
 func (m *Metrics) WriteFiles(ctx context.Context, path string, report func(error)) {
 	tick := time.NewTicker(fileInterval)
 	defer tick.Stop()

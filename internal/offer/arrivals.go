@@ -5,14 +5,15 @@ import "caelum/internal/place"
 // Submission is a job that was submitted earlier.
 type Submission struct {
 	At      float64 // the time of the submission, in seconds
-	RunTime float64 // the expected run time in seconds if it was learned from earlier runs; otherwise 0
+	RunTime float64 // the expected run time in seconds if it was learned from earlier runs, and 0 otherwise
 }
 
 const (
-	// arrivalGaps is the largest number of intervals between submissions from which ExpectedArrivals computes the rate
-	// of submissions, and leastGaps is the smallest number.
+	// arrivalGaps is the maximum number of intervals between submissions from which ExpectedArrivals computes the rate
+	// of submissions, and leastGaps is the minimum.
 	arrivalGaps, leastGaps = 8, 2
-	// leastSpan limits the rate of submissions. If many jobs are submitted at the same time, the rate is unknown.
+	// leastSpan limits the computed rate of submissions, because the rate is unknown if many jobs are submitted at the
+	// same time.
 	leastSpan = 1.0 // seconds
 )
 

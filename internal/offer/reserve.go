@@ -12,17 +12,17 @@ import (
 )
 
 // Reservation holds the spots that are reserved for the first job that cannot start, as in EASY backfill. Another job
-// may use them if it ends before the reservation begins.
+// can use them if it ends before the reservation begins.
 type Reservation struct {
 	Job   int     // the index of the job in the queue
 	At    float64 // expected start in seconds; +Inf if unknown, in which case no spots are reserved
-	Spots []Spot  // the spots that are reserved from the time At
+	Spots []Spot  // the spots that are reserved from At on
 
 	Beside *Reservation // another job's reservation that also applies, or nil
 }
 
-// Reserve returns the reservation with the earliest spots for a job for which Find returned none. why is what Find
-// returned.
+// Reserve returns the reservation with the earliest spots for a job for which Find returned none. The argument why is
+// the choice that Find returned.
 func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	if why.Verdict == place.Hold {
 		return &Reservation{
@@ -59,7 +59,7 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 }
 
 // ReserveAll returns the reservation with the earliest spots for jobs that start together and for which FindAll
-// returned none. why is what FindAll returned.
+// returned none. The argument why is the choice that FindAll returned.
 func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	if len(jobs) == 1 {
 		return c.Reserve(jobs[0], why)
@@ -160,21 +160,22 @@ func (c *Cluster) firstOfAll(w Want) *Reservation {
 	return &Reservation{At: e.free[found], Spots: []Spot{{GPU: found, Placement: e.at[found]}}}
 }
 
-// earliest holds, for each GPU of a pool, the earliest spot for one slice, and the time at which it is free. The
-// placement's index is -1 if the slice never fits on the GPU.
+// earliest holds, for each GPU in a pool, the earliest spot for one slice and the time at which that spot becomes free.
+// The placement's index is -1 if the slice never fits on the GPU.
 type earliest struct {
 	pool  *place.Pool
 	now   float64
-	seen  uint64 // the number of changes to the pool that are included
+	seen  uint64 // the number of changes to the pool that have been taken into account
 	free  []float64
 	at    []int
 	first []int // for each block of GPUs, the GPU with the earliest spot, or -1 after a change
 }
 
-// blockSize is the number of GPUs in a block. A search visits all blocks, and the GPUs in blocks that have changed.
+// blockSize is the number of GPUs in a block. A search visits every block, but it visits the GPUs only in blocks that
+// have changed.
 const blockSize = 64
 
-// before reports whether GPU a's spot is free before that of GPU b, which precedes a.
+// before reports whether GPU a's spot becomes free before GPU b's, where GPU b has the lower index.
 func (e *earliest) before(a, b int) bool {
 	return e.free[a] < e.free[b] || e.at[b] < 0 && e.at[a] >= 0
 }
@@ -230,7 +231,7 @@ func (c *Cluster) slots(gpus []int, w Want, single bool) (all []freeSlot) {
 	return all
 }
 
-// withhold blocks the reserved spots until the returned function is called.
+// withhold blocks the reserved spots until the function that it returns is called.
 func (c *Cluster) withhold(r *Reservation) func() {
 	if math.IsInf(r.At, 1) {
 		return func() {}

@@ -9,19 +9,20 @@ import (
 )
 
 // The code in this file gives a job a larger slice than requested if the shorter run time justifies this. A job
-// requests the smallest profile with enough memory, on which it may run slowly while other GPUs are idle.
+// requests the smallest profile with enough memory, on which it might run slowly while other GPUs are idle.
 //
-// A job on profile p runs for t_p seconds and uses the share u_p of a GPU. Meanwhile, other jobs can use less of the
-// GPUs, and their total delay is assumed to be price x t_p x u_p. The job gets the free profile with the smallest t_p
-// + price x t_p x u_p. If a larger slice will be free soon, the head of the queue may wait for it, but only if its
-// run time is known from earlier runs: with a time limit of a day instead, a job that runs for a minute would wait
-// for hours. The measurements are in the section "Sizes of slices" in docs/results.md.
+// A job on profile p runs for t_p seconds and uses a fraction u_p of a GPU. Meanwhile, other jobs have fewer GPU
+// resources available, and their total delay is assumed to be price x t_p x u_p. The job is given the free profile with
+// the smallest t_p + price x t_p x u_p. If a larger slice will soon become free, the job at the head of the queue can
+// wait for it, but only if its run time is known from earlier runs. If a time limit of one day were used instead, a job
+// that runs for a minute would wait for hours. The measurements are in the section "Sizes of slices" in
+// docs/results.md.
 //
 // A large slice must not delay other jobs, so Make plans twice. The first plan multiplies the price by the constant
 // fair, and therefore starts more jobs on smaller slices. The second plan uses the real price. Make returns the second
 // plan only if it starts all jobs that the first one starts, and does not delay the first waiting job's reservation.
 
-// Size is a profile that a job may get instead of the requested one.
+// Size is a profile that a job can be given instead of the requested one.
 type Size struct {
 	Profile string
 	// Takes is the expected run time on the profile, divided by the run time on the requested profile.
@@ -29,7 +30,7 @@ type Size struct {
 }
 
 // Takes returns the expected run time on a profile, divided by that on the requested profile. The result is 1 if the
-// profile is not among the want's sizes.
+// profile is not one of the Want's sizes.
 func (w Want) Takes(profile string) float64 {
 	for _, s := range w.Sizes {
 		if s.Profile == profile {
@@ -49,8 +50,8 @@ func (j *Job) takes(profile string) float64 {
 	return 1
 }
 
-// Growable reports whether a job may get a larger slice than requested, and runs long enough to benefit from it even
-// after a short delay. A plan makes no speculative offers for growable jobs, because they would start on the
+// Growable reports whether a job can be given a larger slice than requested and runs long enough to benefit from it
+// even after a short delay. A plan makes no speculative offers for growable jobs, because they would start on the
 // requested profile.
 func Growable(j Job) bool {
 	return j.RunTime >= shortJob && slices.ContainsFunc(j.Wants, func(w Want) bool { return len(w.Sizes) > 0 })
@@ -64,7 +65,7 @@ const shortJob = 20
 type sizing struct {
 	price   float64 // price of a second of a whole GPU, in seconds of other jobs' delay
 	waiting int     // the number of jobs without spots, including the job to be placed
-	mayHold bool    // the job may wait for a larger slice because its run time is known
+	mayHold bool    // the job can wait for a larger slice because its run time is known
 }
 
 // The values of the sizing constants were chosen with MISO's training jobs on 4 A100s, in workloads of 100 jobs (seeds
@@ -91,8 +92,8 @@ const (
 )
 
 // fair is the factor by which the price is multiplied in the first plan. With a larger factor, the first plan prefers
-// the requested profiles. If they are slow, mean turnarounds are then up to 20% longer, because jobs that start on
-// small slices occupy them for a long time.
+// the requested profiles. If these are slow, mean turnarounds become up to 20% longer, because jobs that start on small
+// slices occupy them for a long time.
 const fair = 3
 
 // setPrice sets the price of a second of a whole GPU for the next job.
@@ -113,8 +114,8 @@ func (p *planner) countPlaced() {
 }
 
 // chooseSize returns the placement with the smallest cost for a job that needs one slice. requested is the policy's
-// placement of the requested profile. A placement on which the job is expected to meet its deadline precedes all
-// others.
+// placement of the requested profile. A placement on which the job is expected to meet its deadline takes precedence
+// over all others.
 func (c *Cluster) chooseSize(s *place.Situation, w Want, j *Job, requested place.Choice) place.Choice {
 	runs := j.RunTime
 	best, least, late := requested, math.Inf(1), true
@@ -152,8 +153,8 @@ func costOf(b *mig.Model, k int, takes, price float64) float64 {
 	return takes * (1 + price*float64(b.Profiles[k].Size)/float64(b.Grid))
 }
 
-// PrefersLarger reports whether a job that must wait would get a larger profile than requested if all profiles of GPU
-// model b were free.
+// PrefersLarger reports whether a job that must wait would be given a larger profile than requested if all profiles of
+// GPU model b were free.
 func (p Plan) PrefersLarger(w Want, b *mig.Model) bool {
 	if b == nil {
 		return false
@@ -167,7 +168,7 @@ func (p Plan) PrefersLarger(w Want, b *mig.Model) bool {
 
 // nextFree returns the placement of a profile that is expected to become free first, with the verdict Hold. wait is the
 // time, in seconds, until it is free. The verdict is Nowhere if the job must not wait, or if this time is unknown. A
-// job behind the head of the queue may wait only if it would miss its deadline on the requested profile.
+// job that is not at the head of the queue can wait only if it would miss its deadline on the requested profile.
 func (c *Cluster) nextFree(s *place.Situation, j *Job, profile string) (next place.Choice, wait float64) {
 	if !c.mayHold && !(j.Learned && j.tooLate(c.Now, j.RunTime)) {
 		return next, 0
@@ -208,7 +209,7 @@ func (p *planner) enlarged() *planner {
 	return second
 }
 
-// growable reports whether the plan has spots for a job that may get a larger slice.
+// growable reports whether the plan contains spots for a job that can be given a larger slice.
 func (p *planner) growable() bool {
 	for k, j := range p.jobs {
 		if p.plan.Spots[k] != nil && slices.ContainsFunc(j.Wants, func(w Want) bool { return len(w.Sizes) > 0 }) {

@@ -33,15 +33,15 @@ type Spot struct {
 	Start   int
 }
 
-// Offer is a placement to offer. As is the profile name under which the agent offers it, or empty if this is the
-// placement's own profile.
+// Offer is a placement to offer. As is the profile name under which the agent offers the placement; it is empty if that
+// name is the placement's own profile.
 type Offer struct {
 	Spot
 	As string
 }
 
 // Job is a waiting job and the spots on the node that the plan assigns to it. Array is the id of the job's array, or 0.
-// There are no spots if the agent must release a held job whose nodes are powered down.
+// Spots is empty if the agent must release a held job whose nodes are powered down.
 type Job struct {
 	ID, Array uint32
 	Spots     []Spot
@@ -100,10 +100,10 @@ const (
 	beatPrefix = "caelum-beat="
 )
 
-// In returns the part in a node's Comment as Text wrote it, or an empty string.
+// In returns the part contained in a node's Comment, in the form written by Text, or an empty string if there is none.
 func In(comment string) string { return entry(comment, prefix) }
 
-// With returns a node's Comment with text as the part's entry, or without this entry if text is empty. The other
+// With returns a node's Comment with the part's entry set to text, or without this entry if text is empty. The other
 // entries remain unchanged.
 func With(comment, text string) string { return withEntry(comment, prefix, text) }
 
@@ -116,8 +116,8 @@ func entry(comment, prefix string) string {
 	return ""
 }
 
-// withEntry replaces the entry with this prefix. If the entry is already correct, the comment remains unchanged,
-// including its spaces.
+// withEntry replaces the entry that has the given prefix. If the entry is already correct, the comment remains
+// unchanged, including its spaces.
 func withEntry(comment, prefix, text string) string {
 	if entry(comment, prefix) == text {
 		return comment

@@ -2,7 +2,7 @@
 // functions take the state of the GPUs and return a choice.
 //
 // Related tasks are left to other packages: package gpu creates and destroys instances, package reconfigure plans
-// changes that stop running jobs, and package offer decides for which jobs placements are offered.
+// changes that stop running jobs, and package offer decides which jobs are offered placements.
 //
 // Files:
 //
@@ -53,10 +53,10 @@
 //
 // The [Policy] chooses among the candidates of the cheapest way, with two exceptions. fragaware compares load and
 // fragmentation first. The policies that use expected ends (lifetime, scarcity, qla) consider all candidates, and use
-// the acquisition cost only to break ties. An acquisition takes at most half a second, whereas a later job may have to
-// wait an hour if a placement is chosen only because it has an idle instance. In simulations in which instances remain
-// after their jobs have ended (churn on 16 A100s, FIFO, exact ends), preferring the cheapest way increased the waits by
-// 29 to 55% with lifetime, and by 24 to 128% with qla.
+// the acquisition cost only to break ties. An acquisition takes at most half a second, whereas a later job might have
+// to wait an hour if a placement is chosen only because it has an idle instance. In simulations in which instances
+// remain after their jobs have ended (churn on 16 A100s, FIFO, exact ends), preferring the cheapest way increased the
+// waits by 29 to 55% with lifetime, and by 24 to 128% with qla.
 //
 // # Policies
 //
@@ -79,10 +79,10 @@
 // On one GPU, the reach policy chooses the start after which the most maximal layouts can still be reached. With
 // several GPUs, it considers the whole cluster. A maximal layout of the cluster consists of one maximal layout for each
 // GPU, so the cluster's reach is the product of the GPUs' reaches. This product is largest for the candidate whose own
-// GPU retains the largest share of its reach (after/before). If only one maximal layout of a GPU can still be reached,
-// an instance that is part of this layout costs nothing (1/1). The first instance on an empty A100 costs more than half
-// of the reach (33 of 78 remain). The policy therefore packs instances onto few GPUs without a separate rule for
-// packing, and compares different GPU models fairly. In the following example, it places one 1g.5gb:
+// GPU retains the largest fraction of its reach (after/before). If only one maximal layout of a GPU can still be
+// reached, an instance that is part of this layout costs nothing (1/1). The first instance on an empty A100 costs more
+// than half of the reach (33 of 78 remain). The policy therefore packs instances onto few GPUs without a separate rule
+// for packing, and compares different GPU models fairly. In the following example, it places one 1g.5gb:
 //
 //	gpu 0  |......|......|......|......|......|......|......|......|   78 -> 33
 //	gpu 1  |4g.20gb====================|2g.10gb======|......|......|    2 -> 1

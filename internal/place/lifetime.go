@@ -2,19 +2,19 @@ package place
 
 import "caelum/internal/mig"
 
-// unknownDuration is the assumed duration, in seconds, of a job whose run time is unknown. It exceeds the time limits
-// of all sites.
+// unknownDuration is the assumed duration, in seconds, of a job whose run time is unknown. It is longer than the time
+// limits at any site.
 const unknownDuration = 1e7
 
 func (r Request) duration() float64 { return min(r.Duration, unknownDuration) }
 
 // maxMeanDurations limits the duration of a job, as a multiple of the mean duration of recent jobs. With qla, the
 // multiples 1, 2 and 4 lead to similar waits. If three out of ten jobs have no time limit, the mean waits with lifetime
-// are 6% longer without this limit (load 0.7 and 0.85, seeds 1 to 3).
+// are 6% longer when durations are not limited in this way (load 0.7 and 0.85, seeds 1 to 3).
 const maxMeanDurations = 2.0
 
 // counted returns the duration of a request in seconds, limited to maxMeanDurations times the recent mean duration.
-// Within this time, many other jobs start and end, so blocking a slot for even longer causes no further cost.
+// Within this time, many other jobs start and end, so blocking a slot for even longer has no additional cost.
 func (s *Situation) counted(r Request) float64 {
 	if s.MeanDuration > 0 {
 		return min(r.duration(), maxMeanDurations*s.MeanDuration)
@@ -24,19 +24,19 @@ func (s *Situation) counted(r Request) float64 {
 
 // Lifetime places instances next to each other if they become free at similar times. A slot j is a profile at a start.
 // Because Slurm limits run times, the time F_j at which the jobs on all instances that overlap slot j will have ended
-// is known. A job that gets a placement and is expected to end at time e blocks each slot j that overlaps the
-// placement, for e - max(now, F_j) longer than the running jobs do. The policy chooses the placement with the smallest
+// is known. A job that is assigned a placement and is expected to end at time e blocks each slot j that overlaps the
+// placement for e - max(now, F_j) longer than the running jobs do. The policy chooses the placement with the smallest
 // sum of these blocked times, weighted by the size of each slot in units:
 //
 //	until 12:00 |1g====|......|2g===========|   a 1g until 11:00 next to it costs the 2g slot nothing ...
 //	until 10:00 |1g====|......|2g===========|   ... and here it costs that slot an hour
 //
-// If GPUs may be full, the sum also includes the node's slot (nodeSlots). Instances that end at similar times are
+// If jobs can use full GPUs, the sum also includes the node's slot (nodeSlots). Instances that end at similar times are
 // then placed on the same node, so that nodes become free for jobs with several full GPUs. Without the nodes' slots,
 // these jobs wait 1.3 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
 //
-// If several placements have the same sum, the policy compares first the acquisition cost, then the reach, then the GPU
-// and the start. Lifetime needs neither migration nor a queue, and never holds a job. The only information about
+// If several placements have the same sum, the policy compares the acquisition cost first, then the reach, and then the
+// GPU and the start. Lifetime needs neither migration nor a queue, and never holds a job. The only information about
 // earlier jobs that it uses is their mean duration (see counted).
 type Lifetime struct{}
 

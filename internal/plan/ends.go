@@ -17,7 +17,7 @@ type running struct {
 	end     float64 // expected end of the job in Unix seconds; +Inf if unknown
 }
 
-// runningOn returns the slices of a node's jobs, ordered by their expected ends.
+// runningOn returns the slices of the jobs on a node, ordered by the jobs' expected ends.
 func runningOn(jobs []*slurm.Job, now time.Time) (on []running) {
 	for _, j := range jobs {
 		end := math.Inf(1)
@@ -32,14 +32,14 @@ func runningOn(jobs []*slurm.Job, now time.Time) (on []running) {
 	return on
 }
 
-// maxSlices limits how many slices runningOn returns for one job on one node, because users may request any number.
-// Even 16 GPUs have at most 112 slices.
+// maxSlices is the maximum number of slices that runningOn returns for one job on one node, because users can request
+// any number. Even 16 GPUs have at most 112 slices.
 const maxSlices = 112
 
 // fillEnds sets the expected ends of a node's busy slices from the jobs on the node if its published state does not
-// show them: an agent does not publish the ends if users may not see each other's jobs. If several slices have the same
-// profile, fillEnds cannot tell which belongs to which job, so it assigns the ends in the order of the GPUs and of the
-// starts on each GPU. Jobs with larger slices than requested get the remaining slices.
+// show them. An agent does not publish the ends if users are not permitted to see each other's jobs. If several slices
+// have the same profile, fillEnds cannot tell which belongs to which job, so it assigns the ends in the order of the
+// GPUs and of the starts on each GPU. Jobs with larger slices than requested are matched with the remaining slices.
 func fillEnds(gpus []place.GPU, jobs []running) {
 	for _, g := range gpus {
 		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {

@@ -12,12 +12,12 @@ import (
 	"caelum/internal/slurm"
 )
 
-// known is what a Planner knows about a node.
+// known holds the information that a Planner has about a node.
 type known struct {
 	record slurm.Node
 	round  uint64 // the last round in which a snapshot contained the node
 	slot   int    // the index in verdicts
-	stamp  uint64 // changes with the record; no other node or record has ever had it
+	stamp  uint64 // changes whenever the record changes; never used for another node or record
 	usable bool   // slurmctld starts jobs on the node, and its state is valid
 	off    bool   // the node is powered down (eligible.PoweredDown)
 
@@ -30,7 +30,7 @@ type known struct {
 	adjusted bool // the GPUs in the cluster differ from parsed
 }
 
-// parsedState is the state of a node's GPUs, as Extra shows it.
+// parsedState is the state of a node's GPUs according to Extra.
 type parsedState struct {
 	State
 	soonest float64               // the earliest end in seconds
@@ -38,7 +38,7 @@ type parsedState struct {
 	holders map[offer.Spot]uint32 // see holdersIn
 }
 
-// node returns what is known about a node, after updating it from the node's record.
+// node returns the information about a node, after updating it from the node's record.
 func (p *Planner) node(record *slurm.Node) *known {
 	n := p.nodes[record.Name]
 	if n == nil {
@@ -61,8 +61,8 @@ func (p *Planner) node(record *slurm.Node) *known {
 	return n
 }
 
-// parse sets the state of the node's GPUs. The GPUs of a node that is powered down have no instances, whatever its
-// agent published before.
+// parse sets the state of the node's GPUs. The GPUs of a node that is powered down have no instances, regardless of
+// what its agent published before.
 func (n *known) parse(extra string) {
 	n.parsed = nil
 	text := StateIn(extra)
@@ -140,7 +140,8 @@ func (n *known) occupants(now time.Time) []occupant {
 	return n.running
 }
 
-// held returns how many gres/mig slices of a profile jobs hold on the node, according to slurmctld's job records.
+// held returns the number of gres/mig slices of a profile that jobs hold on the node, according to slurmctld's job
+// records.
 func (n *known) held(profile string) (count int) {
 	for _, j := range n.jobs {
 		for _, g := range j.SlicesPerNode() {

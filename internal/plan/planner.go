@@ -21,15 +21,15 @@ import (
 //	a waiting job         the job for package offer, and the kind of its request (waitingJob.update)
 //	the list of nodes     the cluster (Planner.setCluster)
 //
-// A Planner's memory is proportional to the number of nodes and jobs in the last snapshot, apart from two bits for
-// each node and each different request, and the different sets of nodes that requests have (verdicts.go).
+// A Planner's memory is proportional to the number of nodes and jobs in the last snapshot, apart from two bits for each
+// pair of a node and a distinct request, and the distinct sets of nodes of the requests (verdicts.go).
 type Planner struct {
 	settings Settings
 	round    uint64 // the number of snapshots so far
 	stamps   uint64 // the number of node changes so far
 
 	nodes    map[string]*known
-	slots    int // the number of indices that nodes have in verdicts
+	slots    int // the number of node indices in verdicts
 	jobs     map[entryKey]*waitingJob
 	requests map[requestKey]*request
 	inView   bits // the members of the view, by known.slot
@@ -42,7 +42,7 @@ type Planner struct {
 	kinds   []place.GPU
 	rooms   *rooms
 
-	// The following lists are parts of the last view.
+	// The following lists are part of the last view.
 	sorted    []slurm.Node
 	on        []slurm.Node
 	planned   []*offer.Job
@@ -61,8 +61,8 @@ func NewPlanner(settings Settings) *Planner {
 	}
 }
 
-// New converts a snapshot into a view, which leaves out the nodes for which without returns true. If without is nil,
-// all nodes are included.
+// New converts a snapshot into a view that does not include the nodes for which without returns true. If without is
+// nil, all nodes are included.
 func New(snapshot Snapshot, settings Settings, without func(slurm.Node) bool) *View {
 	return NewPlanner(settings).View(snapshot, without)
 }
@@ -104,7 +104,7 @@ func (p *Planner) View(snapshot Snapshot, without func(slurm.Node) bool) *View {
 }
 
 // inOrder compares two nodes in the order in which slurmctld tries them: those that are powered down come last,
-// whatever their weights are (_build_node_list in node_scheduler.c, 22.05.8 and 24.11.5).
+// regardless of their weights (_build_node_list in node_scheduler.c, 22.05.8 and 24.11.5).
 func inOrder(a, b slurm.Node) int {
 	off := func(n slurm.Node) int {
 		if eligible.PoweredDown(n) {
@@ -115,7 +115,7 @@ func inOrder(a, b slurm.Node) int {
 	return cmp.Or(cmp.Compare(off(a), off(b)), cmp.Compare(a.Weight, b.Weight))
 }
 
-// poweredDown returns how many members are powered down. They come last.
+// poweredDown returns the number of members that are powered down. They come last.
 func poweredDown(members []*known) (count int) {
 	for _, n := range members {
 		if n.off {
@@ -153,14 +153,15 @@ func (p *Planner) setCluster(members []*known, snapshot Snapshot, now float64) {
 	}
 }
 
-// resized reports whether a member's number of GPUs has changed.
+// resized reports whether the number of GPUs of any member has changed.
 func (p *Planner) resized() bool {
 	return slices.ContainsFunc(p.members, func(n *known) bool {
 		return len(n.parsed.GPUs) != len(p.cluster.Nodes[n.member])
 	})
 }
 
-// setModels sets the list of GPU models, and the list of their combinations with the placements that may be offered.
+// setModels sets the list of GPU models and the list of distinct combinations of a GPU model and the placements that
+// can be offered on it.
 func (p *Planner) setModels() {
 	p.models, p.kinds = nil, []place.GPU{}
 	for k := range p.cluster.Pool.Len() {

@@ -17,20 +17,20 @@ type entryKey struct {
 	tasks string
 }
 
-// waitingJob is what a Planner knows about an entry of the queue.
+// waitingJob holds the information that a Planner has about an entry of the queue.
 type waitingJob struct {
 	record slurm.Waiting
 	round  uint64 // the last round in which a snapshot contained the entry
 	waits  bool   // eligible.WaitsForNodes
 	job    *offer.Job
 	text   string      // see requestText
-	shared bool        // the job's nodes are those of its request
-	asked  [2]*request // the requests for which paused is false and true, or nil
+	shared bool        // the job can run on the same nodes as any job with an equal request
+	asked  [2]*request // the requests with paused false and true; nil if not yet known
 	sized  bool        // sizes is known
 	sizes  []offer.Size
 }
 
-// entry returns what is known about an entry of the queue, after updating it from the entry's record.
+// entry returns the information about an entry of the queue, after updating it from the entry's record.
 func (p *Planner) entry(record *slurm.Waiting) *waitingJob {
 	j := p.jobs[entryKey{record.ID, record.ArrayTask}]
 	if j == nil || j.round == p.round {
@@ -41,17 +41,17 @@ func (p *Planner) entry(record *slurm.Waiting) *waitingJob {
 	if j.job == nil || !j.record.Same(record) {
 		j.update(record)
 	}
-	// Its strings may be part of slurmctld's reply; an older copy would keep that whole reply in memory.
+	// The record's strings may be part of slurmctld's reply; an older copy would keep that entire reply in memory.
 	j.record = *record
 	return j
 }
 
-// update sets what is known about an entry whose record has changed.
+// update sets the information about an entry whose record has changed.
 func (j *waitingJob) update(record *slurm.Waiting) {
 	old := j.record
 	j.waits = eligible.WaitsForNodes(*record)
 	if j.job != nil {
-		// slurmctld changes these fields of many jobs at once.
+		// slurmctld changes these fields of many jobs at the same time.
 		old.Priority, old.LastSchedEval, old.Start = record.Priority, record.LastSchedEval, record.Start
 		if record.Reason != "Resources" && old.Same(record) {
 			return
@@ -82,7 +82,7 @@ func (v *View) queue(snapshot Snapshot, nodes []slurm.Node) {
 		if !v.place(snapshot, waiting, nodes) { // a job that can never run would block its profile for other jobs
 			continue
 		}
-		// No more tasks of an array can start than the cluster has slots.
+		// The number of tasks of an array that can start is at most the number of slots in the cluster.
 		for range min(waiting[0].record.Elements, slots) {
 			for _, j := range waiting {
 				v.Jobs, v.Waiting = append(v.Jobs, j.job), append(v.Waiting, j.record)
@@ -134,7 +134,7 @@ func (v *View) place(snapshot Snapshot, waiting []*waitingJob, nodes []slurm.Nod
 	return true
 }
 
-// sizes returns the larger profiles that the job may get.
+// sizes returns the larger profiles that the job can be given.
 func (v *View) sizes(j *waitingJob) []offer.Size {
 	if !j.sized {
 		j.sizes, j.sized = Sizes(j.record.Job, v.kinds), true
@@ -142,7 +142,8 @@ func (v *View) sizes(j *waitingJob) []offer.Size {
 	return j.sizes
 }
 
-// request returns what the planner knows about the request of a job whose nodes are those of its request.
+// request returns the planner's information about the request of a job that can run on the same nodes as any job with
+// an equal request.
 func (v *View) request(j *waitingJob) *request {
 	paused := v.paused[j.record.UID]
 	at := &j.asked[0]
@@ -155,8 +156,8 @@ func (v *View) request(j *waitingJob) *request {
 	return *at
 }
 
-// setNodes sets the members on which a job can run. Jobs with equal requests share the sets; otherwise, planning many
-// jobs and nodes would spend most of its time here.
+// setNodes sets the members on which a job can run. Jobs with equal requests share these sets; otherwise, most of the
+// time for planning many jobs and nodes would be spent here.
 func (v *View) setNodes(j *waitingJob) {
 	r := &request{}
 	if j.shared {
@@ -165,12 +166,12 @@ func (v *View) setNodes(j *waitingJob) {
 	r.find(v, j.job, &j.record)
 }
 
-// startable yields the waiting jobs that could start if their slices were free, in the order of the queue. Each
-// yielded list is a group of jobs that start together, such as the components of a het job. The group takes the
-// position of its last component that is not held, because backfill with bf_hetjob_prio=min considers the het job at
-// that position (backfill.c, 22.05.8). If all are held, it takes the position of the first. At an earlier position,
-// the slices offered for the het job would go to the jobs between its components, and other GPUs would stay idle
-// without benefit to the het job.
+// startable yields the waiting jobs that could start if their slices were free, in the order of the queue. Each yielded
+// list is a group of jobs that start together, such as the components of a het job. The group takes the position of its
+// last component that is not held, because backfill with bf_hetjob_prio=min considers the het job at that position
+// (backfill.c, 22.05.8). If all components are held, it takes the position of the first one. At an earlier position,
+// the slices offered for the het job would be allocated to the jobs between its components, and other GPUs would remain
+// idle without any benefit to the het job.
 func startable(snapshot Snapshot, p *Planner) iter.Seq[[]*waitingJob] {
 	het := snapshot.hetJobs()
 	order := snapshot.preemptorsFirst(eligible.Order(snapshot.Queue))

@@ -22,25 +22,26 @@ var Levels = []Level{ByKey, ByUser, BySite}
 
 // Site holds a site's settings.
 type Site struct {
-	// Margin is the safety margin, as a share of the peak, if only one run is known. If more runs are known, it is the
-	// upper bound of the safety margin.
+	// Margin is the safety margin, as a fraction of the peak, if only one run is known. If more runs are known, it is
+	// the upper bound of the safety margin.
 	Margin float64
 	// Share enables predictions from other users' runs of the same script for users who have not run it themselves.
 	Share bool
-	// Users is how many users must have a complete run of a script before their runs are used for others. 0 means 3.
+	// Users is the number of users who must have a complete run of a script before their runs are used for others. 0
+	// means 3.
 	Users int
 	// MaxSlowdown is the longest acceptable run time of a job, as a multiple of its run time on the whole GPU. If it is
 	// 0, only the memory determines the profile.
 	MaxSlowdown float64
 
-	// Window is the number of complete runs that a prediction uses, or twice this number if a run certainly ran out of
-	// memory. The margin is computed from the Quantile of the changes in the peak between these runs. If these fields
-	// are 0, Window defaults to 5 and Quantile to 0.15.
+	// Window is the number of complete runs that a prediction uses. It uses twice this number if a run is known to have
+	// run out of memory. The margin is computed from the Quantile of the changes in the peak between these runs. If
+	// these fields are 0, Window defaults to 5 and Quantile to 0.15.
 	Window   int
 	Quantile float64
 
-	// PeakQuantile is the quantile of the next run's peak that the need must at least cover, assuming that the peaks
-	// are lognormally distributed. If it is 0, the need does not depend on a quantile.
+	// PeakQuantile is the quantile of the next run's peak that the need must cover, assuming that peaks are lognormally
+	// distributed. If it is 0, the need does not depend on a quantile.
 	PeakQuantile float64
 }
 
@@ -60,8 +61,8 @@ type History struct {
 type Need struct {
 	Level Level
 	Runs  int // the number of complete runs on which the need is based
-	// PeakMiB is the memory that the job needs on each slice, including the margin, and HighestMiB is that memory
-	// without the margin.
+	// PeakMiB is the memory that the job needs on each slice, including the margin. HighestMiB is the same without the
+	// margin.
 	PeakMiB, HighestMiB float64
 	// Seconds is the expected run time on a slice with Compute compute slices, or 0 if unknown. Low and High are the
 	// 10% and 90% quantiles of the run time.
@@ -81,9 +82,9 @@ type Need struct {
 	Why string
 }
 
-// Predict returns the need of a job according to its history. The second result is false if no run was complete. It
-// is then unknown how much memory is sufficient, so the caller uses the site's default, and PeakMiB is a lower bound
-// for [Need.AtLeast]: the memory that a run used or that was insufficient.
+// Predict returns the need of a job according to its history. The second result is false if no run was complete. It is
+// then unknown how much memory is sufficient, so the caller uses the site's default, and PeakMiB is a lower bound for
+// [Need.AtLeast]: the amount of memory that a run used or that was not sufficient.
 func Predict(h History, site Site) (Need, bool) {
 	all := attempts(h.Runs)
 	window := site.window()
@@ -99,8 +100,9 @@ func Predict(h History, site Site) (Need, bool) {
 }
 
 // On returns the smallest profile of a GPU model that satisfies the need. It considers only profiles with a placement
-// in the layout named of, and returns false if none of them is sufficient. If no profile has enough memory for the need
-// including the margin, the profile with the most memory counts as sufficient if it has at least HighestMiB.
+// in the layout given by the argument of, and returns false if none of them is sufficient. If no profile has enough
+// memory for the need including the margin, the profile with the most memory counts as sufficient if it has at least
+// HighestMiB.
 func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	most := 0.0
 	for k := range b.Profiles {

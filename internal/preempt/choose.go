@@ -16,20 +16,20 @@ type Victim struct {
 	Lost  float64      // the run time in seconds that the job loses
 }
 
-// Room describes the search for room. Cluster contains the state without the plan, in which slices of jobs that have
-// ended are not busy.
+// Room describes a search for victims that make room for a job. Cluster contains the state without the plan, in which
+// slices of jobs that have ended are not busy.
 type Room struct {
 	Cluster *offer.Cluster
 	Victims []Victim
 	// Enough reports whether the job could start on the node, apart from its slices, if the victims with these indices
-	// were stopped. nil means that it always could.
+	// were stopped. If Enough is nil, the job always could.
 	Enough func(node int, stop []int) bool
 }
 
-// Choose returns the ids of the jobs to stop for j. It stops as few jobs as possible and, among the sets of equally
-// many jobs, one that loses the least run time. The result is exact for a job that needs one slice. For other jobs, the
-// set may be larger than necessary, but all its members are necessary. stop is empty if the job already fits. ok is
-// false if no set of victims makes room.
+// Choose returns the ids of the jobs to stop for j. It chooses as few jobs as possible and, among sets with the same
+// number of jobs, one that loses the least run time. The result is exact for a job that needs one slice. For other
+// jobs, a smaller set may exist, but no job can be removed from the chosen set. The result stop is empty if the job
+// already fits, and ok is false if no set of victims makes room.
 func (r Room) Choose(j *offer.Job) (stop []uint32, ok bool) {
 	owner := map[offer.Spot]int{}
 	on := make([][]int, len(r.Cluster.Nodes)) // the victims on each node
@@ -106,8 +106,9 @@ func (r Room) oneSlice(node int, w offer.Want, owner map[offer.Spot]int) (best [
 	return best, found
 }
 
-// forPlacement returns the cheapest set of victims that makes room for a placement: all that overlap it and, if it
-// needs other resources that slices hold (the instance limit, media engines), the cheapest of those that hold them.
+// forPlacement returns the cheapest set of victims that makes room for a placement: all victims that overlap it and, if
+// it needs other resources held by slices (the instance limit, media engines), the cheapest of the victims that hold
+// them.
 func (r Room) forPlacement(k int, g place.GPU, placement int, owner map[offer.Spot]int) (best []int, found bool) {
 	if g.Model.Units(placement)&g.Blocked != 0 {
 		return nil, false

@@ -11,13 +11,13 @@ import (
 	"caelum/internal/tags"
 )
 
-// Action is what a step does to a job.
+// Action is the action that a step performs on a job.
 type Action string
 
 const (
-	Tag  Action = "tag"  // write Comment into admin_comment
+	Tag  Action = "tag"  // write Comment to admin_comment
 	Warn Action = "warn" // send the signals that begin the grace time, and then write Comment
-	Stop Action = "stop" // end the run as Mode says
+	Stop Action = "stop" // end the run in the way given by Mode
 )
 
 // Step is one action on one job.
@@ -63,16 +63,16 @@ func drop(j slurm.Job) Step {
 	return Step{Do: Tag, Job: j, Comment: tags.WithoutPreemption(j), For: p.Job}
 }
 
-// preemptor returns the index of the waiting job for which the watcher stops jobs, or -1.
+// preemptor returns the index of the waiting job for which the watcher is stopping jobs, or -1.
 func preemptor(s plan.Snapshot, v *plan.View) int {
 	return slices.IndexFunc(v.Waiting, func(w slurm.Waiting) bool {
 		return s.Preempts(w.Job) && eligible.WaitsForNodes(w)
 	})
 }
 
-// proceed returns the next steps for the jobs that are stopped for the k-th waiting job. All of them are stopped in the
-// same round, after the grace times of all have ended, so that no job is stopped for nothing if the preemptor is
-// cancelled.
+// proceed returns the next steps for the jobs that are being stopped for the k-th waiting job. All of them are stopped
+// in the same round, after all of their grace times have ended, so that no job is stopped unnecessarily if the
+// preemptor is cancelled.
 func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []*slurm.Job) (steps []Step) {
 	w := v.Waiting[k]
 	var stop []uint32
@@ -133,8 +133,8 @@ func anyStopped(s plan.Snapshot, preemptor uint32) bool {
 	})
 }
 
-// withdrawn reports whether the nodes of the jobs publish the offers of the plan. Before that, slurmctld could start
-// another job on units that the plan reserves for the preemptor.
+// withdrawn reports whether the nodes of the jobs have published the offers in the plan. Until they do so, slurmctld
+// could start another job on units that the plan reserves for the preemptor.
 func withdrawn(v *plan.View, made offer.Plan, jobs []*slurm.Job) bool {
 	for _, j := range jobs {
 		for _, name := range j.Nodes {

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Mode is how slurmctld stops a preempted job.
+// Mode is the way in which slurmctld stops a preempted job.
 type Mode string
 
 const (
@@ -28,20 +28,20 @@ const (
 // slurmdbd is the AccountingStorageType of a cluster with QOS.
 const slurmdbd = "accounting_storage/slurmdbd"
 
-// Rules contains slurmctld's settings for preemption. If Slurm's settings allow more than the rules can determine, the
-// rules allow less: they never allow a preemption that slurmctld would not carry out.
+// Rules contains slurmctld's settings for preemption. If the rules cannot determine everything that Slurm's settings
+// allow, they are stricter than the settings. They never allow a preemption that slurmctld would not carry out.
 type Rules struct {
 	kind       string
 	mode       string // PreemptMode
 	exempt     time.Duration
-	protected  uint64 // jobs with a higher priority are exempt (min_exempt_priority), or 0 if there is no limit
+	protected  uint64 // jobs with a higher priority are exempt (min_exempt_priority); 0 if there is no limit
 	partitions map[string]slurm.Partition
 	qos        map[string]slurm.QOS
 	needsQOS   bool // jobs have a QOS
 }
 
-// NewRules returns the rules of a configuration. qos contains all QOS, or is nil without slurmdbd. The error is not nil
-// if the configuration cannot be parsed.
+// NewRules returns the rules of a configuration. The argument qos contains all QOS, or is nil if there is no slurmdbd.
+// NewRules returns an error if the configuration cannot be parsed.
 func NewRules(c slurm.Config, partitions []slurm.Partition, qos []slurm.QOS) (Rules, error) {
 	r := Rules{
 		kind: c.Values["PreemptType"], mode: strings.ToUpper(c.Values["PreemptMode"]),
@@ -91,7 +91,7 @@ func (r Rules) Enabled() bool { return r.kind != "" }
 // has reports whether a PreemptMode contains a word.
 func has(mode, word string) bool { return slices.Contains(strings.Split(mode, ","), word) }
 
-// known reports whether the rules support all words of a PreemptMode. PRIORITY exists since 25.11.
+// known reports whether the rules support all words of a PreemptMode. Slurm has had PRIORITY since 25.11.
 func known(mode string) bool {
 	for word := range strings.SplitSeq(mode, ",") {
 		switch word {
@@ -103,7 +103,8 @@ func known(mode string) bool {
 	return true
 }
 
-// ModeOf returns how a running job would be stopped. SUSPEND counts as Off, because a suspended job keeps its slices.
+// ModeOf returns the way in which a running job would be stopped. SUSPEND counts as Off, because a suspended job keeps
+// its slices.
 func (r Rules) ModeOf(j slurm.Job) Mode {
 	mode := r.mode
 	if r.kind == byPartition {
@@ -185,8 +186,8 @@ func (r Rules) Tier(w slurm.Waiting) int {
 	return lowest
 }
 
-// Precedes reports whether slurmctld considers the waiting job w before the waiting job o, whatever their priorities
-// are: w may preempt o, or each partition of w has a higher tier than all partitions of o (sort_job_queue2 in
+// Precedes reports whether slurmctld considers the waiting job w before the waiting job o, regardless of their
+// priorities: w may preempt o, or each partition of w has a higher tier than all partitions of o (sort_job_queue2 in
 // job_scheduler.c, 22.05.8 to 26.05.3).
 func (r Rules) Precedes(w, o slurm.Waiting) bool {
 	if r.kind == byQOS && r.qosAllows(w, o.Job) {

@@ -9,9 +9,9 @@ import (
 	"caelum/internal/place"
 )
 
-// severalSlices returns a set of victims that makes room for several slices on a node. It takes the smallest number of
-// victims with which the slices fit, beginning with those that lose the least run time, and then removes all that are
-// not necessary. here lists the victims on the node.
+// severalSlices returns a set of victims that makes room for several slices on a node. It takes victims, beginning with
+// those that lose the least run time, until the slices fit, and then removes all victims that are not necessary. The
+// argument here lists the victims on the node.
 func (r Room) severalSlices(node int, j *offer.Job, here []int, owner map[offer.Spot]int) (stop []int, found bool) {
 	slices.SortStableFunc(here, func(a, b int) int { return cmp.Compare(r.Victims[a].Lost, r.Victims[b].Lost) })
 	fits := func(stop []int) bool {

@@ -51,11 +51,11 @@ func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable)
 }
 
 // AfterRejection returns GRMU's plan after a request was rejected (arXiv 2502.01909, Algorithm 4). It selects the most
-// fragmented GPU of the light basket and, among equally fragmented ones, the lowest. It then computes the layout that
-// would result if the driver placed this GPU's instances on an empty GPU, in the order of their starts, and moves the
-// instances whose placement changes. It differs from the paper in three ways: fragmentation is defined as in
-// [mig.Node], instances that cannot be moved keep their placements, and the plan is nil if the moves would not reduce
-// fragmentation.
+// fragmented GPU in the light basket and, among equally fragmented GPUs, the one with the lowest index. It then
+// computes the layout that would result if the driver placed this GPU's instances on an empty GPU, in the order of
+// their starts, and moves the instances whose placement changes. It differs from the paper in three ways: fragmentation
+// is defined as in [mig.Node], instances that cannot be moved keep their placements, and the plan is nil if the moves
+// would not reduce fragmentation.
 func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	most, frag := -1, 0.0
 	for k := range pool.Len() {

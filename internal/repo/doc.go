@@ -2,7 +2,7 @@
 // summaries that are not in slurmdbd yet.
 //
 // The repository is one SQLite file, by default /var/lib/caelum/repo.db. On a node, it holds the runs that the node's
-// agent observed, the open observations of running jobs, and the summaries that the agent still has to write into
+// agent observed, the open observations of running jobs, and the summaries that the agent still has to write to
 // slurmdbd (the outbox). On the host that runs the sync, it holds every run on the cluster. The package stores only
 // data that is also in a run's summary (predict.Run.Summary), so all repositories contain the same data about a run,
 // and a sync can restore a lost repository from slurmdbd.

@@ -116,8 +116,9 @@ const (
 )
 
 // Prune removes runs that are too old or exceed a limit, and returns how many it has removed. If there are too many
-// runs in total, all users get equal shares, and those who have more lose their oldest runs. A run's age is measured
-// from the newest run or from now, whichever is earlier, so that a clock that is ahead does not cause any removals.
+// runs in total, all users have the same limit, and the oldest runs of users who exceed this limit are removed. A run's
+// age is measured from the newest run or from now, whichever is earlier, so that a clock that is ahead does not cause
+// any removals.
 func (r *Repo) Prune(now time.Time) (n int, err error) {
 	return r.prune(now, keepOfKey, keepInAll)
 }
@@ -164,8 +165,8 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 	return n, err
 }
 
-// userShare returns the number of runs that each user may have: the largest number for which all users together have at
-// most room runs, or math.MaxInt if there are no more than room runs anyway.
+// userShare returns the maximum number of runs per user: the largest number for which the total does not exceed room,
+// or math.MaxInt if the total does not exceed room anyway.
 func userShare(tx *sql.Tx, room int) (int, error) {
 	counts, err := sqlite.List(tx, func(rows *sql.Rows) (n int, err error) {
 		err = rows.Scan(&n)

@@ -114,8 +114,8 @@ func (a *adder) add(n predict.Run) error {
 // errInvalid is the error for a run that could not be restored from its summary in slurmdbd.
 var errInvalid = errors.New("is invalid; nothing was recorded")
 
-// fromSummary returns the run as its summary describes it, with names of limited length. So a run observed by the
-// agent is equal to the same run read from slurmdbd.
+// fromSummary returns the run as its summary describes it, with names of limited length. A run observed by the agent is
+// therefore equal to the same run read from slurmdbd.
 func fromSummary(n predict.Run) (predict.Run, error) {
 	summaries := predict.Summaries(n.Summary())
 	if len(summaries) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Fingerprint) {
@@ -133,7 +133,7 @@ func IsHash(s string) bool {
 	return s == "" || len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// textBytes is the maximum length of a stored name.
+// textBytes is the maximum length of a stored name in bytes.
 const textBytes = 256
 
 // text returns a name in the form in which the repository stores it. slurmdbd replaces a double quote with ` (22.05.8).

@@ -11,8 +11,8 @@ const near = 0.01
 
 // verdict returns a sentence that names the best policy for the workload and its advantage over the second best. The
 // best policy has the lowest mean waiting time, or the lowest mean turnaround if the workload has run times that depend
-// on the slice. Without a queue, it accepts the largest share of the requested unit-seconds. References
-// are not compared. The sentence is empty if the page has no policies.
+// on the slice. Without a queue, it accepts the largest fraction of the requested unit-seconds. References are not
+// compared. The sentence is empty if the page has no policies.
 func (p Page) verdict() string {
 	var ranked []Policy
 	for _, of := range p.Policies {
@@ -70,7 +70,7 @@ func (p Page) outcome(of Policy) string {
 	return "a job waits on average " + span(of.MeanWait)
 }
 
-// span formats a time in seconds with a unit in which the number is easy to read.
+// span formats a time in seconds, using a unit that makes the number easy to read.
 func span(seconds float64) string {
 	for _, u := range []struct {
 		name   string

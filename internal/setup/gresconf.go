@@ -45,8 +45,8 @@ func (m *merger) gresConf(others gpuNodes) {
 	}
 }
 
-// replaces reports whether a line of gres.conf describes the GPUs of managed nodes. If it does, Caelum's lines replace
-// it.
+// replaces reports whether a line of gres.conf describes the GPUs of managed nodes and must therefore be replaced by
+// Caelum's lines.
 func (m *merger) replaces(l line, others gpuNodes) bool {
 	name := strings.ToLower(l.value("Name"))
 	nodes, limited := l.get("NodeName")

@@ -25,12 +25,12 @@ type Request struct {
 	JobSubmit string
 	// Nodes is a hostlist of all nodes with the same GPUs.
 	Nodes string
-	// Partition is the partition whose jobs get slices.
+	// Partition is the partition whose jobs are given slices.
 	Partition string
 	// Sections holds the sections that `caelum slurm-config` prints, without the headings.
 	Sections map[string]string
-	// Read returns the content of a file, and its path without symbolic links. For a file that does not exist, it
-	// returns the path at which the file would be created, and the error fs.ErrNotExist.
+	// Read returns the content of a file and its path with all symbolic links resolved. For a file that does not exist,
+	// it returns the path at which the file would be created and the error fs.ErrNotExist.
 	Read func(path string) (content []byte, resolved string, err error)
 }
 
@@ -105,11 +105,11 @@ func Merge(r Request) (Result, error) {
 	return m.Result, nil
 }
 
-// plain matches the paths that need no quotes in a patch.
+// plain matches paths that do not need quotes in a patch.
 var plain = regexp.MustCompile(`^/[A-Za-z0-9_./+@:=-]+$`)
 
-// open reads a file. If it does not exist, open returns an empty file with fresh set. It returns nil if the file cannot
-// be read or has already been read.
+// open reads a file. If the file does not exist, open returns an empty file with fresh set. It returns nil if the file
+// cannot be read or has already been read.
 func (m *merger) open(name string) *file {
 	text, resolved, err := m.Read(name)
 	f := &file{path: resolved, old: text, fresh: errors.Is(err, fs.ErrNotExist)}
@@ -136,7 +136,7 @@ func (m *merger) open(name string) *file {
 	return f
 }
 
-// beside returns the path of a file in the directory of slurm.conf.
+// beside returns the path of a file in the directory that contains slurm.conf.
 func (m *merger) beside(name string) string { return path.Join(path.Dir(m.SlurmConf), name) }
 
 func (m *merger) problem(l line, text string) {

@@ -11,16 +11,16 @@ import (
 	"caelum/internal/slurm"
 )
 
-// hardware lists the keys of a NodeName line that a catalogue node has in common with the real nodes. CPUs and Procs
-// are the same parameter, as are Feature and Features.
+// hardware lists the keys of a NodeName line that have the same value for a catalogue node as for the real nodes. CPUs
+// and Procs are the same parameter, as are Feature and Features.
 var hardware = []string{"CPUs", "Procs", "Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket", "ThreadsPerCore",
 	"RealMemory", "TmpDisk", "Feature", "Features"}
 
 // gpuNodes holds the names of the nodes with GPUs that Caelum does not manage.
 type gpuNodes []string
 
-// overlap expands the hostlist of a line. inside is true if all its hosts are managed, and apart is true if none of
-// them is. If the list cannot be expanded or contains both kinds, overlap reports a problem.
+// overlap expands the hostlist of a line. The result inside is true if all of its hosts are managed, and apart is true
+// if none of them are. If the list cannot be expanded or contains both kinds, overlap reports a problem.
 func (m *merger) overlap(l line, list string) (hosts []string, inside, apart bool) {
 	hosts, err := slurm.ExpandHosts(list)
 	if err != nil {

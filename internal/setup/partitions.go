@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// partitions adds the catalogue nodes to the partitions with managed nodes, unless these have Nodes=ALL, which
-// already includes them. features lists the managed nodes' features.
+// partitions adds the catalogue nodes to the partitions with managed nodes, except to those with Nodes=ALL, which
+// already includes the catalogue nodes. features lists the managed nodes' features.
 func (m *merger) partitions(lines []line, catalogue, features string) {
 	sets := nodeSets(lines, items(features))
 	defaults, found := "", false

@@ -17,19 +17,20 @@ import (
 //
 // The relative speed of a job is its speed on its profile divided by its speed on a whole GPU (trace.Job.Speed), or 1
 // if the job is equally fast on all profiles. The search uses branch and bound, with bounds derived from the free units
-// and compute slices. Of two subsets with the same throughput, it chooses the one with the first job that is not in
-// both. A job with several slices starts either on a single GPU or not at all.
+// and compute slices. Of two subsets with the same throughput, it chooses the one that contains the first job that is
+// not in both. A job with several slices starts either on a single GPU or not at all.
 //
-// The search skips full GPUs, and visits the others in ascending order of their free share and then of their index. If
-// a subset fits, its jobs start, and the search begins again. The policy chooses the jobs' placements in a pool with
-// only the visited GPU, beginning with the largest profiles. A subset does not fit if the policy finds no placement for
-// one of its jobs, or would hold one. A job never starts if other jobs always have a higher throughput.
+// The search skips GPUs without free units and visits the others in ascending order, first by the fraction that is free
+// and then by index. If a subset fits, its jobs start and the search begins again. The policy chooses the jobs'
+// placements in a pool that contains only the visited GPU, beginning with the largest profiles. A subset does not fit
+// if the policy finds no placement for one of its jobs or would hold one of them. A job never starts if other jobs
+// always yield a higher throughput.
 type batches struct {
 	s    *simulation
 	cut  *cut
 	most []int           // the window size W, by GPU model
 	one  *place.Pool     // a pool with one GPU, in which a candidate subset is placed
-	sit  place.Situation // the policy's input, whose pool is one
+	sit  place.Situation // the input of the policy; its pool is the field one
 
 	// The fields from gpu to found hold the state of the search on one GPU.
 	gpu    int
@@ -61,8 +62,8 @@ func (r resources) less(o resources) resources {
 
 func (r resources) cover(o resources) bool { return r.units >= o.units && r.compute >= o.compute }
 
-// throughput represents the throughput of a GPU, which is the product of the two fields. units is the number of units
-// in use; dividing it by the GPU's total number of units would not change the order of the subsets.
+// throughput represents the throughput of a GPU, which is the product of the two fields. The field units is the number
+// of units in use; dividing it by the GPU's total number of units would not change the order of the subsets.
 type throughput struct {
 	units int
 	speed float64
@@ -74,8 +75,8 @@ func (t throughput) with(m *member) throughput {
 	return throughput{t.units + m.takes.units, t.speed + m.speed}
 }
 
-// lessThroughput is the smallest relative difference between throughputs that counts. Smaller differences may be
-// rounding errors in the sums of speeds.
+// lessThroughput is the smallest relative difference at which two throughputs are considered different. Smaller
+// differences may be rounding errors in the sums of speeds.
 const lessThroughput = 1e-9
 
 func newBatches(c *cut) *batches {
@@ -196,8 +197,8 @@ func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 }
 
 // visit extends the subset under construction with jobs from the window, beginning with the k-th job. It tries the
-// subset first with the k-th job and then without it, so that subsets with earlier jobs come first. free is the GPU's
-// resources that the subset does not use.
+// subset first with the k-th job and then without it, so that subsets with earlier jobs come first. The argument free
+// holds the GPU resources that the subset does not use.
 func (b *batches) visit(k int, free resources, t throughput) {
 	if !b.better(b.bound(k, free, t)) {
 		return
@@ -220,7 +221,7 @@ func (b *batches) better(value float64) bool { return value > b.best*(1+lessThro
 
 // bound returns an upper bound on the throughput of all subsets that add jobs, from the k-th job on, to a subset with
 // throughput t. It assumes that the jobs with the highest speed per unit fill the free units, and that the last job may
-// be added partially. If no job is left, bound returns t.
+// be added partially. If no jobs are left, bound returns t.
 func (b *batches) bound(k int, free resources, t throughput) float64 {
 	left := free.units
 	for _, m := range b.dense {

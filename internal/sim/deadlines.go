@@ -5,15 +5,16 @@ import (
 	"math"
 )
 
-// Deadlines gives some jobs a deadline (--deadline). A job's latest start is the deadline minus its time limit, which
-// is the estimated run time. The slack of a job is the time from its submission to its latest start.
+// Deadlines assigns deadlines to some of the jobs (--deadline). A job's latest start is its deadline minus its time
+// limit, which serves as the estimated run time. The slack of a job is the time from its submission to its latest
+// start.
 type Deadlines struct {
-	Share    float64 // the share of jobs with a deadline, from 0 to 1
+	Share    float64 // the fraction of jobs that have a deadline, from 0 to 1
 	From, To float64 // the range of the slacks, as multiples of the time limit; uniformly distributed
 	Seed     uint64
 	Use      DeadlineUse
 	// Equal means that all jobs have the same priority, so that only their submission times determine slurmctld's
-	// order. Otherwise, an earlier submission means a higher priority.
+	// order. Otherwise, jobs that are submitted earlier have a higher priority.
 	Equal bool
 }
 
@@ -24,10 +25,10 @@ const (
 	// DeadlinesCounted means that neither slurmctld nor the plan knows the deadlines, as if the jobs had none. The
 	// simulation counts the jobs that end in time.
 	DeadlinesCounted DeadlineUse = iota
-	// DeadlinesInSlurm means that slurmctld removes jobs that have not started by their latest start, but that the plan
-	// does not know the deadlines.
+	// DeadlinesInSlurm means that slurmctld removes jobs that have not started by their latest start, but the plan does
+	// not know the deadlines.
 	DeadlinesInSlurm
-	// DeadlinesInPlan means that slurmctld removes such jobs, and that the plan uses the deadlines, as in production.
+	// DeadlinesInPlan means that slurmctld removes such jobs and the plan uses the deadlines, as in production.
 	DeadlinesInPlan
 )
 
@@ -47,7 +48,7 @@ func (d *Deadlines) check(c *Config) error {
 	return nil
 }
 
-// setDeadline sets the deadline of a job, and the fields of package offer that depend on it.
+// setDeadline sets the deadline of a job and the related fields of its offer.Job.
 func (s *simulation) setDeadline(j *job) {
 	d := s.Deadlines
 	if d == nil {

@@ -6,7 +6,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// Growth determines what happens to jobs whose slices may have too little memory. The simulation calls its methods in
+// Growth determines what happens to jobs whose slices might not have enough memory. The simulation calls the methods in
 // order of simulated time.
 type Growth interface {
 	// Submitted returns the profile that a job requests when its user submits it.
@@ -19,7 +19,7 @@ type Growth interface {
 
 // Next describes what happens to a job after a run. The zero value means that the job has ended.
 type Next struct {
-	// Requeue is the profile that the job is requeued with, or an empty string. The job keeps its place in the queue,
+	// Requeue is the profile that the job is requeued with, or an empty string. The job keeps its place in the queue
 	// and can restart after Delay seconds, or after requeueDelay if Delay is 0.
 	Requeue string
 	Delay   float64

@@ -14,8 +14,8 @@ import (
 type Moves struct {
 	Rule MoveRule
 	// Cost is the run time, in seconds, that a job loses when it is moved or stopped: the time since its last
-	// checkpoint. A job never loses more than it has run since its start or its last move. With +Inf, a job loses its
-	// whole run.
+	// checkpoint. A job never loses more run time than has passed since its start or its last move. With +Inf, a job
+	// loses its entire run.
 	Cost float64
 	// Beta is the Beta field of [reconfigure.LastResort], in seconds. Only StopForHead uses it.
 	Beta float64
@@ -27,7 +27,7 @@ type MoveRule int
 const (
 	// MoveAfterDeparture moves instances after a job has ended, if the moves reduce fragmentation (FragAware).
 	MoveAfterDeparture MoveRule = iota + 1
-	// MoveAfterRejection moves the instances of the most fragmented GPU if the head of the queue cannot start or,
+	// MoveAfterRejection moves the instances on the most fragmented GPU when the head of the queue cannot start or,
 	// without a queue, before a job is rejected. Each hour, it also consolidates half-full GPUs (GRMU).
 	MoveAfterRejection
 	// StopForHead stops jobs if the head of the queue would otherwise wait longer than the stopped jobs lose (DynaP).
@@ -59,7 +59,7 @@ func newMover(c *cut) *mover {
 	return &mover{c.s.Moves, c, map[place.Spot]*job{}, map[int]*job{}, consolidateEvery}
 }
 
-// hold records that a job has started. Without moves, m is nil.
+// hold records that a job has started. If the simulation does not move jobs, m is nil.
 func (m *mover) hold(j *job) {
 	if m == nil {
 		return
@@ -127,7 +127,7 @@ func (m *mover) move(plan reconfigure.Plan) {
 	c := m.c
 	for _, s := range plan {
 		if s.Job == reconfigure.NoJob {
-			continue // Pool.Start destroys the idle instances that are in the way
+			continue // Pool.Start destroys the idle instances that overlap
 		}
 		j := m.numbered[s.Job]
 		switch s.Do {
@@ -164,7 +164,7 @@ func (m *mover) lose(j *job) float64 {
 // ran returns the time, in seconds, for which a job has run since its start or its last move.
 func (m *mover) ran(j *job) float64 { return max(0, m.c.s.now-j.from) }
 
-// stopForHead stops jobs for the head of the queue, if this is worthwhile, and then selects the head's slice.
+// stopForHead stops jobs for the head of the queue if this is worthwhile, and then selects the slice for the head.
 func (m *mover) stopForHead() bool {
 	s, head := m.c.s, m.c.s.queue.at(0)
 	if head.slices() > 1 {
@@ -196,8 +196,8 @@ func (m *mover) stopForHead() bool {
 	return plan != nil
 }
 
-// stop stops a job and returns it to the queue. The job's next run takes the rest of its run time plus the time that it
-// loses.
+// stop stops a job and returns it to the queue. The job's next run takes the remaining run time plus the time that the
+// job loses.
 func (m *mover) stop(j *job) {
 	s := m.c.s
 	lost := m.lose(j)

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/place"
 )
 
-// offers is the room for GPUs with slices on demand, as in production. The agents publish offers, and slurmctld starts
-// jobs only on offered slices:
+// offers is the space on the GPUs in which agents place slices on demand, as in production. The agents publish offers,
+// and slurmctld starts jobs only on offered slices:
 //
 //	an event                  a job is submitted, starts, ends or returns from a requeue
 //	publishing later          the agents publish new offers. Package offer plans them for the current queue and slices
@@ -19,14 +19,14 @@ import (
 //	                          the first node with the offer. The agent chooses the placement on the node
 //
 // slurmctld may therefore read outdated offers, and several jobs may start under the same plan. A job may start on a
-// node other than the planned one, and even a job that is not in the plan may start. Every job that starts gets its
+// node other than the planned one, and even jobs that are not in the plan may start. Every job that starts gets its
 // slice, because every subset of the offers can be carved.
 type offers struct {
 	*cut
 	on        offer.Plan // the current offers
 	planned   map[*job][]place.Spot
-	found     map[*job]bool    // jobs submitted since the last plan; true if the job's slices were already on offer
-	publishAt float64          // when the agents next publish; +Inf if there was no event since the last plan
+	found     map[*job]bool    // jobs submitted since the last plan; true if the job's slices were already offered
+	publishAt float64          // when the agents next publish; +Inf if there has been no event since the last plan
 	tick      float64          // when slurmctld next reads the queue; +Inf if it is waiting for the next event
 	onPlan    func(offer.Plan) // called with each plan; may be nil
 }
@@ -54,7 +54,7 @@ func (o *offers) happened() {
 	o.publishAt, o.tick = min(o.publishAt, now+publishing), min(o.tick, math.Floor(now)+1)
 }
 
-// submitted records whether a new job's slices are already on offer.
+// submitted records whether a new job's slices are already offered.
 func (o *offers) submitted(j *job) {
 	if s := o.s; s.Sizing == Adaptive {
 		if o.Speculative == nil {
@@ -131,8 +131,8 @@ func (o *offers) schedule() {
 	}
 }
 
-// grant returns the offers that a job gets, on the first nodes that offer its share per node, or nil if too few nodes
-// do.
+// grant returns the offers that are allocated to a job, on the first nodes that offer the slices that it needs per
+// node, or nil if too few nodes do.
 func (o *offers) grant(j *job) (got []place.Spot) {
 	planned := o.planned[j]
 	each := j.offer.Wants[0].Count

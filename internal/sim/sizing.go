@@ -9,18 +9,18 @@ import (
 	"caelum/internal/trace"
 )
 
-// Sizing determines which profile a job with Speed gets.
+// Sizing determines which profile is assigned to a job with Speed.
 type Sizing int
 
 const (
 	// Tightest gives each job the requested profile, which is the smallest sufficient one.
 	Tightest Sizing = iota
-	// Adaptive may give a job a larger profile, which package offer chooses. It requires a policy and the FIFO or EASY
+	// Adaptive can give a job a larger profile, which package offer chooses. It requires a policy and the FIFO or EASY
 	// discipline.
 	Adaptive
 )
 
-// sizes returns the larger profiles that a job may get, with the run times that the planner expects on them.
+// sizes returns the larger profiles that a job can be given, with the run times that the planner expects on them.
 func (s *simulation) sizes(j *job) (all []offer.Size) {
 	if s.Sizing != Adaptive || j.Speed == nil || j.slices() > 1 {
 		return nil
@@ -73,8 +73,8 @@ func (s *simulation) recordSubmission(j *job) {
 	s.earlier = append(s.earlier, submission)
 }
 
-// startPlanned starts the jobs that package offer's plan starts now. It replaces turn if jobs get adaptive sizes or the
-// share of full GPUs is limited.
+// startPlanned starts the jobs that package offer's plan starts now. It replaces turn if jobs are given adaptive sizes
+// or if the share of full GPUs is limited.
 func (c *cut) startPlanned() {
 	s := c.s
 	c.Speculative = map[string]bool{} // no speculative offers

@@ -100,10 +100,10 @@ func exitStatus(s string) (int, error) {
 	return n, nil
 }
 
-// Records returns the runs of all users' jobs that waited or ran between the times from and to. Each Record's Text is
-// the content of the given accounting field. Keep the period to about a day at most, because slurmdbd reads all the
-// records before it answers. If slurmdbd.conf hides other users' jobs, callers who are not operators get only their
-// own. Errors: ErrNoAccounting.
+// Records returns the runs of all users' jobs that were waiting or running between the times from and to. Each Record's
+// Text is the content of the given accounting field. The period should be at most about a day, because slurmdbd reads
+// all of the records before it answers. If slurmdbd.conf hides other users' jobs, callers who are not operators see
+// only their own jobs. Errors: ErrNoAccounting.
 func (c *Client) Records(ctx context.Context, field AccountingField, from, to time.Time) ([]Record, error) {
 	return c.records(ctx, field, "-S", uts(from), "-E", uts(to))
 }
@@ -116,7 +116,7 @@ func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32
 	if err != nil {
 		return nil, err
 	}
-	// For an array's id, sacct returns all its tasks.
+	// If the id belongs to an array, sacct returns all of its tasks.
 	all = slices.DeleteFunc(all, func(r Record) bool { return r.ID != id })
 	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Index, b.Index) })
 	if len(all) == 0 {
@@ -200,13 +200,13 @@ func ofAccounting(err error) error {
 	return err
 }
 
-// textMost is the size, in bytes, of the column in MariaDB, which silently truncates longer text (22.05.8).
+// textMost is the size of the column in bytes. MariaDB silently truncates longer text (22.05.8).
 const textMost = 65535
 
 // SetAccounting writes a field of a job's newest accounting record. The run must have ended, because slurmctld rewrites
 // AdminComment at that point (22.05.8). sacctmgr cannot change the job's older records. It takes about 0.3 s.
-// SetAccounting returns ErrJobState if the run has not ended, ErrSpoils if sacctmgr would change other tools' words,
-// and ErrNoAccounting if slurmdbd did not answer.
+// SetAccounting returns ErrJobState if the run has not ended, ErrSpoils if sacctmgr would alter words that belong to
+// other tools, and ErrNoAccounting if slurmdbd did not answer.
 func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingField, text string) error {
 	if !slices.Contains(AccountingFields, field) {
 		return unknownField(field)
@@ -229,15 +229,15 @@ func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingFi
 }
 
 // recordRef matches the names that sacctmgr resolves to exactly one record. It excludes the id of an array, which
-// stands for all its tasks, and that of a het job, which stands for all its components (22.05.8).
+// stands for all tasks, and the id of a het job, which stands for all components (22.05.8).
 var recordRef = regexp.MustCompile(`^[0-9]+([_+][0-9]+)?$`)
 
 const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// spoils returns ErrSpoils if sacctmgr would change other tools' words. It asks for sacctmgr's release only if the
-// answer depends on it.
+// spoils returns ErrSpoils if sacctmgr would alter words that belong to other tools. It queries sacctmgr's release only
+// if the answer depends on it.
 func (c *Client) spoils(ctx context.Context, text string) error {
-	lower := false // true if sacctmgr may convert a word to lower case
+	lower := false // true if sacctmgr might convert a word to lower case
 	for _, word := range strings.Fields(text) {
 		if strings.HasPrefix(word, "caelum:") {
 			continue

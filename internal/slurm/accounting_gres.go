@@ -17,9 +17,9 @@ type Allocation struct {
 	Partition string
 	Submitted time.Time     // for a run after a requeue, the time of the requeue
 	Limit     time.Duration // the time limit; 0 if the job has none
-	// Requested and Allocated are the GRES of the whole job, summed over its nodes, to the extent that
-	// AccountingStorageTRES lists them. Allocated can exceed Requested, because an --exclusive job gets all of a
-	// node's GRES.
+	// Requested and Allocated are the GRES of the entire job, summed over its nodes, to the extent that
+	// AccountingStorageTRES lists them. Allocated can exceed Requested, because an --exclusive job is allocated all of
+	// a node's GRES.
 	Requested, Allocated GRESList
 }
 
@@ -54,8 +54,8 @@ func (c *Client) Allocations(ctx context.Context, field AccountingField, from, t
 
 // AllocationsOf returns the runs of the jobs that ref refers to, oldest first. A plain number refers to a job, to all
 // tasks of an array or to all components of a het job. 12_3 refers to an array task, and 12+1 to a component of a het
-// job. Errors: It returns ErrNoJob if there are no runs that the caller may see, and ErrNoAccounting if slurmdbd did
-// not answer.
+// job. Errors: It returns ErrNoJob if there are no runs that the caller is permitted to see, and ErrNoAccounting if
+// slurmdbd did not answer.
 func (c *Client) AllocationsOf(ctx context.Context, field AccountingField, ref string) ([]Allocation, error) {
 	if !recordRef.MatchString(ref) {
 		return nil, fmt.Errorf("%.40q is not a job id", ref)

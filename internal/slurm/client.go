@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// DefaultTimeout limits how long one command may take. While slurmctld is unreachable, Slurm's commands retry for 9 s
-// (22.05.8, MessageTimeout=10), so the limit is longer than that.
+// DefaultTimeout is the default time limit for one command. While slurmctld is unreachable, Slurm's commands retry for
+// 9 s (22.05.8, MessageTimeout=10), so the limit is longer than that.
 const DefaultTimeout = 15 * time.Second
 
-// Options holds the paths and the environment of Slurm's commands. The zero value is suitable for nodes where Slurm was
-// installed from packages.
+// Options holds the paths and the environment of Slurm's commands. The zero value is suitable for nodes on which Slurm
+// was installed from packages.
 type Options struct {
 	// Scontrol, Squeue, Sacct, Sacctmgr and Scancel are the paths of the commands, by default in /usr/bin.
 	Scontrol, Squeue, Sacct, Sacctmgr, Scancel string
@@ -31,8 +31,8 @@ type Options struct {
 	Run func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 }
 
-// Client sends requests to slurmctld and, in the methods in accounting.go, to slurmdbd. Several goroutines may use
-// one Client.
+// Client sends requests to slurmctld and, in the methods in accounting.go, to slurmdbd. A Client is safe for concurrent
+// use.
 type Client struct {
 	scontrol, squeue    string
 	sacctPath, sacctmgr string
@@ -41,12 +41,12 @@ type Client struct {
 	env                 []string
 	whose               []string // the sacct options that select users
 	command             runner
-	once                runner // for requests that must not reach a slurmctld that starts later
+	once                runner // for requests that must not reach a slurmctld started later
 }
 
 type runner func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 
-// New returns a Client, without running any commands.
+// New returns a Client. It does not run any commands.
 func New(opt Options) *Client {
 	c := &Client{
 		scontrol:  cmp.Or(opt.Scontrol, "/usr/bin/scontrol"),
@@ -109,7 +109,7 @@ func (c *Client) runWith(ctx context.Context, how runner, env []string, name str
 	}
 }
 
-// command runs a command in exactly the given environment.
+// command runs a command with exactly the given environment.
 func command(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = env, "/"

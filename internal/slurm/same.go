@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Same reports whether two records of nodes are equal. It ignores Asked, which is not part of the record, and
-// Comment, on which no plan depends but which a watcher with `planner: true` changes every few seconds.
+// Same reports whether two node records are equal. It ignores Asked, which is not part of the record, and Comment,
+// because no plan depends on it and a watcher with `planner: true` changes it every few seconds.
 func (n *Node) Same(o *Node) bool {
 	return n.Name == o.Name && slices.Equal(n.States, o.States) && n.Reason == o.Reason &&
 		slices.Equal(n.Partitions, o.Partitions) && slices.Equal(n.Gres, o.Gres) &&
@@ -20,10 +20,10 @@ func (n *Node) Same(o *Node) bool {
 		n.Version == o.Version
 }
 
-// Same reports whether two records of waiting jobs are equal.
+// Same reports whether two waiting-job records are equal.
 func (w *Waiting) Same(o *Waiting) bool { return w.Elements == o.Elements && w.Job.Same(&o.Job) }
 
-// Same reports whether two records of jobs are equal.
+// Same reports whether two job records are equal.
 func (j *Job) Same(o *Job) bool {
 	return j.ID == o.ID && j.sameState(o) && j.sameRequest(o) && j.ArrayJob == o.ArrayJob &&
 		j.ArrayTask == o.ArrayTask && j.HetJob == o.HetJob && slices.Equal(j.HetJobs, o.HetJobs) && j.Name == o.Name &&

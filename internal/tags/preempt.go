@@ -9,10 +9,10 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Preemption describes a run of a job that the watcher stops for another job.
+// Preemption describes a run of a job that the watcher is stopping for another job.
 type Preemption struct {
 	Job uint32 // the id of the preemptor
-	// Warned is true after the job has received the signals that begin its grace time, which ends at the time End.
+	// Warned is true once the job has received the signals that begin its grace time, which ends at End.
 	Warned bool
 	End    time.Time
 }
@@ -50,8 +50,8 @@ func WithoutPreemption(j slurm.Job) string {
 }
 
 // PreemptsSince returns the time at which the watcher began to stop other jobs for a waiting job. ok is false if it has
-// not done so since the job was last requeued. An array has the tag of its pending tasks, which applies until one of
-// them starts.
+// not done so since the job was last requeued. The tag of an array belongs to its pending tasks and applies until one
+// of them starts.
 func PreemptsSince(j slurm.Job) (since time.Time, ok bool) {
 	n, ok := numbers(Value(j.AdminComment, Preempts), 3)
 	if !ok || n[0] != int64(j.Restarts) || n[2] != int64(j.PendingTasks()) {
@@ -60,7 +60,7 @@ func PreemptsSince(j slurm.Job) (since time.Time, ok bool) {
 	return time.Unix(n[1], 0), true
 }
 
-// WithPreempts returns the admin_comment of a waiting job for which the watcher begins to stop other jobs.
+// WithPreempts returns the admin_comment of a waiting job for which the watcher is beginning to stop other jobs.
 func WithPreempts(j slurm.Job, now time.Time) string {
 	return Set(j.AdminComment, Preempts, fmt.Sprintf("%d:%d:%d", j.Restarts, now.Unix(), j.PendingTasks()))
 }

@@ -26,9 +26,9 @@ const (
 	Held = "caelum:held"
 	// Released replaces Held when an agent has released the job. Any later hold was set by a user or an administrator.
 	Released = "caelum:released"
-	// Size is followed by the profile that Caelum chose for a job that named none.
+	// Size is followed by the profile that Caelum chose for a job that did not name one.
 	Size = "caelum:sized="
-	// InsteadOf is followed by the smaller profile that the job would request without its time limit.
+	// InsteadOf is followed by the smaller profile that the job would request if it had no time limit.
 	InsteadOf = "caelum:instead-of="
 	// RunTime is followed by the job's expected run time in seconds, and optionally by a hyphen and the 90% quantile of
 	// the run time.
@@ -44,8 +44,8 @@ const (
 	// NoRoom is followed by the slices that were not available, and by the node. An agent writes it when it stops
 	// requeuing a job and leaves it held.
 	NoRoom = "caelum:no-room="
-	// Preempted is followed by the id of the job for which the watcher stops this job's run, the restart count of the
-	// run, and the end of the grace time in Unix seconds, or 0 if the grace time has not begun.
+	// Preempted is followed by the id of the job for which the watcher is stopping this job's run, the restart count of
+	// the run, and the end of the grace time in Unix seconds, or 0 if the grace time has not begun.
 	Preempted = "caelum:preempted="
 	// Preempts is followed by the job's restart count, the time in Unix seconds at which the watcher began to stop
 	// other jobs for this job, and the number of its pending array tasks at that time, or 1.
@@ -65,7 +65,7 @@ func Has(comment, word string) bool {
 	return false
 }
 
-// Value returns the value of the first tag that begins with prefix, or an empty string if no tag does.
+// Value returns the value of the first tag that begins with prefix, or an empty string if there is no such tag.
 func Value(comment, prefix string) string {
 	for w := range strings.FieldsSeq(comment) {
 		if rest, ok := strings.CutPrefix(w, prefix); ok {
@@ -75,8 +75,8 @@ func Value(comment, prefix string) string {
 	return ""
 }
 
-// Remove returns the comment without the tag. With each occurrence, one adjacent space is also removed. Nothing else
-// changes, because the comment may contain structured text from other tools.
+// Remove returns the comment without the tag. With each occurrence, one adjacent space is also removed. Nothing else is
+// changed, because the comment may contain structured text from other tools.
 func Remove(comment, word string) string {
 	parts := strings.Split(comment, " ")
 	kept := parts[:0]

@@ -13,7 +13,7 @@ import (
 type Site struct {
 	Jobs int
 	GPUs int     // the number of GPUs, with 8 units each, that Load refers to
-	Load float64 // the share of all units that is requested on average; one long job changes it by a few percent
+	Load float64 // the average fraction of all units that is requested; one long job changes it by a few percent
 	Seed uint64
 }
 
@@ -21,7 +21,7 @@ const (
 	siteMedian = 2400.0 // median duration in seconds
 	siteSpread = 1.5    // standard deviation of the logarithm of the durations
 	siteBurst  = 8.0    // mean number of further jobs in a burst
-	siteFree   = 2. / 7 // share of jobs without a time limit
+	siteFree   = 2. / 7 // fraction of jobs without a time limit
 )
 
 // siteLimits lists the time limits that users choose, in seconds. No job runs for longer than the largest of these

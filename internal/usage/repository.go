@@ -10,7 +10,7 @@ import (
 )
 
 // Repository stores jobs' runs, observations of runs that have not ended, and the outbox, which holds the runs whose
-// summaries are not in slurmdbd yet. Several goroutines may call the methods.
+// summaries are not in slurmdbd yet. Its methods are safe for concurrent use.
 type Repository interface {
 	// Observe stores the observation of a run that has not ended. It replaces any earlier one with the same job and
 	// restart count.
@@ -35,7 +35,7 @@ type Repository interface {
 	// Postpone records an attempt for a run in the outbox and sets the time of the next one. written is true if the
 	// summary was written, in which case the next attempt must read it from slurmdbd.
 	Postpone(run predict.Run, until time.Time, written bool) error
-	// Again returns a node's runs that ended between two times to the outbox. They become due at the given time.
+	// Again puts a node's runs that ended between two times back into the outbox. They become due at the given time.
 	Again(node string, from, to, due time.Time) error
 	// Recorded removes a run from the outbox.
 	Recorded(run predict.Run) error
@@ -47,13 +47,13 @@ type Observation = repo.Observation
 // Pending is a run in the outbox, whose summary may not be in slurmdbd yet.
 type Pending = repo.Pending
 
-// Accounting is the part of slurmdbd that the recorder uses.
+// Accounting is the set of slurmdbd calls that the recorder uses.
 type Accounting interface {
 	// RecordsOf returns a job's records in slurmdbd, one for each run, oldest first. Each includes the text of the
 	// given field. RecordsOf returns an error if there are no records.
 	RecordsOf(ctx context.Context, field slurm.AccountingField, job uint32) ([]slurm.Record, error)
-	// SetAccounting replaces the field in a job's newest record. The run of this record must have ended. sacctmgr
-	// 22.05 stores the text in lower case. If it would change another tool's text in the field, SetAccounting writes
-	// nothing and returns ErrSpoils.
+	// SetAccounting replaces the field in a job's newest record. The run of this record must have ended. sacctmgr 22.05
+	// stores the text in lower case. If it would alter text in the field that belongs to another tool, SetAccounting
+	// writes nothing and returns ErrSpoils.
 	SetAccounting(ctx context.Context, r slurm.Record, field slurm.AccountingField, text string) error
 }

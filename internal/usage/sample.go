@@ -14,8 +14,8 @@ import (
 // during a call to the driver. They take no final sample when a slice is released, because the job's processes have
 // ended and freed their memory before the epilog runs.
 
-// startSamplers starts a sampler for each of these GPUs. wait waits until the samplers have ended, but at most one
-// second.
+// startSamplers starts a sampler for each of the given GPUs. The returned function waits until the samplers have ended,
+// but at most one second.
 func (m *Monitor) startSamplers(ctx context.Context, gpus []int) (wait func()) {
 	var samplers sync.WaitGroup
 	for _, g := range gpus {
@@ -36,7 +36,7 @@ func (m *Monitor) startSamplers(ctx context.Context, gpus []int) (wait func()) {
 	}
 }
 
-// Sampler samples the slices of running jobs on one GPU. Only one goroutine may use a Sampler.
+// Sampler samples the slices of running jobs on one GPU. A Sampler must be used by only one goroutine.
 type Sampler struct {
 	m      *Monitor
 	gpu    int
@@ -101,7 +101,7 @@ func (s *Sampler) read(u *sliceUsage) (gpu.Use, error) {
 	return s.meters[u].Read()
 }
 
-// heldSlice is a slice with the job that holds it and the job's user.
+// heldSlice is a slice together with the job that holds it and the job's user.
 type heldSlice struct {
 	*sliceUsage
 	job, uid uint32

@@ -16,9 +16,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// offerPoweredDown publishes the plan's offers of the nodes that are powered down. No agent is running there, and
-// slurmctld resumes a node only for a job that it has started there. While a job has the node, and while the node
-// boots, the offers stay unchanged. The agent replaces them in its first pass.
+// offerPoweredDown publishes the plan's offers for the nodes that are powered down. No agent is running there, and
+// slurmctld resumes a node only for a job that it has started there. While a job is using the node and while the node
+// is booting, the offers remain unchanged. The agent replaces them in its first pass.
 func (p *planner) offerPoweredDown(
 	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan,
 ) (failed error) {
@@ -44,7 +44,7 @@ func (p *planner) offerPoweredDown(
 	return failed
 }
 
-// unattended reports whether a node with gres/mig is powered down and no job has it.
+// unattended reports whether a node with gres/mig is powered down and not used by any job.
 func unattended(n slurm.Node) bool {
 	return n.Is("POWERED_DOWN") && (n.Is("IDLE") || n.Is("DOWN")) && len(n.Gres.Named("mig")) > 0 &&
 		n.GresUsed.Total("mig") == 0
@@ -63,9 +63,9 @@ func offered(v *plan.View, names []string, w slurm.Waiting) bool {
 }
 
 // publish writes a node's offers. Like an agent, it first withdraws the offers that are not in the plan, and adds the
-// others only if no job has started on the node since. It reads the node before each write, because the node may boot
-// at any time, and then only its agent may write the offers. If slurmctld has restarted meanwhile, it no longer knows
-// the node's slots (Unregistered), so no job may start there.
+// others only if no job has started on the node since. It reads the node before each write, because the node can boot
+// at any time, after which only its agent is permitted to write the offers. If slurmctld has restarted meanwhile, it no
+// longer knows the node's slots (Unregistered), so no job may start there.
 func (p *planner) publish(ctx context.Context, name string, offers map[string]int) error {
 	for _, lower := range []bool{true, false} {
 		n, err := p.ctl.Node(ctx, name)
@@ -96,7 +96,7 @@ func (p *planner) publish(ctx context.Context, name string, offers map[string]in
 	return nil
 }
 
-// positive returns the counts without zeros.
+// positive returns the counts that are greater than zero.
 func positive(counts map[string]int) map[string]int {
 	all := maps.Clone(counts)
 	maps.DeleteFunc(all, func(_ string, count int) bool { return count <= 0 })

@@ -31,8 +31,8 @@ type Preemptor interface {
 // readRules is the age at which the rules are read again, because `scontrol reconfigure` and sacctmgr can change them.
 const readRules = time.Minute
 
-// preemption carries out the steps that package preempt decides on. It keeps no state of a preemption, because the tags
-// of the jobs contain all of it.
+// preemption carries out the steps that package preempt decides on. It does not store the state of a preemption,
+// because the jobs' tags contain all of it.
 type preemption struct {
 	ctl   Preemptor
 	log   *logrus.Entry
@@ -40,8 +40,8 @@ type preemption struct {
 	read  time.Time // the time at which the rules were read
 }
 
-// round carries out the next steps, and logs failures. again is true if the next round must not wait for the poll
-// interval.
+// round carries out the next steps and logs failures. The result again is true if the next round must not wait for the
+// poll interval.
 func (p *preemption) round(ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan) (again bool) {
 	if snapshot.At.Sub(p.read) >= readRules {
 		if err := p.readRules(ctx); err != nil {
@@ -91,8 +91,8 @@ func (p *preemption) readRules(ctx context.Context) error {
 	return nil
 }
 
-// do carries out one step. A step that ends a run, or sends signals to it, reads the job's record first: the run must
-// be the same, and must still have its mark.
+// do carries out one step. For a step that ends a run or sends signals to it, do reads the job's record first. Such a
+// step is carried out only if the run is still the same and still has its mark.
 func (p *preemption) do(ctx context.Context, s preempt.Step) error {
 	still := func(j slurm.Job) bool {
 		mark, ok := tags.PreemptedBy(j)
@@ -118,7 +118,7 @@ func (p *preemption) do(ctx context.Context, s preempt.Step) error {
 	return err
 }
 
-// comment writes the step's admin_comment, unless the run or its admin_comment has changed since the snapshot.
+// comment writes the step's admin_comment unless the run or its admin_comment has changed since the snapshot.
 // Otherwise, the tags that an agent has written in the meantime would be lost.
 func (p *preemption) comment(ctx context.Context, s preempt.Step) error {
 	j, err := p.ctl.Job(ctx, s.Job.ID)

@@ -16,20 +16,21 @@ import (
 // growthNodes is the number of nodes, each with the same number of the trace's GPUs.
 const growthNodes = 2
 
-// growthAttempts is how often a user submits a job that runs out of memory. As in `contrib/learn grow`, the last
-// submission requests the whole GPU.
+// growthAttempts is the number of times that a user submits a job that runs out of memory. As in `contrib/learn grow`,
+// the last submission requests the whole GPU.
 const growthAttempts = 5
 
-// growthConfig is the configuration of all agents. With sizing: tightest, no job gets a larger slice unless it needs
-// the memory. Because the jobs are much shorter than real ones, the agents take four samples per second.
+// growthConfig is the configuration of all agents. With sizing: tightest, no job is given a larger slice unless it
+// needs the memory. Because the jobs are much shorter than real ones, the agents take four samples per second.
 const growthConfig = "poll_interval: 1m\nwake_port: 6873\nlog_format: json\nsizing: tightest\nsample_interval: 250ms\n"
 
-// growthConf makes slurmctld release requeued jobs after growtrace.RequeueDelay, and look at the queue every 2 s.
+// growthConf makes slurmctld release requeued jobs after growtrace.RequeueDelay, and process the queue every 2 s.
 const growthConf = "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min," +
 	"bf_interval=2,sched_interval=2"
 
-// benchGrowth runs the same trace with each growth mode, in one cluster per mode and at the same time. Unknown jobs
-// start on 1g.5gb. In all modes, Caelum learns from each run, so a resubmitted job gets the learned profile.
+// benchGrowth runs the same trace with each growth mode, on one cluster per mode. The clusters run at the same time.
+// Unknown jobs start on 1g.5gb. In all modes, Caelum learns from each run, so a resubmitted job is given the learned
+// profile.
 func benchGrowth(ctx context.Context, jobs int, seed uint64, only string) error {
 	fmt.Printf("\nOne trace of %d jobs whose memory grows, seed %d, on %d nodes of %d A100-40GB GPUs:\n\n", jobs, seed,
 		growthNodes, growtrace.GPUs/growthNodes)
@@ -68,11 +69,12 @@ type growthRun struct {
 	late  time.Duration // the longest delay of any submission
 }
 
-// growthJob is one of the trace's jobs. Its user submits it at the time next, and again if it runs out of memory.
+// growthJob is one of the trace's jobs. Its user submits it at the time given by next, and again if it runs out of
+// memory.
 type growthJob struct {
 	growtrace.Job
 	nth   int
-	next  time.Duration // since the start of the trace; -1: no submission is due
+	next  time.Duration // since the start of the trace; -1 if no submission is due
 	ids   []string      // one id for each submission
 	first time.Time     // the first submission
 }
@@ -112,8 +114,9 @@ func (r *growthRun) must(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// learn updates the decision table every ten seconds until ctx ends. The agents have then recorded the summaries of
-// all runs that ended more than a few seconds before, so a resubmitted job gets the learned profile.
+// learn updates the decision table every ten seconds until ctx is done. At each update, the agents have already
+// recorded the summaries of all runs that ended more than a few seconds earlier, so a resubmitted job is given the
+// learned profile.
 func (r *growthRun) learn(ctx context.Context) error {
 	for ctx.Err() == nil {
 		for _, command := range []string{"sync", "decisions"} {
@@ -166,7 +169,7 @@ func (r *growthRun) serve(ctx context.Context) error {
 // The exit codes of a job that completes, runs out of memory, or fails for another reason.
 const completed, ranOut, broken = "0:0", "1:0", "3:0"
 
-// submit submits a job. Its script is different from those of all other jobs, so Caelum does not know it.
+// submit submits a job. Its script differs from the scripts of all other jobs, so it is unknown to Caelum.
 func (r *growthRun) submit(ctx context.Context, j *growthJob) error {
 	script := fmt.Sprintf("#!/bin/bash\n# job %d\ncuda-process --util 0 --curve %s || exit\n", j.nth, j.Points())
 	if j.Until < 1 {

@@ -21,7 +21,7 @@ import (
 
 const leases = 200
 
-// options selects the measurements. Those whose number is 0 are skipped.
+// options selects the measurements. Measurements whose number is 0 are skipped.
 type options struct {
 	paired      pairing
 	pairs       int
@@ -120,7 +120,7 @@ func main() {
 	}
 }
 
-// up starts a cluster whose agents use config as their caelum.yaml. The result down stops the cluster.
+// up starts a cluster whose agents use config as their caelum.yaml. The returned function stops the cluster.
 func up(ctx context.Context, config string, o cluster.Options) (c *cluster.Cluster, down func() error, err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -209,7 +209,7 @@ func prologs(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// quantiles returns the median and the 99th percentile of a field. The argument all is the result of served.
+// quantiles returns the median and the 99th percentile of a field. The argument all is the result of a call to served.
 func quantiles(all []map[string]float64, field string) (p50, p99 float64) {
 	var v []float64
 	for _, line := range all {

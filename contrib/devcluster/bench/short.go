@@ -17,7 +17,7 @@ import (
 var shortWays = []struct {
 	name    string
 	noAgent bool
-	gres    string // the node's Gres if no agent is running
+	gres    string // the node's Gres; used if no agent is running
 	ask     string
 }{
 	{"gres/gpu alone", true, "gpu:a100:28", "--gres=gpu:1"},
@@ -25,8 +25,8 @@ var shortWays = []struct {
 	{"caelum", false, "", "--gres=gpu:1,mig:1g.5gb:1"},
 }
 
-// shortLoads lists the loads that benchShort measures. Each load specifies how long its jobs run, in seconds, and
-// whether they are the tasks of one array or separate submissions.
+// shortLoads lists the loads that benchShort measures. Each load specifies the run time of its jobs in seconds, and
+// whether the jobs are the tasks of one array or separate submissions.
 var shortLoads = []struct {
 	name    string
 	seconds int
@@ -37,7 +37,7 @@ var shortLoads = []struct {
 	{"2 s, one array", 2, true},
 }
 
-// benchShort measures how long a number of short jobs take, from the submission of the first until the last one ends.
+// benchShort measures the time from the submission of the first of a number of short jobs to the end of the last one.
 // Each round runs all clusters in random order. The output consists of the median times in seconds, and their ratios to
 // the median with static slices.
 func benchShort(ctx context.Context, jobs, rounds int) (err error) {

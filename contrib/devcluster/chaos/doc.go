@@ -8,8 +8,8 @@
 //
 // A campaign is a sequence of rounds. A round begins with a storm, during which jobs are submitted while faults begin
 // and end. In the calm that follows, the campaign repairs every fault, and the remaining jobs end. In the final phase,
-// called the quiet, no traces of jobs may remain on the nodes. The seed determines the jobs, faults and pauses, but
-// which faults coincide with which jobs depends on the speed of the machine.
+// called the quiet, there must be no traces of jobs left on the nodes. The seed determines the jobs, faults and pauses,
+// but which faults coincide with which jobs depends on the speed of the machine.
 //
 // Files:
 //

@@ -11,7 +11,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// queue holds the jobs and nodes in slurmctld at a given time.
+// queue holds slurmctld's jobs and nodes at a given time.
 type queue struct {
 	jobs  []queued
 	nodes map[string]oracle.Snapshot
@@ -121,7 +121,7 @@ func (q queue) live() []queued {
 	})
 }
 
-// never reports whether a pending job can never start in the campaign.
+// never reports whether a pending job can never start during the campaign.
 func (q queue) never(j queued) bool {
 	if j.state != "PENDING" {
 		return false
@@ -135,8 +135,8 @@ func (q queue) never(j queued) bool {
 	})
 }
 
-// miscounted reports whether, on every node that is up, slurmctld counts as used some slices that no job holds. No
-// --exclusive job can then start before slurmctld is restarted.
+// miscounted reports whether, on every node that is up, slurmctld counts slices as used even though no job holds them.
+// No --exclusive job can then start before slurmctld is restarted.
 func (q queue) miscounted() bool {
 	nodes := 0
 	for _, l := range q.nodes {
@@ -182,7 +182,7 @@ func bounds(set string) (first, last int) {
 	return first, last
 }
 
-// runnable reports whether a pending job waits only for slices, according to slurmctld's record.
+// runnable reports whether a pending job is waiting only for slices, according to slurmctld's record.
 func (q queue) runnable(j queued, now time.Time) bool {
 	if j.state != "PENDING" || len(j.wants) == 0 || q.incomplete(j) {
 		return false

@@ -12,14 +12,15 @@ import (
 var users = []string{"user1", "user2"}
 
 // heldFor is the time for which a requeued job is held. credSeconds is cred_expire in slurm.conf, the lifetime of a job
-// credential. slurmd 22.05.8 may skip the prolog of a requeued job that starts in the very second in which its first
-// run's credential expires. Because heldFor exceeds credSeconds by several seconds, no job starts in that second.
+// credential. slurmd 22.05.8 may skip the prolog of a requeued job that starts in exactly the second in which the
+// credential of its first run expires. Because heldFor exceeds credSeconds by several seconds, no job starts in that
+// second.
 const heldFor, credSeconds = 24 * time.Second, 15
 
 // credExpires is the slurm.conf line that sets the lifetime of job credentials.
 var credExpires = fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds)
 
-// actAs submits jobs as a user and acts on them until ctx is done.
+// actAs submits jobs as a user and performs actions on them until ctx is done.
 func (c *campaign) actAs(ctx context.Context, user string, rng *rand.Rand) {
 	var earlier []string // ids of the user's earlier jobs
 	names := map[string]string{}
@@ -52,7 +53,7 @@ func (c *campaign) number() int {
 	return c.submitted
 }
 
-// submit submits a job and returns its id, or "" if this is unknown. An interactive job's client keeps running in the
+// submit submits a job and returns its id, or "" if the id is unknown. An interactive job's client keeps running in the
 // background.
 func (c *campaign) submit(ctx context.Context, j job) string {
 	if ctx.Err() != nil {
@@ -125,7 +126,7 @@ func (c *campaign) act(ctx context.Context, user, id, name, kind string, variant
 	}
 }
 
-// releaseAfter releases a held job after the given time. The calm waits for this.
+// releaseAfter releases a held job after the given time. The calm does not end before all such jobs have been released.
 func (c *campaign) releaseAfter(d time.Duration, user, id string) {
 	c.releasing.Add(1)
 	c.background(func() {

@@ -23,9 +23,9 @@ type waitWatch struct {
 	completing map[string]time.Time
 }
 
-// completes is the maximum time that a node may be COMPLETING before waits are no longer checked. If slurmctld misses
-// the end of an epilog, it asks slurmd again after 95 s. Until then, it expects the node to become free soon, and
-// backfill reserves other nodes for the first jobs in the queue.
+// completes is the maximum time that a node can be COMPLETING before waits are no longer checked. If slurmctld misses
+// the end of an epilog, it asks slurmd again after 95 s. Until then, slurmctld expects the node to become free soon,
+// and backfill reserves other nodes for the first jobs in the queue.
 const completes = 10 * time.Second
 
 func (w *waitWatch) check(q queue, s snapshot) {
@@ -156,9 +156,9 @@ type explanation struct {
 	Before        uint32
 }
 
-// explained checks the explanation for a job that waits although the GPUs have room. It is correct if it names a
-// runnable job that is ahead in the queue and whose own wait is checked separately. explained returns "" for a correct
-// explanation, and a description of the error otherwise.
+// explained checks the explanation given for a job that is waiting even though the GPUs have room for its slices. The
+// explanation is correct if it names a runnable job that is ahead in the queue and whose own wait is checked
+// separately. explained returns "" for a correct explanation, and a description of the error otherwise.
 func (w *waitWatch) explained(q queue, j queued) string {
 	out, stderr, err := w.cluster.Exec(w.ctx, "root", "caelum", "explain", j.raw, "--json")
 	if err != nil {

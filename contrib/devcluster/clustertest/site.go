@@ -26,11 +26,11 @@ import (
 // User is the user who submits the jobs in most tests. Stranger is another user without privileges.
 const User, Stranger = "user1", "user2"
 
-// Limit is the time limit for every condition. It is generous, because only a failing test reaches it.
+// Limit is the time limit for every condition. It is generous, because it is reached only by tests that fail.
 const Limit = 150 * time.Second
 
-// hold is a shell script. `hold NAME` uses its device until the end.NAME file exists, and fails if its process on the
-// device ends early.
+// hold is the source of a shell script. `hold NAME` uses its device until the end.NAME file exists, and fails if its
+// process on the device ends early.
 const hold = `#!/bin/bash
 cuda-process --exclusive --seconds 3600 &
 device=$!
@@ -131,7 +131,7 @@ func (s *Site) explain() {
 	}
 }
 
-// TresPerNode returns a request as Slurm 23.11 and later spell it. Earlier releases print gres:NAME instead of
+// TresPerNode returns a request in the spelling of Slurm 23.11 and later. Earlier releases print gres:NAME instead of
 // gres/NAME.
 func TresPerNode(text string) string { return strings.ReplaceAll(text, "gres:", "gres/") }
 
@@ -190,12 +190,12 @@ func (s *Site) Within(what string, holds func() bool) {
 			s.t.Fatalf("timeout: %s", what)
 		}
 		if time.Until(end) < Limit-2*time.Second {
-			pause = 300 * time.Millisecond // a condition often runs a command, which slows the cluster down
+			pause = 300 * time.Millisecond // conditions often run a command, which slows down the cluster
 		}
 	}
 }
 
-// State returns a job's state in squeue. If slurmctld does not answer, it returns squeue's error.
+// State returns a job's state according to squeue. If slurmctld does not answer, it returns squeue's error.
 func (s *Site) State(id string) string {
 	return s.Try("", "squeue", "-h", "-t", "all", "-j", id, "-o", "%T")
 }

@@ -1,5 +1,5 @@
-// Package e2egrow tests, on a real Slurm cluster, jobs that get a larger slice before or after they run out of GPU
-// memory. Only the GPUs are emulated.
+// Package e2egrow tests, on a real Slurm cluster, jobs that are given a larger slice before or after they run out of
+// GPU memory. Only the GPUs are emulated.
 //
 //	go test -tags e2e -v ./contrib/devcluster/e2e_grow
 //

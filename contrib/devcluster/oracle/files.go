@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Read reads a run from a directory with the following files, of which those marked with * are optional.
+// Read reads a run from a directory that contains the following files. Files marked with * are optional.
 //
 //	run              lines "node NAME BOARD GPUS [full]" and "zone NAME", slurmctld's time zone (default: the local
 //	                 zone)

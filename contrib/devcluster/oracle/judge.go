@@ -19,8 +19,8 @@ const closedType = "closed"
 
 // offered checks an offer that was valid from t0 to t1. The agent must have been able to create all of its slices at
 // the same time, without moving any slices that were leased or in use. The GPUs must also have had room for each run
-// that slurmctld had started but that had no lease yet. Since the record does not show whether the offer includes the
-// slices of a run that started between t0 and t1, the check assumes that it does.
+// that slurmctld had started but that had no lease yet. The record does not show whether the offer includes the slices
+// of a run that started between t0 and t1, so the check assumes that it does.
 func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	want = map[string]int{}
 	for p, n := range free {
@@ -60,8 +60,8 @@ func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, 
 	return present, want, j.gpus.Pack(present, want)
 }
 
-// answered returns the time at which a run got its lease and the time at which the agent rejected its request. The time
-// of an event that did not happen is Never.
+// answered returns the time at which a run was granted its lease and the time at which the agent rejected its request.
+// The time of an event that did not happen is Never.
 func (j *check) answered(s Start) (leased, refused int64) {
 	leased, refused = Never, Never
 	until := j.next(s)
@@ -93,8 +93,8 @@ func (j *check) interval(l Lease) Interval {
 	return Interval{l.GPU, l.Start, j.gpus.kinds[l.Profile].size, l.Profile}
 }
 
-// writes checks that all writes have the same total and contain only existing types, that a write in the "lower" phase
-// raises no count, and that the agent can create every combination of slices that slurmctld can allocate after a write.
+// writes checks that all writes have the same total and contain only existing types, that no write in the "lower" phase
+// raises a count, and that the agent can create every combination of slices that slurmctld can allocate after a write.
 func (j *check) writes() {
 	name, n := j.node.Name, -1
 	j.GaveUp += j.node.GaveUp
@@ -245,14 +245,14 @@ func (j *check) logged() {
 }
 
 // excesses checks that the agent found no excess, because slurmctld's used counts were correct throughout the run. An
-// agent that wrongly finds an excess raises its totals, and may not lower them before a job starts.
+// agent that incorrectly finds an excess raises its totals, and might not lower them before a job starts.
 func (j *check) excesses() {
 	for _, e := range j.node.Excesses {
 		j.add("excess", j.node.Name, e.At, "the agent found an excess of %s", list(e.Counts))
 	}
 }
 
-// ending reports whether the reason shows that the request was rightly rejected, because the run had ended before its
+// ending reports whether the reason shows that the request was rejected correctly because the run had ended before its
 // prolog requested a lease.
 func ending(reason string) bool {
 	return strings.HasPrefix(reason, "the job is ending") ||

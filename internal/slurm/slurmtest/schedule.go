@@ -11,7 +11,7 @@ import (
 
 type kind struct{ name, typ string }
 
-// used returns how many units of each of the node's GRES slurmctld counts as used.
+// used returns the number of units that slurmctld counts as used for each of the node's GRES.
 func (f *Fake) used(n *node) map[kind]int {
 	used := maps.Clone(n.excess)
 	if used == nil {
@@ -38,7 +38,7 @@ func (j *job) wants() slurm.GRESList {
 	return list
 }
 
-// fit allocates the wanted GRES from the unused ones. It returns false if there are not enough.
+// fit allocates the wanted GRES from the unused ones. It returns false if there are not enough of them.
 func fit(gres slurm.GRESList, used map[kind]int, wants slurm.GRESList) (slurm.GRESList, bool) {
 	left := make([]int, len(gres))
 	for i, g := range gres {
@@ -80,7 +80,8 @@ func (j *job) named(n *node) bool {
 	return !slices.Contains(j.ExcNodes, n.Name)
 }
 
-// largeEnough returns the real and the catalogue nodes whose total GRES, used or not, suffice for the job.
+// largeEnough returns the real and the catalogue nodes whose total GRES, whether used or not, are sufficient for the
+// job.
 func (f *Fake) largeEnough(j *job) (up, catalogue []*node) {
 	for _, n := range f.nodes {
 		if _, ok := fit(n.gres, nil, j.wants()); !ok || !j.named(n) {
@@ -95,7 +96,7 @@ func (f *Fake) largeEnough(j *job) (up, catalogue []*node) {
 	return up, catalogue
 }
 
-// possible reports whether the nodes' current totals suffice for the job.
+// possible reports whether the nodes' current totals are sufficient for the job.
 func (f *Fake) possible(j *job) bool {
 	up, catalogue := f.largeEnough(j)
 	all := append(up, catalogue...)
@@ -169,7 +170,7 @@ func (f *Fake) empty(n *node) bool {
 }
 
 // Tick simulates one cycle of slurmctld's scheduler: every pending job for which there are enough resources starts,
-// highest priority first. Then it calls the prolog hook for the started jobs and returns their ids.
+// highest priority first. It then calls the prolog hook for the started jobs and returns their ids.
 func (f *Fake) Tick() []uint32 {
 	f.mu.Lock()
 	var started []slurm.Job
