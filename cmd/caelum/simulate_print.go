@@ -86,7 +86,7 @@ func (s simulation) columns() []column {
 			column{"LOST", false, func(r run) string { return share(r.Lost) }},
 			column{"ACTIVE", false, func(r run) string {
 				if r.Active == 0 {
-					return "-" // not known for whole, static and moved
+					return "-" // unknown for whole, static and moved
 				}
 				return fmt.Sprintf("%.1f", r.Active)
 			}})

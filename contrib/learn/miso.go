@@ -62,7 +62,7 @@ func readMISO(path string, n node) ([]point, error) {
 // speed returns the speed of a point on a profile, relative to the whole GPU.
 func (p point) speed(n node, profile string) float64 { return p.step[n.whole] / p.step[profile] }
 
-// need returns Caelum's prediction from the runs of a point, except those on the given profile.
+// need returns Caelum's prediction from the runs of a point, except the runs on the given profile.
 func (p point) need(n node, without string) predict.Need {
 	var h predict.History
 	for _, profile := range n.model.Profiles {

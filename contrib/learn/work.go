@@ -120,7 +120,7 @@ func asked(seconds float64) float64 {
 // submission describes one submission of a recurring job.
 type submission struct {
 	script  int     // version of the script; each version has its own key
-	peak    float64 // MiB that the run needs
+	peak    float64 // memory that the run needs, in MiB
 	seen    float64 // the fraction of the peak that the samples show
 	seconds float64 // run time if nothing ends the run early
 	state   string  // the final state if the slice has enough memory

@@ -16,7 +16,7 @@ import (
 )
 
 // confine writes the device list for the plugin, the `devices` file in the run directory. It lists the capabilities of
-// every instance that can exist on this node. In each job's cgroup, the plugin denies access to all these devices
+// every instance that can exist on this node. In each job's cgroup, the plugin denies access to all of these devices
 // except those of the job's lease. If Slurm does not put jobs into a devices cgroup, confine removes the list, and jobs
 // are isolated from each other only by the owner and mode of the capability files.
 func (a *Agent) confine(c slurm.Config) error {
@@ -62,7 +62,7 @@ func (a *Agent) ownDevices(l api.Lease) ([]gpu.Device, error) {
 			if err != nil {
 				return nil, err
 			}
-			if !slices.Contains(all, d) { // several slices of the lease may be on one GPU
+			if !slices.Contains(all, d) { // several slices of the lease may be on the same GPU
 				all = append(all, d)
 			}
 		}

@@ -18,10 +18,10 @@ import (
 	"caelum/internal/trust"
 )
 
-// A monitoring program such as DCGM can keep an instance in use, so that the driver refuses to destroy it
-// (NVIDIA/DCGM#276). The site's hook (destroy_hook) then pauses the program, the agent destroys the instance, and the
-// hook resumes the program (docs/internals.md, The destroy hook). The agent does the same if the driver refuses to
-// switch off a GPU's MIG mode. No lock is held while the hook runs.
+// A monitoring program such as DCGM can keep an instance in use, in which case the driver refuses to destroy the
+// instance (NVIDIA/DCGM#276). The site's hook (destroy_hook) then pauses the program, the agent destroys the instance,
+// and the hook resumes the program (docs/internals.md, The destroy hook). The agent does the same if the driver refuses
+// to switch off a GPU's MIG mode. No lock is held while the hook runs.
 
 const (
 	// hookLimit limits the duration of one call to the hook. It is shorter than a prolog's default wait (60 s).
@@ -158,7 +158,7 @@ func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
 		err = a.pause(ctx, at)
 	}
 	a.mu.Lock()
-	t.state.hooked = a.now() // a further refusal by the driver does not make the hook run again soon
+	t.state.hooked = a.now() // another refusal by the driver does not make the hook run again soon
 	a.mu.Unlock()
 	if err == nil {
 		err = do(t.gpu)
@@ -271,7 +271,7 @@ func (a *Agent) callHook(ctx context.Context, action string, at hookTarget) erro
 	a.log.WithField("ms", milliseconds(time.Since(asked))).WithField("gpu", at.GPU).WithField("uuid", at.UUID).
 		Infof("called the destroy hook: %s", action)
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a process that the hook has started still has the output open
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a process started by the hook still has the output open
 		return nil
 	case ctx.Err() != nil:
 		err = fmt.Errorf("killed after %v", time.Since(asked).Round(time.Millisecond))

@@ -21,9 +21,9 @@ import (
 	"time"
 )
 
-// node is the node's state: the GPUs and the instances on them, the leases, and the current offers. Prologs, epilogs,
-// the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no goroutine holds
-// mu while it makes such a call.
+// node holds the state of this node: the GPUs and the instances on them, the leases, and the current offers. Prologs,
+// epilogs, the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no
+// goroutine holds mu while it makes such a call.
 type node struct {
 	cfg      config.Config
 	profiles []string // the profiles of all GPUs that the site offers, smallest first
@@ -147,7 +147,7 @@ func (n *node) view() []place.GPU {
 	return gpus
 }
 
-// holders returns the jobs that hold slices on the node, and the jobs with pending leases. The caller holds n.mu.
+// holders returns the jobs that hold slices on the node and the jobs that have pending leases. The caller holds n.mu.
 func (n *node) holders() map[offer.Spot]uint32 {
 	all := map[offer.Spot]uint32{}
 	for i, c := range n.cards {
@@ -165,8 +165,8 @@ func (n *node) holders() map[offer.Spot]uint32 {
 	return all
 }
 
-// endOf returns the expected end, in Unix seconds, of a job that holds a slice of the given profile on the node, or +Inf
-// if the end is unknown. The caller holds n.mu.
+// endOf returns the time, in Unix seconds, at which a job that holds a slice of the given profile on the node is
+// expected to end, or +Inf if this time is unknown. The caller holds n.mu.
 func (n *node) endOf(job uint32, profile string) float64 {
 	j := n.here[job]
 	takes := offer.Want{Sizes: plan.Sizes(j, n.kinds())}.Takes(profile)

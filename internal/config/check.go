@@ -13,8 +13,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// check returns an error for the first invalid value, or nil. The error names the key, the value and the valid
-// values.
+// check returns an error for the first invalid value, or nil if all values are valid. The error names the key, the
+// value and the valid values.
 func (c Config) check() error {
 	for _, check := range []func() error{
 		c.checkNode, c.checkPaths, c.checkPlanning, c.checkIntervals, c.checkWatcher, c.checkUsage, c.checkMetrics,

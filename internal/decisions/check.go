@@ -9,7 +9,7 @@ import (
 
 // Fault is the reason why job_submit.lua rejects a table.
 type Fault struct {
-	Line int    `json:"line,omitempty"` // 0 if the fault concerns the whole table
+	Line int    `json:"line,omitempty"` // 0 if the fault concerns the entire table
 	Text string `json:"text"`
 }
 

@@ -279,8 +279,8 @@ func (r *reader) learn(n int, lines map[string]predict.Line, form *regexp.Regexp
 	return true
 }
 
-// list parses the rest of a profile line. If two GPU models have a profile with the same name but different amounts
-// of memory, MiB is the smaller one, which both offer.
+// list parses the rest of a profile line. If two GPU models have a profile with the same name but different amounts of
+// memory, MiB is the smaller amount, which both models offer.
 func (r *reader) list(name string, rest []string) bool {
 	p := Profile{Name: name}
 	if !profileForm.MatchString(name) || name == "closed" || len(rest) > 1 ||

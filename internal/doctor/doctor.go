@@ -45,7 +45,7 @@ func findingIf(f Finding, condition bool) []Finding {
 // Source is a source of facts.
 type Source string
 
-// These are the sources of facts. A source may depend on those above it.
+// These are the sources of facts. A source may depend on the sources above it.
 const (
 	Slurmctld Source = "slurmctld"
 	OwnNode   Source = "node"

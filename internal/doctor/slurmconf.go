@@ -116,7 +116,7 @@ func backfill(f *Facts) []Finding {
 // hetPriority checks bf_hetjob_prio. If a het job's components have different priorities, backfill reserves nodes for
 // the first one and, on the remaining nodes, starts jobs with priorities between those of the components. In a
 // measurement with 22.05.8, only one job at a time ran even though four GPUs were idle. With priority/basic, the
-// components get different priorities if the agent releases them one after another.
+// components are assigned different priorities if the agent releases them one after another.
 func hetPriority(f *Facts) []Finding {
 	return findingIf(
 		warning(
@@ -166,7 +166,7 @@ func accounting(f *Facts) []Finding {
 // valid for 300 s) and much larger than the delay that a busy slurmctld adds.
 const maxSkew = 30 * time.Second
 
-// clock compares slurmctld's clock with this host's. It cannot detect a difference above munge's limit, because
+// clock compares slurmctld's clock with this host's. It cannot detect a difference larger than munge's limit, because
 // slurmctld then rejects every request.
 func clock(f *Facts) []Finding {
 	at := f.Config.AsOf

@@ -1,7 +1,7 @@
 // Package eligible decides, from slurmctld's records, whether a waiting job could start and on which nodes, and when an
 // agent releases a job that Caelum holds. It does not decide whether the job's slices fit on a node: package offer
-// decides which jobs get slices, and package plan combines both decisions. Package slurm reads the records, and package
-// tags interprets a job's admin_comment.
+// decides which jobs are given slices, and package plan combines both decisions. Package slurm reads the records, and
+// package tags interprets a job's admin_comment.
 //
 //	Accepts         whether a job could run on a node if its slices were available there
 //	RejectReason    the reason why the job could not run on the node
@@ -12,8 +12,8 @@
 //	Releasable      whether an agent may release a held job
 //	InOrder, Order  the order of the waiting jobs in the plan, including held jobs
 //
-// The package is pure: its functions turn records into decisions, without a clock or I/O. `caelum explain` prints each
-// reason after the name of a node.
+// The package is pure: its functions turn records into decisions without using a clock or performing I/O. `caelum
+// explain` prints each reason after the name of a node.
 //
 // Files:
 //

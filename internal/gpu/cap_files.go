@@ -71,8 +71,8 @@ func (c Caps) forbidModify(cp capability) error {
 	return os.WriteFile(cp.access, fmt.Appendf(nil, "DeviceFileModify: 0\nDeviceFileMinor: %d\n", cp.minor), 0)
 }
 
-// Modifies reports whether nvidia-modprobe may create the files of a new instance and make them readable by all users
-// (NVreg_ModifyDeviceFiles). It also returns true if the driver's parameters cannot be read.
+// Modifies reports whether nvidia-modprobe is permitted to create the files of a new instance and make them readable by
+// all users (NVreg_ModifyDeviceFiles). It also returns true if the driver's parameters cannot be read.
 func (c Caps) Modifies() bool {
 	params, err := os.ReadFile(filepath.Join(c.Proc, "driver/nvidia/params"))
 	return err != nil || !bytes.Contains(params, []byte("ModifyDeviceFiles: 0\n"))

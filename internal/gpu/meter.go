@@ -70,7 +70,8 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 }
 
 // counts reports whether the GPU has counters for the utilisation of its instances (GPM, since Hopper). It returns
-// false for drivers without the GPM functions, because go-nvml would end the process if it called a missing function.
+// false for drivers without the GPM functions, because go-nvml would terminate the process if it called a missing
+// function.
 func (n *NVML) counts(d *device) bool {
 	if n.lib.Extensions().LookupSymbol("nvmlGpmMigSampleGet") != nil {
 		return false

@@ -29,8 +29,8 @@ type Size struct {
 	Takes float64
 }
 
-// Takes returns the expected run time on a profile, divided by that on the requested profile. The result is 1 if the
-// profile is not one of the Want's sizes.
+// Takes returns the expected run time on a profile, divided by the expected run time on the requested profile. The
+// result is 1 if the profile is not one of the Want's sizes.
 func (w Want) Takes(profile string) float64 {
 	for _, s := range w.Sizes {
 		if s.Profile == profile {
@@ -40,7 +40,7 @@ func (w Want) Takes(profile string) float64 {
 	return 1
 }
 
-// takes returns a job's expected run time on a profile, divided by that on the requested profile.
+// takes returns a job's expected run time on a profile, divided by its expected run time on the requested profile.
 func (j *Job) takes(profile string) float64 {
 	for _, w := range j.Wants {
 		if takes := w.Takes(profile); takes != 1 {

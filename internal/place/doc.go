@@ -31,8 +31,8 @@
 // # Why the start matters
 //
 // MIG instances cannot be moved. For example, a 1g.5gb on the first unit of an empty A100 blocks the only start of
-// 4g.20gb while its job runs, although seven units are free. A 1g.5gb on the seventh unit leaves enough space for a
-// 4g.20gb and a 2g.10gb:
+// 4g.20gb while its job is running, even though seven units are free. A 1g.5gb on the seventh unit leaves enough space
+// for a 4g.20gb and a 2g.10gb:
 //
 //	|1g.5gb|......|......|......|......|......|......|......|   21 of 78 maximal layouts within reach
 //	|......|......|......|......|......|......|1g.5gb|......|   33 of 78
@@ -77,9 +77,9 @@
 // # Reach over several GPUs
 //
 // On one GPU, the reach policy chooses the start after which the most maximal layouts can still be reached. With
-// several GPUs, it considers the whole cluster. A maximal layout of the cluster consists of one maximal layout for each
-// GPU, so the cluster's reach is the product of the GPUs' reaches. This product is largest for the candidate whose own
-// GPU retains the largest fraction of its reach (after/before). If only one maximal layout of a GPU can still be
+// several GPUs, it considers the entire cluster. A maximal layout of the cluster consists of one maximal layout for
+// each GPU, so the cluster's reach is the product of the GPUs' reaches. This product is largest for the candidate whose
+// own GPU retains the largest fraction of its reach (after/before). If only one maximal layout of a GPU can still be
 // reached, an instance that is part of this layout costs nothing (1/1). The first instance on an empty A100 costs more
 // than half of the reach (33 of 78 remain). The policy therefore packs instances onto few GPUs without a separate rule
 // for packing, and compares different GPU models fairly. In the following example, it places one 1g.5gb:

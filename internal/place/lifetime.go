@@ -76,7 +76,7 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 //
 // Slots that no busy instance overlaps cost the same on every GPU of a group, so the sum of their costs is a lower
 // bound for all GPUs of the group. If the placement overlaps no other slots, the bound is the exact cost, unless the
-// nodes have slots. If no GPU of a group can be better than the best candidate so far, the search skips the whole
+// nodes have slots. If no GPU of a group can be better than the best candidate so far, the search skips the entire
 // group.
 type lifetimeSearch struct {
 	*Situation

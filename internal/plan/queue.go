@@ -94,8 +94,8 @@ func (v *View) queue(snapshot Snapshot, nodes []slurm.Node) {
 	p.planned, p.waiting = v.Jobs, v.Waiting
 }
 
-// place sets those properties of jobs that start together that depend on the nodes and the time. It returns false if
-// they could not start even on empty GPUs.
+// place takes jobs that start together and sets their properties that depend on the nodes and the time. It returns
+// false if they could not start even on empty GPUs.
 func (v *View) place(snapshot Snapshot, waiting []*waitingJob, nodes []slurm.Node) bool {
 	jobs := make([]*offer.Job, len(waiting))
 	for k, j := range waiting {

@@ -31,7 +31,7 @@ type Site struct {
 	// means 3.
 	Users int
 	// MaxSlowdown is the longest acceptable run time of a job, as a multiple of its run time on the whole GPU. If it is
-	// 0, only the memory determines the profile.
+	// 0, the profile is determined from the memory alone.
 	MaxSlowdown float64
 
 	// Window is the number of complete runs that a prediction uses. It uses twice this number if a run is known to have
@@ -71,8 +71,9 @@ type Need struct {
 	// Ended is true if Seconds, Low and High come from runs that ended by themselves, and false if all runs reached
 	// their time limit. A job that always reaches its time limit does not end sooner on a larger slice.
 	Ended bool
-	// Busy is the share of its run time on one compute slice for which the job would keep that slice busy, from 0 to 1.
-	// BusyKnown is false if no run shows this share, in which case Busy is only an assumption that applies to any job.
+	// Busy is the fraction of its run time on one compute slice during which the job would keep that slice busy, from 0
+	// to 1. BusyKnown is false if no run shows this fraction, in which case Busy is only an assumption that applies to
+	// any job.
 	Busy      float64
 	BusyKnown bool
 	// MaxSlowdown is the site's MaxSlowdown. Limit is a time limit, in seconds, that an earlier run of the job reached,

@@ -16,9 +16,9 @@ type Measured struct {
 	MiB        float64 // memory in use; 0 if the model ran but its memory is unknown
 }
 
-// Goal holds the criteria for the choice of a partition. Lambda, from 0 to 1, is the weight of latency against
-// throughput. A step plus Margin must not take longer than Deadline; both are in seconds. If Deadline is 0, there is
-// no deadline.
+// Goal holds the criteria for the choice of a partition. Lambda, from 0 to 1, is the weight of latency relative to
+// throughput. A step plus Margin must not take longer than Deadline; both are in seconds. If Deadline is 0, there is no
+// deadline.
 type Goal struct{ Lambda, Deadline, Margin float64 }
 
 // Partition is a profile and a batch size. Worth is the partition's value, which the DynaP method calls F. Higher is

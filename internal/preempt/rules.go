@@ -152,9 +152,9 @@ func (r Rules) May(w slurm.Waiting, j slurm.Job, now time.Time) bool {
 	return r.qosAllows(w, j)
 }
 
-// exemptTime returns how long after its start a job is exempt: the longest of the times set by the cluster, by the
-// job's QOS and by its partition's QOS. slurmctld may use a shorter one of them (acct_policy.c, 22.05.8). ok is false
-// if a QOS is unknown.
+// exemptTime returns the time after its start during which a job is exempt: the longest of the times set by the
+// cluster, by the job's QOS and by its partition's QOS. slurmctld may use a shorter one of them (acct_policy.c,
+// 22.05.8). ok is false if a QOS is unknown.
 func (r Rules) exemptTime(j slurm.Job) (exempt time.Duration, ok bool) {
 	exempt = r.exempt
 	for _, name := range []string{j.QOS, r.partitions[j.Partition].QOS} {
@@ -187,7 +187,7 @@ func (r Rules) Tier(w slurm.Waiting) int {
 }
 
 // Precedes reports whether slurmctld considers the waiting job w before the waiting job o, regardless of their
-// priorities: w may preempt o, or each partition of w has a higher tier than all partitions of o (sort_job_queue2 in
+// priorities: w can preempt o, or each partition of w has a higher tier than all partitions of o (sort_job_queue2 in
 // job_scheduler.c, 22.05.8 to 26.05.3).
 func (r Rules) Precedes(w, o slurm.Waiting) bool {
 	if r.kind == byQOS && r.qosAllows(w, o.Job) {

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/place"
 )
 
-// Movable returns the job that holds a busy instance, and whether the instance may be moved. The job is given by its
-// index in the caller's list, which also appears in the plan's steps.
+// Movable returns the job that holds a busy instance and reports whether the instance can be moved. The job is given by
+// its index in the caller's list, which also appears in the plan's steps.
 type Movable func(at place.Spot) (job int, ok bool)
 
 // lessFrag is the minimum decrease in fragmentation for which a move is worthwhile. It exceeds the rounding errors that

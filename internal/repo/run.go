@@ -176,7 +176,7 @@ func (r *Repo) ByUser(uid uint32, fingerprint string) (predict.History, error) {
 	return r.history(predict.ByUser, "work = ? AND uid = ?", fingerprint, uid)
 }
 
-// BySite returns the histories of all runs with this script fingerprint, one for each user, ordered by user id.
+// BySite returns the histories of all runs with this script fingerprint, one per user, ordered by user id.
 func (r *Repo) BySite(fingerprint string) (users []predict.History, err error) {
 	if fingerprint == "" {
 		return nil, nil

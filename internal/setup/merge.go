@@ -37,7 +37,7 @@ type Request struct {
 // Problem is a construct in a file that Merge cannot change safely.
 type Problem struct {
 	Path string
-	Line int // 0 if the problem concerns the whole file
+	Line int // 0 if the problem concerns the entire file
 	Text string
 }
 

@@ -154,7 +154,7 @@ func isCatalogue(l line) bool { return catalogueName.MatchString(l.value("NodeNa
 
 // catalogue adds the catalogue nodes below the last line of the managed nodes, where the same NodeName=DEFAULT line
 // applies. It returns their NodeName. If slurm.conf already has catalogue nodes with the same GRES and hardware, it
-// adds none. The number of the first catalogue node is larger than those of all existing ones.
+// adds none. The number of the first catalogue node is higher than the numbers of all existing catalogue nodes.
 func (m *merger) catalogue(lines []line, after, want line, parts map[string]string) string {
 	next := 1
 	for _, l := range lines {

@@ -19,7 +19,7 @@ import (
 //	                          the first node with the offer. The agent chooses the placement on the node
 //
 // slurmctld may therefore read outdated offers, and several jobs may start under the same plan. A job may start on a
-// node other than the planned one, and even jobs that are not in the plan may start. Every job that starts gets its
+// node other than the planned one, and even jobs that are not in the plan may start. Every job that starts is given its
 // slice, because every subset of the offers can be carved.
 type offers struct {
 	*cut

@@ -105,8 +105,8 @@ func (c *cut) plan() offer.Plan {
 	return offer.Make(&c.Cluster, jobs, s.Discipline == FIFO)
 }
 
-// takes returns a running job's estimated run time on its slice, divided by that on the requested profile. The result
-// is 1 if the estimate is a time limit, because time limits do not depend on the slice.
+// takes returns a running job's estimated run time on its slice, divided by its estimated run time on the requested
+// profile. The result is 1 if the estimate is a time limit, because time limits do not depend on the slice.
 func (s *simulation) takes(j *job) float64 {
 	if len(j.spots) == 0 || !j.offer.Learned {
 		return 1

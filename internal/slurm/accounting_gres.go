@@ -38,7 +38,7 @@ var allocationFields = []allocationField{
 	{"AllocTRES", func(a *Allocation, s string) (err error) { a.Allocated, err = ParseTRES(s); return err }},
 }
 
-// minutes parses a TimelimitRaw.
+// minutes parses a TimelimitRaw value.
 func minutes(s string) (time.Duration, error) {
 	if isNull(s) || s == "UNLIMITED" || s == "Partition_Limit" {
 		return 0, nil

@@ -98,7 +98,7 @@ func (c *Client) runWith(ctx context.Context, how runner, env []string, name str
 	if err == nil {
 		return stdout, nil
 	}
-	// scontrol prints some errors on stdout, for example "Node x not found".
+	// scontrol prints some errors to stdout, for example "Node x not found".
 	if strings.TrimSpace(text) == "" {
 		text = stdout
 	}

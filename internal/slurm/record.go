@@ -267,7 +267,7 @@ func taskRanges(list []string) string {
 	return strings.Join(parts, ",")
 }
 
-// exclusion holds the nodes that a job excludes, and its state at the time of the request.
+// exclusion holds the nodes that a job excludes and the job's state at the time of the request.
 type exclusion struct {
 	id       uint32
 	excluded []string

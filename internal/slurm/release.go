@@ -58,7 +58,8 @@ func (r Release) ReadsExtraAsJSON() bool { return r.from(23, 11) }
 // process (_try_to_reconfig in slurmd.c, since 23.11).
 func (r Release) RestartsSlurmd() bool { return r.from(23, 11) }
 
-// WaitsForPrologs reports whether this wait includes the time limit of prologs (rpc_wait in slurmd.c, since 24.11).
+// WaitsForPrologs reports whether slurmd's wait for running prologs includes the time limit of prologs (rpc_wait in
+// slurmd.c, since 24.11).
 func (r Release) WaitsForPrologs() bool { return r.from(24, 11) }
 
 // KeepsCase reports whether `sacctmgr modify job` preserves capital letters (job_functions.c, since 23.02).
@@ -71,7 +72,7 @@ func (r Release) ReplacesTypes() bool { return r.from(23, 11) }
 // Release returns slurmctld's release.
 func (c Config) Release() (Release, error) { return ParseRelease(c.Version()) }
 
-// releaseOf returns the release of a command on this host, which may not be slurmctld's.
+// releaseOf returns the release of a command on this host, which may differ from slurmctld's release.
 func (c *Client) releaseOf(ctx context.Context, command string) (Release, error) {
 	out, err := c.run(ctx, nil, command, "-V")
 	if err != nil {

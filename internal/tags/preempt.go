@@ -77,7 +77,7 @@ func HasPreempted(j slurm.Job) bool {
 	return ok && n[0] == int64(j.Restarts)
 }
 
-// numbers parses the given count of colon-separated numbers, each from 0 to 4294967295.
+// numbers parses exactly the given number of colon-separated integers, each from 0 to 4294967295.
 func numbers(text string, count int) (all []int64, ok bool) {
 	parts := strings.Split(text, ":")
 	for _, part := range parts {

@@ -33,7 +33,7 @@ const (
 	// RunTime is followed by the job's expected run time in seconds, and optionally by a hyphen and the 90% quantile of
 	// the run time.
 	RunTime = "caelum:runs="
-	// Busy is followed by the job's busy share in percent, a whole number from 0 to 100.
+	// Busy is followed by the job's busy share as a whole percentage from 0 to 100.
 	Busy = "caelum:busy="
 	// Key is followed by the job key, which has 16 hexadecimal digits.
 	Key = "caelum:key="

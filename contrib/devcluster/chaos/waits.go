@@ -14,7 +14,7 @@ import (
 // slices.
 const patience = time.Minute
 
-// waitWatch checks why jobs wait while no fault is active.
+// waitWatch checks the reasons why jobs are waiting while no fault is active.
 type waitWatch struct {
 	*campaign
 	// since maps each job to the time since which every snapshot has shown room for it.

@@ -242,7 +242,7 @@ func (s *Site) Status(node string) (status api.Status, err error) {
 	return status, json.Unmarshal([]byte(out), &status)
 }
 
-// Slice returns a job's slice. The job must hold exactly one.
+// Slice returns a job's slice. The job must hold exactly one slice.
 func (s *Site) Slice(node, id string) (slice api.Slice) {
 	s.t.Helper()
 	s.Within("caelum job "+id, func() bool {

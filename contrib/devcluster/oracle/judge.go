@@ -17,10 +17,10 @@ type check struct {
 // closedType is the gres/mig type that makes up the rest of the node's total.
 const closedType = "closed"
 
-// offered checks an offer that was valid from t0 to t1. The agent must have been able to create all of its slices at
-// the same time, without moving any slices that were leased or in use. The GPUs must also have had room for each run
-// that slurmctld had started but that had no lease yet. The record does not show whether the offer includes the slices
-// of a run that started between t0 and t1, so the check assumes that it does.
+// offered checks an offer that was valid from t0 to t1. The agent must have been able to create all of the offered
+// slices at the same time, without moving any slices that were leased or in use. The GPUs must also have had room for
+// each run that slurmctld had started but that had no lease yet. The record does not show whether the offer includes
+// the slices of a run that started between t0 and t1, so the check assumes that it does.
 func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	want = map[string]int{}
 	for p, n := range free {

@@ -38,7 +38,7 @@ func (j *job) wants() slurm.GRESList {
 	return list
 }
 
-// fit allocates the wanted GRES from the unused ones. It returns false if there are not enough of them.
+// fit allocates the requested GRES from those that are not used. It returns false if there are not enough of them.
 func fit(gres slurm.GRESList, used map[kind]int, wants slurm.GRESList) (slurm.GRESList, bool) {
 	left := make([]int, len(gres))
 	for i, g := range gres {
