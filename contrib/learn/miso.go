@@ -13,7 +13,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// point holds the measurements of a machine-learning model with one batch size: how long a step takes, in seconds, on
+// point holds the measurements of a machine-learning model with one batch size: the duration of a step, in seconds, on
 // each profile with enough memory for the model.
 type point struct {
 	model string

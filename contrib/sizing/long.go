@@ -15,7 +15,8 @@ var (
 	limitNames = []string{"1.5", "2", "3", "none"}
 )
 
-// longRow holds the results for one submission rate. tightest and adaptive have one result for each of limits.
+// longRow holds the results for one submission rate. The fields tightest and adaptive have one result per element of
+// limits.
 type longRow struct {
 	minutes            float64
 	whole              tail

@@ -142,7 +142,7 @@ func (a *Agent) runHooks(ctx context.Context) {
 	}
 }
 
-// doPaused carries out a task while the monitoring program is paused, and reports whether the hook has resumed the
+// doPaused carries out a task while the monitoring program is paused and reports whether the hook has resumed the
 // program. If the argument resumed is false, an earlier attempt to resume the program failed, and doPaused only gives
 // up the task.
 func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
@@ -216,8 +216,8 @@ func (a *Agent) destroyHeld(g int, in *instance) error {
 }
 
 // resume calls the hook if the ledger records that the monitoring program was paused, and deletes the record if the
-// call succeeds. It is not interrupted when the agent stops, so that a stopping agent still resumes the monitoring
-// program. The result is false if the monitoring program must still be resumed.
+// call succeeds. It is not interrupted when the agent stops, so the monitoring program is resumed even then. The result
+// is false if the monitoring program must still be resumed.
 func (a *Agent) resume() bool {
 	text, err := a.ledger.Meta(pausedMeta)
 	if err == nil && text == "" {

@@ -21,8 +21,8 @@ import (
 // The agent computes the excess as GresUsed minus slurmctld's allocations to the jobs on the node. It cannot use the
 // leases instead, because slurmctld also counts slices for jobs that hold none (--exclusive jobs, jobs without GPU
 // slots). With or without an excess, the totals never exceed the sum of the used and the offered slices. The excess
-// must not include any job's allocation, because the allocation becomes free when the job ends, and if the job has no
-// GPU slots, no epilog publishes new totals at that point.
+// must not include any job's allocation, because the allocation becomes free when the job ends. If the job has no GPU
+// slots, no epilog publishes new totals at that point.
 
 // allocation is the gres/mig on this node that slurmctld has allocated to one run of a job.
 type allocation struct {

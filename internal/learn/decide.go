@@ -148,7 +148,7 @@ func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 		return nil, err
 	}
 	d := decider{repo: r, table: t, site: site, now: map[string]Prediction{}, has: map[string]bool{}}
-	general := predict.Unknown // the kind of the more general line that applies without a line of this kind
+	general := predict.Unknown // the kind of the more general line that applies if there is no line of this kind
 	for _, kind := range slices.Backward(predict.Levels) {
 		for _, w := range scripts { // newest first, because the newest script determines a line
 			base, ok := d.now[lineName(general, w.JobKeys)]

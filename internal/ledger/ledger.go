@@ -70,7 +70,7 @@ func (l *Ledger) SetMeta(key, value string) error {
 	)
 }
 
-// Writable tests whether the ledger can be written to, and returns the error if it cannot.
+// Writable tests whether the ledger can be written to. It returns the error if it cannot.
 func (l *Ledger) Writable() error {
 	return l.SetMeta("tried", time.Now().Format(time.RFC3339Nano))
 }

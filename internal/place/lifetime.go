@@ -36,7 +36,7 @@ func (s *Situation) counted(r Request) float64 {
 // these jobs wait 1.3 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
 //
 // If several placements have the same sum, the policy compares the acquisition cost first, then the reach, and then the
-// GPU and the start. Lifetime needs neither migration nor a queue, and never holds a job. The only information about
+// GPU and the start. Lifetime needs neither migration nor a queue and never holds a job. The only information about
 // earlier jobs that it uses is their mean duration (see counted).
 type Lifetime struct{}
 

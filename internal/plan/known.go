@@ -113,7 +113,7 @@ func (n *known) temporary(now float64) bool {
 	return n.parsed.soonest < now || n.parsed.endless && len(n.jobs) > 0 || n.earlyEnds(now) != nil
 }
 
-// current returns the state of the node's GPUs at the time now. at is the same time in seconds.
+// current returns the state of the node's GPUs at the time now. The argument at is the same time in seconds.
 func (n *known) current(at time.Time, now float64) []place.GPU {
 	if n.adjusted = n.temporary(now); !n.adjusted {
 		return n.parsed.GPUs

@@ -10,10 +10,10 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Planner converts successive snapshots into views. It keeps what it has computed from records that have not changed,
-// so that computing a view after a single event is cheap. Its view is always equal to the one that New returns for the
-// same snapshot, because the Planner compares every record with the one in the previous snapshot and keeps no result
-// that depends on the time. A Planner is not safe for concurrent use.
+// Planner converts successive snapshots into views. It keeps the results that it has computed from records that have
+// not changed, which makes it cheap to compute a view after a single event. Its view is always equal to the one that
+// New returns for the same snapshot, because the Planner compares every record with the one in the previous snapshot
+// and keeps no result that depends on the time. A Planner is not safe for concurrent use.
 //
 //	changed record        what the Planner recomputes
 //	a node's Extra        the state of its GPUs (known.parse)
@@ -50,7 +50,7 @@ type Planner struct {
 	submitted []*slurm.Job
 }
 
-// NewPlanner returns a planner that has no earlier snapshot.
+// NewPlanner returns a Planner that has not yet converted any snapshot.
 func NewPlanner(settings Settings) *Planner {
 	return &Planner{
 		settings: settings,

@@ -59,8 +59,8 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 // all keys.
 const allUsers = -1
 
-// ForgetKey removes all users' runs of a key that began before now, and returns how many it removed. Later syncs will
-// not add them again.
+// ForgetKey removes all users' runs of a key that began before now and returns the number of removed runs. Later syncs
+// will not add them again.
 func (r *Repo) ForgetKey(key string, now time.Time) (int, error) {
 	return r.forget(key, allUsers, now)
 }
@@ -115,7 +115,7 @@ const (
 	keepInAll = 400_000
 )
 
-// Prune removes runs that are too old or exceed a limit, and returns how many it has removed. If there are too many
+// Prune removes runs that are too old or exceed a limit and returns the number of removed runs. If there are too many
 // runs in total, all users have the same limit, and the oldest runs of users who exceed this limit are removed. A run's
 // age is measured from the newest run or from now, whichever is earlier, so that a clock that is ahead does not cause
 // any removals.

@@ -13,7 +13,8 @@ type Growth interface {
 	Submitted(j trace.Job) (profile string)
 	// Started returns the run time, in seconds, of a job that has just started on a slice of the given profile.
 	Started(j trace.Job, profile string) (seconds float64)
-	// Ended determines what happens after a run that has just ended. now is the time of its end, in seconds.
+	// Ended determines what happens after a run that has just ended. The argument now is the time at which it ended, in
+	// seconds.
 	Ended(j trace.Job, now float64) Next
 }
 
@@ -28,7 +29,7 @@ type Next struct {
 	Resubmit float64
 }
 
-// again counts a run that has just ended, and reruns the job if Growth requires it. It returns false if the job has
+// again counts a run that has just ended and reruns the job if Growth requires it. It returns false if the job has
 // ended.
 func (s *simulation) again(j *job) bool {
 	next := s.Growth.Ended(j.Job, s.now)

@@ -153,7 +153,7 @@ func (m *mover) move(plan reconfigure.Plan) {
 	}
 }
 
-// lose counts a job that is moved or stopped now, and returns the run time, in seconds, that it loses.
+// lose counts a job that is moved or stopped now and returns the run time that it loses, in seconds.
 func (m *mover) lose(j *job) float64 {
 	lost := min(m.Cost, m.ran(j))
 	m.c.s.result.Moved++
@@ -161,7 +161,7 @@ func (m *mover) lose(j *job) float64 {
 	return lost
 }
 
-// ran returns the time, in seconds, for which a job has run since its start or its last move.
+// ran returns the time for which a job has run since its start or its last move, in seconds.
 func (m *mover) ran(j *job) float64 { return max(0, m.c.s.now-j.from) }
 
 // stopForHead stops jobs for the head of the queue if this is worthwhile, and then selects the slice for the head.

@@ -113,7 +113,8 @@ func id32(to *uint32, s string) error {
 	return err
 }
 
-// maxHetJobs limits how many ids are parsed for one het job; Slurm allows 128 components (MAX_HET_JOB_COMPONENTS).
+// maxHetJobs is the maximum number of ids that are parsed for one het job; Slurm allows 128 components
+// (MAX_HET_JOB_COMPONENTS).
 const maxHetJobs = 1024
 
 // idSet parses a set of job ids such as "4-5,8".

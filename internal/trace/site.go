@@ -8,8 +8,8 @@ import (
 )
 
 // Site is a synthetic workload that resembles a real site's. Jobs arrive in bursts with the same profile, as job arrays
-// do. Their durations span four orders of magnitude. Time limits have only a few round values, and two of seven jobs
-// have none.
+// do. Their durations span four orders of magnitude. Time limits have only a few round values, and two out of seven
+// jobs have no time limit.
 type Site struct {
 	Jobs int
 	GPUs int     // the number of GPUs, with 8 units each, that Load refers to

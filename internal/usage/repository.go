@@ -24,7 +24,7 @@ type Repository interface {
 	Ended(run predict.Run, at time.Time) error
 	// RunsOfKey returns the newest runs of a user's job key, oldest first.
 	RunsOfKey(uid uint32, key string) ([]predict.Run, error)
-	// Add completes runs that are already stored, and returns the number of runs that were new.
+	// Add stores runs, completes those that are already stored, and returns the number of new runs.
 	Add(runs ...predict.Run) (added int, err error)
 	// Due returns up to n due runs in the outbox, beginning with the run that was due first.
 	Due(now time.Time, n int) ([]Pending, error)

@@ -59,7 +59,7 @@ type Site struct {
 	t *testing.T
 }
 
-// Start starts a cluster, and stops it at the end of the test. The test runs in parallel with other tests (t.Parallel).
+// Start starts a cluster and stops it at the end of the test. The test runs in parallel with other tests (t.Parallel).
 func Start(t *testing.T, o cluster.Options) *Site {
 	t.Helper()
 	t.Parallel()
@@ -156,7 +156,7 @@ func (s *Site) Write(name, text string) {
 	}
 }
 
-// Try runs a command as root, and returns its standard output and standard error even if it fails.
+// Try runs a command as root and returns its standard output and standard error even if it fails.
 func (s *Site) Try(node string, args ...string) string {
 	out, stderr, _ := s.ExecNode(context.Background(), node, "root", args...)
 	return strings.TrimSpace(out + stderr)
@@ -172,7 +172,7 @@ func (s *Site) Must(node, who string, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// Submit submits a batch job that runs one command as User, and returns its id.
+// Submit submits a batch job that runs one command as User and returns the job's id.
 func (s *Site) Submit(command string, options ...string) string {
 	s.t.Helper()
 	return s.Must("", User, append(append([]string{"sbatch", "--parsable"}, options...), "--wrap", command)...)
@@ -181,7 +181,7 @@ func (s *Site) Submit(command string, options ...string) string {
 // End creates the end.NAME file, which ends the runs of `hold NAME`.
 func (s *Site) End(name string) { s.t.Helper(); s.Write("end."+name, "") }
 
-// Within waits until a condition is true, and ends the test if this takes longer than Limit.
+// Within waits until a condition is true and ends the test if this takes longer than Limit.
 func (s *Site) Within(what string, holds func() bool) {
 	s.t.Helper()
 	pause := 100 * time.Millisecond
