@@ -53,14 +53,14 @@ PARTITION" writes the line without checking the partition.`,
 	}
 }
 
-// partitions is the part of a slurmctld client that checkBypass needs. *slurm.Client implements it.
+// partitions is the subset of a slurmctld client that checkBypass uses. *slurm.Client implements it.
 type partitions interface {
 	Partitions(ctx context.Context) ([]slurm.Partition, error)
 	AllNodes(ctx context.Context) ([]slurm.Node, error)
 }
 
-// checkBypass returns an error if GPU jobs cannot run without slices in a partition: slurmctld does not know the
-// partition, one of its nodes has slices, or none has GPUs.
+// checkBypass returns an error if GPU jobs in the partition cannot run without slices. This is the case if slurmctld
+// does not know the partition, if one of its nodes has slices, or if none of its nodes has GPUs.
 func checkBypass(ctx context.Context, ctl partitions, name string) error {
 	all, err := ctl.Partitions(ctx)
 	if err != nil {

@@ -49,9 +49,9 @@ func modelNamed(name string) (*mig.Model, error) {
 	return nil, usageError{fmt.Errorf("GPU model %q is ambiguous; specify %s", name, strings.Join(names, " or "))}
 }
 
-// selected returns b with only the profiles given by --profiles. By default, it omits the variants; with "all", it
-// keeps every profile. Names that b does not have are ignored, because they may belong to another GPU model in the
-// cluster; checkProfiles detects names that no model has.
+// selected returns a copy of b that contains only the profiles given by --profiles. By default, it omits the variants;
+// with "all", it keeps every profile. Names that are not in b are ignored, because they may belong to another GPU model
+// in the cluster; checkProfiles detects names that are not in any model.
 func selected(b *mig.Model, names []string) *mig.Model {
 	return b.Select(func(p mig.Profile) bool {
 		switch {
@@ -121,7 +121,7 @@ func ruler(b *mig.Model) string {
 	return s.String() + " "
 }
 
-// measures formats a layout's measures as columns that match measuresHead.
+// measures formats the measures of a layout as the columns of measuresHead.
 func measures(n *mig.Node) string {
 	return fmt.Sprintf("%5d  %2d  %.2f", n.Reach, n.CC, n.Frag)
 }
@@ -159,7 +159,8 @@ func placements(b *mig.Model, l mig.Layout) []api.Placement {
 	return all
 }
 
-// number formats a count from the tables of GPU models, in which a negative count means unknown and is shown as "-".
+// number formats a count from the tables of GPU models. A negative count means that the number is unknown, and is shown
+// as "-".
 func number(n int) string {
 	if n < 0 {
 		return "-"

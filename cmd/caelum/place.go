@@ -148,7 +148,7 @@ type step struct {
 	acquisition place.Acquisition
 	gone        mig.Layout // the idle instances that were destroyed to make room
 	left        place.GPU  // the GPU after the placement
-	room        bool       // true if the request was not placed, and the policy does not use a free placement
+	room        bool       // true if the request was not placed even though a placement is free
 	held        string     // why the policy holds the request; empty if it does not
 }
 
@@ -160,8 +160,8 @@ type trial struct {
 	steps  []step
 }
 
-// placeAll places the requests one after the other. When the policy places a request, it also considers those that
-// follow.
+// placeAll places the requests one after the other. When the policy places a request, it also considers the requests
+// that follow.
 func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []place.Request) trial {
 	t := trial{policy: name, before: gpus}
 	pool := place.NewPool(gpus)
@@ -214,8 +214,8 @@ func hasRoom(pool *place.Pool, profile string) bool {
 
 func node(g place.GPU) *mig.Node { return g.Model.TableBeside(g.Blocked).Node(g.Busy) }
 
-// noRoom returns an error that names the held requests and those without a placement, or nil if the policy placed all
-// requests.
+// noRoom returns an error that names the held requests and the requests without a placement, or nil if the policy
+// placed all requests.
 func (t trial) noRoom() error {
 	var unplaced, held []string
 	for k, s := range t.steps {

@@ -24,11 +24,11 @@ type namedJob struct {
 	limit     time.Duration // the time limit; 0 if it is unknown or the job has none
 	requested string        // the profile in the job's request
 	insteadOf string        // the smaller profile that the job would have requested without its time limit
-	named     bool          // true if the user named the profile; Caelum then does not change it
+	named     bool          // true if the user chose the profile; Caelum does not change it in this case
 }
 
-// job returns the job that the command line specifies. With --key, it sets only JobKeys.Key and leaves the other fields
-// of JobKeys to jobOfKey.
+// job returns the job that the command line specifies. With --key, it sets only JobKeys.Key; jobOfKey sets the other
+// fields of JobKeys.
 func (o predictOptions) job(ctx context.Context, args []string) (j namedJob, err error) {
 	if j.limit, err = timeLimit(o.limit); err != nil {
 		return j, usageError{err}
@@ -116,7 +116,8 @@ func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	return repo.JobKeys{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
 }
 
-// jobOfKey returns the job key given by --key, the user it belongs to, and the script fingerprint of its newest run.
+// jobOfKey returns the job key given by --key, the user that the key belongs to, and the script fingerprint of its
+// newest run.
 func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
 	uid, err := o.keyOwner(r, o.key)
 	if err != nil {
@@ -130,8 +131,9 @@ func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
 	return job, err
 }
 
-// keyOwner returns the id of the user that the job key belongs to: the one given by --user, or else the only user with
-// runs of the key. If there is none, it returns the caller's id; if there are several, it returns an error.
+// keyOwner returns the id of the user that the job key belongs to: the user given by --user or, without --user, the
+// only user with runs of the key. If no user has runs of the key, it returns the caller's id; if several users do, it
+// returns an error.
 func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	if o.user != "" {
 		return userID(o.user)
@@ -165,8 +167,8 @@ func userID(name string) (uint32, error) {
 	return uint32(id), err
 }
 
-// jobOf returns the job with the given id. It reads the job from slurmctld or, if slurmctld no longer has it, from
-// slurmdbd. It uses slurmdbd's record only for AdminComment and the user.
+// jobOf returns the job with the given id. It reads the job from slurmctld or, if slurmctld no longer has a record of
+// the job, from slurmdbd. From slurmdbd's record, it uses only AdminComment and the user.
 func jobOf(ctx context.Context, ctl *slurm.Client, id uint32) (namedJob, error) {
 	j, err := ctl.Job(ctx, id)
 	if errors.Is(err, slurm.ErrNoJob) {

@@ -13,7 +13,7 @@ import (
 )
 
 // applyChoice stores DynaP's choice in the repository under the measured script's job key. Because the user who wrote
-// the file of measurements could have tampered with it, applyChoice takes the job key and its user from the repository,
+// the measurements file could have tampered with it, applyChoice takes the job key and its user from the repository,
 // which must contain a completed run of the measured job on the chosen profile.
 func (o profileJobOptions) applyChoice(w io.Writer, j evaluation) error {
 	if len(j.Verdicts) != 1 {

@@ -158,8 +158,8 @@ func runProfileJob(ctx context.Context, w io.Writer, g *globals, o profileJobOpt
 	return printEvaluation(w, j)
 }
 
-// defaultProfiles sets the profiles if --profiles is not given: all profiles, except variants, of the GPU model given
-// by --board, or of the first GPU model in the decision table.
+// defaultProfiles sets the profiles to measure if --profiles is not given: all profiles, except variants, of the GPU
+// model given by --board or, without --board, of the first GPU model in the decision table.
 func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 	if len(o.profiles) > 0 {
 		return nil
@@ -177,9 +177,9 @@ func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 	}
 }
 
-// modelWith returns the GPU model given by --board, or an error if this model lacks one of the profiles. Without
-// --board, it returns the first GPU model that has all of them. It searches the models in the decision table first, and
-// then all others.
+// modelWith returns the GPU model given by --board, or an error if this model lacks one of the profiles. Without --board,
+// it returns the first GPU model that has all of them. It searches the models in the decision table first, and then all
+// other models.
 func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig.Model, error) {
 	var candidates []*mig.Model
 	if o.board != "" {
@@ -189,7 +189,7 @@ func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig
 		}
 		candidates = append(candidates, b)
 	} else {
-		// If the decision table cannot be read, only the names of the profiles determine the GPU model.
+		// If the decision table cannot be read, the GPU model is determined from the profile names alone.
 		known, err := o.decisions(cfg)
 		if err != nil && o.table != "" {
 			return nil, err

@@ -15,8 +15,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// measurement is one run of a script on one profile. The files of --out and --from hold one measurement per line, as
-// JSON.
+// measurement is one run of a script on one profile. The files given by --out and --from contain one measurement per
+// line, as JSON.
 type measurement struct {
 	Profile string  `json:"profile"`
 	Batch   int     `json:"batch,omitempty"` // 0 if the script has no batch size
@@ -28,7 +28,7 @@ type measurement struct {
 	Job     uint32  `json:"job,omitempty"`
 }
 
-// label returns the profile and the batch size for messages.
+// label returns the profile and the batch size, formatted for messages.
 func (m measurement) label() string {
 	if m.Batch == 0 {
 		return m.Profile
@@ -38,8 +38,8 @@ func (m measurement) label() string {
 
 func (m measurement) completed() bool { return m.State == "COMPLETED" }
 
-// outOfMemory reports whether the run failed because its slice had too little memory. The rule is the one that the
-// predictions use.
+// outOfMemory reports whether the run failed because its slice had too little memory. It applies the same rule as the
+// predictions.
 func (m measurement) outOfMemory() bool {
 	return predict.Run{Profile: m.Profile, PeakMiB: m.PeakMiB, State: m.State}.OutOfMemory()
 }
@@ -60,9 +60,9 @@ func (m measurement) throughput() float64 {
 	return float64(m.Batch) / m.latency()
 }
 
-// ended returns m with the results from slurmdbd's record of its job. It returns false if the job has not ended, or if
-// a node's summary is missing and the job ended less than wait ago. The run time is the time for which the job held its
-// slices, or its elapsed time if the record has no summary.
+// ended returns a copy of m that includes the results from slurmdbd's record of the job. It returns false if the job
+// has not ended, or if a node's summary is missing and the job ended less than wait ago. The run time is the time for
+// which the job held its slices or, if the record has no summary, the elapsed time of the job.
 func (m measurement) ended(r slurm.Record, now time.Time, wait time.Duration) (measurement, bool, error) {
 	if r.End.IsZero() {
 		return m, false, nil
@@ -105,7 +105,7 @@ func measurementsOf(path string) ([]measurement, error) {
 	return runs, nil
 }
 
-// readMeasurements reads measurements in the format of --out. If a line is invalid, the error gives its number.
+// readMeasurements reads measurements in the format of --out. If a line is invalid, the error includes the line number.
 func readMeasurements(from io.Reader) (runs []measurement, err error) {
 	lines := bufio.NewScanner(from)
 	for n := 1; lines.Scan(); n++ {

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// pollInterval is the pause between two slurmdbd queries about a job.
+	// pollInterval is the interval between slurmdbd queries for a job.
 	pollInterval = 5 * time.Second
-	// summaryWait is the time that profile-job waits, after a job's end, for the agents to write the job's summaries to
-	// slurmdbd.
+	// summaryWait is the maximum time after the end of a job that profile-job waits for the agents to write the job's
+	// summaries to slurmdbd.
 	summaryWait = time.Minute
 )
 
-// measure submits the script for each batch size and profile, and waits until all jobs have ended. After an error, it
-// cancels the jobs that have not ended.
+// measure submits the script for each batch size and profile, and waits until all of the jobs have ended. If an error
+// occurs, it cancels the jobs that have not ended.
 func (o profileJobOptions) measure(
 	ctx context.Context,
 	cfg config.Config,
@@ -77,7 +77,7 @@ func (o profileJobOptions) measure(
 var errInterrupted = errors.New("interrupted")
 
 // submit submits the script and returns the job's id. Ctrl-C does not interrupt sbatch, because profile-job could not
-// cancel a job whose id it does not know. Requeueing is disabled, because a requeued job has several runs.
+// cancel a job whose id it does not know. Requeueing is disabled, because a requeued job would have several runs.
 func (o profileJobOptions) submit(ctx context.Context, m measurement, script []string) (uint32, error) {
 	if ctx.Err() != nil {
 		return 0, errInterrupted
@@ -85,8 +85,8 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 	args := append(o.sbatch[:len(o.sbatch):len(o.sbatch)], "--parsable", "--no-requeue", "--mig="+m.Profile)
 	environment := os.Environ()
 	if m.Batch > 0 {
-		// The command line has no --export=ALL,NAME=VALUE, because slurmd 26.05 would then get the user's environment
-		// through su(1) (sbatch.c).
+		// The command line has no --export=ALL,NAME=VALUE, because slurmd 26.05 would then obtain the user's
+		// environment by running su(1) (sbatch.c).
 		args = append(args, "--export=ALL")
 		environment = append(environment, fmt.Sprint("CAELUM_BATCH=", m.Batch), fmt.Sprint("CAELUM_STEPS=", m.Steps))
 	}
@@ -141,7 +141,7 @@ func await(ctx context.Context, cfg config.Config, m measurement) (measurement, 
 	}
 }
 
-// cancelled cancels the jobs and returns an error that wraps the given one and lists the jobs' ids.
+// cancelled cancels the jobs and returns an error that wraps the given error and lists the ids of the jobs.
 func cancelled(why error, jobs []measurement) error {
 	var ids []string
 	for _, m := range jobs {
@@ -149,7 +149,7 @@ func cancelled(why error, jobs []measurement) error {
 	}
 	text, err := scancel(ids)
 	if ended := new(exec.ExitError); errors.As(err, &ended) && !ended.Exited() {
-		text, err = scancel(ids) // a signal to the process group may have arrived before scancel was in its own group
+		text, err = scancel(ids) // a signal may have arrived before scancel was in its own process group
 	}
 	if err != nil {
 		return fmt.Errorf(
@@ -160,7 +160,7 @@ func cancelled(why error, jobs []measurement) error {
 	return fmt.Errorf("%w; cancelled the jobs %s", why, strings.Join(ids, " "))
 }
 
-// scancel cancels the jobs and returns the output of scancel(1). A second Ctrl-C does not end scancel.
+// scancel cancels the jobs and returns the output of scancel(1). A second Ctrl-C does not interrupt scancel.
 func scancel(ids []string) ([]byte, error) {
 	cmd := exec.Command("scancel", append([]string{"--quiet"}, ids...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

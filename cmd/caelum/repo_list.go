@@ -122,7 +122,7 @@ func printList(w io.Writer, all []listed) error {
 	return table.Flush()
 }
 
-// shortened cuts a job name to 24 characters, so that the table's lines stay short.
+// shortened truncates a job name to 24 characters to keep the lines of the table short.
 func shortened(name string) string {
 	if r := []rune(name); len(r) > 24 {
 		return string(r[:23]) + "+"

@@ -166,10 +166,11 @@ func loadInventory(path string) (inv inventory.Inventory, err error) {
 	return inv, checkTypes(inv)
 }
 
-// gresPattern matches the names that an inventory may contain. They become parts of lines in Slurm's files.
+// gresPattern matches the names that are allowed in an inventory. These names become part of lines in Slurm's
+// configuration files.
 var gresPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 
-// checkTypes returns an error if a name in an inventory could inject lines or options into Slurm's files.
+// checkTypes returns an error if a name in an inventory could inject lines or options into Slurm's configuration files.
 func checkTypes(inv inventory.Inventory) error {
 	var names []string
 	for _, s := range inv.Slots {

@@ -39,7 +39,7 @@ EXIT STATUS
 	}
 }
 
-// checkFile prints the faults of the file at path. It returns an error if at least one of them is not a warning.
+// checkFile prints the faults in the file at path. It returns an error if any of them is not a warning.
 func checkFile(w io.Writer, path string) error {
 	faults, err := config.CheckFile(path)
 	if err != nil {

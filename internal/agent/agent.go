@@ -26,7 +26,7 @@ import (
 	"caelum/internal/usage"
 )
 
-// reconcileInterval is the time between two comparisons of the GPUs, the ledger and slurmctld.
+// reconcileInterval is the interval between comparisons of the GPUs, the ledger and slurmctld.
 const reconcileInterval = time.Minute
 
 // Controller is the set of calls to slurmctld that the agent needs. Outside tests, it is a *slurm.Client.
@@ -69,7 +69,7 @@ type Agent struct {
 	leftovers chan struct{} // signals that processes use an instance that no job holds
 	hooks     chan struct{} // signals that the destroy hook must run for an instance
 	hookLimit time.Duration // hookLimit; shorter in tests
-	hookRuns  int           // how often doPaused has ended; guarded by mu
+	hookRuns  int           // number of completed calls to doPaused; guarded by mu
 	outdated  chan error    // the reason why the agent must restart
 	forecasts chan foreseen // the forecasts that growBeforeFailure must examine
 
@@ -85,7 +85,7 @@ type Agent struct {
 	privacy atomic.Pointer[slurm.Config]  // the configuration, reread every minute; nil until it has been read
 	sender  atomic.Pointer[notify.Sender] // nil if the node has no key
 
-	nvlinksError string // the last logged error of readNVLinks
+	nvlinksError string // the error from readNVLinks that was last logged
 }
 
 // New discovers the node's GPUs, opens the ledger, and repairs the state after a crash. It does not call slurmctld.
@@ -93,7 +93,7 @@ func New(cfg config.Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) 
 	return newAgent(cfg, hw, ctl, log, "/proc", &gpu.Processes{Proc: "/proc"})
 }
 
-// newAgent is like New, but reads the driver's files from proc, and the data of processes from procs.
+// newAgent is like New, but reads the driver's files from proc and information about processes from procs.
 func newAgent(
 	cfg config.Config,
 	hw gpu.Hardware,
@@ -227,14 +227,14 @@ func (a *Agent) start() error {
 	return a.prepareRunDir()
 }
 
-// Keep sets the repository for the runs of jobs, and the access to slurmdbd for their summaries. It must be called
-// before Run.
+// Keep sets the repository in which the runs of jobs are stored and the slurmdbd client to which their summaries are
+// written. It must be called before Run.
 func (a *Agent) Keep(repo usage.Repository, accounting usage.Accounting) {
 	a.repository = repo
 	a.usage.SetRepository(repo, accounting)
 }
 
-// observe begins to record the usage of a lease.
+// observe starts recording the usage of a lease.
 func (a *Agent) observe(l api.Lease) {
 	var held []usage.Slice
 	model := ""
@@ -249,9 +249,9 @@ func (a *Agent) observe(l api.Lease) {
 	a.usage.Begin(l, model, held)
 }
 
-// stopTimeout limits how long a stopping agent waits for unfinished calls. If it expires during a prolog's call, the
-// prolog repeats the call, and if the result of the interrupted call is not in the ledger, the next agent undoes it
-// when it starts.
+// stopTimeout limits how long a stopping agent waits for unfinished calls. If it expires during a call from a prolog,
+// the prolog repeats the call. If the result of the interrupted call is not in the ledger, the next agent undoes it at
+// startup.
 const stopTimeout = 5 * time.Second
 
 // Run serves calls and publishes offers until ctx is done. It returns an error if it cannot serve calls, or if the
@@ -317,7 +317,7 @@ func (w warnings) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reconciler compares the GPUs, the ledger and slurmctld shortly after the start and every minute, and publishes the
+// reconciler compares the GPUs, the ledger and slurmctld shortly after startup and then every minute, and publishes the
 // result. While processes use instances that no job holds, it also checks the GPUs every leftoverInterval.
 func (a *Agent) reconciler(ctx context.Context) {
 	compare := time.After(retryInterval)

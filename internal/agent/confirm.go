@@ -30,7 +30,7 @@ func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 }
 
 // forgetGone removes an instance that is no longer on its GPU, first from the ledger and then from memory. It does not
-// hold the agent's lock while it writes to the ledger.
+// hold the agent's lock while writing to the ledger.
 func (a *Agent) forgetGone(g int, in *instance) error {
 	c := a.cards[g]
 	a.mu.Lock()
@@ -39,7 +39,7 @@ func (a *Agent) forgetGone(g int, in *instance) error {
 	if err := a.gone(g, c, was); err != nil {
 		return err
 	}
-	if was.GI == gpu.FullGI { // another program has switched on MIG mode
+	if was.GI == gpu.FullGI { // another program has switched MIG mode on
 		if err := a.shareDevice(c); err != nil {
 			return err
 		}

@@ -13,11 +13,11 @@ import (
 
 // If the watcher makes plans (`planner: true`), it writes each node's part into the node's Comment, and a heartbeat
 // into the Comment of one node (package part). While the heartbeat is fresh, the agent follows its part: a pass reads
-// only this node, and lists the jobs only if the node's used counts differ from the agent's leases. Otherwise, the
-// agent makes the plan itself.
+// only this node, and lists the jobs only if the agent's leases do not account for the node's used counts. Otherwise,
+// the agent makes the plan itself.
 
-// input is the data that a pass reads. If the agent follows the watcher's plan, part is the node's part of it, and the
-// queue contains only the waiting jobs that the part names.
+// input is the data that a pass reads. If the agent follows the watcher's plan, part is the node's part of the plan,
+// and the queue contains only the waiting jobs named in the part.
 type input struct {
 	plan.Snapshot
 	node slurm.Node
@@ -33,8 +33,8 @@ func (in input) stray() (all []slurm.Waiting) {
 }
 
 const (
-	// relist is the time after which a pass lists all jobs even if the leases explain the used counts. This updates
-	// the jobs' expected ends, for example after a change to a time limit.
+	// relist is the time after which a pass lists all jobs even if the leases account for the used counts. This updates
+	// the expected end times of the jobs, for example after a change to a time limit.
 	relist = 10 * time.Minute
 	// patienceFactor adapts the expiry of the heartbeat to a slow slurmctld, which also delays the watcher. A heartbeat
 	// expires only after patienceFactor times the duration of the request that read it.
@@ -124,8 +124,8 @@ func (p *publisher) readOwn(ctx context.Context) (in input, err error) {
 	return in, err
 }
 
-// readNodes reads this node. If the last reading of the heartbeat is older than the time between heartbeats, the same
-// request reads the node with the heartbeat.
+// readNodes reads this node. If the heartbeat was last read longer ago than the time between heartbeats, the same
+// request also reads the node that carries the heartbeat.
 func (p *publisher) readNodes(ctx context.Context) (own slurm.Node, err error) {
 	other := p.beatNode != "" && p.beatNode != p.cfg.Node && p.clock().Sub(p.heard) >= part.Every
 	if other {
@@ -144,14 +144,14 @@ func (p *publisher) readNodes(ctx context.Context) (own slurm.Node, err error) {
 	return own, err
 }
 
-// hear records the heartbeat in a node's record.
+// hear stores the heartbeat found in a node's record.
 func (p *publisher) hear(beat slurm.Node) {
 	p.beatNode, p.heard = beat.Name, p.clock()
 	p.heartbeat.Read(part.BeatIn(beat.Comment), p.heard)
 }
 
-// explained reports whether the leases and pending leases explain the used counts of the node. If they do, no job has
-// started without the agent's knowledge: slurmctld starts no jobs on a node with a COMPLETING job, whose lease may
+// explained reports whether the leases and pending leases account for the used counts of the node. If they do, no job
+// has started without the agent's knowledge: slurmctld starts no jobs on a node with a COMPLETING job, whose lease may
 // still exist (_pick_best_nodes in node_scheduler.c, 22.05.8 and 24.11.5).
 func (p *publisher) explained(node slurm.Node) bool {
 	if p.clock().Sub(p.listed) >= relist || len(p.status.excess) > 0 {
@@ -167,7 +167,7 @@ func (p *publisher) explained(node slurm.Node) bool {
 	return maps.Equal(held, used)
 }
 
-// readHeld reads the records of the waiting jobs that the part names.
+// readHeld reads the records of the waiting jobs named in the part.
 func (p *publisher) readHeld(ctx context.Context, ids []uint32) (waiting []slurm.Waiting, err error) {
 	for _, id := range ids {
 		job, err := p.ctl.Job(ctx, id)
@@ -192,15 +192,15 @@ func (p *publisher) list(ctx context.Context) error {
 	return p.account(ctx, slurm.On(jobs, p.cfg.Node))
 }
 
-// startListing clears the noted jobs before slurmctld lists the jobs, because they will be in the list.
+// startListing clears the noted jobs before slurmctld lists the jobs, because the list will include them.
 func (p *publisher) startListing() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.noted)
 }
 
-// noteLeased adds a job that has got a lease to the jobs on the node, because the passes of an agent that follows the
-// watcher's plan do not list the jobs. It also notes the job for a listing that began before it started.
+// noteLeased adds a job that has been granted a lease to the jobs on the node, because the passes of an agent that
+// follows the watcher's plan do not list the jobs. It also notes the job for a listing that began before it started.
 func (a *Agent) noteLeased(job slurm.Job, err error) {
 	if err != nil {
 		return
@@ -213,7 +213,7 @@ func (a *Agent) noteLeased(job slurm.Job, err error) {
 	}
 }
 
-// withNoted returns here with the noted jobs that still have a lease added. The result is a copy, because releaseGone
+// withNoted returns here extended by the noted jobs that still have a lease. The result is a copy, because releaseGone
 // reads the original. The caller holds n.mu.
 func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 	here = maps.Clone(here)

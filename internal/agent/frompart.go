@@ -38,7 +38,7 @@ func (p *publisher) planFromPart(d *nodePlan, node slurm.Node, own part.Part) {
 	d.reserved = reservedOn(d.gpus, own.Reserved)
 }
 
-// setPlanned sets the waiting jobs' spots, and the jobs whose spots are all on offer.
+// setPlanned sets the spots of the waiting jobs, and the list of the jobs whose spots are all on offer.
 func (d *nodePlan) setPlanned(jobs []part.Job) {
 	d.planned = map[uint32][][]offer.Spot{}
 	for _, j := range jobs {
@@ -60,7 +60,7 @@ func (d *nodePlan) setPlanned(jobs []part.Job) {
 	}
 }
 
-// reservedOn returns a reservation in the form in which the agent's status shows it.
+// reservedOn converts a reservation to the form used in the agent's status.
 func reservedOn(gpus []place.GPU, r *part.Reservation) *api.Reservation {
 	if r == nil {
 		return nil
@@ -85,7 +85,7 @@ func spotOn(gpus []place.GPU, at part.Spot) (s offer.Spot, ok bool) {
 	return offer.Spot{GPU: at.GPU, Placement: i}, ok
 }
 
-// atLeast reports whether a placement may be offered under a profile name, which requires the slice to be at least as
+// atLeast reports whether a placement can be offered under a profile name, which requires the slice to be at least as
 // large as the profile that slurmctld counts.
 func atLeast(g place.GPU, placement int, name string) bool {
 	least, ok := g.Model.EquivalentProfile(name, g.Offerable)

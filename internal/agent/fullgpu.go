@@ -12,14 +12,14 @@ import (
 )
 
 // A GPU whose MIG mode is off holds one instance of the mig.Full profile (package gpu). The agent creates, leases and
-// destroys it like any other, with intents in the ledger, except for three differences:
+// destroys this instance like any other, and records its intents in the ledger. There are three differences:
 //
-//   - The device file of the GPU (/dev/nvidiaN) gives access to the instance. While MIG mode is on, all users may open
-//     this file. While MIG mode is off, only root or the job's user may open it.
+//   - The device file of the GPU (/dev/nvidiaN) gives access to the instance. While MIG mode is on, all users can open
+//     this file. While MIG mode is off, only root or the job's user can open it.
 //   - If jobs are confined by a devices cgroup, a job can open only the device files of its own GPUs.
 //   - The agent adopts a foreign mig.Full instance without `caelum adopt`, because MIG mode can be off after a reboot.
 
-// full reports whether any GPU of the node may be a full GPU.
+// full reports whether any GPU of the node can be used as a full GPU.
 func (n *node) full() bool {
 	for _, c := range n.cards {
 		if c.mayBeFull() {
@@ -45,7 +45,8 @@ func (a *Agent) possible(c *card) ([]gpu.Device, error) {
 }
 
 // shareDevice allows all users to open the device file of a GPU whose MIG mode is on, as slices require. Every
-// comparison calls it, because an earlier agent may have ended between switching the MIG mode and changing the file.
+// comparison calls it, because an earlier agent may have exited after it switched the MIG mode but before it changed
+// the file.
 func (a *Agent) shareDevice(c *card) error {
 	if !c.mayBeFull() {
 		return nil
@@ -108,8 +109,8 @@ func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
 
 // makeFull switches off a GPU's MIG mode, which the driver refuses to do while a process uses the GPU. It therefore
 // first restricts the GPU's device file to root, to keep further user processes from opening it. If a process still has
-// the file open, the GPU is not offered as a full GPU until the process has closed it. If a program of root keeps the
-// GPU in use, the destroy hook runs (makeFullHeld).
+// the file open, the GPU is not offered as a full GPU until the process has closed it. If a program that belongs to
+// root keeps the GPU in use, the destroy hook runs (makeFullHeld).
 func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	c := a.cards[g]
 	if err := a.caps.Make(c.Minor, fullInstance); err != nil {
@@ -129,8 +130,9 @@ func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	return made, err
 }
 
-// makeFullHeld makes a GPU an idle full GPU, for the prolog that waits for it, while the destroy hook has paused the
-// monitoring program. It returns an error if the GPU has slices, because other jobs got them in the meantime.
+// makeFullHeld turns a GPU into an idle full GPU for the prolog that is waiting for it, while the monitoring program is
+// paused by the destroy hook. It returns an error if slices have been created on the GPU for other jobs in the
+// meantime.
 func (a *Agent) makeFullHeld(g int) error {
 	c := a.cards[g]
 	c.hardware.Lock()
@@ -157,8 +159,8 @@ func (a *Agent) makeFullHeld(g int) error {
 	return err
 }
 
-// holdersOfGPU ends the processes that have a GPU's device file open and that the agent may end. It returns the others,
-// except root's.
+// holdersOfGPU ends the processes that have a GPU's device file open, if the agent is allowed to end them. It returns
+// the remaining processes, except for root's.
 func (a *Agent) holdersOfGPU(g int) ([]gpu.Process, error) {
 	in := &instance{Instance: ledger.Instance{GPU: a.cards[g].UUID, GI: gpu.FullGI, Profile: mig.Full}}
 	found, err := a.clear([]placed{{g, in}}, clearRounds)
@@ -194,7 +196,7 @@ func (a *Agent) holdBack(g int, reason string) {
 }
 
 // retryHeld makes a GPU available as a full GPU again if no user process has its device file open. The next attempt to
-// switch the MIG mode will show whether the driver still refuses. The caller holds the card's hardware lock.
+// switch the MIG mode will show whether the driver still refuses to do so. The caller holds the card's hardware lock.
 func (a *Agent) retryHeld(g int, c *card) {
 	a.mu.Lock()
 	held := c.held != "" && !c.hook

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// preparePending returns the job's pending lease, with spots. Normally, the last pass has recorded it. If not, the
+// preparePending returns the job's pending lease, with spots. Normally, the last pass has recorded it. Otherwise, the
 // spots come from the current offers or, if these do not include the job's slices, from a pass that searches for free
-// ones. The result is nil if the pass finds none. The error is api.NotNow if the pass fails before it finds free
+// spots. The result is nil if the pass finds none. The error is api.NotNow if the pass fails before it finds free
 // spots.
 func (a *Agent) preparePending(
 	ctx context.Context, id, array uint32, wants []offer.Want, s *spent,
@@ -50,8 +50,8 @@ func (a *Agent) preparePending(
 	return nil, nil
 }
 
-// carveAll carves all slices of a pending lease. If one of them cannot be carved, those already carved remain as idle
-// instances.
+// carveAll carves all slices of a pending lease. If one of them cannot be carved, the slices that have already been
+// carved remain as idle instances.
 func (a *Agent) carveAll(
 	id uint32,
 	slots []int,
@@ -168,8 +168,8 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	return lease, nil
 }
 
-// refuse grants a lease without slices and writes the reason to the lease file. At task_init, the plugin fails the job
-// with this reason, without Slurm draining the node.
+// refuse grants a lease without slices and writes the reason to the lease file. At task_init, the plugin makes the job
+// fail with this reason, and Slurm does not drain the node.
 func (a *Agent) refuse(lease api.Lease, reason string) (api.Lease, error) {
 	a.metrics.Failed(metrics.Refuse)
 	return a.grantNone(lease, reason)

@@ -17,12 +17,12 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// write updates the node's gres/mig counts and the agent's entries in the node's Extra field. A profile without a total
-// gets the count 0, and the `closed` type gets the rest of the constant total. If slurmctld already shows the counts,
-// the update contains only Extra, and if it also shows the entries, no update is sent. The log entry for an update
-// includes the published plan, so that tests can check it. The result check is true if the caller must read the node
-// again, because an update of the counts was sent, even if it failed, or because slurmd may have registered in the
-// meantime.
+// write updates the node's gres/mig counts and the agent's entries in the node's Extra field. The count of a profile
+// without a total is set to 0, and the count of the `closed` type is set to the remainder of the constant total. If
+// slurmctld already has the counts, the update contains only Extra. If it also has the entries, no update is sent. The
+// log entry for an update includes the published plan, so that tests can check it. The result check is true if the
+// caller must read the node again, either because an update of the counts was sent, successfully or not, or because
+// slurmd may have registered in the meantime.
 func (p *publisher) write(
 	ctx context.Context,
 	phase string,
@@ -80,11 +80,11 @@ var errOutdated = errors.New(
 )
 
 // unchanged returns errOutdated if the node has changed since the caller read it. It rereads the node if the caller's
-// reading is older than fresh. This detects a restart of slurmctld, after which the used counts are lost and slurmd has
+// data is older than fresh. This detects a restart of slurmctld, after which the used counts are lost and slurmd has
 // not registered yet. If the agent then wrote totals from before the restart, slurmctld would offer slices that are not
 // free, and jobs would start without slots. If slurmctld stops while a Slurm command reads the node, the command takes
-// up to 9 s and then succeeds with old data, because it requests the partitions last (22.05.8). The second reading may
-// therefore return old data, but a third returns current data.
+// up to 9 s and then succeeds with old data, because it requests the partitions last (22.05.8). The second read may
+// therefore return old data, but a third read returns current data.
 func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	last := node
 	for range 2 {
@@ -102,7 +102,7 @@ func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// lowers reports whether a write of these totals withdraws offers.
+// lowers reports whether writing these totals would withdraw offers.
 func lowers(node slurm.Node, low map[string]int) bool {
 	for profile, total := range node.Gres.Profiles() {
 		if profile != slurm.ClosedType && low[profile] < total {
@@ -113,7 +113,7 @@ func lowers(node slurm.Node, low map[string]int) bool {
 }
 
 // sameCounts reports whether two GRES lists have the same entries in any order. A type that is not in slurm.conf is
-// listed after `closed`, wherever the update put it (22.05.8).
+// listed after `closed`, regardless of its position in the update (22.05.8).
 func sameCounts(x, y slurm.GRESList) bool {
 	order := func(a, b slurm.GRES) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Count, b.Count))
@@ -121,14 +121,14 @@ func sameCounts(x, y slurm.GRESList) bool {
 	return slices.Equal(slices.SortedFunc(slices.Values(x), order), slices.SortedFunc(slices.Values(y), order))
 }
 
-// taken returns the counts to which the caller adds the offers. A profile's count is slurmctld's used count, but at
-// most the number of slices that jobs hold or will hold, both at the time of the plan and at the time of the call. This
-// limit is necessary because slurmctld allocates every offered slice to an --exclusive job, and the requested slices to
-// a job that gets no lease. If taken included them all, slurmctld would treat them as free, in addition to the offers,
-// from the end of the job until its epilog publishes. Moreover, if a job releases a slice after the agent has read the
-// node, the plan may offer it, and another job may get it before the write; taken must not include that slice, because
-// the offers do. A total below the used count is always safe. The result extra is the part of the excess that exceeds
-// these counts.
+// taken returns the counts to which the caller adds the offers. The count of a profile is slurmctld's used count,
+// limited to the number of slices that jobs hold or will hold, both at the time of the plan and at the time of the
+// call. This limit is necessary because slurmctld allocates every offered slice to an --exclusive job, and the
+// requested slices to a job that is not granted a lease. If taken included all of these slices, slurmctld would treat
+// them as free, in addition to the offers, from the end of the job until its epilog publishes. Moreover, if a job
+// releases a slice after the agent has read the node, the plan may offer the slice, and it may be allocated to another
+// job before the write; taken must not include that slice, because the offers already do. A total below the used count
+// is always safe. The result extra is the part of the excess that these counts do not include.
 func (p *publisher) taken(node slurm.Node, d nodePlan) (taken, extra map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

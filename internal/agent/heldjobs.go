@@ -11,8 +11,8 @@ import (
 )
 
 // releaseHeld releases held jobs whose slices are offered or whose latest start has passed. The argument served lists
-// the jobs for which this node offers all slices that they have here in the plan. A job that needs several nodes is
-// released only when enough nodes offer its slices.
+// the jobs for which this node offers all of the slices that the plan assigns to them on this node. A job that needs
+// several nodes is released only when enough nodes offer its slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	config, err := p.config(ctx)
 	retypes := err == nil && replacesTypes(config)
@@ -56,9 +56,9 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 	}
 }
 
-// holdStray holds each het job component that can start although another one cannot. Without the hold, slurmctld
-// would reserve nodes for it (plan.Stray). The component gets the Held tag, so that releaseHeld releases it like any
-// other held job. Only the agent of the first node in the plan calls holdStray.
+// holdStray holds each het job component that can start while another component of the same job cannot. Without the
+// hold, slurmctld would reserve nodes for it (plan.Stray). The component is given the Held tag, so that releaseHeld
+// releases it like any other held job. Only the agent of the first node in the plan calls holdStray.
 func (p *publisher) holdStray(ctx context.Context, stray []slurm.Waiting) {
 	for _, w := range stray {
 		log := p.log.WithField("job", w.ID)
@@ -106,8 +106,8 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 	return ready >= max(w.NumNodes, len(w.ReqNodes)), nil
 }
 
-// assignProfile sets the profile of each requeued job whose request names none. If slurmctld replaces the types in a
-// request, it also sets the larger profile of each job that has grown.
+// assignProfile sets the profile of each requeued job whose request does not name one. If slurmctld replaces the types
+// in a request, it also sets the larger profile of each job that has grown.
 func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, config slurm.Config) {
 	retypes := replacesTypes(config)
 	for i := range waiting {

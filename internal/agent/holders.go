@@ -15,7 +15,7 @@ import (
 // an instance, and before it leases the instance again, it searches for processes that have the instance's capability
 // files open. Between the release and the lease, the files belong to root, so no user process can open them. If
 // processes of the instance's last user have the files open, the agent ends these processes (see
-// config.Config.Foreign). If other processes do, it sets the instance aside.
+// config.Config.Foreign). If other processes have them open, it sets the instance aside.
 
 // minorsOf identifies the capabilities of a GPU instance id. All instances with the same GPU instance id on a GPU have
 // the same capabilities.
@@ -101,10 +101,10 @@ func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 	return a.caps.Devices(a.cards[p.gpu].Minor, in)
 }
 
-// setAsideBeforeGrant is like setHeldAside, but for the instances of a lease. It waits for the given search and, if
-// that found no processes that hold the instances open, returns none. Otherwise, it scans again. It always does so if
-// the agent created an instance and the driver creates capability files with mode 0666, or if the agent switched off a
-// GPU's MIG mode, because all users could previously open the device file.
+// setAsideBeforeGrant is like setHeldAside, but for the instances of a lease. It waits for the given search to finish.
+// If the search found no processes that hold the instances open, no instances are set aside. Otherwise, it scans again.
+// It always scans again if the agent created an instance and the driver creates capability files with mode 0666, or if
+// the agent switched off a GPU's MIG mode, because all users could previously open the device file.
 func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
 	full := slices.ContainsFunc(all, func(p placed) bool { return p.in.GI == gpu.FullGI })
 	if created && (full || a.caps.Modifies()) {
@@ -120,9 +120,9 @@ func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) 
 	return a.setHeldAside(all)
 }
 
-// setHeldAside ends the processes that have instances open, if the agent may end them, and sets aside and returns the
-// instances that are still open. If the agent cannot list the processes, it sets aside and returns all of the
-// instances.
+// setHeldAside ends the processes that have instances open, if the agent is allowed to end them. It sets aside and
+// returns the instances that are still open. If the agent cannot list the processes, setHeldAside sets aside and
+// returns all of the instances.
 func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	found, err := a.clear(all, clearRounds)
 	if err != nil {
@@ -143,13 +143,13 @@ func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	return held, nil
 }
 
-// clearRounds limits the number of times that a release or a lease ends processes and scans again. One scan is not
+// clearRounds limits the number of rounds in which a release or a lease ends processes and scans again. One scan is not
 // enough, because a process can pass an open descriptor to another that the scan has already examined.
 const clearRounds = 2
 
-// clear ends the processes that have instances open, if the agent may end them, and returns those that still have
-// instances open. The number of rounds is limited, because a user could keep starting such processes while prologs and
-// epilogs wait.
+// clear ends the processes that have instances open, if the agent is allowed to end them, and returns the processes
+// that still have instances open. The number of rounds is limited, because a user could keep starting such processes
+// while prologs and epilogs wait.
 func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Process, err error) {
 	for range rounds {
 		if found, err = a.holders(all); err != nil || !a.endHolders(all, found) {
@@ -159,8 +159,8 @@ func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Proce
 	return a.holders(all)
 }
 
-// stillOpen ends the processes that have a GPU's stuck instances open, if the agent may end them. It returns the
-// instances that are still open, or all of them if the agent cannot list the processes.
+// stillOpen ends the processes that have the stuck instances of a GPU open, if the agent is allowed to end them. It
+// returns the instances that are still open, or all of them if the agent cannot list the processes.
 func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	var all []placed
 	for _, in := range stuck {
@@ -187,7 +187,7 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 			continue
 		}
 		own := slices.DeleteFunc(slices.Clone(found[p.in]), func(h gpu.Process) bool { return !startedBy(h, uid) })
-		// Kill ends a process even if it has passed its open descriptor to another one since the scan.
+		// Kill ends a process even if it has passed its open descriptor to another process since the scan.
 		ended, left := a.procs.Kill(own, func(now gpu.Process) bool { return startedBy(now, uid) })
 		a.ended(p.gpu, p.in.UUID, ended, left)
 		some = some || len(left) < len(own)
@@ -219,8 +219,8 @@ func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	return uid, ok && uid != 0
 }
 
-// startedBy reports whether the user with the given uid started a process. It compares the real user id, so this
-// includes setuid programs. Users may end all processes that they have started.
+// startedBy reports whether a process was started by the user with the given uid. It compares the real user id and
+// therefore includes setuid programs. Users are allowed to end all processes that they have started.
 func startedBy(p gpu.Process, uid uint32) bool { return p.UIDs[0] == uid }
 
 // note stores the message that `caelum status` shows for an instance, and logs it if it is new.
@@ -248,8 +248,8 @@ func heldNote(holders []gpu.Process, err error) string {
 }
 
 // searchPause is the time after which findBlockers searches again for an instance that the driver does not destroy,
-// unless the result decides about the destroy hook. A search reads every process on the node while the agent holds
-// the card's lock, for which prologs wait.
+// unless the result determines whether the destroy hook runs. A search examines every process on the node while the
+// agent holds the card's lock, which prologs wait for.
 const searchPause = time.Minute
 
 // blockers returns the result of findBlockers for an instance, and the time of the search.

@@ -19,12 +19,12 @@ import (
 // Lease serves the prolog of a job. If the prolog repeats the call for the same job and restart count, Lease returns
 // the existing lease.
 //
-// Slurm drains a node when a prolog fails, so a prolog may fail only because of a defect of the node itself. An error
-// from Lease means that the ledger, the disk, a lease file, a capability file or one of Slurm's commands on this node
-// does not work. For any other problem, such as an invalid request, an unreadable job record, a slice that the agent
-// cannot carve or an unreachable slurmctld, Lease requeues the job, or writes the reason into the lease file for
-// task_init. It returns api.NotNow if slurmctld does not answer, if a pass fails, or if leftover processes use
-// slices; the plugin then repeats its call for at most req.Wait seconds.
+// Slurm drains a node when a prolog fails, so a prolog must fail only if the node itself is defective. An error from
+// Lease means that the ledger, the disk, a lease file, a capability file or one of Slurm's commands on this node does
+// not work. For any other problem, such as an invalid request, an unreadable job record, a slice that the agent cannot
+// carve or an unreachable slurmctld, Lease requeues the job, or writes the reason into the lease file for task_init. It
+// returns api.NotNow if slurmctld does not answer, if a pass fails, or if leftover processes use slices; the plugin
+// then repeats its call for at most req.Wait seconds.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
 	began := time.Now()
 	defer a.jobs.lock(id)()
@@ -182,8 +182,9 @@ func (t *attempt) setJob(job slurm.Job) {
 	}
 }
 
-// noLease returns the reason why a job gets no lease according to slurmctld's record. The reason is empty if the job
-// may get one. The error is api.NotNow if the prolog must repeat its call; any other error is a defect of this node.
+// noLease returns the reason, according to slurmctld's record, why a job cannot be granted a lease. The reason is empty
+// if the job can be granted one. The error is api.NotNow if the prolog must repeat its call; any other error is a
+// defect of this node.
 func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason string, err error) {
 	switch {
 	case errors.Is(answer, slurm.ErrNoJob):

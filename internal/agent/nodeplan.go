@@ -24,7 +24,7 @@ type nodePlan struct {
 	text     string                // the state of the GPUs, as published for the other agents
 	back     string                // the jobs that the plan places after all others, for caelum explain
 	mine     offer.Plan            // this node's part of the plan
-	served   []uint32              // the jobs for which this node offers all slices that they have here in the plan
+	served   []uint32              // the jobs for which this node offers all of the slices planned for them here
 	reserved *api.Reservation
 	offers   map[string]int
 	pending  map[uint32][]offer.Spot // the new spots of unplaced pending leases
@@ -59,8 +59,8 @@ func (p *publisher) plan(in input, node slurm.Node) nodePlan {
 		d.next = next{}
 	}
 	if err := d.mine.Check(d.gpus); err != nil {
-		// An unsound plan means that the planner has a defect. The agent offers no slices, so that no two jobs get the
-		// same slice.
+		// An unsound plan indicates a bug in the planner. The agent then offers no slices, so that no slice is
+		// allocated to two jobs.
 		p.log.WithError(err).Error("the plan is unsound; offering no slices; report this defect")
 		d.mine, d.served, d.next = nothing, nil, next{}
 	}
@@ -134,8 +134,8 @@ func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int
 	return mine
 }
 
-// servedAndReserved returns the jobs for which the node me offers all slices that they have there in the plan, and the
-// slices that the plan reserves there.
+// servedAndReserved returns the jobs for which the node me offers all of the slices that the plan assigns to them on
+// this node, and the slices that the plan reserves on it.
 func (p *publisher) servedAndReserved(
 	v *plan.View, all offer.Plan, me int, d nodePlan,
 ) (served []uint32, reserved *api.Reservation) {

@@ -66,7 +66,7 @@ func (a *Agent) load() (rebooted bool, err error) {
 	return rebooted, err
 }
 
-// closeIdle ensures that only root can open an instance that no job holds. After a crash, users may have access to an
+// closeIdle ensures that only root can open an instance that no job holds. After a crash, users might have access to an
 // idle instance, because the agent may have crashed before it wrote a lease, or before it restricted the capability
 // files of a new instance to root.
 func (a *Agent) closeIdle() { a.closeIdleOn(a.cards) }
@@ -93,7 +93,7 @@ func (a *Agent) closeIdleOn(cards []*card) {
 	}
 }
 
-// compareGPUs compares the instances on every GPU with the ledger, and corrects one or the other:
+// compareGPUs compares the instances on every GPU with the ledger, and corrects whichever of the two is wrong:
 //
 //	on the GPU, in the ledger       the agent's own instance
 //	on the GPU, intent to create    created before a crash: becomes idle, or is destroyed if incomplete

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// unsuitable is the error for a job that must restart because it cannot get its slices in this run. Either slurmctld
-// has not counted the slices, so that limits and billing would not include them, or no GPU on the node has a slice that
-// is large enough for the job after its growth. The field missing lists the slices as profile:count.
+// unsuitable is the error for a job that must restart because it cannot be given its slices in this run. Either
+// slurmctld has not counted the slices, so that limits and billing would not include them, or no GPU on the node has a
+// slice that is large enough for the job after its growth. The field missing lists the slices as profile:count.
 type unsuitable struct{ reason, missing string }
 
 func (u *unsuitable) Error() string { return u.reason }
 
-// wants returns the slices that the job gets on this node. These are the allocated slices or, if slurmctld has
+// wants returns the slices to carve for the job on this node. These are the allocated slices or, if slurmctld has
 // allocated the whole node to the job, the requested ones. slurmctld counts all of them for the job. Every error
 // concerns only the job: it is an *unsuitable, or describes the mistake in the request. If slots is 0, the number of
 // slots is not checked.
@@ -31,8 +31,8 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	granted := allocated
 	switch {
 	case untyped:
-		// The request has gres/mig without a profile. Because slurmctld checks limits only against the request, and
-		// chooses a profile afterwards (22.05.8), limits on profiles would not apply to the job.
+		// The request includes gres/mig without a profile. Because slurmctld checks limits only against the request,
+		// and chooses a profile afterwards (22.05.8), limits on profiles would not apply to the job.
 		return nil, fmt.Errorf(
 			"the job requests gres/mig without a profile, so slurmctld has counted no slice of any profile; "+
 				"name a profile (--gres=mig:%s:1)",
@@ -120,7 +120,7 @@ func (n *node) sizeOf(job slurm.Job) string {
 	return n.defaultProfile()
 }
 
-// equivalentProfiles returns the equivalent profiles of a profile that the node does not have: one profile per GPU
+// equivalentProfiles returns the equivalent profiles of a profile that the node does not have: one profile for each GPU
 // model, without duplicates. The node offers slices of the equivalent profiles under the given name.
 func (n *node) equivalentProfiles(profile string) (names []string) {
 	for _, c := range n.cards {
@@ -134,7 +134,7 @@ func (n *node) equivalentProfiles(profile string) (names []string) {
 	return names
 }
 
-// kinds returns the GPUs of the node for plan.Sizes, or nil if jobs get the profiles that they request.
+// kinds returns the GPUs of the node for plan.Sizes, or nil if jobs are given exactly the profiles that they request.
 func (n *node) kinds() (all []place.GPU) {
 	for _, c := range n.cards {
 		if !n.settings.Tightest && c.Model != nil {
@@ -153,5 +153,5 @@ func asksForGPU(job slurm.Job) bool {
 	return false
 }
 
-// asksForSlices reports whether a job can hold slices according to its request.
+// asksForSlices reports whether a job's request allows the job to hold slices.
 func asksForSlices(job slurm.Job) bool { return asksForGPU(job) || len(job.PerNode.Named("mig")) > 0 }

@@ -204,7 +204,7 @@ func parse(v *viper.Viper) (c Config, err error) {
 	return c, c.check()
 }
 
-// Whole returns the rule that determines which GPUs may be full (whole_gpus).
+// Whole returns the rule that determines which GPUs can be full GPUs (whole_gpus).
 func (c Config) Whole() (mig.Whole, error) {
 	w, err := mig.ParseWhole(c.WholeGPUs)
 	if err != nil {

@@ -56,7 +56,7 @@ func catalogue(f *Facts) []Finding {
 	return found
 }
 
-// catalogueState reports a catalogue node that is not in the FUTURE state. A DOWN node gets no jobs either, but
+// catalogueState reports a catalogue node that is not in the FUTURE state. A DOWN node does not run jobs either, but
 // slurmdbd counts it as down, and sinfo shows it.
 func catalogueState(n slurm.Node) []Finding {
 	next := fmt.Sprintf("run `scontrol update nodename=%s state=future`, and replace the node's state in slurm.conf "+
@@ -132,7 +132,7 @@ func difference(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// renewConfig is the remedy if the profiles in slurm.conf or in the decision table differ from the driver's.
+// renewConfig is the remedy if the profiles in slurm.conf or in the decision table differ from those of the driver.
 const renewConfig = "drain the node and wait until it is empty; replace the lines in slurm.conf and in the " +
 	"decision table with the output of `caelum slurm-config`; restart slurmctld; cancel the jobs that wait for an " +
 	"old profile, or change their profile with `scontrol update job=ID gres=...`"

@@ -45,7 +45,7 @@ func readConfinement(mountpoint, slice, node string) Confinement {
 }
 
 // readScope reads the cgroup of all steps. slurmd creates this cgroup when it starts, and the plugin attaches its
-// program to it. If several slurmds run on a host, its name includes the node's name.
+// program to it. If several slurmd daemons run on a host, the cgroup's name includes the node's name.
 func readScope(slice, node string) Confinement {
 	c := Confinement{Cgroup: 2}
 	for _, name := range []string{node + "_slurmstepd.scope", "slurmstepd.scope"} {
@@ -71,7 +71,7 @@ func readScope(slice, node string) Confinement {
 	return c
 }
 
-// maxPrograms is equal to BPF_CGROUP_MAX_PROGS in the kernel.
+// maxPrograms is the kernel's BPF_CGROUP_MAX_PROGS.
 const maxPrograms = 64
 
 // devicePrograms returns the names of the device BPF programs that are attached to a cgroup. The kernel answers this

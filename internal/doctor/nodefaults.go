@@ -42,8 +42,8 @@ func NodeFaults(ctx context.Context, host Host) []Finding {
 	return found
 }
 
-// restartTime is how long NodeFaults waits for an agent that does not answer. systemd restarts a crashed agent after
-// RestartSec (1 s, etc/caelumd.service), and the agent usually takes less than half a second to start.
+// restartTime is the maximum time that NodeFaults waits for an agent that does not respond. systemd restarts a crashed
+// agent after RestartSec (1 s, etc/caelumd.service), and the agent usually takes less than half a second to start.
 const restartTime = 3 * time.Second
 
 // readAgentAgain is like readAgent, but repeats the request for restartTime.
@@ -76,8 +76,8 @@ func nodeChecks() []check {
 	return list
 }
 
-// brokenGPUs reports the GPUs that do not work. It leaves out GPUs whose MIG mode is off, because a site may want a
-// GPU without slices.
+// brokenGPUs reports the GPUs that do not work. It omits GPUs whose MIG mode is off, because a site may want a GPU
+// without slices.
 func brokenGPUs(f *Facts) []Finding {
 	var found []Finding
 	managed := false
@@ -127,14 +127,14 @@ func (f *Facts) readFilesWithin(ctx context.Context, host Host, client *api.Clie
 	}
 }
 
-// slurmConfs returns the paths at which slurmd finds slurm.conf. In a configless cluster, it is in /run/slurm/conf.
+// slurmConfs returns the paths at which slurmd looks for slurm.conf. In a configless cluster, it is in /run/slurm/conf.
 func slurmConfs() []string {
 	return []string{os.Getenv("SLURM_CONF"), "/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf"}
 }
 
 // readLocalPlugin is like readPlugin, but reads slurm.conf instead of asking slurmctld. If slurm.conf does not set
 // PluginDir, it searches pluginDirs. The plugin is not checked if there is no slurm.conf at any of the given paths, or
-// if slurm.conf does not show where the plugin is.
+// if slurm.conf does not specify where the plugin is.
 func (f *Facts) readLocalPlugin(confs []string) {
 	i := slices.IndexFunc(confs, func(path string) bool { return path != "" && isFile(path) })
 	if i < 0 {

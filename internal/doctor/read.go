@@ -125,7 +125,7 @@ func (f *Facts) readDecisions(host Host) {
 }
 
 // readSlurmdbd reads the limits in slurmdbd. It does not run sacctmgr if slurmctld did not reply, because sacctmgr
-// would probably run until limitsTimeout.
+// would probably block until limitsTimeout.
 func (f *Facts) readSlurmdbd(ctx context.Context) {
 	if f.lacks(Slurmctld) || f.Config.Values["AccountingStorageType"] != slurmdbd {
 		return
@@ -176,7 +176,7 @@ func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client)
 }
 
 // readFiles reads the owners and modes of the capability files between two requests to the agent, so that a job that
-// starts or ends in between does not cause a finding. The driver lists instances only to root.
+// starts or ends in between does not cause a finding. The driver lists instances only for root.
 func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	if os.Geteuid() != 0 {
 		f.Missing[Devices] = warning("the driver shows instances only to root", "run `caelum doctor` as root")

@@ -23,15 +23,15 @@ import (
 // instance id, a descriptor also gives access to the next instance with the same GPU instance id.
 //
 // A scan considers only the descriptors in the descriptor tables of processes. The kernel does not show which files are
-// queued in a socket or registered with an io_uring, although every process can use them. If a scan treated every
-// process with a socket or an io_uring as a holder, any user could make GPUs unavailable.
+// queued in a socket or registered with an io_uring, even though every process can use sockets and io_urings. If a scan
+// treated every process with a socket or an io_uring as a holder, any user could make GPUs unavailable.
 
 // Processes finds the processes that have device files open. Only one scan runs at a time.
 type Processes struct {
 	// Proc is the /proc directory of the initial PID namespace.
 	Proc string
-	// Limit is the maximum number of descriptors that a scan reads per user, which keeps users from delaying it. 0
-	// means scanLimit.
+	// Limit is the maximum number of descriptors that a scan reads per user, which prevents users from delaying the
+	// scan. 0 means scanLimit.
 	Limit int
 
 	mu sync.Mutex
@@ -47,7 +47,7 @@ const scanLimit = 200_000
 const processCost = 10
 
 // maxScanners limits the number of CPUs that one scan uses. A scan also uses at most about a quarter of the node's
-// CPUs, because other jobs' prologs need some as well.
+// CPUs, because the prologs of other jobs need CPUs as well.
 const maxScanners = 4
 
 // hangLimit is the time without progress after which a scan skips a process.
@@ -112,7 +112,8 @@ type result struct {
 	unread string // the reason why some descriptors of the process were not read
 }
 
-// scan reads processes one after another in a goroutine. If the goroutine hangs, scan abandons it and starts a new one.
+// scan examines processes one after another in a goroutine. If the goroutine hangs, scan abandons it and starts a new
+// one.
 func (s *Processes) scan(pids []int, devices []Device, root bool) Held {
 	held := Held{Open: map[Device][]Process{}, Unread: map[uint32]string{}}
 	spent := map[uint32]int{}
@@ -211,7 +212,7 @@ func (c *scan) process(pid int) (r result) {
 }
 
 // tables reads the descriptor tables of a process. Each thread may have its own table (unshare(CLONE_FILES)). A main
-// thread that has ended no longer has one.
+// thread that has exited no longer has a table.
 func (c *scan) tables(r *result, dir string) {
 	if r.threads <= 1 {
 		c.table(r, dir)
@@ -250,7 +251,7 @@ func kernelThread(dir string) bool {
 	return unix.Stat(filepath.Join(dir, "task"), &st) == nil && st.Nlink == 3
 }
 
-// order compares the descriptor tables of two tasks. If the kernel does not support kcmp, all tables count as
+// order compares the descriptor tables of two tasks. If the kernel does not support kcmp, all tables are considered
 // different.
 func order(a, b int) int {
 	const files = 2 // KCMP_FILES of linux/kcmp.h
@@ -315,8 +316,8 @@ func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	}
 }
 
-// opened reports whether a descriptor gives access to its device. O_PATH descriptors, which every user can open, give
-// no access.
+// opened reports whether a descriptor gives access to its device. O_PATH descriptors, which every user can open, do not
+// give access to the device.
 func opened(fdinfo string) bool {
 	data, err := os.ReadFile(fdinfo)
 	if err != nil {

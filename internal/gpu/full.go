@@ -13,7 +13,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// FullGI is the GPU instance id that stands for the mig.Full profile. No real GPU instance has this id.
+// FullGI is the GPU instance id that represents the mig.Full profile. No real GPU instance has this id.
 const FullGI = -1
 
 // A GPU whose MIG mode is off appears as an instance of the mig.Full profile, which occupies the whole GPU. Creating
@@ -83,7 +83,8 @@ func (c Caps) ownDevice(minor, uid int, mode os.FileMode) error {
 	if err := unix.Stat(path, &st); err == nil && int(st.Uid) == uid && st.Mode&0o7777 == uint32(mode) {
 		return nil
 	}
-	// The mode is changed first and last, so that neither owner ever has access under the mode meant for the other.
+	// The mode is changed both before and after the owner, so that neither owner ever has the access intended for the
+	// other.
 	return errors.Join(os.Chmod(path, mode&fullMode), os.Lchown(path, uid, 0), os.Chmod(path, mode))
 }
 
@@ -97,7 +98,8 @@ func (c Caps) Device(minor int) (Device, error) {
 }
 
 // Managed returns g with the mig.Full profile if w allows this profile on g. A GPU that is always full has no other
-// profile. If w allows the profile, MIG mode being off is not a problem. If the result has a problem, its Model is nil.
+// profile. If w allows the profile, it is not a problem that MIG mode is off. If the result has a problem, its Model is
+// nil.
 func (g GPU) Managed(w mig.Whole) GPU {
 	if g.Model != nil && w.Allows(g.Index, g.Reset) && (g.Full || g.Problem == "") {
 		g.Model, g.Problem = g.Model.WithFull(g.MemoryMiB), ""

@@ -25,7 +25,7 @@ type NVML struct {
 type device struct {
 	handle   nvml.Device
 	name     string // the device name
-	named    bool   // the driver has reported profile names
+	named    bool   // true if the driver has reported profile names
 	uuid     string
 	grid     int // units
 	profiles map[string]nvml.GpuInstanceProfileInfo

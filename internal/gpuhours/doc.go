@@ -1,4 +1,4 @@
-// Package gpuhours computes how much GPU time the runs in slurmdbd's records held, weighted by the share of the GPU
+// Package gpuhours computes the GPU time used by the runs in slurmdbd's records, weighted by the fraction of the GPU
 // that each slice occupied. Slurm itself counts a slice of any size as one GPU (gres/gpu=1) or as one slice
 // (gres/mig=1). Package gpuhours neither queries slurmdbd nor prints: `caelum usage` does both.
 //

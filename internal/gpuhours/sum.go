@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Keys lists the properties by which Sum can add up runs, in the order of the columns of `caelum usage`.
+// Keys lists the properties by which Sum can group runs, in the order of the columns of `caelum usage`.
 var Keys = []string{"account", "user", "partition"}
 
 // Total is the GPU time of all runs with the same keys.
@@ -15,11 +15,11 @@ type Total struct {
 	Keys                 []string // the values of the keys, in the order of Sum's argument
 	Runs                 int
 	SliceHours, GPUHours float64
-	UnknownRuns          int // runs with slices whose share of a GPU is unknown, which makes GPUHours too low
+	UnknownRuns          int // runs with slices whose fraction of a GPU is unknown, which makes GPUHours too low
 }
 
-// Sum adds up the runs for each combination of the keys, which must be among Keys. The result is sorted by GPU-hours,
-// highest first. If a key is unknown, the error names the valid keys.
+// Sum adds up the GPU time of the runs for each combination of values of the keys, which must be in Keys. The result is
+// sorted by GPU-hours, highest first. If a key is unknown, the error names the valid keys.
 func Sum(runs []Run, keys []string) ([]Total, error) {
 	for k, key := range keys {
 		if !slices.Contains(Keys, key) {

@@ -32,10 +32,10 @@ func requeues(j Job) []Advice {
 }
 
 const (
-	// unused is the share of the time limit below which a shorter limit is advisable. Backfill starts jobs with shorter
-	// limits earlier.
+	// unused is the fraction of the time limit below which a run time makes a shorter limit advisable. Backfill starts
+	// jobs with shorter limits earlier.
 	unused = 0.25
-	// longLimit is the shortest time limit, in seconds, that timeLimit suggests shortening.
+	// longLimit is the shortest time limit, in seconds, that timeLimit advises users to shorten.
 	longLimit = 30 * 60
 	// reserve is the ratio of the time limit that timeLimit proposes to the run time or to the limit that was
 	// reached.

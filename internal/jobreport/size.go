@@ -39,7 +39,7 @@ func size(j Job, d Data) []Advice {
 	return []Advice{{Topic: Unclear, Text: text}}
 }
 
-// unmeasured returns why the usage is unknown.
+// unmeasured returns the reason why the usage is unknown.
 func (j Job) unmeasured(now time.Time) Advice {
 	a := Advice{Topic: NotMeasured}
 	if !j.Ended() {
@@ -69,8 +69,8 @@ func (j Job) unmeasured(now time.Time) Advice {
 	return a
 }
 
-// recording is how soon after a job's end the agents usually record its usage. A recorder repeats a failed attempt
-// after pauses that start at 5 s and double each time, so there is time for about six attempts.
+// recording is the time after the end of a job within which the agents usually record its usage. A recorder repeats a
+// failed attempt after pauses that start at 5 s and double each time, so there is time for about six attempts.
 const recording = 5 * time.Minute
 
 // first returns the first task that an id such as 12_[4-9] refers to; it returns any other id unchanged.
@@ -167,8 +167,8 @@ func (j Job) smaller(site predict.Site) []Advice {
 	return []Advice{name, choose}
 }
 
-// need returns the memory and the compute that the job needs according to its last run, and the slice with the highest
-// peak along with its possible GPU models.
+// need returns the memory and the compute capacity that the job needs according to its last run. It also returns the
+// slice with the highest peak and its possible GPU models.
 func (j Job) need(site predict.Site) (need predict.Need, fullest Slice, models []*mig.Model) {
 	for k, s := range j.Slices {
 		if s.Measured && (!fullest.Measured || s.PeakMiB > fullest.PeakMiB) {
@@ -180,7 +180,7 @@ func (j Job) need(site predict.Site) (need predict.Need, fullest Slice, models [
 	return need, fullest, models
 }
 
-// choices returns the different results of choose for the possible GPU models of a slice.
+// choices returns the distinct results of choose for the possible GPU models of a slice.
 func choices(models []*mig.Model, choose func(*mig.Model) (string, bool)) (names []string) {
 	for _, m := range models {
 		if name, ok := choose(m); ok && !slices.Contains(names, name) {
@@ -201,7 +201,7 @@ func units(m *mig.Model, profile string) int {
 	return 0
 }
 
-// perNode returns how many GPUs the job requested on each node.
+// perNode returns the number of GPUs that the job requested on each node.
 func (j Job) perNode(s Slice) int {
 	total := 0
 	for _, n := range j.request {

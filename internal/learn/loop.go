@@ -12,7 +12,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// idle is the minimum pause between a Loop's passes, as a multiple of the duration of the pass before the pause. A pass
+// idle is the minimum pause between the passes of a Loop, as a multiple of the duration of the preceding pass. A pass
 // takes 3 s for a repository with 100,000 runs of 5,000 keys.
 const idle = 10
 
@@ -29,8 +29,7 @@ type Loop struct {
 	failing bool // true if the last pass failed
 }
 
-// Run keeps running passes until ctx is done. Errors do not stop the loop, because slurmdbd may be unreachable for
-// hours.
+// Run runs passes until ctx is done. Errors do not stop the loop, because slurmdbd may be unreachable for hours.
 func (l *Loop) Run(ctx context.Context) {
 	for next := time.NewTimer(0); ; {
 		select {

@@ -8,8 +8,8 @@ import (
 )
 
 // share returns the newest lines in their original order: at most room lines, with at most the given total number of
-// bytes. Owners get equal shares: share removes the oldest lines of the owners with the most lines, so an owner whose
-// lines fit into an equal share does not lose any.
+// bytes. The lines are shared equally among owners: share removes the oldest lines of the owners with the most lines,
+// so an owner whose lines fit into an equal share does not lose any.
 func share(lines []learnedLine, room, bytes int) []learnedLine {
 	nth := make([]int, len(lines)) // for each line, its position among the lines of its owner
 	owners := map[int64]int{}

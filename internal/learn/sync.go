@@ -34,7 +34,7 @@ const (
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
 	first                = 400 * 24 * time.Hour // the time span of the first sync and of the runs in a repository
-	// clocks is the largest difference allowed between a node's clock and slurmctld's.
+	// clocks is the maximum allowed difference between a node's clock and slurmctld's clock.
 	clocks = time.Hour
 )
 
@@ -228,7 +228,7 @@ func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	}), true
 }
 
-// nodeOf returns the name of the summary's node in slurmctld's spelling. The summary contains the name in lower case,
+// nodeOf returns the name of the summary's node as slurmctld spells it. The summary contains the name in lower case,
 // because sacctmgr converts summaries to lower case.
 func nodeOf(rec slurm.Record, n predict.Run) string {
 	i := slices.IndexFunc(rec.Nodes, func(name string) bool { return strings.EqualFold(name, n.Node) })
@@ -238,7 +238,7 @@ func nodeOf(rec slurm.Record, n predict.Run) string {
 	return rec.Nodes[i]
 }
 
-// complete fills in the fields of the run that only the record has, and returns the run.
+// complete fills in the fields of the run that only the record contains, and returns the run.
 func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account

@@ -24,8 +24,8 @@ CREATE TABLE intent   (id INTEGER PRIMARY KEY, op TEXT NOT NULL, gpu TEXT NOT NU
 CREATE TABLE former   (gpu TEXT NOT NULL, gi INTEGER NOT NULL, uid INTEGER NOT NULL, PRIMARY KEY (gpu, gi));
 `}
 
-// kind describes the ledger's database. A connection waits up to 5 seconds for a lock. The call then fails with status
-// 503, and the prolog or epilog repeats it.
+// kind describes the ledger's database. A connection waits up to 5 seconds for a lock. If it does not obtain the lock,
+// the call fails with status 503, and the prolog or epilog repeats it.
 var kind = sqlite.Kind{
 	Name:    "ledger",
 	Schema:  schema,

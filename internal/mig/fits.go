@@ -129,7 +129,7 @@ func (b *Model) Legal(l Layout) bool {
 
 // Open returns the placements that fit alongside l and do not use the blocked units. Each of them fits on its own, but
 // they do not necessarily fit together. Blocked units belong to instances that do not match any placement of the GPU
-// model or cannot be destroyed. There are none if l is illegal.
+// model or cannot be destroyed. If l is illegal, Open returns no placements.
 func (b *Model) Open(l Layout, blocked uint64) Layout {
 	r, _ := b.beside(l)
 	if blocked != 0 {

@@ -62,7 +62,7 @@ func newTable(b *Model, blocked uint64) *Table {
 	t.nodes = make([]Node, len(layouts))
 	next := make([]int32, len(layouts)*len(b.Placements))
 	placeable := make([]int8, len(layouts)*len(b.Profiles))
-	// Adding a placement to a layout gives a layout with a larger index.
+	// Adding a placement to a layout yields a layout with a larger index.
 	for k := len(layouts) - 1; k >= 0; k-- {
 		l := layouts[k]
 		r, _ := b.beside(l)
@@ -103,20 +103,20 @@ func (t *Table) Node(l Layout) *Node {
 	return &t.nodes[i]
 }
 
-// Nodes returns the nodes of all layouts in ascending order. The caller must not change them.
+// Nodes returns the nodes of all layouts in ascending order. The caller must not modify them.
 func (t *Table) Nodes() []Node { return t.nodes }
 
 // Table returns the table to which the node belongs.
 func (n *Node) Table() *Table { return n.table }
 
-// With returns the node with placement i added. The placement must be open.
+// With returns the node that is reached by adding placement i. The placement must be open.
 func (n *Node) With(i int) *Node { return &n.table.nodes[n.next[i]] }
 
-// Placeable returns the number of further instances of profile p, an index into Profiles, that fit.
+// Placeable returns the number of additional instances of profile p, an index into Profiles, that fit.
 func (n *Node) Placeable(p int) int { return int(n.placeable[p]) }
 
-// Ideal returns the number of instances of profile p for which enough compute slices and units are free, wherever
-// these units are (FragAware).
+// Ideal returns the number of instances of profile p for which enough compute slices and units are free, regardless of
+// where these units are (FragAware).
 func (n *Node) Ideal(p int) int {
 	pr := n.table.Model.Profiles[p]
 	return min(n.Compute/pr.Compute, n.Units/pr.Size)

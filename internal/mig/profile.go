@@ -43,9 +43,9 @@ func (p Profile) Memory() float64 {
 	return math.Floor(0.88 * 1024 * gb)
 }
 
-// Claims returns the compute slices and the memory, in GB, according to a profile's name. For example, 2g.10gb has 2
-// compute slices and 10 GB. Unlike the sizes in MiB, the names do not depend on the driver version. Both are 0 if the
-// name does not contain these numbers.
+// Claims returns the number of compute slices and the memory, in GB, that are stated in the name of a profile. For
+// example, 2g.10gb has 2 compute slices and 10 GB. Unlike the sizes in MiB, the names do not depend on the driver
+// version. Both results are 0 if the name does not contain these numbers.
 func Claims(name string) (compute int, gb float64) {
 	if n, _ := fmt.Sscanf(name, "%dg.%fgb", &compute, &gb); n != 2 {
 		return 0, 0

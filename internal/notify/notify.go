@@ -66,12 +66,12 @@ type Listener struct {
 	// MaxPause limits the pause after reactions that have no effect or take a long time.
 	MaxPause time.Duration
 	// Refused is called after datagrams were rejected, at most once a minute. n is the number of datagrams rejected
-	// since the last call. from is the origin of the last of them, and reason is why it was rejected.
+	// since the last call. from is the source of the last rejected datagram, and reason explains why it was rejected.
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
 // Listen receives datagrams until ctx is done and calls react after accepting datagrams. react reports whether the
-// reaction had an effect. However many datagrams arrive during a call to react or during a pause, they trigger only one
+// reaction had an effect. All datagrams that arrive during a call to react or during a pause together trigger only one
 // further call. The error explains why Listen cannot start or continue.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(l.Address, strconv.Itoa(l.Port)))

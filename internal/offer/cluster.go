@@ -12,13 +12,13 @@ import (
 
 // Cluster holds the GPUs of the nodes that a plan covers, and the instances on them.
 type Cluster struct {
-	// Situation is the policy's input. Its Pool holds the GPUs of all nodes. Make sets Behind to the jobs that wait
-	// behind the job to be placed; other callers of Find must do this themselves.
+	// Situation is the policy's input. Its Pool holds the GPUs of all nodes. Make sets Behind to the jobs that are
+	// queued behind the job being placed; other callers of Find must do this themselves.
 	place.Situation
 	Policy place.Policy
 	Nodes  [][]int // the indices in the pool of each node's GPUs
-	// PoweredDown is how many nodes are powered down. They are the last nodes. A plan uses them only for jobs in the
-	// queue that do not fit on the other nodes.
+	// PoweredDown is the number of nodes that are powered down. They are the last nodes in Nodes. A plan uses them only
+	// for jobs in the queue that do not fit on the other nodes.
 	PoweredDown int
 	// parts caches parts of the pool by their nodes, because jobs that can run on the same nodes share a part.
 	parts map[string]*part
@@ -29,10 +29,10 @@ type Cluster struct {
 	// Speculative lists the profiles that Make may offer for jobs that will be submitted later. nil means all
 	// profiles.
 	Speculative map[string]bool
-	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (see quota.go). 1 means
-	// no limit. With 0, the limit depends on the number of jobs waiting for slices.
+	// WholeShare is the largest fraction of the GPUs that may be full while jobs are waiting for slices (see quota.go).
+	// 1 means no limit. If WholeShare is 0, the limit depends on the number of jobs waiting for slices.
 	WholeShare float64
-	// Arrivals is the number of jobs that are expected to be submitted during a mean run, or 0 if unknown
+	// Arrivals is the number of jobs that are expected to be submitted during a run of average length, or 0 if unknown
 	// (ExpectedArrivals).
 	Arrivals float64
 	linked   bool // see setLinked
@@ -62,8 +62,8 @@ func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 	return c
 }
 
-// SetGPUs replaces a node's GPUs with the same number of others. It reports whether all models and all placements that
-// may be offered are unchanged.
+// SetGPUs replaces the GPUs of a node with an equal number of other GPUs. It reports whether all models and all
+// placements that may be offered are unchanged.
 func (c *Cluster) SetGPUs(node int, gpus []place.GPU) (same bool) {
 	same, linked := true, false
 	for i, k := range c.Nodes[node] {
@@ -232,8 +232,8 @@ func (c *Cluster) situationOn(gpus []int) place.Situation {
 	return s
 }
 
-// findSeveral finds spots for all slices of a job that needs several. It uses the fullest nodes that have room for
-// the job's share, and returns nil if there are too few.
+// findSeveral finds spots for all slices of a job that needs more than one. It uses the fullest nodes that have room
+// for the job's slices on one node, and returns nil if there are too few such nodes.
 func (c *Cluster) findSeveral(j *Job) (all []Spot) {
 	nodes := c.nodesNow(j)
 	free := make([]int, len(c.Nodes))
@@ -280,7 +280,7 @@ func (c *Cluster) nodesOf(j *Job) []int {
 	return all
 }
 
-// nodesNow returns the nodes on which a job lacks nothing but slices.
+// nodesNow returns the nodes on which the job lacks only slices.
 func (c *Cluster) nodesNow(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
 
 // without removes the given nodes (some) from a list and returns the shorter list, which shares its array with nodes.

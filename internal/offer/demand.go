@@ -2,8 +2,8 @@ package offer
 
 import "slices"
 
-// demand is the smallest number of slices per node for which an earlier job waits, by profile name for jobs that can
-// use every node, and otherwise by profile name and node.
+// demand holds the smallest number of slices per node that an earlier job is waiting for. For jobs that can use every
+// node, the numbers are stored by profile name, and otherwise by profile name and node.
 type demand struct {
 	everywhere map[string]int
 	on         map[wanted]int
@@ -38,15 +38,15 @@ func (d demand) addAll(jobs []*Job) {
 	}
 }
 
-// restrict returns the job without the eligible nodes on which slurmctld could give the job's slices to an earlier
-// job, or nil if too few nodes remain. An earlier job that needs more slices of a profile than a node would offer
-// cannot start there.
+// restrict returns a copy of the job without the eligible nodes on which slurmctld could allocate the job's slices to
+// an earlier job, or nil if too few nodes remain. An earlier job that needs more slices of a profile than a node would
+// offer cannot start there.
 func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
 	if len(j.Wants) == 0 || len(d.everywhere)+len(d.on) == 0 {
 		return j
 	}
 	wanted := len(d.on) > 0
-	for _, w := range j.Wants { // the most common cases, without visiting the nodes
+	for _, w := range j.Wants { // handle the most common cases without visiting the nodes
 		least := d.everywhere[w.Profile]
 		if least > 0 && least <= w.Count {
 			return nil
@@ -89,7 +89,8 @@ func (d demand) restrictAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 // has reports whether an earlier job is waiting for the profile and could use it on the node.
 func (d demand) has(profile string, node int) bool { return d.least(profile, node) > 0 }
 
-// least returns the smallest number of slices of the profile for which a job is waiting on the node, or 0 if none is.
+// least returns the smallest number of slices of the profile that a job is waiting for on the node, or 0 if there is no
+// such job.
 func (d demand) least(profile string, node int) int {
 	anywhere := d.everywhere[profile]
 	if len(d.on) == 0 {
@@ -102,7 +103,7 @@ func (d demand) least(profile string, node int) int {
 	return min(here, anywhere)
 }
 
-// Offered returns how many slices of a profile a plan offers on a node.
+// Offered returns the number of slices of a profile that a plan offers on a node.
 func (c *Cluster) Offered(plan *Plan, profile string, node int) (n int) {
 	for _, g := range c.Nodes[node] {
 		b := c.Pool.GPU(g).Model

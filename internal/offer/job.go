@@ -11,7 +11,7 @@ import (
 // Job holds the requirements of a waiting job.
 type Job struct {
 	ID            uint32
-	User          uint32 // the user's id, among whom a plan shares the places of urgent jobs
+	User          uint32 // the user's id; a plan divides the places of urgent jobs among users
 	Wants         []Want // the slices that the job needs on each of its nodes
 	Nodes         int    // the number of nodes; 0 means 1
 	EligibleNodes []int  // the nodes on which the job can run; nil means all nodes
@@ -38,15 +38,15 @@ type Job struct {
 	// Deadline is the time in seconds by which the job must end, or 0 if the job has no deadline. LatestStart is the
 	// last time at which slurmctld starts a job with a deadline.
 	Deadline, LatestStart float64
-	// First is true for a job for which other jobs are stopped. It precedes all other jobs, and the share of full GPUs
-	// does not limit it, because otherwise those jobs would have been stopped for nothing.
+	// First is true if other jobs are being stopped to make room for the job. Such a job precedes all other jobs, and
+	// is not subject to the limit on full GPUs, because otherwise those jobs would have been stopped for nothing.
 	First bool
 	// Priority is the same for two jobs if slurmctld orders them only by their submission times. It is 0 if no other
 	// job has the same priority.
 	Priority uint64
 	// Het identifies the het job to which a component belongs, and is 0 for other jobs. A het job's components are
 	// adjacent in the queue, and start only together and on different nodes. Only slurmctld's backfill starts
-	// components, and it reserves the nodes of each (backfill.c, 22.05.8). A component need not request slices.
+	// components, and it reserves nodes for each component (backfill.c, 22.05.8). A component need not request slices.
 	// OutsideCluster means that a component without slices can start on a node outside the cluster if other components
 	// use all of its eligible nodes.
 	Het            uint32
