@@ -61,28 +61,28 @@ type Want struct {
 	// Grown is the profile that the job needs instead of Profile, or empty. An earlier run showed that Profile is too
 	// small, but the job's request still names it, so a plan offers a slice of Grown under the name Profile.
 	Grown string
-	// Alternatives lists the equivalent profiles on other GPU models. If no GPU has room for the needed profile, a
-	// plan places one of them and offers it under the name Profile.
+	// Alternatives lists the equivalent profiles on other GPU models. If no GPU has room for the required profile, a
+	// plan places one of these instead and offers it under the name Profile.
 	Alternatives []string
-	// Sizes lists the larger profiles that the job may get instead of the needed one, also under the name Profile.
-	// Only a job that needs a single slice has Sizes.
+	// Sizes lists the larger profiles that the job may be given instead of the required one, also under the name
+	// Profile. Only a job that needs a single slice has Sizes.
 	Sizes []Size
 }
 
-// Needed returns the profile that the job needs: Grown, or Profile if Grown is empty.
+// Needed returns the profile that the job requires: Grown or, if Grown is empty, Profile.
 func (w Want) Needed() string { return cmp.Or(w.Grown, w.Profile) }
 
-// profiles returns the needed profile and its alternatives.
+// profiles returns the required profile and its alternatives.
 func (w Want) profiles() []string { return append([]string{w.Needed()}, w.Alternatives...) }
 
-// Allows reports whether a job may get a slice of the profile for the want.
+// Allows reports whether a slice of the profile satisfies the want.
 func (w Want) Allows(profile string) bool {
 	return slices.Contains(w.profiles(), profile) ||
 		slices.ContainsFunc(w.Sizes, func(s Size) bool { return s.Profile == profile })
 }
 
 // Components returns the jobs that start together with the k-th job, including that job itself. first is the index of
-// the first of them.
+// the first such job.
 func Components(jobs []*Job, k int) (first int, all []*Job) {
 	first, next := k, k+1
 	if het := jobs[k].Het; het != 0 {
@@ -140,8 +140,8 @@ func (j *Job) request() place.Request {
 	return place.Request{Profile: j.Wants[0].Needed(), Duration: j.RunTime}
 }
 
-// Alike reports whether two jobs need equal slices and have equal run times. Find finds equal spots for alike jobs on
-// every node.
+// Alike reports whether two jobs need equal slices and have equal run times. On any given node, Find finds the same
+// spots for both jobs.
 func (j *Job) Alike(o *Job) bool {
 	same := func(a, b Want) bool {
 		return a.Profile == b.Profile && a.Grown == b.Grown && a.Count == b.Count &&
@@ -151,7 +151,7 @@ func (j *Job) Alike(o *Job) bool {
 		j.LatestStart == o.LatestStart && slices.EqualFunc(j.Wants, o.Wants, same)
 }
 
-// onNode returns the part of a job that runs on one node, as a separate job.
+// onNode returns, as a separate job, the part of the job that runs on the given node.
 func (j *Job) onNode(node int) *Job {
 	one := *j
 	one.EligibleNodes, one.DeferredNodes, one.Nodes = []int{node}, nil, 1

@@ -6,7 +6,7 @@ type Inputs struct {
 	Ends    bool // the expected end times of the busy instances
 	Weights bool
 	Mean    bool // MeanDuration
-	Behind  int  // how many jobs behind the request the policy considers
+	Behind  int  // the number of jobs behind the request that the policy considers
 }
 
 // InputsOf returns the inputs that a policy uses.

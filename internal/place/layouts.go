@@ -8,12 +8,12 @@ import "math"
 // firstFit chooses the lowest start on the lowest GPU.
 func firstFit(*Group, int) cost { return cost{} }
 
-// driver chooses the lowest GPU, and on it the start that NVIDIA's driver would choose: the one after which the most
-// placements still fit. On an H100, this rule yields the starts that were observed for seven 1g instances: 6, 4, 5, 0,
-// 1, 2, 3.
+// driver chooses the lowest GPU and, on that GPU, the start that NVIDIA's driver would choose: the one after which the
+// most placements still fit. On an H100, this rule yields the starts that were observed for seven 1g instances: 6, 4,
+// 5, 0, 1, 2, 3.
 func driver(g *Group, i int) cost { return cost{float64(g.GPUs[0]), -float64(g.Node.With(i).CC)} }
 
-// bestFit chooses the GPU with the fewest free units, and on it the start that the driver would choose.
+// bestFit chooses the GPU with the fewest free units and, on that GPU, the start that the driver would choose.
 func bestFit(g *Group, i int) cost {
 	n := g.Node.With(i)
 	return cost{float64(n.Units), -float64(n.CC)}
@@ -29,8 +29,7 @@ func mostReach(g *Group, i int) cost {
 // mostCC chooses the placement after which the most placements still fit on the GPU (GRMU's MCC).
 func mostCC(g *Group, i int) cost { return cost{first: -float64(g.Node.With(i).CC)} }
 
-// mostECC chooses the placement after which the number of placements that still fit, weighted by the frequency of
-// requests for their profiles, is largest (GRMU's MECC).
+// mostECC is like mostCC, but weights the placements by the frequency of requests for their profiles (GRMU's MECC).
 func mostECC(g *Group, i int, weights []float64) cost {
 	return cost{first: -g.Node.With(i).WeightedCC(weights)}
 }
@@ -41,14 +40,14 @@ func leastLost(g *Group, i int, weights []float64) cost {
 	return cost{first: g.Node.With(i).Lost(weights) - g.Node.Lost(weights)}
 }
 
-// fragStep is the step that fragmentation is rounded to. Otherwise, sums of fractions that should be equal would differ
-// between layouts because of floating-point errors.
+// fragStep is the step to which fragmentation is rounded. Without rounding, sums of fractions that should be equal
+// would differ between layouts because of floating-point errors.
 const fragStep = 1e-9
 
-// FragAware prefers GPUs whose load, that is, the share of their units that is busy, is below Threshold. Among these
-// GPUs, it chooses the placement after which the GPU is least fragmented. If the instance fits on none of them, the
-// same rule is applied to the other GPUs. Among equal placements, FragAware chooses the one that is cheapest to acquire
-// (arXiv 2512.16099).
+// FragAware prefers GPUs whose load, the fraction of their units that are busy, is below Threshold. Among these GPUs,
+// it chooses the placement after which the GPU is least fragmented. If the instance fits on none of them, the same rule
+// is applied to the other GPUs. Among equal placements, FragAware chooses the one that is cheapest to acquire (arXiv
+// 2512.16099).
 type FragAware struct{ Threshold float64 }
 
 func (FragAware) with(share float64) Policy { return FragAware{Threshold: share} }
@@ -59,7 +58,7 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 	s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
 		c := candidate{cost{math.Round(g.Node.With(i).Frag / fragStep), float64(m)}, g.GPUs[0], i}
 		if load := 1 - float64(g.Node.Units)/float64(g.Model.Grid); load >= f.Threshold {
-			c.first += 2 / fragStep // larger than any fragmentation
+			c.first += 2 / fragStep // greater than any fragmentation
 		}
 		if c.before(best) {
 			best = c
@@ -68,10 +67,10 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 	return best.choice()
 }
 
-// GRMU divides the GPUs into two baskets. Instances that span a whole GPU are placed in the heavy basket, whose share
-// of all GPUs may be at most Heavy; all other instances are placed in the light basket. If an instance does not fit on
-// any GPU in its basket, an empty GPU is added to the basket. Within a basket, GRMU chooses the first GPU on which the
-// instance fits (arXiv 2502.01909). A GPU's busy instances determine its basket.
+// GRMU divides the GPUs into two baskets. Instances that span a whole GPU are placed in the heavy basket, which
+// contains at most the fraction Heavy of all GPUs; all other instances are placed in the light basket. If an instance
+// does not fit on any GPU in its basket, an empty GPU is added to the basket. Within a basket, GRMU chooses the first
+// GPU on which the instance fits (arXiv 2502.01909). A GPU's busy instances determine its basket.
 type GRMU struct{ Heavy float64 }
 
 func (GRMU) with(share float64) Policy { return GRMU{Heavy: share} }

@@ -9,16 +9,16 @@ import (
 )
 
 // Pack returns one spot for each of the given profiles, in the given order. All instances fit on the GPUs at the same
-// time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and those with the
-// requested profile are tried first. The search is exact: Pack returns false only if the instances do not fit. The
-// input may include GPUs whose Model is nil, and profiles that no GPU has.
+// time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and idle instances
+// with the requested profile are tried first. The search is exact: Pack returns false only if the instances do not fit.
+// The input may include GPUs whose Model is nil, and profiles that no GPU has.
 //
 // The search places the largest profiles first, so the number of placed instances determines which profiles remain. The
 // state of the search is therefore determined by the layouts of the GPUs, and equal GPUs are interchangeable. The
 // search recognizes a state that has failed before, even if equal instances or equal GPUs were used in a different
-// order. A state fails immediately if the remaining instances need more compute slices or units than all GPUs
-// together can still provide. The amount that a GPU can still provide is the maximum over all layouts. For example,
-// an A100 with two 3g.20gb instances cannot provide another compute slice, although one is unused.
+// order. A state fails immediately if the remaining instances need more compute slices or units than all GPUs together
+// can still provide. The amount that a GPU can still provide is the maximum over all layouts. For example, an A100 with
+// two 3g.20gb instances cannot provide another compute slice, even though one is unused.
 func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 	p := packing{gpus: gpus, at: make([]Spot, len(profiles)), failed: map[string]bool{}, gives: map[*mig.Node]amount{}}
 	for _, g := range gpus {
@@ -111,8 +111,8 @@ func (p *packing) place(k int) bool {
 	return false
 }
 
-// enough returns false if the remaining items certainly do not fit: those with the k-th item's profile must fit
-// without the others, and the GPUs must have enough compute slices and units for all of them.
+// enough returns false if the remaining items cannot fit. Without the other items, the items with the k-th item's
+// profile must fit, and the GPUs must have enough compute slices and units for all of the items.
 func (p *packing) enough(k int) bool {
 	like, room := 0, 0
 	var need, have amount

@@ -14,16 +14,17 @@
 // # When two plans differ
 //
 // Two agents that query slurmctld at different times may make different plans. Until one of them queries slurmctld
-// again, a job's slices may be offered on two nodes, or on none. This can delay a job, but two jobs never get the same
-// slice, because every node can carve all slices that it offers, regardless of the other nodes. An agent publishes
-// every change of its node's state, and the watcher then notifies the agents whose offers differ from the plan.
+// again, a job's slices may be offered on two nodes, or on none. This can delay a job, but the same slice is never
+// allocated to two jobs, because every node can carve all slices that it offers, regardless of the other nodes. An
+// agent publishes every change of its node's state, and the watcher then notifies the agents whose offers differ from
+// the plan.
 //
-// If an agent hangs or cannot reach slurmctld, jobs that are planned on its node do not start. After a while
-// ([Patience]), the other agents therefore leave the node out of their plans. A plan never includes a node on which
-// slurmctld starts no jobs.
+// If an agent hangs or cannot reach slurmctld, jobs that are planned on its node do not start. After some time
+// ([Patience]), the other agents therefore exclude the node from their plans. A plan never includes a node on which
+// slurmctld does not start jobs.
 //
 // Only Read performs I/O. All other functions compute their results from their arguments alone, and none of them reads
-// a clock. The package caches descriptions of GPU models, and never changes slurmctld's data.
+// a clock. The package caches descriptions of GPU models and never modifies slurmctld's data.
 //
 // # Files
 //

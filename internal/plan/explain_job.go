@@ -10,9 +10,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The functions in this file explain jobs that need no plan: those that have started or ended, and those that
-// slurmctld would not start even if their slices were offered. Each returns false if its explanation does not apply
-// to the job.
+// The functions in this file explain jobs for which no plan is needed: jobs that have started or ended, and jobs that
+// slurmctld would not start even if their slices were offered. Each returns false if its explanation does not apply to
+// the job.
 
 // explainState explains a job that is not pending.
 func (e *Explanation) explainState(j slurm.Job) bool {
@@ -46,7 +46,7 @@ func (e *Explanation) explainNotEligible(s Snapshot, w slurm.Waiting) bool {
 		e.explainOtherReason(s, w)
 }
 
-// explainEndedComponents explains a het job component that cannot start because another one has ended.
+// explainEndedComponents explains a het job component that cannot start because another component has ended.
 func (e *Explanation) explainEndedComponents(s Snapshot, w slurm.Waiting) bool {
 	if w.HetJob == 0 {
 		return false
@@ -202,8 +202,8 @@ func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
 	return strings.Join(all, "; ")
 }
 
-// unreadyComponent returns another component of w's het job that could not start even with its slices, which keeps w
-// from starting too. It returns nil if all other components could start.
+// unreadyComponent returns another component of w's het job that could not start even if its slices were offered, and
+// which therefore prevents w from starting. It returns nil if all other components could start.
 func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	for k := range snapshot.Queue.Waiting {
 		o := &snapshot.Queue.Waiting[k]
@@ -227,8 +227,8 @@ func components(ids []uint32) string {
 	return "jobs " + strings.Join(text, ", ") + " have"
 }
 
-// notBefore returns a phrase with the earliest time at which slurmctld would start the job, or "" if that time has
-// passed.
+// notBefore returns a phrase that gives the earliest time at which slurmctld would start the job, or "" if that time
+// has passed.
 func notBefore(w slurm.Waiting, now time.Time) string {
 	if !w.Job.Eligible.After(now) {
 		return ""

@@ -47,8 +47,8 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slur
 	}
 }
 
-// addUnplanned adds to the explanation of a job that waits for room the names of the nodes whose agents publish no
-// offers. No plan includes these nodes.
+// addUnplanned adds the names of the nodes whose agents do not publish offers to the explanation of a job that is
+// waiting for room. Plans do not include these nodes.
 func (e *Explanation) addUnplanned(v *View, nodes []slurm.Node) {
 	if e.Verdict != First && e.Verdict != Behind && e.Verdict != NoRoom {
 		return
@@ -69,8 +69,8 @@ func (e *Explanation) addUnplanned(v *View, nodes []slurm.Node) {
 	}
 }
 
-// setPlace sets the job's position among those that wait for slices, and returns its index in the view, or -1 if the
-// job does not wait for slices.
+// setPlace sets the job's position among the jobs that are waiting for slices, and returns its index in the view, or -1
+// if the job is not waiting for slices.
 func (e *Explanation) setPlace(v *View, id uint32) (k int) {
 	k = -1
 	seen := map[uint32]bool{}
@@ -87,7 +87,7 @@ func (e *Explanation) setPlace(v *View, id uint32) (k int) {
 }
 
 // hetInFront returns the id of the first het job that precedes w in the queue and shares a partition with w, or 0 if
-// there is none.
+// there is no such job.
 func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
 	for _, o := range eligible.InOrder(snapshot.Queue) {
 		common := slices.ContainsFunc(o.Partitions(), func(p string) bool { return slices.Contains(w.Partitions(), p) })
@@ -112,7 +112,7 @@ type inPlan struct {
 }
 
 // explain distinguishes five cases: the job is planned, it is the first job that must wait, its slices are lent to
-// other jobs, it would exceed the share of full GPUs, or it waits for other jobs or resources.
+// other jobs, it would exceed the limit on full GPUs, or it is waiting for other jobs or resources.
 func (x *inPlan) explain(e *Explanation) {
 	r, kept := x.plan.Reserved, x.plan.Kept
 	switch spots := x.plan.Spots[x.k]; {
@@ -264,7 +264,8 @@ func (x *inPlan) explainWaiting(e *Explanation) {
 	}
 }
 
-// explainBehind explains a job that cannot start although the given spots are free, because an earlier job gets them.
+// explainBehind explains a job that cannot start even though the given spots are free, because they are assigned to an
+// earlier job.
 func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 	e.On = x.On(spots)
 	front, r := x.sameProfile(x.plan, x.leader, x.k, spots), x.plan.Reserved
@@ -338,7 +339,7 @@ func (v *View) startAll(all [][]offer.Spot) {
 }
 
 // deferReason looks for the first node with one of the spots on which the job cannot start for a reason other than
-// slices. It returns the node's name and the reason, or "" if the job could start on all these nodes.
+// slices. It returns the node's name and the reason, or "" if the job could start on all of these nodes.
 func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	for _, name := range v.On(spots) {
 		m := v.Member(name)
@@ -350,9 +351,9 @@ func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 }
 
 // sameProfile returns the first earlier job that slurmctld would start instead of the k-th job, or nil if it would
-// start the k-th job. The returned job waits for a profile that the k-th job requests, and could start on a node in
-// room with the slices that would be offered there. Only the given number (front) of jobs at the head of the queue are
-// considered.
+// start the k-th job. The returned job is waiting for a profile that the k-th job requests, and could start on one of
+// the nodes in room with the slices that would be offered on that node. Only the given number (front) of jobs at the
+// head of the queue are considered.
 func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer.Job {
 	for i := range front {
 		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
@@ -370,8 +371,8 @@ func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer
 	return nil
 }
 
-// never is 300 days in seconds. An expected start further away than that counts as unknown. The constant is longer than
-// any time limit, but shorter than the year for which slurmctld expects a job without a time limit to run.
+// never is 300 days in seconds. An expected start that is further away is treated as unknown. The constant is longer
+// than any time limit, but shorter than the year for which slurmctld expects a job without a time limit to run.
 const never = 300 * 24 * 3600
 
 // unix converts a time of the plan to Unix seconds. It returns 0 for an unknown time.

@@ -13,8 +13,8 @@ import (
 	"caelum/internal/place"
 )
 
-// Parse parses a node state in the form that Text returns. It validates everything, because administrators can change a
-// node's Extra.
+// Parse parses a node state in the format that Text returns. It validates everything, because administrators can change
+// a node's Extra.
 func Parse(text string) (s State, err error) {
 	items := strings.Split(text, ";")
 	if items[0] != version {

@@ -11,15 +11,15 @@ import (
 // Unresponsive records the nodes that are behind the plan. A node is behind while its agent has not published the
 // offers that the plan contains for it.
 type Unresponsive struct {
-	// Patience is the time for which a node may be behind the plan before plans exclude it.
+	// Patience is the time that a node can be behind the plan before it is excluded from plans.
 	Patience time.Duration
 
 	behind map[string]lag
 }
 
-// Patience returns the time for which a node may be behind the plan before other agents exclude it: two polls plus 5 s.
-// With a watcher, agents may poll much less often, because the watcher notifies the agents of changes. So a poll
-// interval above 15 s counts as 15 s.
+// Patience returns the time that a node can be behind the plan before other agents exclude it: two polls plus 5 s. With
+// a watcher, agents may poll much less often, because the watcher notifies the agents of changes. A poll interval above
+// 15 s is therefore treated as 15 s.
 func Patience(poll time.Duration) time.Duration {
 	return 2*min(poll, 15*time.Second) + 5*time.Second
 }
@@ -31,7 +31,7 @@ type lag struct {
 
 func shows(n slurm.Node) string { return n.Gres.String() + n.Extra }
 
-// LeftOut reports whether a plan made at the given time must exclude the node.
+// LeftOut reports whether a plan that is made at the given time must exclude the node.
 func (l *Unresponsive) LeftOut(n slurm.Node, at time.Time) bool {
 	b, ok := l.behind[n.Name]
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience

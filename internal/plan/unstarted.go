@@ -12,15 +12,15 @@ import (
 )
 
 // If slurmctld does not start a job for an unknown reason, the agents plan it after all other jobs for backTime. The
-// reason counts as unknown if the job's slices have been offered for at least patience, and slurmctld has evaluated the
-// job during this time. patience is 3 minutes because backfill may take minutes to reach a job.
+// reason is considered unknown if the job's slices have been offered for at least patience, and slurmctld has evaluated
+// the job during this time. patience is 3 minutes because backfill may take minutes to reach a job.
 const (
 	patience = 3 * time.Minute
 	backTime = 10 * time.Minute
 )
 
-// Unstarted records the jobs that slurmctld does not start although their slices are offered. Without this record, an
-// unstarted job's slices would stay reserved for as long as it waits.
+// Unstarted records the jobs that slurmctld does not start even though their slices are offered. Without this record,
+// the slices of such a job would remain reserved for as long as it is waiting.
 type Unstarted struct {
 	jobs  map[string]shown
 	users map[uint32]account
@@ -38,13 +38,13 @@ type shown struct {
 // become a new entry.
 func entry(w slurm.Waiting) string { return fmt.Sprint(w.ID, "_", w.ArrayTask) }
 
-// Reorder returns the snapshot with the recorded jobs moved behind all others.
+// Reorder returns a copy of the snapshot in which the recorded jobs are moved behind all other jobs.
 func (u *Unstarted) Reorder(snapshot Snapshot) Snapshot {
 	snapshot.paused = u.paused(snapshot.At)
 	return behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(u.jobs[entry(w)].until) })
 }
 
-// behind returns the snapshot with all jobs for which back returns true moved behind all others.
+// behind returns a copy of the snapshot in which all jobs for which back returns true are moved behind all other jobs.
 func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	snapshot.behind = back
 	if slices.ContainsFunc(snapshot.Queue.Waiting, back) {
@@ -57,7 +57,7 @@ func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	return snapshot
 }
 
-// Record records the jobs whose slices the planned nodes offer at the given time.
+// Record records the jobs whose slices are offered by the planned nodes at the given time.
 func (u *Unstarted) Record(v *View, p offer.Plan, at time.Time) {
 	if u.jobs == nil {
 		u.jobs = map[string]shown{}

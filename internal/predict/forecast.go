@@ -8,33 +8,34 @@ import (
 // Forecast is the expected peak memory of a running job on one slice.
 type Forecast struct {
 	// PeakMiB is the expected peak at Horizon, which is a time in seconds since the start of the run. LowMiB is the
-	// lower bound on the peak that determines Exceeds. Neither value is less than the highest memory use so far.
+	// lower bound on the peak and determines Exceeds. Neither value is less than the highest memory use so far.
 	PeakMiB, LowMiB float64
 	Horizon         float64
-	// SliceMiB is the slice's memory. Exceeds is true if the job will almost certainly need more memory.
+	// SliceMiB is the slice's memory. Exceeds is true if the job will almost certainly need more memory than the slice
+	// has.
 	SliceMiB float64
 	Exceeds  bool
 }
 
 // The forecast's constants were chosen on seeds 1 to 20 of `go run ./contrib/learn forecast`. A false alarm discards
-// the work of a job that would have completed. All constants therefore favour a late alarm over a false one.
+// the work of a job that would have completed. The constants therefore favour late alarms over false alarms.
 const (
 	// blocks is the number of points to which the forecast reduces each part of the past. With fewer than minPoints
 	// points, the forecast is the highest memory use so far.
 	blocks    = 16
 	minPoints = 8
-	// growthShare is the share of the past, before its last half, over which the memory must also have grown.
+	// growthShare is the fraction of the past, before its last half, over which the memory use must also have grown.
 	growthShare = 1.0 / 8
 	// The growth is slowing down if, in the last half of the run, it is less than slowing times the growth in the
 	// preceding quarter.
 	slowing = 0.8
-	// lowSlope is the quantile of the slopes that LowMiB uses. This quantile is 0 unless the memory grew during most of
-	// the last half of the run, so a single step rarely causes an alarm. believed is the share of the growth, from now
-	// to the horizon, that LowMiB includes.
+	// lowSlope is the quantile of the slopes that LowMiB uses. This quantile is 0 unless the memory use grew during
+	// most of the last half of the run, so a single step rarely causes an alarm. believed is the fraction of the growth
+	// between now and the horizon that LowMiB includes.
 	lowSlope = 0.2
 	believed = 0.85
-	// Exceeds is false until minRan seconds and the share minShare of the time to the horizon have passed. A program
-	// allocates most of its memory during this time, and a run that fails so early loses little work.
+	// Exceeds is false until at least minRan seconds, and at least minShare times the time to the horizon, have passed.
+	// A program allocates most of its memory during this time, and a run that fails so early loses little work.
 	minRan   = 60
 	minShare = 0.2
 	// A run almost certainly lasts at least sureLearned times its learned run time, and at least sureRan times its
@@ -43,8 +44,8 @@ const (
 	sureRan     = 1.05
 )
 
-// End is what is known about the end of a run. All values are in seconds since the start of the run; unknown values
-// are 0.
+// End holds the known information about the end of a run. All values are in seconds since the start of the run; unknown
+// values are 0.
 type End struct {
 	Ran     float64 // the duration of the run so far
 	Total   float64 // the total duration, from the number of iterations that the job reported
@@ -98,7 +99,7 @@ func (s Series) Forecast(end End, sliceMiB float64) Forecast {
 	return f
 }
 
-// bend returns the power of the time that the slope is proportional to, or 0 if the slope hardly decreases. before is
+// bend returns the power of the time to which the slope is proportional, or 0 if the slope hardly decreases. before is
 // the slope from a quarter to half of the run so far, and lately is the slope since then.
 func bend(before, lately float64) float64 {
 	if lately <= 0 || before <= 0 || lately >= slowing*before {
@@ -107,8 +108,8 @@ func bend(before, lately float64) float64 {
 	return math.Log2(lately / before)
 }
 
-// growth returns the growth from the time ran to the time horizon. slope is the slope at three quarters of ran, and
-// changes with the given power of the time.
+// growth returns the growth between the times ran and horizon. slope is the slope at three quarters of ran, and changes
+// with the given power of the time.
 func growth(slope, power, ran, horizon float64) float64 {
 	if slope <= 0 || horizon <= ran {
 		return 0

@@ -20,15 +20,15 @@ type Line struct {
 const unknownPercent = 100 * (priorExponent + 1) / (priorExponent + 2)
 
 // InTime returns the profile that a job with the given time limit, in seconds, requests. floor is the profile that it
-// would request without a time limit, and profiles lists those that it may request instead. The result is floor, or a
-// profile whose name has more compute slices than floor's and at least as much memory:
+// would request without a time limit, and profiles lists the profiles that it may request instead. The result is floor,
+// or a profile whose name has more compute slices than floor's and at least as much memory:
 //
 //   - the smallest of the latter on which the 90% quantile of the run time does not exceed the time limit;
 //   - otherwise the fastest of them, if the expected run time on it does not exceed the time limit;
 //   - otherwise floor, because the job would reach the time limit on every profile.
 //
 // The result is also floor if the quantile or the time limit is unknown. job_submit.lua implements the same choice.
-// Both use only whole numbers below 2^53, so rounding cannot make a difference.
+// Both implementations use only whole numbers below 2^53, so rounding cannot cause different results.
 func (l Line) InTime(floor string, profiles []string, limit float64) string {
 	compute, gb := claims(floor)
 	own, _ := claims(l.Profile)
@@ -58,7 +58,7 @@ func (l Line) InTime(floor string, profiles []string, limit float64) string {
 }
 
 // On returns the expected run time on a profile and its 90% quantile, in seconds, rounded up. If profile or l.Profile
-// is not a plain profile, these are Seconds and High.
+// is not a plain profile, the results are Seconds and High.
 func (l Line) On(profile string) (seconds, high int) {
 	to, from := l.factors(profile)
 	if from == 0 {
@@ -85,9 +85,9 @@ func (l Line) within(profile string, seconds int, limit float64) bool {
 	return float64(seconds)*to <= limit*from
 }
 
-// factors returns two whole numbers whose quotient is the run time on a profile divided by the run time on l.Profile.
-// The quotient follows from Amdahl's law (takes): on c compute slices, a job takes ((100 - busy) c + busy) / c
-// hundredths of the run time on one compute slice.
+// factors returns two integers whose quotient is the run time on a profile divided by the run time on l.Profile. The
+// quotient follows from Amdahl's law (takes): on c compute slices, a job takes ((100 - busy) c + busy) / c hundredths
+// of the run time on one compute slice.
 func (l Line) factors(profile string) (to, from float64) {
 	busy := l.Busy
 	if busy < 0 {
@@ -102,7 +102,8 @@ func (l Line) factors(profile string) (to, from float64) {
 // plainName matches the name of a profile without media engines or graphics.
 var plainName = regexp.MustCompile(`^([1-9][0-9]?)g\.([1-9][0-9]{0,3})gb$`)
 
-// claims returns the compute slices and the memory in GB in the name of a plain profile, or 0 for any other name.
+// claims returns the number of compute slices and the memory in GB that are stated in the name of a plain profile, or 0
+// for any other name.
 func claims(name string) (compute, gb int) {
 	m := plainName.FindStringSubmatch(name)
 	if m == nil {
@@ -113,7 +114,8 @@ func claims(name string) (compute, gb int) {
 	return compute, gb
 }
 
-// smaller reports whether profile a has fewer compute slices than b, or as many compute slices and less memory.
+// smaller reports whether profile a has fewer compute slices than b, or the same number of compute slices and less
+// memory.
 func smaller(a, b string) bool {
 	c, m := claims(a)
 	d, n := claims(b)

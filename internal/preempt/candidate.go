@@ -13,20 +13,20 @@ import (
 	"caelum/internal/tags"
 )
 
-// begin looks at maxLooks waiting jobs in a round, and searches for room for at most maxCandidates of them. A look
-// visits all running jobs and members, and a search also visits all placements.
+// begin examines at most maxLooks waiting jobs per round, and searches for room for at most maxCandidates of them.
+// Examining a job visits all running jobs and members, and a search also visits all placements.
 const (
 	maxLooks      = 100
 	maxCandidates = 8
 )
 
-// begin returns the steps that begin a preemption for the first waiting job that may preempt and for which stopping
-// jobs makes room. The preemptor gets its tag last: if the watcher is killed before that, the marked jobs belong to no
-// preemptor, and the next round removes their marks.
+// begin returns the steps that begin a preemption for the first waiting job that is allowed to preempt and for which
+// room can be made by stopping jobs. The preemptor is tagged last: if the watcher is killed before that, the marked
+// jobs do not belong to a preemptor, and the next round removes their marks.
 func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Step) {
 	running := runningJobs(s)
 	type class struct{ partition, qos string }
-	hopeless := map[class]bool{} // with any priority, jobs of these classes may not preempt
+	hopeless := map[class]bool{} // jobs of these classes are not allowed to preempt, whatever their priority
 	looks, searches := 0, 0
 	for _, k := range candidates(r, s, v, made) {
 		w := v.Waiting[k]
@@ -73,7 +73,7 @@ func runningJobs(s plan.Snapshot) (running []*slurm.Job) {
 	return running
 }
 
-// allowed returns those of the jobs that the rules allow to be stopped for w.
+// allowed returns the jobs that the rules allow to be stopped for w.
 func allowed(r Rules, s plan.Snapshot, w slurm.Waiting, jobs []*slurm.Job) (victims []*slurm.Job) {
 	for _, j := range jobs {
 		if r.May(w, *j, s.At) {
@@ -84,8 +84,8 @@ func allowed(r Rules, s plan.Snapshot, w slurm.Waiting, jobs []*slurm.Job) (vict
 }
 
 // candidates returns the indices of the waiting jobs that could preempt, in the order in which slurmctld considers
-// them: by partition tier, and then in the order of the plan. Jobs that slurmctld did not start although their slices
-// were offered would not start on the slices of stopped jobs either.
+// them: by partition tier, and then in the order of the plan. Jobs that slurmctld did not start even though their
+// slices were offered would not start on the slices of stopped jobs either.
 func candidates(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (all []int) {
 	failed := failedUsers(s)
 	for k, w := range v.Waiting {
@@ -98,15 +98,15 @@ func candidates(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (all []
 	return all
 }
 
-// mayBegin reports whether slurmctld has considered the job and lacked only nodes or GRES for it. With the reasons None
-// and Priority, slurmctld may not have checked the job's limits yet.
+// mayBegin reports whether slurmctld has considered the job and did not start it only because nodes or GRES were
+// lacking. With the reasons None and Priority, slurmctld may not have checked the job's limits yet.
 func mayBegin(w slurm.Waiting) bool {
 	return eligible.WaitsForNodes(w) && w.Reason != "None" && w.Reason != "Priority" && !w.Exclusive && w.HetJob == 0
 }
 
-// failedUsers returns the users who have a job for which other jobs were stopped but which has not started: it is still
-// waiting, for whatever reason, or it ended before it started. As long as slurmctld still shows such a job, no other
-// job is stopped on behalf of its user.
+// failedUsers returns the users who have a job for which other jobs were stopped but which has not started, either
+// because it is still waiting, for any reason, or because it ended before it started. As long as slurmctld still shows
+// such a job, no other job is stopped on behalf of its user.
 func failedUsers(s plan.Snapshot) map[uint32]bool {
 	type tag struct {
 		array uint32
@@ -134,8 +134,9 @@ func unused(j slurm.Job) bool {
 	return j.State == "PENDING" || !j.Holds() && j.State != "COMPLETING" && len(j.Nodes) == 0
 }
 
-// outranked reports whether slurmctld would start another waiting job on the room that is made for the k-th: a job
-// without spots that needs a slice of a common profile and no more nodes, and that slurmctld considers before the k-th.
+// outranked reports whether slurmctld would start another waiting job in the room that is made for the k-th job. Such a
+// job has no spots, shares a profile with the k-th job, does not need more nodes, and is considered by slurmctld before
+// the k-th job.
 func outranked(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int) bool {
 	place := map[uint32]int{} // in slurmctld's order, which the plan changes
 	for at, w := range s.Queue.Waiting {
@@ -158,7 +159,7 @@ func outranked(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int) b
 	return false
 }
 
-// overlap reports whether two ascending sets of members have a common element. nil contains all members.
+// overlap reports whether two ascending sets of members have an element in common. A nil set contains all members.
 func overlap(a, b []int) bool {
 	if a == nil || b == nil {
 		return true
@@ -176,7 +177,7 @@ func overlap(a, b []int) bool {
 	return false
 }
 
-// native reports whether slurmctld can preempt jobs for the k-th waiting job itself, because enough of its victims hold
+// native reports whether slurmctld can preempt jobs for the k-th waiting job itself, because enough of the victims hold
 // slices of the requested profiles.
 func native(v *plan.View, k int, victims []*slurm.Job) bool {
 	held := map[string]map[string]int{} // the victims' slices by node and profile
@@ -205,8 +206,8 @@ func native(v *plan.View, k int, victims []*slurm.Job) bool {
 	return count >= max(v.Jobs[k].Nodes, 1)
 }
 
-// newRoom returns the search for room for the k-th waiting job. Slices of jobs that have ended are free. slurmctld
-// frees a job's CPUs and memory when the job becomes COMPLETING (deallocate_nodes, 22.05.8 to 26.05.3).
+// newRoom prepares the search for room for the k-th waiting job. Slices of jobs that have ended are considered free.
+// slurmctld frees a job's CPUs and memory when the job becomes COMPLETING (deallocate_nodes, 22.05.8 to 26.05.3).
 func newRoom(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*slurm.Job) Room {
 	jobs := map[uint32]*slurm.Job{}
 	for k := range s.Queue.All {

@@ -44,13 +44,13 @@ func (d *draft) node(k int, busy mig.Layout) *mig.Node {
 
 func (d *draft) frag(k int, busy mig.Layout) float64 { return d.node(k, busy).Frag }
 
-// load returns the share of the GPU's units that are busy or blocked.
+// load returns the fraction of the GPU's units that are busy or blocked.
 func (d *draft) load(k int) float64 {
 	g := d.gpus[k]
 	return 1 - float64(d.node(k, g.Busy).Units)/float64(g.Model.Grid)
 }
 
-// lightens reports whether the target GPU's load after the move is less than the source GPU's load before it.
+// lightens reports whether the load of the target GPU after the move is less than the load of the source GPU before it.
 func (d *draft) lightens(m move) bool {
 	b := d.gpus[m.to.GPU].Model
 	return d.load(m.to.GPU)+float64(b.Placements[m.to.Placement].Size)/float64(b.Grid) < d.load(m.from.GPU)-lessFrag
@@ -114,7 +114,7 @@ func (d *draft) step(s Step) {
 }
 
 // repack returns the layout of GPU k after all movable instances have been placed again. The second result is false if
-// they do not all fit.
+// not all of them fit.
 func (d *draft) repack(k int) (mig.Layout, bool) {
 	g := d.gpus[k]
 	var stays, moves mig.Layout
@@ -145,9 +145,9 @@ func (d *draft) repack(k int) (mig.Layout, bool) {
 	return mock.Layout, true
 }
 
-// shift adds to the plan the moves after which GPU k has the layout mock. Instances of the same profile are
-// interchangeable, so they are moved only where the sets of placements differ. All moved instances are destroyed
-// before the first of them is re-created.
+// shift adds the moves that give GPU k the layout mock to the plan. Instances of the same profile are interchangeable,
+// so instances are moved only where the sets of placements differ. All moved instances are destroyed before the first
+// of them is re-created.
 func (d *draft) shift(k int, mock mig.Layout) {
 	g := d.gpus[k]
 	type shifted struct{ from, to, job int }

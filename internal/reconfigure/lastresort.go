@@ -15,7 +15,7 @@ type Running struct {
 	Start    float64 // seconds, on the time scale of Situation.Now
 	Duration float64 // the total run time in seconds, or +Inf if unknown
 	Deadline float64 // the deadline in seconds, or +Inf if the job has none
-	// Requeue means that the job may be stopped and restarted from its beginning. The caller should set it at most once
+	// Requeue is true if the job may be stopped and restarted from the beginning. The caller should set it at most once
 	// for each job, so that two jobs cannot stop each other repeatedly.
 	Requeue bool
 }
@@ -26,23 +26,23 @@ type Running struct {
 //	C_r - C_w <= Beta
 //
 // C_r is Fixed plus the longest run time that any stopped job loses. C_w is the time for which the request would
-// otherwise wait until the jobs in the way end. It is the minimum over all GPUs, because stopping jobs on one GPU has
-// no benefit if another GPU becomes free in a minute.
+// otherwise have to wait for the jobs in the way to end. It is the minimum over all GPUs, because stopping jobs on one
+// GPU has no benefit if another GPU becomes free in a minute.
 //
-// A plan stops a job only if it may be requeued and would still meet its deadline after restarting on the next free
-// spot. It does not stop a job for another one that would use the same placement with the same profile, because that
-// would be preemption without a change in the GPU's layout.
+// A plan stops a job only if the job may be requeued and would still meet its deadline after restarting on the next
+// free spot. It does not stop a job for another job that would use the same placement with the same profile, because
+// that would be preemption without a change in the GPU's layout.
 type LastResort struct {
 	// Fixed is the total time, in seconds, needed to stop jobs, to destroy and create instances, and to wait until a
-	// requeued job may start. With Slurm 22.05, it is about 120.
+	// requeued job is eligible to start. With Slurm 22.05, it is about 120.
 	Fixed float64
 	Beta  float64 // in seconds
 }
 
 // Plan returns a plan after which the request fits now. job is the index of the request's job, which appears in the
-// plan's steps. until is the time, in seconds, at which the request fits without a plan: +Inf if unknown, and Now if
-// it already fits. The plan is nil if no plan is worth its cost. Among several plans, the cheapest is chosen and, if
-// several are equally cheap, the one with the lowest GPU and start.
+// plan's steps. until is the time, in seconds, at which the request fits without a plan: +Inf if unknown, and Now if it
+// already fits. The plan is nil if no plan is worth its cost. If there are several plans, the cheapest is chosen; if
+// several are equally cheap, the one with the lowest GPU and start is chosen.
 func (c LastResort) Plan(s *place.Situation, r place.Request, job int, jobs []Running) (plan Plan, until float64) {
 	options, until := optionsFor(s, r, jobs)
 	if until <= s.Now {
@@ -154,8 +154,9 @@ func roomFrom(g place.GPU, i int, now float64) float64 {
 	return from
 }
 
-// busyInTheWay returns the busy instances that must be destroyed for placement i: all that overlap i and, if i needs
-// other resources that instances hold (instance limit, media engines), the least valuable of those that hold them.
+// busyInTheWay returns the busy instances that must be destroyed for placement i: all instances that overlap i and, if
+// i needs other resources that instances hold (instance limit, media engines), the least valuable of the instances that
+// hold these resources.
 func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 	busy := slices.Collect(g.Busy.Indices())
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(worth(b), worth(a)) })
@@ -168,8 +169,8 @@ func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 	return g.Busy &^ stay
 }
 
-// evict returns the plan that stops jobs and assigns a spot to another job. The plan destroys the stopped jobs'
-// instances that are in the way. These jobs' other instances remain as idle instances.
+// evict returns the plan that stops jobs and assigns a spot to another job. The plan destroys those instances of the
+// stopped jobs that are in the way. Their other instances remain as idle instances.
 func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Plan {
 	g := p.GPU(at.GPU)
 	for _, j := range stop {
@@ -217,7 +218,7 @@ func (c LastResort) inTime(
 			b := s.Pool.GPU(h.GPU).Model
 			spot, free := slots.soonest(b.ProfileOf(h.Placement), chosen)
 			if start = max(start, free); math.IsInf(start, 1) {
-				break // unknown, so the job may miss any deadline
+				break // unknown, so the job might miss any deadline
 			}
 			chosen = append(chosen, spot)
 		}

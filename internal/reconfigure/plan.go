@@ -33,7 +33,7 @@ type Step struct {
 type Action int
 
 const (
-	// Destroy destroys an instance. If a job holds it, the job is stopped.
+	// Destroy destroys an instance. If a job holds the instance, the job is stopped.
 	Destroy Action = iota
 	// Leave stops the job and leaves its instance idle.
 	Leave
@@ -69,8 +69,8 @@ func (p Plan) String() string {
 	return strings.Join(steps, "; ")
 }
 
-// Stops returns the jobs that the plan stops, in ascending order. These include jobs that are moved, and jobs that
-// are stopped for another one.
+// Stops returns the jobs that the plan stops, in ascending order. These include jobs that are moved and jobs that are
+// stopped for another job.
 func (p Plan) Stops() []int {
 	var jobs []int
 	for _, s := range p {
@@ -83,8 +83,8 @@ func (p Plan) Stops() []int {
 }
 
 // Apply applies the plan to a copy of the pool. If the GPUs have changed since the plan was made, the error names the
-// first impossible step. A job that is moved keeps its expected end; if it restarts from its beginning, the caller
-// must correct it. For any other instance that becomes busy, the end is unknown.
+// first impossible step. A job that is moved keeps its expected end; if the job restarts from the beginning, the caller
+// must correct the expected end. For any other instance that becomes busy, the expected end is unknown.
 func (p Plan) Apply(pool *place.Pool) (*place.Pool, error) {
 	gpus := gpusOf(pool)
 	ends := map[int]float64{} // by job

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// The drawings are SVG images. Their coordinates refer to a page pageWidth units wide, which browsers scale to the
-// width of the window.
+// The charts are SVG images. Their coordinates refer to a page pageWidth units wide, which browsers scale to the width
+// of the window.
 const (
 	pageWidth = 960
 	left      = 150 // the left margin, for the labels
@@ -25,14 +25,14 @@ func colour(k int) string { return colours[k%len(colours)] }
 
 type drawing struct{ strings.Builder }
 
-// draw begins a drawing. label describes it for screen readers.
+// draw begins a chart. label describes it for screen readers.
 func draw(height int, label string) *drawing {
 	d := &drawing{}
 	fmt.Fprintf(d, `<svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, pageWidth, height, html.EscapeString(label))
 	return d
 }
 
-// done ends the drawing and returns the complete SVG image.
+// done ends the chart and returns the complete SVG image.
 func (d *drawing) done() template.HTML {
 	d.WriteString("</svg>")
 	return template.HTML(d.String())
@@ -46,7 +46,7 @@ func (d *drawing) grid(x1, y1, x2, y2 float64) {
 	fmt.Fprintf(d, `<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, x1, y1, x2, y2)
 }
 
-// time draws a time axis from 0 to end (in seconds) below a drawing, and vertical grid lines from top to bottom. The
+// time draws a time axis from 0 to end (in seconds) below a chart, and vertical grid lines from top to bottom. The
 // returned function converts a time in seconds to an x coordinate.
 func (d *drawing) time(end, top, bottom float64) (x func(seconds float64) float64) {
 	x = func(t float64) float64 { return left + (pageWidth-left-right)*min(t, end)/end }
@@ -59,7 +59,7 @@ func (d *drawing) time(end, top, bottom float64) (x func(seconds float64) float6
 	return x
 }
 
-// number formats a number for display, for example 12,345 or 0.125.
+// number formats a number for display, for example as 12,345 or 0.125.
 func number(x float64) string {
 	whole, part, _ := strings.Cut(strconv.FormatFloat(x, 'f', -1, 64), ".")
 	for k := len(whole) - 3; k > 0; k -= 3 {
@@ -120,7 +120,7 @@ func waits(policies []Policy) template.HTML {
 }
 
 // mark returns the mark for a value at the point (x, y): a circle for the sign "o", a diamond for "<", and a bar for
-// "|". Its tooltip shows the name and the value s, in seconds.
+// "|". The tooltip of the mark shows the name and the value s, in seconds.
 func mark(x, y float64, sign, colour, name string, s float64) string {
 	title := fmt.Sprintf("<title>%s %s s</title>", name, number(math.Round(s*10)/10))
 	switch sign {
@@ -133,7 +133,7 @@ func mark(x, y float64, sign, colour, name string, s float64) string {
 }
 
 // lines draws a value over time from 0 to end (in seconds), with one line for each policy that has recorded values. If
-// percent is true, the value is a share, and the axis shows percentages from 0 to 100.
+// percent is true, the value is a fraction, and the axis shows percentages from 0 to 100.
 func lines(policies []Policy, label string, end float64, percent bool, value func(step) float64) template.HTML {
 	const top, height = 12.0, 220.0
 	all := make([][]float64, len(policies))

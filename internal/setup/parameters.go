@@ -33,8 +33,8 @@ func parameter(lines []line, key string) (in line, w word, ok bool) {
 	return in, w, ok
 }
 
-// parameters merges the cluster parameters into slurm.conf. Parameters that the site does not set go to the end of
-// top, with their comments.
+// parameters merges the cluster parameters into slurm.conf. Parameters that the site does not set are appended to top,
+// with their comments.
 func (m *merger) parameters(top *file, lines []line) {
 	wanted, comments := m.generated("slurm.conf")
 	for i, want := range wanted {
@@ -58,8 +58,9 @@ func (m *merger) parameters(top *file, lines []line) {
 	}
 }
 
-// mergeValue returns the site's value of a parameter with the needed value added: the larger number, or the list with
-// the missing elements. An element that also has a value, such as bf_interval=30, replaces the site's element.
+// mergeValue merges the required value of a parameter into the site's value. It returns the larger number, or the
+// site's list with the missing elements appended. An element that also has a value, such as bf_interval=30, replaces
+// the site's element.
 func mergeValue(key, site, needed string) (string, error) {
 	if number, err := strconv.Atoi(needed); err == nil {
 		has, err := strconv.Atoi(site)

@@ -14,7 +14,7 @@ type File struct {
 }
 
 // Patch returns the changes to the files as a patch in git's format, which `patch -p1 -d /` and `git apply` can read.
-// Unchanged files are left out.
+// Unchanged files are omitted.
 func Patch(files []File) []byte {
 	var all bytes.Buffer
 	for _, f := range files {
@@ -32,7 +32,8 @@ func Inverse(files []File) []byte {
 	return all.Bytes()
 }
 
-// writeFile writes the part of a patch for one file. before or after is nil if the file does not exist at that time.
+// writeFile writes the part of a patch for one file. before or after is nil if the file does not exist before or after
+// the changes.
 func writeFile(to *bytes.Buffer, path string, before, after []byte) {
 	path = strings.TrimPrefix(path, "/")
 	a, b := "a/"+path, "b/"+path

@@ -84,8 +84,8 @@ func (m *merger) jobSubmit(lines []line) {
 }
 
 // wrapper returns the lines above and below the text of the site's job_submit.lua. The functions are the same as in
-// docs/install.md: the site's function processes the job first, and Caelum's function processes it only if the site
-// accepts it. Slurm treats a result that is not a number as success.
+// docs/install.md: the site's function processes the job first, and Caelum's function processes it only if the site's
+// function accepts it. Slurm treats a result that is not a number as success.
 func (m *merger) wrapper() (above string, below []string) {
 	above = "local function site_job_submit(...) -- Caelum: the lines up to the matching comment are the site's"
 	return above, strings.Split(`end -- Caelum: the end of the site's lines
@@ -109,7 +109,7 @@ end
 return loaded`, "\n")
 }
 
-// luaString returns a Lua string literal. The path is known to contain no quotes or backslashes.
+// luaString returns a Lua string literal. The path has been checked not to contain quotes or backslashes.
 func luaString(text string) string { return `"` + text + `"` }
 
 // decisions creates the decision table. It does not change an existing table, in which the watcher or the administrator

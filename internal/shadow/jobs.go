@@ -27,7 +27,7 @@ func (n *Node) withSlices(snapshot plan.Snapshot) plan.Snapshot {
 	return snapshot
 }
 
-// addSlices adds one slice per GPU to the request of a job that requests GPUs but no slices.
+// addSlices adds one slice for each GPU to the request of a job that requests GPUs but no slices.
 func (n *Node) addSlices(j *slurm.Job) {
 	gpus := j.GPUsPerNode()
 	if gpus == 0 || len(j.SlicesPerNode()) > 0 {
@@ -73,7 +73,7 @@ func (n *Node) runningOn(jobs []slurm.Job, p *Pass) []place.GPU {
 	return gpus
 }
 
-// wants returns the slices of a running job. If a GPU model lacks a profile, an equivalent profile takes its place.
+// wants returns the slices of a running job. If a GPU model lacks a profile, an equivalent profile is used instead.
 func (n *Node) wants(j slurm.Job) (wants []offer.Want) {
 	for _, g := range j.SlicesPerNode() {
 		want := offer.Want{Profile: g.Type, Count: g.Count}

@@ -12,8 +12,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// Pattern is a list of fixed layouts. The first GPU gets the first layout, the second GPU the second, and so on. If
-// there are more GPUs than layouts, the pattern is repeated.
+// Pattern is a list of fixed layouts. The first GPU is given the first layout, the second GPU the second layout, and so
+// on. If there are more GPUs than layouts, the pattern is repeated.
 type Pattern []mig.Layout
 
 // Deal returns the layout of each of n GPUs.
@@ -162,8 +162,8 @@ type search struct {
 	best    *Result
 }
 
-// evaluate simulates the jobs with a pattern and records the pattern if no earlier one had a better result. It returns
-// nil if the pattern cannot hold all jobs.
+// evaluate simulates the jobs with a pattern and records the pattern if its result is better than that of every earlier
+// pattern. It returns nil if the pattern cannot hold all jobs.
 func (s *search) evaluate(p Pattern) *Result {
 	b := s.c.GPUs[0]
 	for name := range s.needs {
@@ -200,8 +200,8 @@ func holds(b *mig.Model, l mig.Layout, profile string) bool {
 	return false
 }
 
-// enough reports whether one profile (has) provides at least as many units and compute slices as another (needs). Only
-// a full GPU is sufficient for a job that needs mig.Full, because this job may use several GPUs together.
+// enough reports whether the profile has provides at least as many units and compute slices as the profile needs. Only
+// a full GPU is sufficient for a job that needs mig.Full, because such a job may use several GPUs together.
 func enough(has, needs mig.Profile) bool {
 	return needs.Size <= has.Size && needs.Compute <= has.Compute && (needs.Name != mig.Full || has.Name == mig.Full)
 }

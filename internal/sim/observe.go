@@ -3,7 +3,7 @@ package sim
 // Observer receives the events of a simulation. Times are in seconds.
 type Observer interface {
 	// Passed reports an interval without changes. busy is the number of busy units, waiting is the number of waiting
-	// jobs, and frag is the GPUs' mean fragmentation (0 to 1).
+	// jobs, and frag is the mean fragmentation of the GPUs (0 to 1).
 	Passed(from, to float64, busy, waiting int, frag float64)
 	// Ran reports a slice that a job holds. Simulations with the reference that moves all jobs do not call Ran.
 	Ran(s Span)
@@ -12,21 +12,21 @@ type Observer interface {
 }
 
 // Span is the interval in which a job holds a slice. Profile is the slice's profile, which may be larger than the
-// requested one.
+// requested profile.
 type Span struct {
 	Job, Profile     string
 	GPU, Start, Size int // units
 	From, To         float64
 }
 
-// segment reports the slices of a job that is now being moved or stopped, or that is ending.
+// segment reports the slices of a job that is being moved or stopped, or that is ending.
 func (s *simulation) segment(j *job) {
 	if j.from < s.now {
 		s.observe(j, j.from, s.now)
 	}
 }
 
-// observe reports the slices that a job holds from one time to another.
+// observe reports the slices that a job holds between two times.
 func (s *simulation) observe(j *job, from, to float64) {
 	if s.Observer == nil {
 		return

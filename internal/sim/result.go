@@ -1,19 +1,20 @@
 package sim
 
-// Result holds a simulation's figures. Times are in seconds. A unit-second is one unit of a GPU for one second.
+// Result holds the results of a simulation. Times are in seconds. A unit-second is one unit of a GPU for one second.
 type Result struct {
 	Submitted, Started, Refused int // numbers of jobs
 	Requeued                    int // the number of times that jobs ran out of memory
-	// Waits is the distribution of the started jobs' waits. A requeued job's wait is the total time during which it
-	// was not running.
+	// Waits is the distribution of the waits of the started jobs. The wait of a requeued job is the total time during
+	// which it was not running.
 	Waits Waits
 	// Prompt and Found are set only with offers. Prompt is the number of jobs that could start at submission. Found is
-	// the number of those whose slices were already on offer.
+	// the number of these jobs whose slices were already on offer.
 	Prompt, Found int
-	Turnaround    float64 // the sum of the started jobs' times from submission to end
+	Turnaround    float64 // the total time from submission to end of the started jobs
 
-	// Met and Missed are the numbers of jobs that ended before and after their deadlines. Missed includes the Removed
-	// jobs, which slurmctld removed before they started. Others contains the waits of the jobs without deadlines.
+	// Met and Missed are the numbers of jobs that ended before and after their deadlines, respectively. Missed includes
+	// the Removed jobs, which slurmctld removed before they started. Others is the distribution of the waits of the
+	// jobs without deadlines.
 	Met, Missed, Removed int
 	Others               Waits
 
@@ -21,11 +22,11 @@ type Result struct {
 	Profiles                         map[string]*ProfileResult
 
 	Makespan    float64 // from the first submission to the last end
-	Utilisation float64 // the share of all units that was busy over the makespan
-	Lost        float64 // the share of busy unit-seconds that were lost because jobs ran out of memory or were moved
-	Moved       int     // how often a running job was moved or stopped
+	Utilisation float64 // the mean fraction of units that were busy over the makespan
+	Lost        float64 // the fraction of busy unit-seconds lost because jobs ran out of memory or were moved
+	Moved       int     // the number of times that a running job was moved or stopped
 	Active      float64 // with a policy, the mean number of GPUs with at least one running job over the makespan
-	Held        int     // how often the head of the queue was held although it could have started
+	Held        int     // the number of times that the head of the queue was held even though it could have started
 	Frag        float64 // mean of FragAware's fragmentation measure over the GPUs and the makespan
 
 	Created, Destroyed, Reused int // numbers of instances; full GPUs are neither created nor destroyed
@@ -35,12 +36,12 @@ type Result struct {
 	units                                 int
 }
 
-// ProfileResult holds the numbers for the jobs that need the same profile.
+// ProfileResult holds the counts for the jobs that need a given profile.
 type ProfileResult struct {
 	Submitted, Started int
 }
 
-// of returns the numbers for the profile that a job needs.
+// of returns the counts for the profile that a job needs.
 func (r *Result) of(j *job) *ProfileResult {
 	p := r.Profiles[j.needs]
 	if p == nil {
@@ -78,7 +79,7 @@ func (r *Result) started(j *job) {
 
 func (r *Result) ended(j *job) { r.last = max(r.last, j.ends) }
 
-// pass adds an interval of d seconds in which nothing changed.
+// pass adds an interval of d seconds during which nothing changed.
 func (r *Result) pass(s *simulation, d float64) {
 	if d > 0 {
 		if s.Observer != nil {
@@ -108,10 +109,10 @@ func (r *Result) close() {
 	}
 }
 
-// MeanTurnaround returns the started jobs' mean time from submission to end, in seconds, or 0 if no job started.
+// MeanTurnaround returns the mean time from submission to end of the started jobs, in seconds, or 0 if no job started.
 func (r *Result) MeanTurnaround() float64 { return r.Turnaround / float64(max(r.Started, 1)) }
 
-// Worst returns the smallest share of started jobs for any profile, or 1 if no job was submitted.
+// Worst returns the smallest fraction of started jobs for any profile, or 1 if no job was submitted.
 func (r *Result) Worst() float64 {
 	worst := 1.0
 	for _, p := range r.Profiles {
@@ -120,7 +121,7 @@ func (r *Result) Worst() float64 {
 	return worst
 }
 
-// Accepted returns the accepted share of the requested unit-seconds.
+// Accepted returns the accepted fraction of the requested unit-seconds.
 func (r *Result) Accepted() float64 {
 	if r.UnitSecondsAsked == 0 {
 		return 1

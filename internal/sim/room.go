@@ -11,12 +11,12 @@ import (
 
 // room is the set of GPUs on which jobs run.
 type room interface {
-	// place starts the k-th job in the queue if it fits and does not delay the reservation r, which may be nil. If it
-	// does not fit and is the head of an EASY queue, place returns a reservation for it.
+	// place starts the k-th job in the queue if it fits and does not delay the reservation r, which may be nil. If the
+	// job does not fit and is the head of an EASY queue, place returns a reservation for it.
 	place(k int, r *reservation) (bool, *reservation)
 	// leave frees the slices of a job that has ended.
 	leave(j *job)
-	// idle returns the number of units without a job. fragmentation returns the sum of the GPUs' fragmentation.
+	// idle returns the number of units without a job. fragmentation returns the total fragmentation of the GPUs.
 	idle() int
 	fragmentation() float64
 }
@@ -26,7 +26,7 @@ type reservation struct {
 	at      float64      // the start in seconds
 	spots   []place.Spot // the job's slices, if the room has a policy
 	numbers []int        // the job's slices, if the room has fixed layouts
-	counts  []int        // for the reference: the number of slices of each profile at the time at, including the job
+	counts  []int        // for the reference: the number of slices of each profile, including the job's, at the time at
 }
 
 // onCut converts the reservation to package offer's type.
@@ -37,7 +37,7 @@ func (r *reservation) onCut() *offer.Reservation {
 	return &offer.Reservation{At: r.at, Spots: r.spots}
 }
 
-// firstOf returns a reservation for a job on the nodes where it can start earliest.
+// firstOf returns a reservation for the job on the nodes on which it can start earliest.
 func firstOf(nodes []*reservation, j *job) *reservation {
 	r := &reservation{at: math.Inf(1)}
 	if n := j.offer.Nodes; n <= len(nodes) {

@@ -27,8 +27,8 @@ var (
 // section that lists the job's allocation on each node.
 //
 // If a job holds nodes, this section occurs exactly once in its record. A user can insert lookalikes before or after
-// it, but cannot remove the real one, so a section that occurs only once is genuine. If there are several,
-// parseAllocation returns ErrAmbiguous.
+// it, but cannot remove the real one, so a section that occurs only once is genuine. If the section occurs more than
+// once, parseAllocation returns ErrAmbiguous.
 func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	switch n := strings.Count(out, allocHead); {
 	case n == 0:

@@ -3,8 +3,8 @@ package slurm
 import "time"
 
 // LatestStart returns the last time at which slurmctld starts the job, or the zero time if the job has no deadline.
-// After that, slurmctld ends the pending job with the state DEADLINE, although it could run for a shorter time than
-// its limit (deadline_ok in job_scheduler.c, 22.05.8 to 26.05.3).
+// After that, slurmctld ends the pending job with the state DEADLINE, even though the job could run for a shorter time
+// than its limit (deadline_ok in job_scheduler.c, 22.05.8 to 26.05.3).
 func (j *Job) LatestStart() time.Time {
 	switch {
 	case j.Deadline.IsZero():
@@ -30,7 +30,7 @@ const noVal = 0xfffffffe
 
 // timeMin parses the `mintime` column. squeue prints 0:00 for a job without --time-min, and INVALID for more than a
 // year (_print_secs in squeue/print.c, 22.05.8). Slurm limits --time-min to the time limit. A value that cannot be
-// parsed counts as 0.
+// parsed is treated as 0.
 func timeMin(s string) time.Duration {
 	least, err := ParseLimit(s)
 	if err != nil {

@@ -1,10 +1,10 @@
 // Package slurm reads and changes slurmctld's data with scontrol and squeue, and slurmdbd's data with sacct and
 // sacctmgr.
 //
-// The commands get an argument array, a fixed environment and a time limit, and never run through a shell. Their
-// output is treated as hostile, because users write parts of it. Slurm 22.05.8 stores a job's name, account, comment,
-// network, wckey and paths exactly as the user wrote them, including newlines, and prints them without escaping. For
-// example, a job's name may be
+// The commands are run with an argument array, a fixed environment and a time limit, and never through a shell. Their
+// output is treated as hostile, because parts of it are written by users. Slurm 22.05.8 stores a job's name, account,
+// comment, network, wckey and paths exactly as the user wrote them, including newlines, and prints them without
+// escaping. For example, a job's name may be
 //
 //	x
 //	   JOB_GRES=mig:7g.40gb:9

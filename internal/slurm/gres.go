@@ -22,8 +22,8 @@ func (g GRES) String() string {
 	return g.Name + ":" + g.Type + ":" + strconv.Itoa(g.Count)
 }
 
-// countRE matches a count. Slurm treats a number with a suffix as a count, even where a type is expected. "2g.10gb" is
-// a type because of its dot.
+// countRE matches a count. Slurm interprets a number with a suffix as a count, even where a type is expected. "2g.10gb"
+// is a type because of its dot.
 var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 
 // ParseGRES parses every form in which Slurm prints generic resources:
@@ -114,8 +114,8 @@ var (
 	gresType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 )
 
-// valid returns an error if the GRES must not appear in a command line. ParseGRES rejects it in a command's output as
-// well.
+// valid returns an error if the GRES must not appear in a command line. ParseGRES also rejects such a GRES in the
+// output of a command.
 func (g GRES) valid() error {
 	switch {
 	case !gresName.MatchString(g.Name) || g.Name == "gres": // "gres" is a prefix that Slurm prints
@@ -128,7 +128,7 @@ func (g GRES) valid() error {
 	return nil
 }
 
-// maxCount limits counts so that their sums cannot overflow, since users can request any count.
+// maxCount limits counts so that their sums cannot overflow, because users can request any count.
 const maxCount = 1 << 48
 
 func parseCount(s string) (int, error) {
@@ -167,7 +167,7 @@ func ParseTRES(s string) (GRESList, error) {
 }
 
 // requestGRES parses a request. It skips TRES that are not GRES (cpu:1), which requests may include since 23.02. If a
-// type occurs several times, its last count other than 0 applies, as in slurmctld.
+// type occurs several times, the last nonzero count is used, as in slurmctld.
 func requestGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil

@@ -59,7 +59,7 @@ func (c *Client) nodeRecords(ctx context.Context, options ...string) ([]Node, er
 	return c.shownNodes(ctx, append(options, "-d", "show", "node")...)
 }
 
-// shownNodes runs scontrol with the given arguments, which make it show nodes.
+// shownNodes runs scontrol with the given arguments, which must make it show nodes.
 func (c *Client) shownNodes(ctx context.Context, args ...string) ([]Node, error) {
 	asked := time.Now()
 	out, err := c.run(ctx, nil, c.scontrol, args...)

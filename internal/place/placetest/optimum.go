@@ -22,19 +22,19 @@ type Rules struct {
 	// start in any order.
 	FIFO bool
 	// Migration means that instances can be moved at any time without cost, so only the sizes of the instances matter.
-	// No placement policy can be better than an optimal schedule with migration.
+	// No placement policy can perform better than an optimal schedule with migration.
 	Migration bool
 }
 
 // Optimum returns the smallest total wait, in seconds, of any schedule of the jobs on the GPUs, with full knowledge of
 // the future. The result is +Inf if any of the jobs does not fit on any GPU. Optimum assumes that busy instances remain
-// forever, ignores idle ones, and never stops a job. The search is exact, and practical for about ten jobs in FIFO
+// forever, ignores idle instances, and never stops a job. The search is exact, and practical for about ten jobs in FIFO
 // order or seven jobs in any order.
 //
 // The search tries all orders of starts and, without migration, all placements of each job. For a given order and given
-// placements, every job starts as soon as possible, because an earlier start means an earlier end and delays no later
-// job. The search abandons a branch when the waits that are already certain exceed the best result so far. Each job
-// starts no earlier than the jobs before it in the order.
+// placements, every job starts as soon as possible, because an earlier start results in an earlier end and does not
+// delay any later job. The search abandons a branch when the waits that are already certain exceed the best result so
+// far. Each job starts no earlier than the jobs before it in the order.
 func Optimum(gpus []place.GPU, jobs []Job, rules Rules) float64 {
 	s := schedule{
 		gpus:    gpus,
@@ -99,8 +99,8 @@ func (s *schedule) search(n int, last, sum float64) {
 	}
 }
 
-// certain returns a lower bound on the waits of the jobs that have not started, if none of them starts before the time
-// from.
+// certain returns a lower bound on the waits of the jobs that have not started, assuming that none of them starts
+// before the time from.
 func (s *schedule) certain(from float64) float64 {
 	sum := 0.0
 	for j, job := range s.jobs {
@@ -143,8 +143,8 @@ func (s *schedule) starts(n int, last float64) []start {
 	)
 }
 
-// likeAnEarlier reports whether another job that has not started differs from job j only by an earlier arrival. The two
-// jobs are interchangeable, so the search first starts the one that arrived earlier.
+// likeAnEarlier reports whether another job that has not started differs from job j only in that it arrived earlier.
+// The two jobs are interchangeable, so the search starts the one that arrived earlier first.
 func (s *schedule) likeAnEarlier(j int) bool {
 	for i, o := range s.jobs {
 		if i != j && !s.started[i] && o.Profile == s.jobs[j].Profile && o.Duration == s.jobs[j].Duration &&
@@ -194,7 +194,7 @@ func (s *schedule) roomAt(at place.Spot, earliest float64) float64 {
 	}
 }
 
-// alike reports whether two GPUs have the same instances, which become free at the same times.
+// alike reports whether two GPUs have the same instances and these become free at the same times.
 func (s *schedule) alike(a, b int, now float64) bool {
 	if s.empty[a] != s.empty[b] {
 		return false
@@ -218,8 +218,8 @@ func (s *schedule) busy(k int, now float64) []busyUntil {
 	return all
 }
 
-// packable returns the earliest time at which a job fits on the GPUs together with the jobs that are still running
-// then. The result is +Inf if the job never fits.
+// packable returns the earliest time at which a job fits on the GPUs together with the jobs that are still running at
+// that time. The result is +Inf if the job never fits.
 func (s *schedule) packable(j int, earliest float64) float64 {
 	for from := earliest; ; {
 		need, next := []string{s.jobs[j].Profile}, math.Inf(1)
