@@ -27,10 +27,10 @@ type scatter [2]float64
 
 // churn generates the built-in workload with recurring jobs. The arrivals and profiles come from trace.Churn at load
 // 0.85. Each profile has twenty scripts, and each job runs one of them. The scripts' typical run times are
-// exponentially distributed. Each script's run times are lognormally distributed around its typical run time, with
-// either of the two sigmas with equal probability. A job's time limit is 1 to 6 times the typical run time, and at
-// least as long as the run time. All durations are multiplied by the same factor, so that the jobs request as many
-// unit-seconds as the built-in workload.
+// exponentially distributed. The run times of each script are lognormally distributed around its typical run time. Both
+// values of sigma are equally likely. The time limit of a job is 1 to 6 times the typical run time, and at least the
+// run time of the job. All durations are multiplied by the same factor, so that the jobs request as many unit-seconds
+// as the built-in workload.
 func churn(b *mig.Model, mix trace.Mix, sigmas scatter, seed uint64) (jobs []trace.Job, scripts map[string]string) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	type kind struct{ typical, sigma, limit float64 }
@@ -61,7 +61,7 @@ func churn(b *mig.Model, mix trace.Mix, sigmas scatter, seed uint64) (jobs []tra
 	return jobs, scripts
 }
 
-// memory learns run times during a simulation. It observes when runs end, and estimates a job's run time from those
+// memory learns run times during a simulation. It observes when runs end, and estimates a job's run time from the runs
 // that ended before the job was submitted.
 type memory struct {
 	scripts map[string]string // the key of each job's script
@@ -75,7 +75,7 @@ func (m *memory) Waited(string, float64)                   {}
 func (m *memory) Ran(s sim.Span)                           { m.running = append(m.running, s) }
 
 // estimate returns the predicted run time of a job in seconds, based on the runs of its script that ended before the
-// job was submitted. If there are none, it returns the job's time limit.
+// job was submitted. If there are no such runs, it returns the job's time limit.
 func (m *memory) estimate(j trace.Job) float64 {
 	m.running = slices.DeleteFunc(m.running, func(s sim.Span) bool {
 		if s.To > j.Submit {
@@ -127,7 +127,7 @@ func byRuns(c *sim.Config, scripts map[string]string) {
 	c.Said, c.High, c.Observer = m.estimate, m.high, m
 }
 
-// corrected returns a function that sets the same estimates as set, but makes the simulation correct them (Learn).
+// corrected returns a function that sets the same estimates as set, but also makes the simulation correct them (Learn).
 func corrected(set func(*sim.Config, map[string]string)) func(*sim.Config, map[string]string) {
 	return func(c *sim.Config, scripts map[string]string) {
 		set(c, scripts)
@@ -135,7 +135,7 @@ func corrected(set func(*sim.Config, map[string]string)) func(*sim.Config, map[s
 	}
 }
 
-// meanWait simulates the built-in workload once per seed and returns the mean of the mean waits in seconds.
+// meanWait simulates the built-in workload once for each seed and returns the average of the mean waits in seconds.
 func (e estimator) meanWait(c sim.Config, mix trace.Mix, sigmas scatter, seeds []uint64) (float64, error) {
 	sum := 0.0
 	for _, seed := range seeds {
@@ -150,7 +150,7 @@ func (e estimator) meanWait(c sim.Config, mix trace.Mix, sigmas scatter, seeds [
 	return sum / float64(len(seeds)), nil
 }
 
-// placements simulates the built-in workload with recurring jobs and compares schedulers that know more or less about
+// placements simulates the built-in workload with recurring jobs and compares schedulers with different knowledge of
 // the run times.
 func placements(w io.Writer, seeds []uint64) error {
 	model, err := mig.ModelByName("A100-40GB")

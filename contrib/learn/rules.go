@@ -14,8 +14,8 @@ type rule struct {
 	choose func(n node, runs []predict.Run) string
 }
 
-// killed is the state of runs that ran out of memory. Only rules whose kills field is true see this state. A killed
-// run's PeakMiB is 1 MiB more than its slice's memory.
+// killed is the state of runs that ran out of memory. Only rules whose kills field is true see this state. PeakMiB of a
+// killed run is 1 MiB more than the memory of its slice.
 const killed = "KILLED"
 
 // node holds the profiles that a rule chooses from.
@@ -41,13 +41,13 @@ func newNode() (node, error) {
 	return n, nil
 }
 
-// memory returns a profile's memory in MiB.
+// memory returns the memory of a profile in MiB.
 func (n node) memory(profile string) float64 {
 	k, _ := n.model.ProfileIndex(profile)
 	return n.model.Profiles[k].Memory()
 }
 
-// tightest returns the smallest profile with at least mib MiB, or the whole GPU if there is none.
+// tightest returns the smallest profile with at least mib MiB of memory or, if there is no such profile, the whole GPU.
 func (n node) tightest(mib float64) string {
 	if p, ok := (predict.Need{PeakMiB: mib, Busy: predict.UnknownBusy}).On(n.model, n.all); ok {
 		return p
@@ -93,7 +93,7 @@ func highest() []rule {
 func caelum() rule { return learned("Caelum", predict.DefaultSite) }
 func known() rule  { return informed("Caelum, with known causes", predict.DefaultSite) }
 
-// learned returns Caelum's rule. A job without a complete run gets the whole GPU.
+// learned returns Caelum's rule. A job without a complete run is given the whole GPU.
 func learned(name string, site predict.Site) rule {
 	return rule{name, false, func(n node, runs []predict.Run) string { return n.predicted(runs, site, n.whole) }}
 }

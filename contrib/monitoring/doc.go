@@ -1,3 +1,3 @@
-// Package monitoring tests the alert rules and the dashboard for Prometheus and Grafana: their expressions may use only
-// metrics and labels that the agent writes. The Go package consists only of tests.
+// Package monitoring tests the alert rules for Prometheus and the dashboard for Grafana: their expressions must use
+// only metrics and labels that the agent writes. The Go package consists only of tests.
 package monitoring

@@ -8,7 +8,7 @@ import (
 )
 
 // Parse returns the seeds of a range such as 101-120, in ascending order, or a single seed such as 101. The error names
-// a word that is not a number from 0 to 4294967295, or a range whose first number is above the last.
+// a word that is not a number from 0 to 4294967295, or a range whose first number is greater than its last.
 func Parse(text string) (all []uint64, err error) {
 	first, last, ok := strings.Cut(text, "-")
 	if !ok {

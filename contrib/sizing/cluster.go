@@ -16,14 +16,14 @@ type cluster struct {
 	model *mig.Model
 	gpus  int
 	queue string // fifo, easy, or offers (EASY through offers, as in production)
-	// said and speeds become the Said and Speeds fields of sim.Config.
+	// said and speeds are the values for the Said and Speeds fields of sim.Config.
 	said   func(trace.Job) float64
 	speeds func(j trace.Job, profile string) float64
 	// If ran is not nil, it is called with each job's slice.
 	ran func(sim.Span)
 }
 
-// perNode is the number of GPUs in a node.
+// perNode is the number of GPUs on a node.
 const perNode = 4
 
 func newCluster(model string, gpus int, queue string) (c cluster, err error) {
@@ -39,12 +39,12 @@ type way string
 
 const (
 	whole    way = "whole GPUs"
-	static   way = "best fixed layouts" // the layouts with the shortest mean turnaround of the simulated jobs
+	static   way = "best fixed layouts" // the layouts for which the simulated jobs have the shortest mean turnaround
 	tightest way = "tightest"
 	adaptive way = "adaptive"
 )
 
-// config returns a simulation's configuration, except for the layouts that the static way needs.
+// config returns the configuration of a simulation, except for the layouts that the static way needs.
 func (c cluster) config(as way) (sim.Config, error) {
 	s := sim.Config{GPUs: slices.Repeat([]*mig.Model{c.model}, c.gpus), Said: c.said, Speeds: c.speeds}
 	switch c.queue {
@@ -123,8 +123,8 @@ func (o *observer) Ran(s sim.Span) {
 	}
 }
 
-// slowest returns a copy of the jobs in which each one requests the smallest profile that respects a limit on the
-// slowdown. With a limit of 0, only the memory determines the requested profile.
+// slowest returns a copy of the jobs in which each job requests the smallest profile that respects a limit on the
+// slowdown. If the limit is 0, the requested profile is determined by the memory alone.
 func slowest(jobs []trace.Job, maxSlowdown float64) []trace.Job {
 	all := slices.Clone(jobs)
 	for k := range all {

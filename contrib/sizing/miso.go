@@ -36,8 +36,9 @@ func miso(path string, minutes float64, seed uint64) ([]trace.Job, error) {
 	return w.Jobs, nil
 }
 
-// repeated returns MISO's jobs several times, each time in a different random order. Their IDs end with a slash and the
-// number of the repetition. The run times have a lognormal error, and sigma is the standard deviation of its logarithm.
+// repeated returns several copies of MISO's jobs, each in a different random order. The job IDs end with a slash and
+// the number of the copy. The run times have a lognormal error, and sigma is the standard deviation of the error's
+// logarithm.
 func repeated(path string, minutes float64, times int, sigma float64, seed uint64) ([]trace.Job, error) {
 	jobs, err := miso(path, minutes, seed)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"caelum/internal/trace"
 )
 
-// tail holds figures averaged over the seeds.
+// tail holds statistics of the turnarounds, averaged over the seeds.
 type tail struct{ mean, p95, longest, worst float64 }
 
-// add adds the figures for one of n seeds.
+// add adds the statistics for one of n seeds.
 func (t *tail) add(turnarounds []float64, jobs []trace.Job, n int) {
 	t.mean += mean(turnarounds) / float64(n)
 	t.p95 += quantile(turnarounds, 0.95) / float64(n)
@@ -29,7 +29,7 @@ var misoMinutes = []float64{0.5, 1, 2, 4, 8, 16}
 type row struct {
 	order string // list (the order of MISO's list, which begins with the shortest jobs) or random
 	queue string
-	cells []map[way]*tail // for each of misoMinutes
+	cells []map[way]*tail // one cell for each element of misoMinutes
 }
 
 // rates prints the mean and the long turnarounds for several queues and submission rates.

@@ -25,8 +25,8 @@ type cluster struct {
 	queue  string // fifo, easy, or offers (EASY through offers, as in production)
 	ends   string // exact, or limits (time limits, 1 to 6 times the run time)
 	policy place.Policy
-	// create, destroy and change are the times, in seconds, that it takes to create an instance, to destroy one, and to
-	// switch a GPU's MIG mode.
+	// create, destroy and change are the times, in seconds, that it takes to create an instance, to destroy an
+	// instance, and to switch a GPU's MIG mode.
 	create, destroy, change float64
 	share                   float64 // whole_share
 }
@@ -38,7 +38,7 @@ func (c cluster) units(j trace.Job) float64 {
 	return float64(c.model.Profiles[p].Size * max(j.Slices, 1))
 }
 
-// config returns the configuration for a number of nodes whose GPUs have this model.
+// config returns the configuration for the given number of nodes with GPUs of this model.
 func (c cluster) config(model *mig.Model, nodes int, seed uint64) sim.Config {
 	s := sim.Config{
 		GPUs:    slices.Repeat([]*mig.Model{model}, nodes*perNode),
@@ -136,8 +136,8 @@ func (c cluster) shared(jobs []trace.Job, seed uint64) (outcome, error) {
 	return run(c.config(c.model, c.nodes, seed), jobs)
 }
 
-// split simulates two partitions. The jobs with several GPUs run on the first nodes, whose GPUs are always full. In
-// their partition, slurmctld schedules the GPUs itself, so there are no offers.
+// split simulates two partitions. The jobs that need several GPUs run on the first nodes, whose GPUs are always full.
+// In their partition, slurmctld schedules the GPUs itself, so there are no offers.
 func (c cluster) split(jobs []trace.Job, first int, seed uint64) (outcome, error) {
 	var multi, other []trace.Job
 	for _, j := range jobs {
@@ -160,8 +160,8 @@ func (c cluster) split(jobs []trace.Job, first int, seed uint64) (outcome, error
 	return o, err
 }
 
-// bestSplit returns the number of nodes with full GPUs for which the mean wait, over all jobs and tuning seeds, is
-// shortest. The search simulates offers as EASY without offers, which is faster.
+// bestSplit returns the number of nodes with full GPUs that minimizes the mean wait over all jobs and tuning seeds. The
+// search simulates offers as EASY without offers, which is faster.
 func (o options) bestSplit(c cluster, load float64) (best int, err error) {
 	if c.queue == "offers" {
 		c.queue = "easy"

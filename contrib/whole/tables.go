@@ -33,7 +33,8 @@ func (o options) over(c cluster, load float64) (outcome, error) {
 	return total(all), err
 }
 
-// split prints the waits with the tuning seeds' best split, and on shared nodes with several values of whole_share.
+// split prints the waits with the best split for the tuning seeds, and the waits on shared nodes with several values of
+// whole_share.
 func split(w io.Writer, o options) error {
 	row(w, "queue", "load", "nodes", "all", "several GPUs", "slices", "ratio: all", "several GPUs", "slices",
 		"longest: several GPUs", "slices", "switches per 1,000 jobs")

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// connecting limits how long a command may run without a connection: long enough to start on a busy node, but shorter
-// than the one second after which Slurm's commands retry.
+// connecting limits the time that a command can run without a connection. It is long enough for the command to start on
+// a busy node, but shorter than the one second after which Slurm's commands retry.
 const connecting = 900 * time.Millisecond
 
-// commandOnce is like command, but for requests that must not reach a slurmctld that starts later. If slurmctld does
-// not accept connections, Slurm's commands retry every second for 9 s (MessageTimeout=10), and could reach the next
-// slurmctld. A command that has no connection by then cannot have sent its request, so commandOnce kills it.
-// Otherwise it waits, because slurmctld may still carry out the request.
+// commandOnce is like command, but for requests that must not reach a slurmctld process that starts later. If slurmctld
+// does not accept connections, Slurm's commands retry every second for 9 s (MessageTimeout=10), and could reach the
+// next slurmctld process. commandOnce kills a command that is still not connected after this time, because the command
+// cannot have sent its request. Otherwise, it waits for the command, because slurmctld may still carry out the request.
 func commandOnce(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = env, "/"
@@ -52,8 +52,8 @@ func commandOnce(ctx context.Context, env []string, name string, args ...string)
 	return stdout.String(), stderr.String(), err
 }
 
-// hasConnection reports whether a process has a TCP socket. Other sockets are ignored, because a name service library
-// may have opened them.
+// hasConnection reports whether a process has a TCP socket. Sockets of other types are ignored, because a name service
+// library may have opened them.
 func hasConnection(pid int) (bool, error) {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	fds, err := os.ReadDir(proc + "fd")

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Partition is slurmctld's record of a partition. Node.Partitions lists a node's partitions.
+// Partition is slurmctld's record of a partition. Node.Partitions lists the partitions of a node.
 type Partition struct {
 	Name string
-	// Exclusive is true if every job in the partition gets whole nodes, which is the case with
+	// Exclusive is true if every job in the partition is allocated whole nodes, which is the case with
 	// OverSubscribe=EXCLUSIVE and, since 26.05, with Exclusive=NODE or Exclusive=TOPO (docs/slurm-releases.md, "Whole
 	// nodes").
 	Exclusive bool
 	// Tier is PriorityTier, or -1 if it is unknown. PreemptMode is the preemption mode for jobs in the partition, in
-	// capitals, for example "REQUEUE". If the partition does not set a mode, scontrol shows the cluster's mode.
+	// upper case, for example "REQUEUE". If the partition does not set a mode, scontrol shows the cluster's mode.
 	Tier        int
 	PreemptMode string
 	// Grace is GraceTime. QOS is the partition's QOS, or empty.
@@ -60,10 +60,10 @@ func parsePartitions(out string) ([]Partition, error) {
 	return list, nil
 }
 
-// partitionKeys contains the words of a record that set evaluates.
+// partitionKeys lists the keys in a record that set evaluates.
 var partitionKeys = []string{"OverSubscribe", "Exclusive", "PriorityTier", "PreemptMode", "GraceTime", "QoS"}
 
-// set sets the field that a word of a partition's record describes.
+// set sets the field that corresponds to a key in a partition's record.
 func (p *Partition) set(key, value string) (err error) {
 	switch key {
 	case "OverSubscribe", "Exclusive":

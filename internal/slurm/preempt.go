@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Preempts reports whether slurmctld is configured to preempt jobs. With PreemptMode=OFF, it preempts no jobs,
-// regardless of the modes of partitions and QOS (PREEMPT_DATA_ENABLED in the plugins, 22.05.8).
+// Preempts reports whether slurmctld is configured to preempt jobs. With PreemptMode=OFF, slurmctld does not preempt
+// jobs, regardless of the modes of partitions and QOS (PREEMPT_DATA_ENABLED in the plugins, 22.05.8).
 func (c Config) Preempts() bool {
 	kind, mode := c.Values["PreemptType"], c.Values["PreemptMode"]
 	return kind != "" && kind != "preempt/none" && mode != "" && !strings.EqualFold(mode, "OFF")
@@ -24,7 +24,7 @@ func (c Config) PreemptExempt() (time.Duration, error) {
 }
 
 // Requeue ends the run of a job and returns the job to the queue if still, called with the job's current record,
-// returns true. Otherwise, it returns ErrJobState, as for a job that has ended or must not be requeued.
+// returns true. Otherwise, it returns ErrJobState, as it does for a job that has ended or must not be requeued.
 func (c *Client) Requeue(ctx context.Context, id uint32, still func(Job) bool) error {
 	return c.onRun(ctx, id, still, func(ref string) (string, []string) { return c.scontrol, []string{"requeue", ref} })
 }
@@ -48,7 +48,7 @@ func (c *Client) Warn(ctx context.Context, id uint32, still func(Job) bool) erro
 	return nil
 }
 
-// onRun runs a command for a job that holds its nodes and for which the function still returns true.
+// onRun runs a command for a job if the job holds its nodes and the function still returns true for it.
 func (c *Client) onRun(
 	ctx context.Context, id uint32, still func(Job) bool, command func(ref string) (name string, args []string),
 ) error {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// isNull reports whether s is what Slurm prints for a missing value. It cannot tell whether a user wrote the same
-// string.
+// isNull reports whether s is a string that Slurm prints for a missing value. It cannot distinguish this from the same
+// string written by a user.
 func isNull(s string) bool { return s == "" || s == "(null)" || s == "N/A" }
 
 func orEmpty(s string) string {
@@ -26,8 +26,8 @@ func list(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// parseTime parses a time that scontrol or squeue prints with SLURM_TIME_FORMAT=%s. A missing time becomes the zero
-// time.
+// parseTime parses a time that scontrol or squeue prints with SLURM_TIME_FORMAT=%s. It returns the zero time for a
+// missing time.
 func parseTime(s string) (time.Time, error) {
 	switch s {
 	case "", "(null)", "N/A", "NONE", "None", "Unknown":
@@ -125,8 +125,8 @@ func mebibytes(s string) (int, error) { return scaled(s, []string{"K", "M", "G",
 // parseUnits parses a number that squeue may have abbreviated, such as 2K for 2048 CPUs.
 func parseUnits(s string) (int, error) { return scaled(s, []string{"", "K", "M", "G", "T"}, 1) }
 
-// scaled parses a number with one of the suffixes. The first suffix stands for the given factor (first), and each later
-// one for 1024 times the previous factor.
+// scaled parses a number with one of the suffixes. The first suffix represents the factor first, and each subsequent
+// suffix represents 1024 times the previous factor.
 func scaled(s string, suffixes []string, first float64) (int, error) {
 	text, unit := s, 1.0
 	for k, suffix := range suffixes {

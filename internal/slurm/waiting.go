@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Waiting is a pending job. One Waiting represents all tasks of an array that slurmctld has not split off yet.
+// Waiting is a pending job. A single Waiting represents all tasks of an array that slurmctld has not yet split off.
 type Waiting struct {
 	Job
-	// Elements is the number of the array's pending tasks, or 1 for other jobs.
+	// Elements is the number of pending tasks of the array, or 1 for other jobs.
 	Elements int
 }
 
@@ -31,8 +31,8 @@ func toWaiting(jobs []Job) []Waiting {
 
 // SortWaiting sorts jobs as slurmctld does (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): first the
 // expedited jobs, then by priority (highest first), then by submission time, and then by job id. A requeue resets the
-// submission time. With priority/basic, jobs can have equal priorities: for example, after slurmctld 22.05.8 had been
-// killed, all new jobs had priority 1.
+// submission time. With priority/basic, several jobs can have the same priority: for example, after slurmctld 22.05.8
+// had been killed, all new jobs had priority 1.
 func SortWaiting(list []Waiting) {
 	slices.SortStableFunc(list, func(a, b Waiting) int {
 		return cmp.Or(

@@ -20,7 +20,7 @@ func (c *Client) UpdateNode(ctx context.Context, node string, gres GRESList, ext
 	return c.setNodeGRES(ctx, node, gres, "extra="+extra)
 }
 
-// SetNodeGRES is like UpdateNode, but leaves the node's Extra alone. Errors: ErrNoNode, ErrUnreachable.
+// SetNodeGRES is like UpdateNode, but does not change the node's Extra. Errors: ErrNoNode, ErrUnreachable.
 func (c *Client) SetNodeGRES(ctx context.Context, node string, gres GRESList) error {
 	return c.setNodeGRES(ctx, node, gres)
 }
@@ -90,8 +90,8 @@ func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 }
 
 // RequeueFailed returns a failed job to the queue while its epilog is still running. Jobs that depend on it then wait
-// for its next run and never see the failure. It returns ErrJobState if the job has not failed, if its last epilog
-// has ended, or if it must not be requeued.
+// for its next run and are not affected by the failure. It returns ErrJobState if the job has not failed, if its last
+// epilog has ended, or if it must not be requeued.
 func (c *Client) RequeueFailed(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) {
 		if !j.Failed() {
@@ -114,8 +114,8 @@ func (c *Client) Release(ctx context.Context, id uint32) error {
 }
 
 // SetJobGRES changes the GRES that a pending job requests per node. gres must list all of the job's GRES, because,
-// since 23.11, slurmctld replaces the whole request. Up to 23.02, slurmctld retains the counts of types that gres
-// leaves out (docs/slurm-releases.md, "Changes to a waiting job").
+// since 23.11, slurmctld replaces the whole request. Up to 23.02, slurmctld retains the counts of types that gres omits
+// (docs/slurm-releases.md, "Changes to a waiting job").
 func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error {
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
@@ -135,8 +135,8 @@ func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) er
 }
 
 // update changes one attribute. In an argument to scontrol, the attribute's name ends at the first =, and the rest of
-// the argument is the value, including spaces, quotes and further = characters (22.05.8). So a value in a separate
-// argument cannot set another attribute.
+// the argument is the value, including spaces, quotes and further = characters (22.05.8). A value in an argument of its
+// own therefore cannot set another attribute.
 func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	if strings.ContainsRune(attr, 0) {
 		return fmt.Errorf("job %d: %.40q contains a NUL", id, attr)
@@ -144,8 +144,8 @@ func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"update", "jobid=" + ref(j), attr}, nil })
 }
 
-// onJob runs scontrol for one job. A job id is not enough to identify it: the last task of an array has the array's id,
-// and scontrol applies this id to all tasks (22.05.8: requeuehold of the last task requeued the other two).
+// onJob runs scontrol for one job. A job id is not sufficient to identify a job: the last task of an array has the
+// array's id, and scontrol applies this id to all tasks (22.05.8: requeuehold of the last task requeued the other two).
 func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string, error)) error {
 	j, err := c.record(ctx, id)
 	if err != nil {

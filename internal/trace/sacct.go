@@ -25,21 +25,22 @@ var SacctColumns = []string{
 // it needs the smallest profile that is sufficient for the highest memory usage and utilisation of its steps. If the
 // record shows no usage, the job is assumed to need a whole GPU.
 //
-// The submission time is the time at which the job became eligible, so that the waiting time includes only the time for
-// which Slurm is responsible. For a job that began before its eligible time, the waiting time is 0. The duration is the
-// measured run time. Every task of an array and every component of a het job is a separate job. A job with several GPUs
-// needs as many slices as GPUs. If they were not allocated by profile, it needs whole GPUs, because a step's usage is
-// the sum over its GPUs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
+// The submission time is the time at which the job became eligible, so that the waiting time includes only delays for
+// which Slurm is responsible. For a job that started before its eligible time, the waiting time is 0. The duration is
+// the measured run time. Every task of an array and every component of a het job is a separate job. A job with several
+// GPUs needs one slice for each GPU. If the GPUs were not allocated by profile, the job needs whole GPUs, because a
+// step's usage is the sum over its GPUs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default
+// format.
 //
-// Sacct leaves out jobs without a GPU, jobs that never started, and jobs that are still running. It also leaves out
-// jobs with slices of several profiles, and jobs whose AllocTRES does not show the profile of their slices.
+// Sacct omits jobs without a GPU, jobs that never started, and jobs that are still running. It also omits jobs with
+// slices of several profiles, and jobs whose AllocTRES does not show the profile of their slices.
 func Sacct(file string, r io.Reader) (*Workload, error) {
 	t, err := openTable(file, r, bars, "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
 	if err != nil {
 		return nil, err
 	}
 	w := &Workload{}
-	at := map[string]int{} // each job's index in Jobs, or -1 if it was left out
+	at := map[string]int{} // each job's index in Jobs, or -1 if the job was omitted
 	err = t.each(func() error {
 		id, step, isStep := strings.Cut(t.text("JobID"), ".")
 		if id == "" {
@@ -90,7 +91,7 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 	return w, nil
 }
 
-// sacctJob parses a job's line. If why is not empty, it is the reason for leaving out the job.
+// sacctJob parses a job's line. If why is not empty, it is the reason for omitting the job.
 func (t *table) sacctJob(id string) (j Job, why string, err error) {
 	given, err := allocated(t.text("AllocTRES"))
 	start, state := t.text("Start"), firstWord(t.text("State"))
@@ -140,7 +141,7 @@ func firstWord(s string) string {
 	return s
 }
 
-// never reports whether s is what sacct prints in place of a missing time.
+// never reports whether s is a string that sacct prints for a missing time.
 func never(s string) bool { return s == "" || s == "Unknown" || s == "None" || s == "0" }
 
 // moment parses a time and returns it in seconds since 1970.

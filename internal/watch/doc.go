@@ -1,10 +1,10 @@
 // Package watch implements the watcher, which runs on slurmctld's host as `caelumd watch`. With a watcher, a submitted
-// job need not wait for an agent's next poll. At each submission, job_submit.lua writes to the trigger file (by default
-// /run/caelum-watch/poke). The watcher then reads the queue and the nodes once for the whole cluster, and sends
-// datagrams to notify the nodes in the notification set (package notify). A notified agent makes a pass, as it would at
-// its next poll. Without a watcher, agents detect submissions only when they poll. The watcher's only socket is the UDP
-// port for notifications from agents. It writes to slurmctld only with `planner: true`, and then only each node's part
-// of the plan into the node's Comment (docs/internals.md, "A plan from the watcher").
+// job does not need to wait for an agent's next poll. At each submission, job_submit.lua writes to the trigger file (by
+// default /run/caelum-watch/poke). The watcher then reads the queue and the nodes once for the whole cluster, and sends
+// datagrams to notify the nodes in the notification set (package notify). A notified agent makes a pass immediately
+// instead of at its next poll. Without a watcher, agents detect submissions only when they poll. The watcher's only
+// socket is the UDP port for notifications from agents. It writes to slurmctld only with `planner: true`, and then
+// writes only each node's part of the plan to the node's Comment (docs/internals.md, "A plan from the watcher").
 //
 // Files:
 //
@@ -25,8 +25,8 @@
 //   - nodes with gres/mig that the plan cannot include and that offer no slices, for example after slurmctld has
 //     re-read slurm.conf
 //
-// The watcher notifies a node again only after its GRES, its Extra or the reason for the notification has changed. So
-// it stops notifying an agent that always makes a different plan.
+// The watcher notifies a node again only after its GRES, its Extra or the reason for the notification has changed. It
+// therefore stops notifying an agent that always makes a different plan.
 //
 // After publishing, agents notify the watcher, because their offers can change the plan for other nodes.
 //

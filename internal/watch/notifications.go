@@ -10,11 +10,11 @@ import (
 	"caelum/internal/slurm"
 )
 
-// notifications determines the notification set. notified maps each notified node's name to its GRES and Extra at the
-// time of the notification, and the reason for the notification.
+// notifications determines the notification set. notified maps the name of each notified node to a string that contains
+// its GRES and Extra at the time of the notification, and the reason for the notification.
 type notifications struct {
 	settings     plan.Settings
-	planner      *plan.Planner // keeps what is unchanged between two snapshots
+	planner      *plan.Planner // retains the data that has not changed between two snapshots
 	unresponsive plan.Unresponsive
 	unstarted    plan.Unstarted
 	notified     map[string]string
@@ -42,8 +42,8 @@ func (c *notifications) plan(snapshot plan.Snapshot) (*plan.View, offer.Plan) {
 }
 
 // due returns the nodes to notify (see the package comment). A node that has already been notified is included only if
-// its GRES, its Extra or the reason has changed. A node whose part waits for the next heartbeat must publish the offers
-// of its present part.
+// its GRES, its Extra or the reason has changed. A node whose new part is deferred until the next heartbeat must
+// publish the offers of its current part.
 func (c *notifications) due(snapshot plan.Snapshot, v *plan.View, p offer.Plan, waits deferred) (due []slurm.Node) {
 	release := map[string]string{} // for each node, the held jobs to release; their slices may already be offered
 	for k, spots := range p.Spots {

@@ -27,9 +27,9 @@ type Config struct {
 	Address     string        // the address on which datagrams are received; if empty, all addresses of the host
 	Name        string        // the name of this host
 	Key         notify.Key    // the key; if nil, the watcher neither sends nor accepts datagrams
-	Interval    time.Duration // the time between readings without a notification or submission
+	Interval    time.Duration // the time between reads if there is no notification or submission
 	Settings    plan.Settings // the settings of the agents
-	Planner     bool          // whether the watcher writes each node's part of the plan into its Comment
+	Planner     bool          // whether the watcher writes each node's part of the plan to the node's Comment
 	// Preempt, if set, stops running jobs for waiting jobs that need other profiles, as long as this watcher is the
 	// active planner.
 	Preempt Preemptor
@@ -48,9 +48,9 @@ type Controller interface {
 const (
 	// retry is the pause before the next attempt if slurmctld did not reply.
 	retry = time.Second
-	// slowdown is the pause after a reading, as a multiple of its duration.
+	// slowdown is the pause after a read, as a multiple of the duration of the read.
 	slowdown = 4
-	// maxPause limits the pause, because a reading may have had to wait until slurmctld had started.
+	// maxPause limits the pause, because a read may have had to wait until slurmctld had started.
 	maxPause = 2 * time.Second
 )
 
@@ -173,7 +173,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 		case published <- struct{}{}:
 		case <-ctx.Done():
 		}
-		now := w.sent.Load() // counts the datagrams from earlier reactions; Run has not sent those for this one yet
+		now := w.sent.Load() // does not include the datagrams of this reaction, which Run has not sent yet
 		changed := now != seen
 		seen = now
 		return changed
@@ -185,8 +185,8 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 	}
 }
 
-// Round queries slurmctld, writes the parts of the plan if the watcher is a planner, preempts jobs if it is configured
-// to, and notifies the nodes in the notification set.
+// Round queries slurmctld, writes the parts of the plan if the watcher is a planner, preempts jobs if configured to do
+// so, and notifies the nodes in the notification set.
 func (w *Watcher) Round(ctx context.Context) error {
 	_, err := w.round(ctx)
 	return err
@@ -247,8 +247,8 @@ func (w *Watcher) notify(n slurm.Node) {
 	log.Debug("agent notified")
 }
 
-// makeFile creates the trigger file if it does not exist. Only its owner, which must be slurmctld's user, may write
-// to it.
+// makeFile creates the trigger file if it does not exist. Only the file's owner, which must be slurmctld's user, can
+// write to it.
 func (w *Watcher) makeFile() error {
 	f, err := os.OpenFile(w.cfg.TriggerFile, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -23,8 +23,8 @@ type call struct {
 	restart, slots, partition, node, mig, runDir string
 }
 
-// prolog requests the job's lease. It returns an error only if the node is faulty, because Slurm drains the node after
-// an error.
+// prolog requests the job's lease. It returns an error only if the node is faulty, because Slurm drains the node if the
+// prolog fails.
 func prolog(c call) error {
 	restart, err := parseRestart(c.restart)
 	if err != nil {
@@ -78,12 +78,12 @@ func prolog(c call) error {
 	)
 }
 
-// maxReserve limits how much of the prolog's time is reserved for the agent's last answer, which rejects or requeues
-// the job.
+// maxReserve limits the part of the prolog's time that is reserved for the agent's last answer, which rejects or
+// requeues the job.
 const maxReserve = 5 * time.Second
 
-// retrySeconds returns the number of seconds, never 0, for which the agent may answer "not now". It reserves a quarter
-// of the prolog's time, but at most maxReserve, for the agent's last answer.
+// retrySeconds returns the number of seconds during which the agent may answer "not now". The result is never 0.
+// retrySeconds reserves a quarter of the prolog's time, but at most maxReserve, for the agent's last answer.
 func retrySeconds(ctx context.Context, wait int) float64 {
 	end, _ := ctx.Deadline()
 	reserve := min(time.Duration(wait)*time.Second/4, maxReserve)
@@ -105,7 +105,7 @@ func epilog(c call) error {
 }
 
 // within repeats f until it succeeds or fails permanently, or until the time limit has passed. Slurm's own time limit
-// is not suitable: there is none by default, and when it is reached, Slurm kills the process within 10 ms.
+// is not suitable: by default, there is no limit, and when the limit is reached, Slurm kills the process within 10 ms.
 func within(seconds int, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
 	defer cancel()
@@ -159,7 +159,7 @@ func parseSlots(text string) ([]int, error) {
 	return slots, nil
 }
 
-// oneLine replaces control characters with spaces, so that a message is a single line in slurmd's log.
+// oneLine replaces control characters with spaces, so that a message occupies a single line in slurmd's log.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -14,15 +14,15 @@ import (
 	"caelum/internal/trace"
 )
 
-// multiModel is the GPU model for traces with jobs that need several GPUs (-ways-multi). Its MIG mode changes without a
-// reset.
+// multiModel is the GPU model for traces with jobs that need several GPUs (-ways-multi). Changing its MIG mode does not
+// require a reset.
 const multiModel = "H100-80GB"
 
 // multiMemoryMiB is the memory of a full multiModel GPU.
 const multiMemoryMiB = 81559
 
-// multiBoard returns the part of the cluster for a trace in which the share s.multi of the jobs needs 2 or 4 full GPUs
-// on one node.
+// multiBoard returns the part of the cluster for a trace with jobs that need 2 or 4 full GPUs on one node. These make
+// up the fraction s.multi of all jobs.
 func (s scenarios) multiBoard() (*board, error) {
 	of, err := mig.ModelByName(multiModel)
 	if err != nil {
@@ -44,8 +44,8 @@ func (s scenarios) multiBoard() (*board, error) {
 }
 
 // bestSplit returns the fixed layouts with the shortest mean turnaround in a simulation of the trace. The first GPUs
-// are full, and the others have MIG layouts. It tries every number of full GPUs, with each maximal layout on all other
-// GPUs, and with each pair of maximal layouts, each on one half of these GPUs.
+// are full, and the remaining GPUs have MIG layouts. For every number of full GPUs, it tries each maximal layout on all
+// remaining GPUs, and each pair of maximal layouts with each layout on one half of the remaining GPUs.
 func (s scenarios) bestSplit(b *board) (best sim.Pattern, err error) {
 	gpus := slices.Repeat([]*mig.Model{b.Model}, s.nodes*s.gpus)
 	least := 0.0
@@ -99,7 +99,7 @@ func (c *class) add(t times) {
 func (s scenarios) reportMulti(scenario string, work []*submission, jobs map[string]*times) {
 	var all, several, one class
 	var first, last time.Time
-	var late []float64 // the submissions' delays in seconds, relative to that of the first
+	var late []float64 // the delay of each submission in seconds, relative to the delay of the first
 	for _, j := range work {
 		t := *jobs[j.id]
 		if all.add(t); j.gpus > 1 {
@@ -137,7 +137,7 @@ func meanAndP95(v []float64) (mean, p95 float64) {
 	return mean, sorted[min(len(sorted)-1, len(sorted)*95/100)]
 }
 
-// slow sets the emulated drivers' latencies, without which switching the MIG mode would take no time.
+// slow sets the latencies of the emulated drivers. Without them, switching the MIG mode would take no time.
 func (s scenarios) slow(ctx context.Context, c *cluster.Cluster) error {
 	for n := range s.nodes {
 		node := fmt.Sprint("n", n+1)
@@ -150,7 +150,8 @@ func (s scenarios) slow(ctx context.Context, c *cluster.Cluster) error {
 
 var modeSet = regexp.MustCompile(`(?m)^\d+ mig-mode gpu=(\d+) .*\bmig=(on|off)`)
 
-// reportSwitches prints how often the MIG mode was switched, according to the emulated drivers' logs.
+// reportSwitches prints the number of times that the MIG mode was switched, according to the logs of the emulated
+// drivers.
 func (s scenarios) reportSwitches(ctx context.Context, c *cluster.Cluster) error {
 	switches := map[string]int{}
 	for n := range s.nodes {
@@ -158,7 +159,7 @@ func (s scenarios) reportSwitches(ctx context.Context, c *cluster.Cluster) error
 		if err != nil {
 			return fmt.Errorf("nvml-emulator log: %w: %s", err, stderr)
 		}
-		mode := map[string]string{} // by GPU; MIG mode is on at first
+		mode := map[string]string{} // by GPU; MIG mode is initially on
 		for _, m := range modeSet.FindAllStringSubmatch(out, -1) {
 			if cmp.Or(mode[m[1]], "on") != m[2] {
 				switches[m[2]]++

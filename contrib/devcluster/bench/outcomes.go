@@ -59,7 +59,7 @@ func (s scenarios) report(ctx context.Context, scenario string, c *cluster.Clust
 	return s.cost(ctx, scenario, c)
 }
 
-// times holds a job's times in slurmctld's log.
+// times holds the times of a job according to slurmctld's log.
 type times struct{ submit, start, end time.Time }
 
 var logged = regexp.MustCompile(
@@ -68,7 +68,7 @@ var logged = regexp.MustCompile(
 		`JobId=(\d+)\b.*$`,
 )
 
-// jobTimes returns the jobs' times in slurmctld's log, by job id.
+// jobTimes returns the times of all jobs according to slurmctld's log, by job id.
 func jobTimes(log string) (map[string]*times, error) {
 	jobs := map[string]*times{}
 	for _, m := range logged.FindAllStringSubmatch(log, -1) {
@@ -99,8 +99,8 @@ type outcome struct {
 	large       float64   // the longest wait of a job that needs a whole GPU
 	first, last time.Time // the first submission and the last end
 	needed      float64   // GPU-seconds
-	prompt      int       // jobs whose profile was offered, or that started within atOnce
-	found       int       // jobs whose profile was offered
+	prompt      int       // number of jobs whose profile was offered or that started within atOnce
+	found       int       // number of jobs whose profile was offered
 }
 
 func (o *outcome) add(j *submission, t times) {
@@ -124,11 +124,11 @@ func (o *outcome) add(j *submission, t times) {
 	}
 }
 
-// atOnce is the longest wait, in seconds, of a job whose slice is free when it is submitted. It includes one
+// atOnce is the longest wait, in seconds, of a job whose slice is free when the job is submitted. It includes one
 // publication by an agent and slurmctld's next two scheduling cycles.
 const atOnce = 2.5
 
-// cost prints how much of slurmctld's time the scenario took, according to sdiag.
+// cost prints the amount of slurmctld's time that the scenario took, according to sdiag.
 func (s scenarios) cost(ctx context.Context, scenario string, c *cluster.Cluster) error {
 	out, _, err := c.Exec(ctx, "root", "sdiag")
 	if err != nil {

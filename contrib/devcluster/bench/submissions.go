@@ -20,17 +20,17 @@ const (
 var submitWays = []struct {
 	name    string
 	plugin  string // JobSubmitPlugins
-	learned int    // lines of the decision table
+	learned int    // number of learned lines in the decision table
 }{
 	{"without job_submit.lua", "", 0},
 	{"with it", "lua", 0},
 	{fmt.Sprintf("with %d learned lines", learnedLines), "lua", learnedLines},
 }
 
-// benchSubmissions measures how long slurmctld takes to process a submission in each configuration, according to its
-// own statistics (sdiag). Each round runs all configurations in random order. The jobs are held at submission and
-// cancelled after each measurement. Their scripts are as long as the part that job_submit.lua hashes. The agent polls
-// only once an hour, so it does not read the queue during the measurement.
+// benchSubmissions measures the time that slurmctld takes to process a submission in each configuration, according to
+// slurmctld's own statistics (sdiag). Each round runs through all configurations in random order. The jobs are held at
+// submission and cancelled after each measurement. Their scripts are as long as the part that job_submit.lua hashes.
+// The agent polls only once an hour, so it does not read the queue during the measurement.
 func benchSubmissions(ctx context.Context, each int) (err error) {
 	c, down, err := up(ctx, "poll_interval: 1h\n", cluster.Options{Nodes: 1, GPUs: 1})
 	if err != nil {
@@ -91,7 +91,7 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 	return nil
 }
 
-// compare prints the median difference between a and b over the rounds.
+// compare prints the median difference between a and b over all rounds.
 func compare(a, b []float64) {
 	var diff []float64
 	for i := range a {
@@ -135,7 +135,7 @@ func (s *submitter) prepare(ctx context.Context, plugin string, learned int) err
 }
 
 // table writes a decision table of the next generation with the given number of learned lines, none of which matches a
-// submitted script. All kinds of lines are equally frequent.
+// submitted script. All kinds of lines occur equally often.
 func (s *submitter) table(ctx context.Context, learned int) error {
 	s.generation++
 	var b strings.Builder

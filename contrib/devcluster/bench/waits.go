@@ -13,11 +13,11 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// benchWaits measures how long a batch job on an idle cluster waits from its submission to its start, according to
-// slurmctld's log. The jobs alternately request a profile that is on offer and one that is not. Each job is submitted
-// at a random time within slurmctld's one-second cycle. In the first measurement, a watcher is running and the agents
-// poll once an hour. In the second, there is no watcher and the agents poll every 15 seconds; because this is slow, it
-// uses only a tenth of the jobs.
+// benchWaits measures the time from submission to start of a batch job on an idle cluster, according to slurmctld's
+// log. The jobs alternately request a profile that is on offer and a profile that is not. Each job is submitted at a
+// random time within slurmctld's one-second cycle. In the first measurement, a watcher is running and the agents poll
+// once an hour. In the second measurement, there is no watcher and the agents poll every 15 seconds. Because this is
+// slow, the second measurement uses only a tenth of the jobs.
 func benchWaits(ctx context.Context, pairs int) error {
 	if pairs == 0 {
 		return nil
@@ -52,15 +52,15 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 }
 
 // waitTimes holds the jobs' waits from submission to start, in seconds, separately for jobs whose profile was on offer
-// and for jobs whose profile was not. For the latter, it also holds the times, in seconds, until the offer was
+// and for jobs whose profile was not. For the latter jobs, it also holds the times, in seconds, until the offer was
 // published.
 type waitTimes struct {
 	offered, other, published []float64
 	found                     int // jobs whose profile was on offer, also according to slurmctld
 }
 
-// measure submits one job whose profile is on offer and one whose profile is not. The agent offers an idle GPU as small
-// slices, because the jobs request small slices twice as often.
+// measure submits one job whose profile is on offer and one job whose profile is not. The agent offers an idle GPU as
+// small slices, because the jobs request small slices twice as often.
 func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
 	for k, profile := range []string{"1g.5gb", "1g.5gb", "7g.40gb"} {
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
@@ -122,8 +122,8 @@ func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 	}
 }
 
-// started returns how long a job waited until its start, in seconds, according to slurmctld's log. If the job's profile
-// was not on offer at its submission, started also returns the time until the profile was on offer.
+// started returns the time, in seconds, that a job waited before it started, according to slurmctld's log. If the job's
+// profile was not on offer at its submission, started also returns the time until the profile was on offer.
 func started(c *cluster.Cluster, id, profile string) (start, published float64, err error) {
 	log, err := c.Log("slurmctld")
 	if err != nil {
@@ -151,7 +151,7 @@ func high99(v []float64) float64 {
 	return s[min(len(s)-1, len(s)*99/100)]
 }
 
-// apart returns the 95% bootstrap interval of the difference between two medians.
+// apart returns the 95% bootstrap confidence interval of the difference between two medians.
 func apart(a, b []float64) (low, high float64) {
 	again := func(v []float64) float64 {
 		w := make([]float64, len(v))

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// worker is the script that jobs run on each of their nodes. It starts a CUDA process on each of the job's slices and
-// records the processes in ran.log.
+// worker is the script that each job runs on each of its nodes. It starts a CUDA process on each of the job's slices
+// and records the processes in ran.log.
 const worker = `#!/bin/bash
 # worker SECONDS
 [[ -n ${CUDA_VISIBLE_DEVICES-} ]] || { echo "job $SLURM_JOB_ID sees no device"; exit 41; }
@@ -23,7 +23,8 @@ for pid in "${pids[@]}"; do wait "$pid" || { status=$?; echo "cuda-process on $S
 exit $status
 `
 
-// profiles lists the GPU model's plain profiles, from small to large. The command line can select a different model.
+// profiles lists the plain profiles of the GPU model, from smallest to largest. The command line can select a different
+// model.
 var profiles, _ = profilesOf("A100-40GB")
 
 // profilesOf returns the plain profiles of the first GPU model in a list of models.
@@ -48,8 +49,8 @@ type jobKind struct {
 	does   string
 }
 
-// jobKinds lists the kinds of jobs. Do not reorder them: the order affects which jobs a given seed generates. The
-// probability of a kind is its weight divided by the sum of all weights.
+// jobKinds lists the kinds of jobs. Do not reorder the kinds: the order determines which jobs are generated from a
+// given seed. The probability of a kind is its weight divided by the sum of all weights.
 var jobKinds = []jobKind{
 	{"slice", 24, "one slice, requested by profile"},
 	{"memory", 8, "--gres=gpu:1 with --mig-mem, or with --mig=off for a whole GPU"},
@@ -67,7 +68,7 @@ var jobKinds = []jobKind{
 	{"unlimited", 4, "a job without a time limit"},
 }
 
-// fullKind is the kind of job that -full adds.
+// fullKind is the kind of job that is added by -full.
 var fullKind = jobKind{"full", 20, "an unchanged script with two GPUs, which gets full GPUs, or --mig=off"}
 
 // userKinds lists the actions that users take on jobs that they have submitted.
@@ -87,7 +88,7 @@ type job struct {
 	interactive      bool
 }
 
-// draw returns a user's n-th submission. The argument earlier lists the ids of the jobs that the user has already
+// draw returns the n-th submission of a user. The argument earlier lists the ids of the jobs that the user has already
 // submitted.
 func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) job {
 	j := job{name: fmt.Sprintf("%s-%d", user, n), user: user, kind: drawKind(rng, kinds)}
@@ -114,14 +115,14 @@ func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) 
 }
 
 // variant holds the random properties of a submission, except for its kind: the run time in seconds, the time limit
-// option, one of all profiles, one of the small profiles, and two numbers that determine the kind's options.
+// option, a profile of any size, a small profile, and two numbers that determine the options of the kind.
 type variant struct {
 	seconds, limit string
 	profile, small string
 	choice, count  int
 }
 
-// drawVariant draws all random numbers for every kind, so excluding a kind does not change the other jobs.
+// drawVariant draws all of the random numbers for every kind, so that excluding a kind does not change the other jobs.
 func drawVariant(rng *rand.Rand) (v variant) {
 	v.seconds = fmt.Sprintf("%.1f", 0.3+rng.ExpFloat64()*3)
 	v.limit = fmt.Sprintf("--time=%d", 3+rng.IntN(5))

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// used reports whether the instance is in a lease file, or the driver reports a process or a handle on it.
+// used reports whether the instance is listed in a lease file, or the driver reports a process on it or an open handle
+// to it.
 func (n nodeState) used(gpu int, in instance) bool {
 	return in.Held || slices.ContainsFunc(n.Clients, func(c client) bool { return c.GPU == gpu && c.GI == in.GI }) ||
 		slices.ContainsFunc(
@@ -28,7 +29,7 @@ func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance,
 	return instance{}, false
 }
 
-// sliceWatch checks in each snapshot that no slice has two jobs, and reports each finding only once.
+// sliceWatch checks in each snapshot that no slice is used by two jobs, and reports each finding only once.
 type sliceWatch struct {
 	report func(format string, args ...any)
 	since  map[string]int64 // the time at which each suspicion, identified by its text, was first observed
@@ -38,9 +39,9 @@ func newSliceWatch(report func(string, ...any)) *sliceWatch {
 	return &sliceWatch{report: report, since: map[string]int64{}}
 }
 
-// lasting is the minimum duration after which a suspicion becomes a finding. A shorter suspicion may result from the
-// order of the reads, because the parts of a snapshot are read one after another, or from a killed process that its
-// parent has not reaped yet.
+// lasting is the minimum duration after which a suspicion becomes a finding. A suspicion that disappears earlier may
+// result from the order of the reads, because the parts of a snapshot are read one after another, or from a killed
+// process that its parent has not reaped yet.
 const lasting = int64(2 * time.Second)
 
 func (w *sliceWatch) check(s snapshot) {
@@ -71,9 +72,10 @@ func (w *sliceWatch) check(s snapshot) {
 	}
 }
 
-// leasedTwice returns slices that occur in two lease files. The order of the reads cannot lead to a false result: the
-// agent writes a lease file completely before it renames it to its final name, a snapshot reads a node's files within
-// milliseconds, and the agent assigns a slice to another job only in a prolog, which takes longer than a snapshot.
+// leasedTwice returns the slices that occur in two lease files. The order of the reads cannot lead to a false result:
+// the agent writes a lease file completely before it renames it to its final name, a snapshot reads a node's files
+// within milliseconds, and the agent assigns a slice to another job only in a prolog, which takes longer than a
+// snapshot.
 func leasedTwice(n nodeState) (all []string) {
 	for i, a := range n.Leases {
 		for _, b := range n.Leases[i+1:] {
@@ -88,7 +90,7 @@ func leasedTwice(n nodeState) (all []string) {
 	return all
 }
 
-// usedTwice returns instances on which processes from two jobs have a context, according to a single answer from the
+// usedTwice returns the instances on which processes of two jobs have a context, according to a single answer from the
 // driver.
 func usedTwice(n nodeState, procs []proc) (all []string) {
 	for i, a := range n.Clients {
@@ -105,7 +107,7 @@ func usedTwice(n nodeState, procs []proc) (all []string) {
 	return all
 }
 
-// strangers returns processes on an instance that is in another job's lease file.
+// strangers returns the processes on an instance that is listed in another job's lease file.
 func strangers(n nodeState, procs []proc) (all []string) {
 	for _, c := range n.Clients {
 		job := jobOf(c.PID, procs)
@@ -125,8 +127,8 @@ func strangers(n nodeState, procs []proc) (all []string) {
 	return all
 }
 
-// openToOthers returns capability files, and device files of full GPUs, that users other than the lease's owner can
-// open.
+// openToOthers returns the capability files, and the device files of full GPUs, that can be opened by users other than
+// the owner of the lease.
 func openToOthers(n nodeState) (all []string) {
 	for _, c := range n.Caps {
 		in, ok := n.instance(func(gpu int, in instance) bool { return gpu == c.GPU && in.GI == c.GI })
@@ -144,9 +146,9 @@ func openToOthers(n nodeState) (all []string) {
 	return all
 }
 
-// seenTwice returns processes of different jobs on a node whose CUDA_VISIBLE_DEVICES have a slice in common. Jobs
-// without a lease file are ignored, because they have ended or not begun: a process left over from a finished job keeps
-// its environment even if it does not use the slice.
+// seenTwice returns the processes of different jobs on a node whose values of CUDA_VISIBLE_DEVICES have a slice in
+// common. Jobs without a lease file are ignored, because they have either ended or not started yet: a process left over
+// from a finished job keeps its environment even if it does not use the slice.
 func seenTwice(node string, n nodeState, procs []proc) (all []string) {
 	first := map[string]proc{}
 	for _, p := range procs {

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// Options describes a cluster. The zero value means the defaults of `devcluster up`.
+// Options describes a cluster. The zero value represents the defaults of `devcluster up`.
 type Options struct {
-	// Dir is the cluster's directory, which must be empty or not exist. By default, Start creates a new directory under
-	// $TMPDIR.
+	// Dir is the cluster's directory, which must either be empty or not exist. By default, Start creates a new
+	// directory under $TMPDIR.
 	Dir string
 	// Nodes is the number of nodes, and GPUs is the number of GPUs per node. Both default to 2.
 	Nodes, GPUs int
 	// Board is the name of a GPU model in internal/mig/models.txt, by default A100-40GB. It can also be a
-	// comma-separated list of models, in which case node i gets the i-th model, and nodes beyond the end of the list
-	// get the last one.
+	// comma-separated list of models, in which case node i uses the i-th model, and nodes beyond the end of the list
+	// use the last model.
 	Board string
 	// Build is the directory with the binaries, by default build/ in the repository.
 	Build string
@@ -36,17 +36,18 @@ type Options struct {
 	JobSubmit string
 	// NoAgent starts the cluster without Caelum: there are slots, but no agents, no plugin and no job_submit.lua.
 	NoAgent bool
-	// Stock starts the cluster with whole GPUs as gres/gpu, and without the plugin and a decision table, as at a site
+	// Stock starts the cluster with whole GPUs as gres/gpu, and without the plugin or a decision table, as at a site
 	// that does not use Caelum. The agents can be started with StartUnit.
 	Stock bool
 	// PrologDelay is the time, in whole seconds, that each job's prolog waits before its request to the agent.
 	PrologDelay time.Duration
-	// Cgroup is the cgroup version for jobs, "v1" or "v2", with ConstrainDevices=yes. By default, jobs have no cgroups.
+	// Cgroup is the cgroup version used for jobs, "v1" or "v2", with ConstrainDevices=yes. By default, jobs have no
+	// cgroups.
 	Cgroup string
 	// KeepDeviceFiles emulates the driver's module option NVreg_ModifyDeviceFiles=0.
 	KeepDeviceFiles bool
-	// NVLink lists the groups of GPUs that are connected by NVLink, for example "0,1;2,3". If it is not empty, MIG mode
-	// is off when the cluster starts, as after a reboot.
+	// NVLink lists the groups of GPUs that are connected by NVLink, for example "0,1;2,3". If NVLink is not empty, MIG
+	// mode is off when the cluster starts, as after a reboot.
 	NVLink string
 	// Conf lists additional lines for slurm.conf. If a key occurs more than once, the last value applies.
 	Conf []string
@@ -93,7 +94,7 @@ func (o Options) args() []string {
 	return args
 }
 
-// Cluster is a running cluster. Several goroutines can call its methods at the same time.
+// Cluster is a running cluster. Its methods are safe for concurrent use by multiple goroutines.
 type Cluster struct {
 	// Dir is the cluster's directory. The daemons write their logs to Dir/log/*.log. Dir/home/user1 is the home
 	// directory of user1.
@@ -104,8 +105,8 @@ type Cluster struct {
 }
 
 // Start starts a cluster and returns when slurmctld answers, every node is idle and slurmdbd has registered the
-// cluster. If this fails, it ends all of the cluster's processes, and returns an error with the last lines of the logs.
-// If ctx is cancelled before Start returns, it stops the cluster and returns an error.
+// cluster. If this fails, Start ends all of the cluster's processes and returns an error that contains the last lines
+// of the logs. If ctx is cancelled before Start returns, Start stops the cluster and returns an error.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	script, err := Script()
 	if err != nil {
@@ -138,8 +139,9 @@ func (c *Cluster) ExecNode(ctx context.Context, node, user string, args ...strin
 	return c.exec(ctx, node, user, args)
 }
 
-// Command returns the command that Exec runs, for callers that need its stdin, or its output before it ends. An empty
-// node means the login node. If the caller kills the command, its counterpart inside the cluster receives SIGTERM.
+// Command returns the command that Exec runs, for callers that need its stdin, or its output before it ends. If node is
+// empty, the command runs on the login node. If the caller kills the command, its counterpart inside the cluster
+// receives SIGTERM.
 func (c *Cluster) Command(ctx context.Context, node, user string, args ...string) *exec.Cmd {
 	if cmd := c.enter(ctx, node, user, args); cmd != nil {
 		return cmd
@@ -170,8 +172,8 @@ func (c *Cluster) RestartUnit(unit string) error { return c.do("restart", unit) 
 func (c *Cluster) KillUnit(unit, signal string) error { return c.do("kill", "--signal", signal, unit) }
 
 // Upgrade replaces a host's programs with those in Options.NewRoot. The hosts are dbd (slurmdbd), ctl (slurmctld and
-// the watcher), login, and the nodes. The host's daemons and other running processes use the old programs until they
-// are restarted.
+// the watcher), login, and the nodes. The daemons and other processes that are running on the host use the old programs
+// until they are restarted.
 func (c *Cluster) Upgrade(host string) error { return c.do("upgrade", host) }
 
 // Log returns a daemon's log.

@@ -25,7 +25,7 @@ func (c *Cluster) account(user string) (a account, known bool) {
 	return account{}, false
 }
 
-// enter returns a command that does the same as `devcluster exec`, but in a fifth of the time, because the script
+// enter returns a command that is equivalent to `devcluster exec` but takes a fifth of the time, because the script
 // starts about ten processes for each command. It returns nil if only the script can run the command: with cgroups, for
 // unknown users and hosts, and if the cluster has ended.
 func (c *Cluster) enter(ctx context.Context, node, user string, args []string) *exec.Cmd {

@@ -5,7 +5,7 @@
 //	go test -tags e2e ./contrib/devcluster/e2e
 //	go test -tags e2e ./contrib/devcluster/e2e -rewrite     # writes the results to docs/script-matrix.md
 //
-// Every task runs testdata/task, which uses its device with `cuda-process --exclusive`. After each test, there must be
-// no jobs or leases left in the cluster (quiet_test.go), and the logs of the agents and the emulated drivers must not
-// show two jobs or two processes using a device at the same time.
+// Every task runs testdata/task, which uses the task's device with `cuda-process --exclusive`. After each test, there
+// must be no jobs or leases left in the cluster (quiet_test.go), and the logs of the agents and the emulated drivers
+// must not show two jobs or two processes using a device at the same time.
 package e2e

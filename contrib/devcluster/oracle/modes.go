@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// fullProfile is the profile of a GPU whose MIG mode is off. In the record, this GPU has one instance of the profile,
-// which occupies all units, so the rules about instances also check that it has no others while its MIG mode is off.
+// fullProfile is the profile of a GPU whose MIG mode is off. In the record, such a GPU has one instance of this
+// profile, which occupies all units. The rules for instances therefore also check that the GPU has no other instances
+// while its MIG mode is off.
 const fullProfile = "full"
 
-// modeSet adds a change of the MIG mode to the record. The MIG mode is on at first. The size of the instance depends on
+// modeSet adds a change of the MIG mode to the record. MIG mode is initially on. The size of the instance depends on
 // the GPU model and remains 0 until withSizes sets it.
 func (h *hardwareReader) modeSet(gpu int, mode string, at int64) {
 	place := [2]int{gpu, -1}
@@ -22,7 +23,7 @@ func (h *hardwareReader) modeSet(gpu int, mode string, at int64) {
 		h.Instances[k].Died = at
 		delete(h.instances, place)
 	default:
-		return // the new mode is pending, or the GPU already had the mode
+		return // the new mode is pending, or the GPU was already in this mode
 	}
 	h.Switches = append(h.Switches, Switch{GPU: gpu, Off: mode == "off", At: at})
 }
@@ -57,9 +58,9 @@ func (h Hardware) withSizes(grid int) Hardware {
 	return h
 }
 
-// switches checks each change of the MIG mode. No job may hold the GPU, and no process may use it. There must be a
-// started run without a lease that needs the new mode: a run with full GPUs needs MIG mode off, and a run with slices
-// needs it on. This ensures that no GPU switches back and forth without need.
+// switches checks each change of the MIG mode. At the time of the change, no job must hold the GPU, and no process must
+// be using it. There must be a started run without a lease that needs the new mode: a run with full GPUs needs MIG mode
+// to be off, and a run with slices needs it to be on. This ensures that no GPU switches back and forth unnecessarily.
 func (j *check) switches() {
 	name := j.node.Name
 	for _, s := range j.node.Switches {
@@ -80,7 +81,7 @@ func (j *check) switches() {
 	}
 }
 
-// needs reports whether a run waited for its lease at the time of a switch and needed the new mode.
+// needs reports whether a run was waiting for its lease at the time of a switch and needed the new mode.
 func (j *check) needs(st Start, s Switch) bool {
 	leased, _ := j.answered(st)
 	if st.Node != j.node.Name || st.At > s.At || leased < s.At || st.End < s.At && leased == Never {
@@ -105,10 +106,11 @@ type File struct {
 	Mode        string
 }
 
-// files checks the permissions on the device files. While MIG mode is on, all users may open the file; while it is off,
-// only the user of the job that holds the GPU may. All jobs in a run belong to the same user. A file is not checked if
-// its GPU's lease or MIG mode changes at about the same time, because it is then unknown in which order the agent
-// logged and made its changes. The GPUs of the job itself do not change.
+// files checks the permissions on the device files. While MIG mode is on, all users must be able to open the file.
+// While MIG mode is off, only the user of the job that holds the GPU must be able to open it. All jobs in a run belong
+// to the same user. A file is not checked if the lease or the MIG mode of its GPU changes at about the same time,
+// because the order in which the agent made and logged its changes is then unknown. The GPUs of the job itself do not
+// change.
 func (j *check) files() {
 	for _, f := range j.run.Files {
 		if f.Node != j.node.Name {
@@ -147,6 +149,6 @@ func (j *check) files() {
 	}
 }
 
-// margin is the time, in nanoseconds, before and after a change within which files does not check the GPU's device
+// margin is the time, in nanoseconds, before and after a change during which files does not check the GPU's device
 // file.
 const margin = int64(1e9)

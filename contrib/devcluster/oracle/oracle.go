@@ -29,7 +29,7 @@ type Node struct {
 	Name  string
 	Board string // the name of a GPU model in models.txt
 	GPUs  int
-	Full  bool // the GPUs may be full
+	Full  bool // true if the GPUs can be full GPUs
 	Journal
 	Hardware
 	// Final lists the instances in the agent's status after all jobs had ended. If Final is nil, the instances are
@@ -51,13 +51,13 @@ type Start struct {
 	At       int64
 	End      int64 // the time at which the run entered COMPLETING, rounded down to the second
 	State    string
-	Requeued bool           // true if the job has an earlier run
+	Requeued bool           // true if the job has been run before
 	Profiles map[string]int // the allocated gres/mig on the node, by type
 	// Sized is true if job_submit.lua chose the profile, in which case the agent may lease a larger slice.
 	Sized bool
 }
 
-// Set describes a change of a node's GRES in slurmctld's log.
+// Set describes a change to a node's GRES in slurmctld's log.
 type Set struct {
 	Node, Gres string
 	At         int64
@@ -93,16 +93,18 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s %s: %s", f.Rule, f.Node, at, f.Text)
 }
 
-// Report is the result of Check. A run passes if Findings is empty and the counts show that enough happened in it.
+// Report is the result of Check. A run passes if Findings is empty and the counts show that the run contained enough
+// events.
 type Report struct {
 	Writes, Lowered, Raised int
-	Snapshots, Shut         int // Shut counts the snapshots of nodes on which slurmctld started no jobs
+	Snapshots, Shut         int // Shut counts the snapshots of nodes on which slurmctld did not start jobs
 	Starts, Leases, Refused int // Refused counts the runs that ended before their prologs requested leases
-	Larger                  int // the number of runs with a larger slice than slurmctld allocated
+	Larger                  int // the number of runs whose slice is larger than the allocated one
 	Created, Destroyed      int
 	Processes, Seen         int
 	Switches, Files         int // changes of the MIG mode, and device files that were checked
-	// Waits is the number of runs that slurmctld had started but that had no lease yet, summed over all writes.
+	// Waits is the sum, over all writes, of the number of runs that slurmctld had started but that had not yet been
+	// granted a lease.
 	Waits    int
 	GaveUp   int // the number of passes that did not raise counts because jobs kept starting
 	Findings []Finding
@@ -122,7 +124,7 @@ func (r *Report) Rules() []string {
 	return slices.Compact(all)
 }
 
-// String returns the report as readable text.
+// String returns the report as human-readable text.
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(
