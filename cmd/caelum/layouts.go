@@ -152,8 +152,8 @@ func (f found) json(o layoutsOptions) any {
 	return out
 }
 
-// largestFirst sorts layouts by the instance that starts at unit 0, then by the one at unit 1, and so on. Larger
-// instances come first, and units at which no instance starts come last.
+// largestFirst sorts layouts by the instance that starts at unit 0, then by the instance that starts at unit 1, and so
+// on. Larger instances come first, and units at which no instance starts come last.
 func largestFirst(b *mig.Model, nodes []*mig.Node) {
 	order := make([]int, len(b.Profiles))
 	for p := range order {

@@ -64,7 +64,7 @@ func selected(b *mig.Model, names []string) *mig.Model {
 	})
 }
 
-// checkProfiles returns an error if --profiles names a profile that none of the models has.
+// checkProfiles returns an error if --profiles names a profile that is not in any of the models.
 func checkProfiles(names []string, models ...*mig.Model) error {
 	if len(names) == 0 || slices.Equal(names, []string{"all"}) {
 		return nil

@@ -149,10 +149,10 @@ type step struct {
 	gone        mig.Layout // the idle instances that were destroyed to make room
 	left        place.GPU  // the GPU after the placement
 	room        bool       // true if the request was not placed even though a placement is free
-	held        string     // why the policy holds the request; empty if it does not
+	held        string     // the reason why the policy holds the request, or empty
 }
 
-// trial holds one policy's results for all requests.
+// trial holds the results of one policy for all requests.
 type trial struct {
 	policy string
 	before []place.GPU

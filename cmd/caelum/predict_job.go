@@ -21,7 +21,7 @@ import (
 // are known.
 type namedJob struct {
 	repo.JobKeys
-	limit     time.Duration // the time limit; 0 if it is unknown or the job has none
+	limit     time.Duration // the time limit; 0 if it is unknown or not set
 	requested string        // the profile in the job's request
 	insteadOf string        // the smaller profile that the job would have requested without its time limit
 	named     bool          // true if the user chose the profile; Caelum does not change it in this case
@@ -60,8 +60,8 @@ func timeLimit(text string) (time.Duration, error) {
 	return (limit + time.Minute - time.Second).Truncate(time.Minute), nil
 }
 
-// jobKeys returns the key, the script fingerprint and the user of the job that --script describes. For --key, it
-// returns only the key.
+// jobKeys returns the key, the script fingerprint and the user of the job described by --script. For --key, it returns
+// only the key.
 func (o predictOptions) jobKeys(args []string) (repo.JobKeys, error) {
 	given := len(args)
 	for _, s := range []string{o.key, o.script} {
@@ -78,8 +78,8 @@ func (o predictOptions) jobKeys(args []string) (repo.JobKeys, error) {
 	return o.keysOfScript()
 }
 
-// keysOfScript calculates the job key and the script fingerprint of the job that --script describes, as job_submit.lua
-// would.
+// keysOfScript calculates the job key and the script fingerprint of the job described by --script, in the same way as
+// job_submit.lua.
 func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	script, err := os.ReadFile(o.script)
 	if err != nil {

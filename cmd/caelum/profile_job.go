@@ -18,7 +18,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// profileJobOptions holds the flags of caelum profile-job, which select what to measure and how to compare the results.
+// profileJobOptions holds the flags of caelum profile-job, which determine what is measured and how the results are
+// compared.
 type profileJobOptions struct {
 	repoOptions
 	sbatch, profiles []string

@@ -7,7 +7,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// rule chooses the profile of a job's next run from its earlier runs.
+// rule chooses the profile for a job's next run based on its earlier runs.
 type rule struct {
 	name   string
 	kills  bool // true if the rule knows which runs ran out of memory (the killed state)
@@ -98,8 +98,8 @@ func learned(name string, site predict.Site) rule {
 	return rule{name, false, func(n node, runs []predict.Run) string { return n.predicted(runs, site, n.whole) }}
 }
 
-// predicted returns the profile that Caelum predicts for a job's next run. For a job without a complete run, this
-// profile is at least as large as unknown.
+// predicted returns the profile that Caelum predicts for a job's next run. For a job without a complete run, the
+// profile is at least as large as the profile unknown.
 func (n node) predicted(runs []predict.Run, site predict.Site, unknown string) string {
 	need, ok := predict.Predict(predict.History{Level: predict.ByKey, Runs: runs}, site)
 	if !ok {

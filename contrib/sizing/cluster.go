@@ -34,7 +34,7 @@ func newCluster(model string, gpus int, queue string) (c cluster, err error) {
 	return cluster{model: b.Select(mig.Plain), gpus: gpus, queue: queue}, nil
 }
 
-// way is one of the ways to use the GPUs.
+// way identifies a way to use the GPUs.
 type way string
 
 const (

@@ -33,7 +33,7 @@ func (o options) over(c cluster, load float64) (outcome, error) {
 	return total(all), err
 }
 
-// split prints the waits with the best split for the tuning seeds, and the waits on shared nodes with several values of
+// split prints the waits with the best split for the tuning seeds, and the waits on shared nodes for several values of
 // whole_share.
 func split(w io.Writer, o options) error {
 	row(w, "queue", "load", "nodes", "all", "several GPUs", "slices", "ratio: all", "several GPUs", "slices",
@@ -70,12 +70,12 @@ func split(w io.Writer, o options) error {
 	})
 }
 
-// switches returns the number of switches of the MIG mode per 1,000 jobs.
+// switches returns the number of MIG mode switches per 1,000 jobs.
 func (o outcome) switches() string {
 	return fmt.Sprintf("%.0f", 1000*float64(o.switched)/float64(o.multi.jobs+o.slices.jobs))
 }
 
-// quota prints the waits on shared nodes with several values of whole_share.
+// quota prints the waits on shared nodes for several values of whole_share.
 func quota(w io.Writer, o options) error {
 	return variants(w, o, "whole_share", len(o.shares), func(c *cluster, k int) (string, error) {
 		c.share = o.shares[k]
@@ -83,7 +83,7 @@ func quota(w io.Writer, o options) error {
 	})
 }
 
-// policies prints the waits on shared nodes with several placement policies.
+// policies prints the waits on shared nodes for several placement policies.
 func policies(w io.Writer, o options) error {
 	return variants(w, o, "policy", len(o.policies), func(c *cluster, k int) (name string, err error) {
 		c.policy, err = place.ByName(o.policies[k])

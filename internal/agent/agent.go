@@ -29,7 +29,7 @@ import (
 // reconcileInterval is the interval between comparisons of the GPUs, the ledger and slurmctld.
 const reconcileInterval = time.Minute
 
-// Controller is the set of calls to slurmctld that the agent needs. Outside tests, it is a *slurm.Client.
+// Controller is the set of slurmctld calls that the agent uses. Outside tests, it is a *slurm.Client.
 type Controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
@@ -48,7 +48,7 @@ type Controller interface {
 	SetAdminComment(ctx context.Context, id uint32, text string) error
 }
 
-// Agent is the agent of one node.
+// Agent is the agent of a single node.
 type Agent struct {
 	*node
 	publisher *publisher
@@ -66,7 +66,7 @@ type Agent struct {
 	refusals  refusals
 	jobMap    jobMap
 	jobs      keyedLock
-	leftovers chan struct{} // signals that processes use an instance that no job holds
+	leftovers chan struct{} // signals that processes are using an instance that no job holds
 	hooks     chan struct{} // signals that the destroy hook must run for an instance
 	hookLimit time.Duration // hookLimit; shorter in tests
 	hookRuns  int           // number of completed calls to doPaused; guarded by mu
@@ -241,7 +241,7 @@ func (a *Agent) observe(l api.Lease) {
 	for _, s := range l.Slices {
 		in := a.held(l.Job, s)
 		if in == nil {
-			continue // the instance no longer exists; the comparison with the GPU has logged the loss
+			continue // the instance no longer exists; the comparison with the GPU has already logged this
 		}
 		model = a.cards[s.GPU].Model.Type
 		held = append(held, usage.Slice{GPU: s.GPU, Instance: a.hwOf(in), MemoryMiB: float64(s.MemoryMiB)})
@@ -249,9 +249,9 @@ func (a *Agent) observe(l api.Lease) {
 	a.usage.Begin(l, model, held)
 }
 
-// stopTimeout limits how long a stopping agent waits for unfinished calls. If it expires during a call from a prolog,
-// the prolog repeats the call. If the result of the interrupted call is not in the ledger, the next agent undoes it at
-// startup.
+// stopTimeout limits the time that a stopping agent waits for unfinished calls. If it expires during a call from a
+// prolog, the prolog repeats the call. If the result of the interrupted call is not in the ledger, the next agent
+// undoes it at startup.
 const stopTimeout = 5 * time.Second
 
 // Run serves calls and publishes offers until ctx is done. It returns an error if it cannot serve calls, or if the
@@ -292,7 +292,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tasks.Go(func() { failed <- server.Serve(rootListener) })
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	a.log.WithField("gpus", len(a.cards)).WithField("slots", a.slotCount()).Info("ready")
-	tasks.Go(func() { a.Publish(working) }) // does not wait for the first poll
+	tasks.Go(func() { a.Publish(working) }) // publish immediately, without waiting for the first poll
 	var why error
 	select {
 	case <-ctx.Done():
@@ -318,10 +318,10 @@ func (w warnings) Write(p []byte) (int, error) {
 }
 
 // reconciler compares the GPUs, the ledger and slurmctld shortly after startup and then every minute, and publishes the
-// result. While processes use instances that no job holds, it also checks the GPUs every leftoverInterval.
+// result. While processes are using instances that no job holds, it also checks the GPUs every leftoverInterval.
 func (a *Agent) reconciler(ctx context.Context) {
 	compare := time.After(retryInterval)
-	var again <-chan time.Time // set while processes use an instance that no job holds
+	var again <-chan time.Time // set while processes are using an instance that no job holds
 	for {
 		select {
 		case <-ctx.Done():

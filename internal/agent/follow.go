@@ -65,9 +65,9 @@ func (p *publisher) readInput(ctx context.Context) (in input, err error) {
 	return p.readOwn(ctx)
 }
 
-// sees reports whether the snapshot has a part for this node and a fresh heartbeat. A heartbeat that the agent reads
-// for the first time counts as fresh, so an agent that has just started may follow a plan for up to Expiry after the
-// planner has ended.
+// sees reports whether the snapshot contains a part for this node and a fresh heartbeat. A heartbeat that the agent
+// reads for the first time is considered fresh, so an agent that has just started may follow a plan for up to Expiry
+// after the planner has ended.
 func (p *publisher) sees(in input) bool {
 	own, err := part.Parse(part.In(in.node.Comment))
 	if err != nil {
@@ -151,8 +151,8 @@ func (p *publisher) hear(beat slurm.Node) {
 }
 
 // explained reports whether the leases and pending leases account for the used counts of the node. If they do, no job
-// has started without the agent's knowledge: slurmctld starts no jobs on a node with a COMPLETING job, whose lease may
-// still exist (_pick_best_nodes in node_scheduler.c, 22.05.8 and 24.11.5).
+// has started without the agent's knowledge: slurmctld does not start jobs on a node with a COMPLETING job, whose lease
+// may still exist (_pick_best_nodes in node_scheduler.c, 22.05.8 and 24.11.5).
 func (p *publisher) explained(node slurm.Node) bool {
 	if p.clock().Sub(p.listed) >= relist || len(p.status.excess) > 0 {
 		return false

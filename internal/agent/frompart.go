@@ -76,7 +76,7 @@ func reservedOn(gpus []place.GPU, r *part.Reservation) *api.Reservation {
 	return reserved
 }
 
-// spotOn converts a spot of a part. ok is false if the node's GPUs do not have the placement.
+// spotOn converts a spot from a part of the plan. ok is false if the node's GPUs do not have the placement.
 func spotOn(gpus []place.GPU, at part.Spot) (s offer.Spot, ok bool) {
 	if at.GPU >= len(gpus) || gpus[at.GPU].Model == nil {
 		return s, false

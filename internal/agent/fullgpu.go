@@ -34,7 +34,7 @@ func (c *card) mayBeFull() bool { return c.Model != nil && c.Model.Full() != 0 }
 // fullInstance is the instance of a GPU whose MIG mode is off, for the methods of gpu.Caps.
 var fullInstance = gpu.Instance{GI: gpu.FullGI, Profile: mig.Full}
 
-// possible returns the devices of all instances that the GPU can have.
+// possible returns the devices of all instances that can exist on the GPU.
 func (a *Agent) possible(c *card) ([]gpu.Device, error) {
 	all, err := a.caps.Possible(c.Minor)
 	if err != nil || !a.full() {
@@ -179,7 +179,7 @@ func (a *Agent) users(c *card) string {
 	return "the GPU is in use; stop its monitoring programs, for example nvidia-persistenced and DCGM"
 }
 
-// holdBack records why the agent cannot switch off a GPU's MIG mode.
+// holdBack records the reason why the agent cannot switch off a GPU's MIG mode.
 func (a *Agent) holdBack(g int, reason string) {
 	c := a.cards[g]
 	a.mu.Lock()

@@ -22,13 +22,14 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			continue // assignProfile has not replaced the job's profile yet
 		}
 		if w.Priority > 0 && tags.Has(w.AdminComment, tags.Held) {
-			// Either an administrator has released the job, or an agent has, but stopped before it replaced the tag.
+			// Either an administrator has released the job, or an agent has released it but stopped before replacing
+			// the tag.
 			if err := p.retag(ctx, w.ID, tags.Held, tags.Released); err != nil {
 				log.WithError(err).Warn("couldn't change the tag of a released job")
 			}
 			continue
 		}
-		late := eligible.TooLate(w, p.now()) // slurmctld ends the job after its release
+		late := eligible.TooLate(w, p.now()) // slurmctld ends the job once it is released
 		if !eligible.Releasable(w, p.now()) || !late && !slices.Contains(served, w.ID) {
 			continue
 		}
@@ -40,8 +41,8 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 		} else if !ok {
 			continue
 		}
-		// The agent releases the job before it replaces the tag. If it crashes in between, the next pass replaces the
-		// tag. While a job has the Held tag, job_submit.lua does not let users hold it.
+		// The agent releases the job before it replaces the tag. If the agent crashes in between, the next pass
+		// replaces the tag. While a job has the Held tag, job_submit.lua does not allow users to hold it.
 		err := p.ctl.Release(ctx, w.ID)
 		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
@@ -62,7 +63,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 func (p *publisher) holdStray(ctx context.Context, stray []slurm.Waiting) {
 	for _, w := range stray {
 		log := p.log.WithField("job", w.ID)
-		// The agent holds the job before it sets the tag, because releaseHeld treats a job with the tag and a nonzero
+		// The agent holds the job before setting the tag, because releaseHeld treats a job with the tag and a nonzero
 		// priority as released.
 		err := p.ctl.Hold(ctx, w.ID)
 		if err == nil {

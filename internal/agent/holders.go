@@ -210,8 +210,8 @@ func (a *Agent) endsHolders() bool {
 	return false
 }
 
-// formerUser returns the last user of an instance's capabilities. ok is false if there was none, or if it was root,
-// who can use an instance without an open capability file.
+// formerUser returns the last user of an instance's capabilities. ok is false if the capabilities had no user, or if
+// the last user was root, who can use an instance without an open capability file.
 func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -236,7 +236,7 @@ func (a *Agent) note(p placed, note string) {
 	}
 }
 
-// heldNote returns the message for an instance that the processes in holders have open, or "" if there are none.
+// heldNote returns the message for an instance that the processes in holders have open, or "" if holders is empty.
 func heldNote(holders []gpu.Process, err error) string {
 	switch {
 	case err != nil:
@@ -302,7 +302,7 @@ func (a *Agent) rootOn(g int) []gpu.Process {
 	return slices.DeleteFunc(held.Open[d], func(h gpu.Process) bool { return !h.Root() })
 }
 
-// maxNoted limits the number of processes in a message.
+// maxNoted limits the number of processes listed in a message.
 const maxNoted = 5
 
 // describe formats a list of processes for a message.

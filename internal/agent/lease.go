@@ -67,7 +67,7 @@ type attempt struct {
 }
 
 const (
-	// maxPatience limits the wait that a plugin may request. One hour is longer than any prolog should take.
+	// maxPatience limits the wait that a plugin can request. No prolog should take as long as one hour.
 	maxPatience = time.Hour
 	// leastPatience is the minimum time that the agent spends on a late call, for example after a restart. It is
 	// shorter than the time that the plugin reserves for the last answer.
@@ -108,7 +108,7 @@ func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease,
 	return a.refuse(t.lease, reason+"; submit the job again")
 }
 
-// lease tries once to serve a prolog.
+// lease makes a single attempt to serve a prolog.
 func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	id, lease := t.lease.Job, &t.lease
 	a.mu.Lock()

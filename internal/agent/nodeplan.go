@@ -34,9 +34,9 @@ type nodePlan struct {
 }
 
 // plan returns this node's part of the plan for all nodes. Unless the agent follows the watcher's plan (follow.go), it
-// makes the plan from the current state. If slurmd has not registered, or if slurmctld starts no jobs on the node, the
-// part contains the slices that jobs hold, but no offers. Because prologs can change the state while plan runs, apply
-// checks that it is still the same.
+// makes the plan from the current state. If slurmd has not registered, or if slurmctld does not start jobs on the node,
+// the part contains the slices that jobs hold but no offers. Because prologs can change the state while plan is
+// running, apply checks that the state is still the same.
 func (p *publisher) plan(in input, node slurm.Node) nodePlan {
 	p.mu.Lock()
 	d := nodePlan{version: p.version, withheld: node.Unregistered, gpus: p.view()}

@@ -66,12 +66,12 @@ func (a *Agent) load() (rebooted bool, err error) {
 	return rebooted, err
 }
 
-// closeIdle ensures that only root can open an instance that no job holds. After a crash, users might have access to an
-// idle instance, because the agent may have crashed before it wrote a lease, or before it restricted the capability
-// files of a new instance to root.
+// closeIdle ensures that only root can open an instance that is not held by a job. After a crash, users might have
+// access to an idle instance, because the agent may have crashed before it wrote a lease, or before it restricted the
+// capability files of a new instance to root.
 func (a *Agent) closeIdle() { a.closeIdleOn(a.cards) }
 
-// closeIdleOn is like closeIdle, but only for the given GPUs. No prolog may use these GPUs during the call.
+// closeIdleOn is like closeIdle, but only for the given GPUs. These GPUs must not be used by a prolog during the call.
 func (a *Agent) closeIdleOn(cards []*card) {
 	var idle []placed
 	a.mu.Lock()
@@ -278,9 +278,9 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 	}
 	here := a.here
 	a.mu.Unlock()
-	// A completing job keeps its slices until its epilog has run. If it will be requeued, it already has the restart
-	// count of its next run. If a job that holds resources has a higher restart count than the lease, the lease
-	// belongs to an earlier run.
+	// A completing job keeps its slices until its epilog has run. If the job is about to be requeued, it already has
+	// the restart count of its next run. If a job that holds resources has a higher restart count than the lease, the
+	// lease belongs to an earlier run.
 	keeps := func(l api.Lease, j slurm.Job) bool { return !j.Holds() || j.Restarts <= l.Restart }
 	for _, l := range held {
 		if j, ok := here[l.Job]; ok && keeps(l, j) {

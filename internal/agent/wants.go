@@ -20,7 +20,7 @@ type unsuitable struct{ reason, missing string }
 func (u *unsuitable) Error() string { return u.reason }
 
 // wants returns the slices to carve for the job on this node. These are the allocated slices or, if slurmctld has
-// allocated the whole node to the job, the requested ones. slurmctld counts all of them for the job. Every error
+// allocated the whole node to the job, the requested slices. slurmctld counts all of them for the job. Every error
 // concerns only the job: it is an *unsuitable, or describes the mistake in the request. If slots is 0, the number of
 // slots is not checked.
 func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
@@ -101,7 +101,7 @@ func (n *node) noSize(job slurm.Job, gpus int) error {
 	}
 }
 
-// tooSmall returns the error for a grown job that slurmctld has started on a node without a large enough slice.
+// tooSmall returns the error for a grown job that slurmctld has started on a node without a sufficiently large slice.
 func (n *node) tooSmall(want offer.Want) error {
 	missing := fmt.Sprintf("%s:%d", want.Grown, want.Count)
 	return &unsuitable{
@@ -111,8 +111,8 @@ func (n *node) tooSmall(want offer.Want) error {
 	}
 }
 
-// sizeOf returns the profile for a job that names none: the one that job_submit.lua chose at submission or, if there
-// is none, the node's default profile.
+// sizeOf returns the profile for a job that does not name one: the profile that job_submit.lua chose at submission or,
+// if it did not choose one, the node's default profile.
 func (n *node) sizeOf(job slurm.Job) string {
 	if size := tags.Value(job.AdminComment, tags.Size); slices.Contains(n.profiles, size) {
 		return size

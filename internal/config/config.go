@@ -70,7 +70,7 @@ const (
 	ForeignKill       = "kill"             // also end the process if it belongs to the job's user
 )
 
-// DefaultPath is the path of the configuration file unless a command line specifies another one.
+// DefaultPath is the path of the configuration file unless the command line specifies a different path.
 const DefaultPath = "/etc/caelum/caelum.yaml"
 
 // Defaults returns the configuration that applies if the file does not exist.
@@ -141,8 +141,8 @@ func LoadOwn(path string) (Config, error) {
 	return Load(path)
 }
 
-// trusted returns the resolved path of the file, or an error if users other than root and those in owners can change
-// it. If path is DefaultPath and does not exist, it returns path.
+// trusted returns the resolved path of the file, or an error if the file can be changed by users other than root and
+// the users in owners. If path is DefaultPath and does not exist, it returns path.
 func trusted(path string, owners ...int) (string, error) {
 	resolved, err := trust.Path(path, owners...)
 	if path == DefaultPath && errors.Is(err, os.ErrNotExist) {
@@ -213,7 +213,7 @@ func (c Config) Whole() (mig.Whole, error) {
 	return w, nil
 }
 
-// Planning returns the settings for plans.
+// Planning returns the settings that are used to make plans.
 func (c Config) Planning() (plan.Settings, error) {
 	return plan.ParseSettings(c.Policy, c.Sizing, c.WholeShare)
 }

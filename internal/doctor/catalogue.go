@@ -74,8 +74,8 @@ func catalogueState(n slurm.Node) []Finding {
 			n.Name, strings.Join(n.States, "+")), next)}
 }
 
-// features compares the features of the catalogue nodes with those of the real nodes. While no node offers a slice of
-// the requested profile, slurmctld accepts a request with a constraint only if a catalogue node satisfies it.
+// features compares the features of the catalogue nodes with the features of the real nodes. While no node offers a
+// slice of the requested profile, slurmctld accepts a request with a constraint only if a catalogue node satisfies it.
 func features(f *Facts) []Finding {
 	catalogue := f.catalogueNodes()
 	if len(catalogue) == 0 {
@@ -186,7 +186,7 @@ func profiles(f *Facts) []Finding {
 	return found
 }
 
-// types returns the profiles of the node's gres/mig whose count is at least 1.
+// types returns the gres/mig profiles of the node whose count is at least 1.
 func types(n slurm.Node) []string {
 	var all []string
 	for _, g := range n.Gres {

@@ -16,7 +16,7 @@ import (
 // Confinement describes how this host isolates two jobs of the same user from each other. Program, Tasks and Problem
 // are set only with cgroup v2.
 type Confinement struct {
-	// Cgroup is the version of the cgroups that control access to devices, or 0 if the host has none.
+	// Cgroup is the version of the cgroups that control access to devices, or 0 if the host has no such cgroups.
 	Cgroup int
 	// Program is true if the plugin's BPF program is attached to the cgroup of all steps.
 	Program bool

@@ -58,7 +58,7 @@ func (f *Facts) readAgentAgain(ctx context.Context, client *api.Client) {
 	f.setAgent(client, s, err)
 }
 
-// nodeChecks returns the checks of NodeFaults.
+// nodeChecks returns the checks that NodeFaults performs.
 func nodeChecks() []check {
 	list := []check{
 		{"gpus", "", []Source{Agent}, brokenGPUs},

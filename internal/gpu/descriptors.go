@@ -327,8 +327,8 @@ func opened(fdinfo string) bool {
 	return err == nil && flags&unix.O_PATH == 0
 }
 
-// failed records that a running process's descriptors could not be read, for example because of a security module or
-// because the agent lacks CAP_SYS_PTRACE.
+// failed records that the descriptors of a running process could not be read, for example because of a security module
+// or because the agent lacks CAP_SYS_PTRACE.
 func (r *result) failed(err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 		r.unread = "couldn't read the descriptors of a process: " + err.Error()

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// everywhere is a layout with every placement.
+// everywhere is a layout that contains every placement.
 const everywhere = ^mig.Layout(0)
 
 // size returns the advice on the profile.
@@ -105,7 +105,7 @@ func (j Job) larger() []Advice {
 			"use less memory, for example with a smaller batch size."}}
 	}
 	name := Advice{Topic: OutOfMemory, Text: "Or name a larger profile:", Paste: []string{j.gres(s, next[0])}}
-	if len(next) > 1 { // the profile depends on the GPU model, but not its memory
+	if len(next) > 1 { // the profile depends on the GPU model, but the profile's memory does not
 		name.Text, name.Paste = "Or request more memory:", j.migMem(s, memory(next[0], j.models[k]))
 	}
 	switch growing := tags.Value(j.comment, tags.Grow) != ""; {

@@ -39,8 +39,8 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	left, leftBytes, _ := fits(low)
 	var kept []learnedLine
 	for i, l := range lines {
-		// The remaining space is too small for one more line from each owner, so it goes to the newest of their next
-		// lines.
+		// The remaining space is too small for one more line from each owner, so it is used for the newest of their
+		// next lines.
 		if size := len(l.text()); nth[i] == low && left > 0 && leftBytes >= size {
 			left, leftBytes = left-1, leftBytes-size
 		} else if nth[i] >= low {
@@ -51,7 +51,7 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	return kept
 }
 
-// byAge sorts the lines by age, newest first. If two lines have the same age, the more general one comes first.
+// byAge sorts the lines by age, newest first. If two lines have the same age, the more general line comes first.
 func byAge(lines []learnedLine) {
 	slices.SortFunc(lines, func(a, b learnedLine) int {
 		return cmp.Or(

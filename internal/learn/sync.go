@@ -106,8 +106,8 @@ func Sync(
 	return done, err
 }
 
-// due returns the time from which a sync must read, and whether the sync includes the last 30 days. If the clock was
-// set back, the sync reads additional records, but does not skip any.
+// due returns the start of the period that a sync must read, and whether this period includes the last 30 days. If the
+// clock was set back, the sync reads additional records, but does not skip any.
 func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err error) {
 	if synced.IsZero() {
 		return now.Add(-first), true, nil
@@ -172,7 +172,7 @@ func (done *Synced) read(
 }
 
 // runsOf returns the runs whose summaries are in the records, and the Index of each run's record. The owner and the end
-// of a run come from its record. A summary that does not match any run of the job is ignored.
+// of a run are taken from its record. A summary that does not match any run of the job is ignored.
 func runsOf(
 	ctx context.Context,
 	dbd Accounting,

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// Table holds, for every layout of a GPU model, the values that policies need repeatedly. The layouts are the nodes
-// of a graph, in which edges lead from each layout to the layouts with one more placement. Computing a table takes
-// about a millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table never changes.
+// Table holds the values that policies need repeatedly, for every layout of a GPU model. The layouts are the nodes of a
+// graph, in which edges lead from each layout to the layouts with one more placement. Computing a table takes about a
+// millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table never changes.
 type Table struct {
 	Model   *Model
-	Blocked uint64 // units that no layout of the table may occupy
+	Blocked uint64 // units that are not occupied by any layout in the table
 
 	nodes []Node
 }

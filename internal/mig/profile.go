@@ -15,7 +15,7 @@ type Profile struct {
 	Compute   int    // number of compute slices
 	Size      int    // number of units in the GPU model's grid
 	Max       int    // the maximum number of simultaneous instances
-	Starts    []int  // the units at which an instance may begin, ascending
+	Starts    []int  // the units at which an instance can begin, ascending
 	MemoryMiB uint64 // the memory that an instance reports, in MiB; 0 if unknown
 
 	// SM, CE, DEC, ENC, JPEG and OFA are the numbers of multiprocessors, copy engines and media engines of one
@@ -31,8 +31,8 @@ type Profile struct {
 func Plain(p Profile) bool { return !strings.ContainsAny(p.Name, "+-") }
 
 // Memory returns the minimum memory of an instance in MiB. This is MemoryMiB or, if that is unknown, 88% of the size in
-// the profile's name. The percentage is a lower bound: among the profiles whose memory is known, an H200's 1g.18gb has
-// the smallest share of its nominal size (88.9%).
+// the profile's name. The percentage is a lower bound: among the profiles whose memory is known, 1g.18gb on an H200 has
+// the smallest fraction of its nominal size (88.9%).
 func (p Profile) Memory() float64 {
 	if p.MemoryMiB > 0 {
 		return float64(p.MemoryMiB)

@@ -1,7 +1,7 @@
 // Package notify sends and receives notifications. A notification is a UDP datagram that makes the receiver read the
 // queue, but does not itself contain any information about the queue. The watcher sends notifications to the agents,
 // and the agents send them to the watcher. Each receives them on its host's UDP port wake_port (Listener) and, if
-// wake_address is set, only on that address. Notifications may be lost.
+// wake_address is set, only on that address. Notifications can be lost.
 //
 // A datagram contains the sender's name, the receiver's name, a time, and an HMAC-SHA256 computed with the site's key.
 // A receiver accepts it only once, and only if all of the following conditions are met:
@@ -11,12 +11,12 @@
 //     start, and later than the time in the sender's previous datagram.
 //   - The datagram comes from one of the sender's addresses.
 //
-// So a captured datagram has no effect after its first arrival, and a forged one costs the receiver only the
-// computation of one MAC. If the clocks differ by more than 30 seconds, receivers reject all datagrams, and agents
+// A captured datagram therefore has no effect after its first arrival, and a forged datagram costs the receiver only
+// the computation of one MAC. If the clocks differ by more than 30 seconds, receivers reject all datagrams, and agents
 // only poll.
 //
 // The package also limits the reactions to datagrams: at most 20 in a burst, and then two per second. The pause between
-// reactions doubles as long as the reactions change nothing.
+// reactions doubles for as long as the reactions do not change anything.
 //
 // Files:
 //

@@ -21,7 +21,7 @@ const (
 	burst         = 20                     // number of reactions without delay
 	every         = 500 * time.Millisecond // time per reaction after a burst
 	firstPause    = 100 * time.Millisecond // pause after the first reaction that changed nothing
-	slowdown      = 4                      // a pause is at least this many times the duration of the reaction
+	slowdown      = 4                      // minimum pause, as a multiple of the duration of the reaction
 	lookupTimeout = 2 * time.Second        // time limit for looking up a sender's addresses
 )
 

@@ -9,7 +9,7 @@ type demand struct {
 	on         map[wanted]int
 }
 
-// wanted is a node and the name under which a profile is offered. If node is everywhere, it stands for all nodes.
+// wanted is a node and the name under which a profile is offered. If node is everywhere, it represents all nodes.
 type wanted struct {
 	profile string
 	node    int

@@ -33,7 +33,7 @@ type Job struct {
 	// Learned is true if RunTime was learned from earlier runs. Otherwise, it is the time limit, which may be far too
 	// long.
 	Learned   bool
-	TimeLimit float64 // the time limit in seconds, or +Inf if the job has none
+	TimeLimit float64 // the time limit in seconds, or +Inf if it is not set
 	Waited    float64 // the time, in seconds, since the job became eligible
 	// Deadline is the time in seconds by which the job must end, or 0 if the job has no deadline. LatestStart is the
 	// last time at which slurmctld starts a job with a deadline.
@@ -135,7 +135,7 @@ func (j *Job) slices() (n int) {
 	return n * j.nodes()
 }
 
-// request converts a job's requirements to a policy's input.
+// request converts a job's requirements to the input of a policy.
 func (j *Job) request() place.Request {
 	return place.Request{Profile: j.Wants[0].Needed(), Duration: j.RunTime}
 }

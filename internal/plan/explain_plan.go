@@ -25,7 +25,7 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slur
 	}
 	leader, together := offer.Components(v.Jobs, k)
 	x := inPlan{View: v, plan: v.Plan(), k: k, leader: leader, together: together, wants: wants}
-	e.setDeadline(v, x.plan, k) // before x.explain, which changes the pool
+	e.setDeadline(v, x.plan, k) // must precede x.explain, which changes the pool
 	x.explain(e)
 	e.addUnplanned(v, snapshot.Nodes)
 	if until := back[entry(w)]; snapshot.At.Before(until) {
@@ -290,7 +290,7 @@ func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 	}
 }
 
-// explainLacking explains a job for which slices are free only on nodes where it lacks other resources. It returns
+// explainLacking explains a job for which slices are free only on nodes on which it lacks other resources. It returns
 // false if this explanation does not apply.
 func (x *inPlan) explainLacking(e *Explanation) bool {
 	j := *x.Jobs[x.k]
@@ -329,7 +329,7 @@ func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
 
 const timeUnknown = ", and the time at which room becomes free is unknown"
 
-// startAll makes the spots of planned jobs busy in the pool. all lists the spots of each job, in queue order.
+// startAll marks the spots of planned jobs as busy in the pool. all lists the spots of each job, in queue order.
 func (v *View) startAll(all [][]offer.Spot) {
 	for i, spots := range all {
 		for _, s := range spots {

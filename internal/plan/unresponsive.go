@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Unresponsive records the nodes that are behind the plan. A node is behind while its agent has not published the
-// offers that the plan contains for it.
+// Unresponsive records the nodes that are behind the plan. A node is behind for as long as its agent has not published
+// the offers that the plan contains for the node.
 type Unresponsive struct {
 	// Patience is the time that a node can be behind the plan before it is excluded from plans.
 	Patience time.Duration
@@ -65,7 +65,7 @@ func lacks(n slurm.Node, planned map[string]int) bool {
 	return false
 }
 
-// Differs reports whether a node's offers differ from those planned.
+// Differs reports whether a node's offers differ from the planned offers.
 func Differs(n slurm.Node, planned map[string]int) bool {
 	free := n.Free("mig")
 	delete(free, slurm.ClosedType)

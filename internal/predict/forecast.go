@@ -141,7 +141,7 @@ func slopes(points []point) (all []float64) {
 	return all
 }
 
-// middle returns the lower median of sorted numbers, or 0 if there are none.
+// middle returns the lower median of sorted numbers, or 0 if there are no numbers.
 func middle(sorted []float64) float64 {
 	if len(sorted) == 0 {
 		return 0

@@ -23,8 +23,8 @@ const unknownPercent = 100 * (priorExponent + 1) / (priorExponent + 2)
 // would request without a time limit, and profiles lists the profiles that it may request instead. The result is floor,
 // or a profile whose name has more compute slices than floor's and at least as much memory:
 //
-//   - the smallest of the latter on which the 90% quantile of the run time does not exceed the time limit;
-//   - otherwise the fastest of them, if the expected run time on it does not exceed the time limit;
+//   - the smallest such profile on which the 90% quantile of the run time does not exceed the time limit;
+//   - otherwise the fastest such profile, if the expected run time on it does not exceed the time limit;
 //   - otherwise floor, because the job would reach the time limit on every profile.
 //
 // The result is also floor if the quantile or the time limit is unknown. job_submit.lua implements the same choice.

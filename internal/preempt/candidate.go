@@ -63,7 +63,7 @@ func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Ste
 	return nil
 }
 
-// runningJobs returns the jobs that a preemption could stop.
+// runningJobs returns the jobs that could be stopped by a preemption.
 func runningJobs(s plan.Snapshot) (running []*slurm.Job) {
 	for k := range s.Queue.All {
 		if j := &s.Queue.All[k]; j.State == "RUNNING" {

@@ -14,7 +14,7 @@ type Running struct {
 	Holds    []place.Spot
 	Start    float64 // seconds, on the time scale of Situation.Now
 	Duration float64 // the total run time in seconds, or +Inf if unknown
-	Deadline float64 // the deadline in seconds, or +Inf if the job has none
+	Deadline float64 // the deadline in seconds, or +Inf if the job has no deadline
 	// Requeue is true if the job may be stopped and restarted from the beginning. The caller should set it at most once
 	// for each job, so that two jobs cannot stop each other repeatedly.
 	Requeue bool
@@ -25,7 +25,7 @@ type Running struct {
 //
 //	C_r - C_w <= Beta
 //
-// C_r is Fixed plus the longest run time that any stopped job loses. C_w is the time for which the request would
+// C_r is Fixed plus the longest run time that is lost by any stopped job. C_w is the time for which the request would
 // otherwise have to wait for the jobs in the way to end. It is the minimum over all GPUs, because stopping jobs on one
 // GPU has no benefit if another GPU becomes free in a minute.
 //
@@ -106,8 +106,8 @@ func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []opti
 	return all, until
 }
 
-// worth returns the value of an instance in the way. The value increases with the run time of the instance's job, and
-// is highest if the job must not be stopped.
+// worth returns the value of an instance that is in the way. The value increases with the run time of the instance's
+// job, and is highest if the job must not be stopped.
 func worth(owner map[place.Spot]int, jobs []Running, at place.Spot) float64 {
 	if j, known := owner[at]; known && jobs[j].Requeue {
 		return -jobs[j].Start
@@ -261,7 +261,7 @@ func (s slots) take(at place.Spot, until float64) {
 	}
 }
 
-// soonest returns the spot for a profile that becomes free first, among those that do not overlap the chosen spots.
+// soonest returns the spot for a profile that becomes free first, among the spots that do not overlap the chosen spots.
 // free is +Inf if no spot becomes free.
 func (s slots) soonest(profile string, chosen []place.Spot) (at place.Spot, free float64) {
 	free = math.Inf(1)

@@ -76,10 +76,10 @@ func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 	return p, nil
 }
 
-// BestStatic searches for the pattern of fixed layouts with the best result for the jobs. This is an estimate of the
-// best result that fixed layouts can achieve if the administrator knows the workload in advance. better reports whether
-// result a is better than result b. All GPUs must be of the same model. The search is not exhaustive: it tries the
-// following patterns and skips those that cannot hold every job:
+// BestStatic searches for the pattern of fixed layouts that gives the best result for the jobs. This is an estimate of
+// the best result that fixed layouts can achieve if the administrator knows the workload in advance. better reports
+// whether result a is better than result b. All GPUs must be of the same model. The search is not exhaustive: it tries
+// the following patterns and skips any pattern that cannot hold every job:
 //
 //   - whole GPUs
 //   - every maximal layout L with a different set of profiles

@@ -5,7 +5,7 @@ type Observer interface {
 	// Passed reports an interval without changes. busy is the number of busy units, waiting is the number of waiting
 	// jobs, and frag is the mean fragmentation of the GPUs (0 to 1).
 	Passed(from, to float64, busy, waiting int, frag float64)
-	// Ran reports a slice that a job holds. Simulations with the reference that moves all jobs do not call Ran.
+	// Ran reports the use of a slice by a job. It is not called in simulations with the reference that moves all jobs.
 	Ran(s Span)
 	// Waited reports the total wait of a job that has started and will not run out of memory.
 	Waited(job string, wait float64)

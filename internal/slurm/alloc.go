@@ -88,7 +88,7 @@ func checkRun(out string, j Job) error {
 	return nil
 }
 
-// covers compares the nodes in the section with those from squeue, which users cannot forge.
+// covers compares the nodes in the section with the nodes reported by squeue, which users cannot forge.
 func covers(alloc map[string]GRESList, nodes []string) error {
 	if len(alloc) != len(nodes) {
 		return fmt.Errorf("scontrol shows the allocation on %d nodes, but squeue shows it on %d", len(alloc),

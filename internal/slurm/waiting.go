@@ -14,7 +14,7 @@ type Waiting struct {
 	Elements int
 }
 
-// Partitions returns the partitions in which the job may run.
+// Partitions returns the partitions in which the job can run.
 func (w Waiting) Partitions() []string { return list(w.Partition) }
 
 // toWaiting returns the pending jobs. Within a partition tier, they are in the order in which slurmctld evaluates them.

@@ -101,13 +101,13 @@ func (c *Client) RequeueFailed(ctx context.Context, id uint32) error {
 	})
 }
 
-// Hold prevents a pending job from starting. The job's user may release this hold (JobHeldUser). It has no effect on a
+// Hold prevents a pending job from starting. The job's user can release this hold (JobHeldUser). It has no effect on a
 // running job.
 func (c *Client) Hold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"uhold", ref(j)}, nil })
 }
 
-// Release removes a hold, including one that slurmctld has set with BadConstraints. With priority/basic, it also
+// Release removes a hold, including a hold that slurmctld has set with BadConstraints. With priority/basic, it also
 // makes slurmctld assign a new, lower priority to the job, even if it was not held.
 func (c *Client) Release(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })

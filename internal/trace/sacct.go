@@ -218,7 +218,7 @@ func allocated(tres string) (a allocation, err error) {
 	return a, nil
 }
 
-// uses adds a step's usage to the job, so that the job's memory and utilisation are at least those of the step.
+// uses adds a step's usage to the job, so that the job's memory and utilisation are at least as high as the step's.
 func (j *Job) uses(tres string) error {
 	for _, item := range strings.Split(tres, ",") {
 		name, value, _ := strings.Cut(item, "=")

@@ -66,7 +66,7 @@ func (c *notifications) due(snapshot plan.Snapshot, v *plan.View, p offer.Plan, 
 		why := release[n.Name]
 		offers, waiting := waits[n.Name]
 		switch {
-		case n.Is("POWERED_DOWN"): // no agent is running there
+		case n.Is("POWERED_DOWN"): // no agent is running on the node
 			continue
 		case waiting && offers == nil && why == "":
 			continue // the agent publishes the start of a job

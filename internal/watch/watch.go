@@ -37,7 +37,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Controller is the set of slurmctld calls that the watcher needs. *slurm.Client implements it.
+// Controller is the set of slurmctld calls that the watcher uses. *slurm.Client implements it.
 type Controller interface {
 	plan.Controller
 	Node(ctx context.Context, name string) (slurm.Node, error)

@@ -39,7 +39,7 @@ type Options struct {
 	// Stock starts the cluster with whole GPUs as gres/gpu, and without the plugin or a decision table, as at a site
 	// that does not use Caelum. The agents can be started with StartUnit.
 	Stock bool
-	// PrologDelay is the time, in whole seconds, that each job's prolog waits before its request to the agent.
+	// PrologDelay is the time, in whole seconds, that each job's prolog waits before it sends its request to the agent.
 	PrologDelay time.Duration
 	// Cgroup is the cgroup version used for jobs, "v1" or "v2", with ConstrainDevices=yes. By default, jobs have no
 	// cgroups.

@@ -16,7 +16,7 @@ type Run struct {
 	Submits map[uint32]int64
 	// Sets lists the changes to GRES counts that slurmctld logged.
 	Sets []Set
-	// Snapshots lists the answers of `scontrol show node` that were recorded during the run.
+	// Snapshots lists the outputs of `scontrol show node` that were recorded during the run.
 	Snapshots []Snapshot
 	// Seen lists the UUIDs that the jobs found in CUDA_VISIBLE_DEVICES.
 	Seen []Seen

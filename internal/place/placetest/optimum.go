@@ -33,7 +33,7 @@ type Rules struct {
 //
 // The search tries all orders of starts and, without migration, all placements of each job. For a given order and given
 // placements, every job starts as soon as possible, because an earlier start results in an earlier end and does not
-// delay any later job. The search abandons a branch when the waits that are already certain exceed the best result so
+// delay any later job. The search abandons a branch if the waits that are already certain exceed the best result so
 // far. Each job starts no earlier than the jobs before it in the order.
 func Optimum(gpus []place.GPU, jobs []Job, rules Rules) float64 {
 	s := schedule{
@@ -144,7 +144,7 @@ func (s *schedule) starts(n int, last float64) []start {
 }
 
 // likeAnEarlier reports whether another job that has not started differs from job j only in that it arrived earlier.
-// The two jobs are interchangeable, so the search starts the one that arrived earlier first.
+// The two jobs are interchangeable, so the search first starts the job that arrived earlier.
 func (s *schedule) likeAnEarlier(j int) bool {
 	for i, o := range s.jobs {
 		if i != j && !s.started[i] && o.Profile == s.jobs[j].Profile && o.Duration == s.jobs[j].Duration &&
