@@ -134,7 +134,7 @@ instance can be added. CC is the number of placements that are still possible. F
 the share of the free units that no instance can use because of their position, averaged over the
 profiles.`
 
-// drawn is the JSON form of a layout with its measures.
+// drawn is the JSON form of a layout and its measures.
 type drawn struct {
 	Drawing    string          `json:"drawing"`
 	Placements []api.Placement `json:"placements"`

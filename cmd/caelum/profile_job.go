@@ -178,9 +178,9 @@ func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 	}
 }
 
-// modelWith returns the GPU model given by --board, or an error if this model lacks one of the profiles. Without --board,
-// it returns the first GPU model that has all of them. It searches the models in the decision table first, and then all
-// other models.
+// modelWith returns the GPU model given by --board, or an error if this model lacks one of the profiles. Without
+// --board, it returns the first GPU model that has all of them. It searches the models in the decision table first, and
+// then all other models.
 func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig.Model, error) {
 	var candidates []*mig.Model
 	if o.board != "" {

@@ -93,7 +93,7 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 	cmd := exec.Command("sbatch", append(args, script...)...)
 	cmd.Env = environment
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C in the terminal then does not reach sbatch
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C in the terminal does not reach sbatch
 	text, err := cmd.Output()
 	if err != nil {
 		return 0, fmt.Errorf("couldn't submit the job for %s: sbatch: %w", m.label(), err)
@@ -106,7 +106,7 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 	return uint32(n), nil
 }
 
-// await polls slurmdbd until m's job has ended, and returns m with the result.
+// await polls slurmdbd until m's job has ended, and returns a copy of m that includes the results.
 func await(ctx context.Context, cfg config.Config, m measurement) (measurement, error) {
 	ctl, wait := slurm.New(slurm.Options{Sacct: "sacct"}), summaryWait
 	field, err := cfg.Field()

@@ -22,7 +22,7 @@ const (
 	recurring = 20 // the number of scripts for each profile; each job runs one of them
 )
 
-// scatter contains, for each of two kinds of scripts, the standard deviation of the logarithm of a script's run times.
+// scatter contains the standard deviation of the logarithm of the run times for each of two kinds of scripts.
 type scatter [2]float64
 
 // churn generates the built-in workload with recurring jobs. The arrivals and profiles come from trace.Churn at load

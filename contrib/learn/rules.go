@@ -14,7 +14,7 @@ type rule struct {
 	choose func(n node, runs []predict.Run) string
 }
 
-// killed is the state of runs that ran out of memory. Only rules whose kills field is true see this state. PeakMiB of a
+// killed is the state of runs that ran out of memory. Only rules with kills set to true see this state. PeakMiB of a
 // killed run is 1 MiB more than the memory of its slice.
 const killed = "KILLED"
 

@@ -29,7 +29,7 @@ import (
 // reconcileInterval is the interval between comparisons of the GPUs, the ledger and slurmctld.
 const reconcileInterval = time.Minute
 
-// Controller is the set of slurmctld calls that the agent uses. Outside tests, it is a *slurm.Client.
+// Controller is the set of slurmctld calls that the agent uses. Except in tests, it is a *slurm.Client.
 type Controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
@@ -74,7 +74,7 @@ type Agent struct {
 	forecasts chan foreseen // the forecasts that growBeforeFailure must examine
 
 	repository usage.Repository // the repository of job runs, or nil
-	// runOf returns a job's current run, or false if it is not observed.
+	// runOf returns a job's current run, or false if the job is not being observed.
 	runOf func(job uint32) (predict.Run, bool)
 
 	recordPause time.Duration        // the pause before an unclear job record is read again

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// If the watcher makes plans (`planner: true`), it writes each node's part into the node's Comment, and a heartbeat
-// into the Comment of one node (package part). While the heartbeat is fresh, the agent follows its part: a pass reads
-// only this node, and lists the jobs only if the agent's leases do not account for the node's used counts. Otherwise,
-// the agent makes the plan itself.
+// If the watcher makes plans (`planner: true`), it writes each node's part to the node's Comment, and a heartbeat to
+// the Comment of one node (package part). While the heartbeat is fresh, the agent follows its part: a pass reads only
+// this node, and lists the jobs only if the agent's leases do not account for the node's used counts. Otherwise, the
+// agent makes the plan itself.
 
 // input is the data that a pass reads. If the agent follows the watcher's plan, part is the node's part of the plan,
 // and the queue contains only the waiting jobs named in the part.
@@ -181,7 +181,7 @@ func (p *publisher) readHeld(ctx context.Context, ids []uint32) (waiting []slurm
 	return waiting, nil
 }
 
-// list lists all jobs and compares the pending leases with those on this node.
+// list lists all jobs and compares the pending leases with the jobs on this node.
 func (p *publisher) list(ctx context.Context) error {
 	p.startListing()
 	jobs, err := p.ctl.Jobs(ctx)
@@ -200,7 +200,8 @@ func (p *publisher) startListing() {
 }
 
 // noteLeased adds a job that has been granted a lease to the jobs on the node, because the passes of an agent that
-// follows the watcher's plan do not list the jobs. It also notes the job for a listing that began before it started.
+// follows the watcher's plan do not list the jobs. It also notes the job for a listing that began before the job
+// started.
 func (a *Agent) noteLeased(job slurm.Job, err error) {
 	if err != nil {
 		return
@@ -226,7 +227,7 @@ func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 }
 
 // concernsWatcher reports whether the watcher must be notified of a publication. If the agent follows the watcher's
-// plan, the watcher knows the offers already, and only a change in the GPUs' state can affect the plan.
+// plan, the watcher already knows the offers, and only a change in the GPUs' state can affect the plan.
 func (p *publisher) concernsWatcher(d nodePlan) bool {
 	state := plan.Text(plan.State{GPUs: d.gpus, Private: p.hidesJobs()})
 	changed := state != p.notified

@@ -107,9 +107,9 @@ func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
 	return a.hw.Create(g, profile, start)
 }
 
-// makeFull switches off a GPU's MIG mode, which the driver refuses to do while a process uses the GPU. It therefore
-// first restricts the GPU's device file to root, to keep further user processes from opening it. If a process still has
-// the file open, the GPU is not offered as a full GPU until the process has closed it. If a program that belongs to
+// makeFull switches off a GPU's MIG mode, which the driver refuses to do while a process is using the GPU. It therefore
+// first restricts the GPU's device file to root, to prevent other user processes from opening it. If a process still
+// has the file open, the GPU is not offered as a full GPU until the process has closed it. If a program that belongs to
 // root keeps the GPU in use, the destroy hook runs (makeFullHeld).
 func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	c := a.cards[g]

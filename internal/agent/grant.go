@@ -15,8 +15,8 @@ import (
 
 // preparePending returns the job's pending lease, with spots. Normally, the last pass has recorded it. Otherwise, the
 // spots come from the current offers or, if these do not include the job's slices, from a pass that searches for free
-// spots. The result is nil if the pass finds none. The error is api.NotNow if the pass fails before it finds free
-// spots.
+// spots. The result is nil if the pass does not find any. The error is api.NotNow if the pass fails before it finds
+// free spots.
 func (a *Agent) preparePending(
 	ctx context.Context, id, array uint32, wants []offer.Want, s *spent,
 ) (*pendingLease, error) {

@@ -82,9 +82,9 @@ var errOutdated = errors.New(
 // unchanged returns errOutdated if the node has changed since the caller read it. It rereads the node if the caller's
 // data is older than fresh. This detects a restart of slurmctld, after which the used counts are lost and slurmd has
 // not registered yet. If the agent then wrote totals from before the restart, slurmctld would offer slices that are not
-// free, and jobs would start without slots. If slurmctld stops while a Slurm command reads the node, the command takes
-// up to 9 s and then succeeds with old data, because it requests the partitions last (22.05.8). The second read may
-// therefore return old data, but a third read returns current data.
+// free, and jobs would start without slots. If slurmctld stops while a Slurm command is reading the node, the command
+// takes up to 9 s and then succeeds with old data, because it requests the partitions last (22.05.8). The second read
+// may therefore return old data, but a third read returns current data.
 func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	last := node
 	for range 2 {

@@ -144,7 +144,7 @@ func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 }
 
 // clearRounds limits the number of rounds in which a release or a lease ends processes and scans again. One scan is not
-// enough, because a process can pass an open descriptor to another that the scan has already examined.
+// enough, because a process can pass an open descriptor to another process that the scan has already examined.
 const clearRounds = 2
 
 // clear ends the processes that have instances open, if the agent is allowed to end them, and returns the processes
@@ -264,7 +264,7 @@ func (a *Agent) blockers(g int, in *instance) (string, time.Time) {
 	return a.findBlockers(g, in), now
 }
 
-// findBlockers describes the processes that keep the driver from destroying an instance, and requests the destroy
+// findBlockers describes the processes that prevent the driver from destroying an instance, and requests the destroy
 // hook if they may be monitoring programs. Unlike holders, it includes root's processes.
 func (a *Agent) findBlockers(g int, in *instance) string {
 	var found map[*instance][]gpu.Process

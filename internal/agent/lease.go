@@ -20,11 +20,11 @@ import (
 // the existing lease.
 //
 // Slurm drains a node when a prolog fails, so a prolog must fail only if the node itself is defective. An error from
-// Lease means that the ledger, the disk, a lease file, a capability file or one of Slurm's commands on this node does
-// not work. For any other problem, such as an invalid request, an unreadable job record, a slice that the agent cannot
-// carve or an unreachable slurmctld, Lease requeues the job, or writes the reason into the lease file for task_init. It
-// returns api.NotNow if slurmctld does not answer, if a pass fails, or if leftover processes use slices; the plugin
-// then repeats its call for at most req.Wait seconds.
+// Lease means that one of the following is not working on this node: the ledger, the disk, a lease file, a capability
+// file, or a Slurm command. For any other problem, such as an invalid request, an unreadable job record, a slice that
+// the agent cannot carve or an unreachable slurmctld, Lease requeues the job, or writes the reason into the lease file
+// for task_init. It returns api.NotNow if slurmctld does not answer, if a pass fails, or if leftover processes are
+// using slices; the plugin then repeats its call for at most req.Wait seconds.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
 	began := time.Now()
 	defer a.jobs.lock(id)()

@@ -22,7 +22,7 @@ type nodePlan struct {
 	gpus     []place.GPU
 	holders  map[offer.Spot]uint32 // the jobs that hold the busy slices, if the node publishes them (publishesJobs)
 	text     string                // the state of the GPUs, as published for the other agents
-	back     string                // the jobs that the plan places after all others, for caelum explain
+	back     string                // the jobs that the plan places after all other jobs, for caelum explain
 	mine     offer.Plan            // this node's part of the plan
 	served   []uint32              // the jobs for which this node offers all of the slices planned for them here
 	reserved *api.Reservation
@@ -199,7 +199,7 @@ func plannedHere(v *plan.View, all offer.Plan, me int, d nodePlan) map[uint32][]
 	return planned
 }
 
-// apply makes the given plan the current one. If the state has changed since the plan was made, it changes nothing and
+// apply makes the given plan the current plan. If the state has changed since the plan was made, it changes nothing and
 // returns false.
 func (n *node) apply(d nodePlan) bool {
 	n.mu.Lock()

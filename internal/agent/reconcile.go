@@ -121,7 +121,7 @@ func (a *Agent) compareGPU(g int, c *card) error {
 	return a.takeBack(g, c)
 }
 
-// repair is the part of compareGPU for a usable GPU. The caller holds the card's hardware lock.
+// repair implements compareGPU for a usable GPU. The caller holds the card's hardware lock.
 func (a *Agent) repair(g int, c *card) error {
 	found, err := a.hw.Instances(g)
 	if errors.Is(err, gpu.ErrLost) {

@@ -218,8 +218,8 @@ func (c Config) Planning() (plan.Settings, error) {
 	return plan.ParseSettings(c.Policy, c.Sizing, c.WholeShare)
 }
 
-// NoField is the value of accounting_field that disables summaries: Caelum then neither writes them to slurmdbd nor
-// reads them from it.
+// NoField is the value of accounting_field that disables summaries: if it is set, Caelum neither writes summaries to
+// slurmdbd nor reads them from slurmdbd.
 const NoField = "none"
 
 // Field returns the field of a job's accounting record that holds the summaries of the job's runs, or an error if

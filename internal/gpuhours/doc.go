@@ -2,7 +2,7 @@
 // that each slice occupied. Slurm itself counts a slice of any size as one GPU (gres/gpu=1) or as one slice
 // (gres/mig=1). Package gpuhours neither queries slurmdbd nor prints: `caelum usage` does both.
 //
-// The package is pure: it uses no clock and performs no I/O.
+// The package is pure: it does not read a clock and performs no I/O.
 //
 // Files:
 //

@@ -10,7 +10,7 @@ import (
 // Keys lists the properties by which Sum can group runs, in the order of the columns of `caelum usage`.
 var Keys = []string{"account", "user", "partition"}
 
-// Total is the GPU time of all runs with the same keys.
+// Total is the GPU time of all runs with the same values of the keys.
 type Total struct {
 	Keys                 []string // the values of the keys, in the order of Sum's argument
 	Runs                 int

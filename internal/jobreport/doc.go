@@ -2,7 +2,7 @@
 // comes from slurmdbd: the job's records, the tags in admin_comment and the agents' summaries of the job's runs. The
 // package neither queries slurmdbd nor prints anything: `caelum report` does both.
 //
-// It is pure: it reads no clock and does no I/O.
+// The package is pure: it does not read a clock and performs no I/O.
 //
 // Files:
 //

@@ -3,8 +3,8 @@ package mig
 import "math"
 
 // budget holds the amounts of the resources that instances share, except units: first the compute slices, then the
-// media engines. Copy engines are left out, because on every GPU model in models.txt the compute slices are the
-// stricter limit.
+// media engines. Copy engines are omitted, because on every GPU model in models.txt the compute slices are the stricter
+// limit.
 type budget [5]int
 
 func needs(p Profile) budget {

@@ -4,7 +4,7 @@
 // wake_address is set, only on that address. Notifications can be lost.
 //
 // A datagram contains the sender's name, the receiver's name, a time, and an HMAC-SHA256 computed with the site's key.
-// A receiver accepts it only once, and only if all of the following conditions are met:
+// A receiver accepts a datagram only once, and only if all of the following conditions are met:
 //
 //   - The MAC is correct, and the datagram names this receiver.
 //   - The time in the datagram differs from the receiver's clock by at most 30 seconds. It is later than the receiver's

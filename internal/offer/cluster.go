@@ -16,7 +16,7 @@ type Cluster struct {
 	// queued behind the job being placed; other callers of Find must do this themselves.
 	place.Situation
 	Policy place.Policy
-	Nodes  [][]int // the indices in the pool of each node's GPUs
+	Nodes  [][]int // for each node, the indices of its GPUs in the pool
 	// PoweredDown is the number of nodes that are powered down. They are the last nodes in Nodes. A plan uses them only
 	// for jobs in the queue that do not fit on the other nodes.
 	PoweredDown int
@@ -295,8 +295,8 @@ func without(nodes, some []int) []int {
 	return slices.DeleteFunc(nodes, func(n int) bool { return n >= 0 && n < len(out) && out[n] })
 }
 
-// findTogether finds spots on the given GPUs for all slices that a job needs on one node, or returns nil if they do
-// not all fit.
+// findTogether finds spots on the given GPUs for all slices that a job needs on one node, or returns nil if not all of
+// them fit.
 func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 	if w := j.Wants[0]; len(w.Alternatives)+len(w.Sizes) == 0 && c.placeable(gpus, w.Profile) < w.Count {
 		return nil // a faster search for the most common result

@@ -46,14 +46,14 @@ type Job struct {
 	Priority uint64
 	// Het identifies the het job to which a component belongs, and is 0 for other jobs. A het job's components are
 	// adjacent in the queue, and start only together and on different nodes. Only slurmctld's backfill starts
-	// components, and it reserves nodes for each component (backfill.c, 22.05.8). A component need not request slices.
-	// OutsideCluster means that a component without slices can start on a node outside the cluster if other components
-	// use all of its eligible nodes.
+	// components, and it reserves nodes for each component (backfill.c, 22.05.8). A component does not have to request
+	// slices. OutsideCluster means that a component without slices can start on a node outside the cluster if other
+	// components use all of its eligible nodes.
 	Het            uint32
 	OutsideCluster bool
 }
 
-// Want is a number of slices of one profile.
+// Want describes a number of slices of a single profile.
 type Want struct {
 	// Profile is the requested profile, under whose name slurmctld counts the slices.
 	Profile string

@@ -1,7 +1,7 @@
 package place
 
-// Inputs lists the parts of a [Situation] that a policy uses in addition to the pool. Callers need not set the other
-// parts.
+// Inputs lists the parts of a [Situation] that a policy uses in addition to the pool. Callers do not have to set the
+// other parts.
 type Inputs struct {
 	Ends    bool // the expected end times of the busy instances
 	Weights bool

@@ -113,7 +113,7 @@ func failedUsers(s plan.Snapshot) map[uint32]bool {
 		text  string
 	}
 	tagOf := func(j *slurm.Job) tag { return tag{j.ArrayJob, tags.Value(j.AdminComment, tags.Preempts)} }
-	started := map[tag]bool{} // arrays with a task that has started with the tag
+	started := map[tag]bool{} // arrays of which a task with the tag has started
 	for k := range s.Queue.All {
 		j := &s.Queue.All[k]
 		if t := tagOf(j); t.array != 0 && t.text != "" && (!tags.HasPreempted(*j) || !unused(*j)) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// perLine lists the keys whose lines describe one object each. The other words in these lines are not cluster
+// perLine lists the keys of lines that each describe a single object. The other words in these lines are not cluster
 // parameters.
 var perLine = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "SwitchName"}
 
@@ -59,8 +59,8 @@ func (m *merger) parameters(top *file, lines []line) {
 }
 
 // mergeValue merges the required value of a parameter into the site's value. It returns the larger number, or the
-// site's list with the missing elements appended. An element that also has a value, such as bf_interval=30, replaces
-// the site's element.
+// site's list with the missing elements appended. An element with a value, such as bf_interval=30, replaces the site's
+// element of the same name.
 func mergeValue(key, site, needed string) (string, error) {
 	if number, err := strconv.Atoi(needed); err == nil {
 		has, err := strconv.Atoi(site)

@@ -41,7 +41,7 @@ func (n *Node) addSlices(j *slurm.Job) {
 	j.AdminComment += " " + tags.Size + profile
 }
 
-// runningOn returns the node's GPUs with the slices of the jobs that run there, and adds these jobs to p.
+// runningOn returns the node's GPUs with the slices of the jobs that are running there, and adds these jobs to p.
 func (n *Node) runningOn(jobs []slurm.Job, p *Pass) []place.GPU {
 	gpus := make([]place.GPU, len(n.gpus))
 	for k, g := range n.gpus {

@@ -30,7 +30,7 @@ type Result struct {
 	Frag        float64 // mean of FragAware's fragmentation measure over the GPUs and the makespan
 
 	Created, Destroyed, Reused int // numbers of instances; full GPUs are neither created nor destroyed
-	Switched                   int // the number of switches of the MIG mode
+	Switched                   int // the number of MIG mode switches
 
 	first, last, busy, frag, lost, active float64
 	units                                 int

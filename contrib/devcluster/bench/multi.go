@@ -75,7 +75,7 @@ func (s scenarios) bestSplit(b *board) (best sim.Pattern, err error) {
 	return best, nil
 }
 
-// layouts returns the maximal layouts whose slices have different profiles.
+// layouts returns one maximal layout for each distinct set of profiles.
 func layouts(b *mig.Model) (all []mig.Layout) {
 	seen := map[string]bool{}
 	for _, l := range b.Maximal() {
@@ -87,7 +87,7 @@ func layouts(b *mig.Model) (all []mig.Layout) {
 	return all
 }
 
-// class holds the results of the jobs with several GPUs, or of the other jobs.
+// class holds the results either of the jobs that need several GPUs or of all other jobs.
 type class struct{ waits, turnarounds []float64 }
 
 func (c *class) add(t times) {

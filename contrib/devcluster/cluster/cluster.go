@@ -104,7 +104,7 @@ type Cluster struct {
 	cgroup bool // jobs have cgroups, so commands must join the cluster's cgroups
 }
 
-// Start starts a cluster and returns when slurmctld answers, every node is idle and slurmdbd has registered the
+// Start starts a cluster and returns when slurmctld responds, every node is idle and slurmdbd has registered the
 // cluster. If this fails, Start ends all of the cluster's processes and returns an error that contains the last lines
 // of the logs. If ctx is cancelled before Start returns, Start stops the cluster and returns an error.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
@@ -157,23 +157,23 @@ func (c *Cluster) exec(ctx context.Context, node, user string, args []string) (s
 	return run(c.Command(ctx, node, user, args...))
 }
 
-// StartUnit starts a daemon and returns when it answers. The daemons are slurmctld, slurmdbd, mariadbd, munged,
-// slurmd-n1, agent-n1, ...
+// StartUnit starts a daemon and returns when the daemon responds. The daemons are slurmctld, slurmdbd, mariadbd,
+// munged, slurmd-n1, agent-n1, ...
 func (c *Cluster) StartUnit(unit string) error { return c.do("start", unit) }
 
 // StopUnit stops a daemon with SIGTERM and returns when it has ended.
 func (c *Cluster) StopUnit(unit string) error { return c.do("stop", unit) }
 
-// RestartUnit restarts a daemon and returns when it answers.
+// RestartUnit restarts a daemon and returns when the daemon responds.
 func (c *Cluster) RestartUnit(unit string) error { return c.do("restart", unit) }
 
 // KillUnit sends a signal, named without the SIG prefix, to a daemon. If the signal ends an agent, the agent's keeper
 // restarts it, as systemd would, but a killed Slurm daemon stays down until StartUnit is called.
 func (c *Cluster) KillUnit(unit, signal string) error { return c.do("kill", "--signal", signal, unit) }
 
-// Upgrade replaces a host's programs with those in Options.NewRoot. The hosts are dbd (slurmdbd), ctl (slurmctld and
-// the watcher), login, and the nodes. The daemons and other processes that are running on the host use the old programs
-// until they are restarted.
+// Upgrade replaces the programs on a host with the programs in Options.NewRoot. The hosts are dbd (slurmdbd), ctl
+// (slurmctld and the watcher), login, and the nodes. The daemons and other processes that are running on the host use
+// the old programs until they are restarted.
 func (c *Cluster) Upgrade(host string) error { return c.do("upgrade", host) }
 
 // Log returns a daemon's log.

@@ -58,8 +58,8 @@ func (h Hardware) withSizes(grid int) Hardware {
 	return h
 }
 
-// switches checks each change of the MIG mode. At the time of the change, no job must hold the GPU, and no process must
-// be using it. There must be a started run without a lease that needs the new mode: a run with full GPUs needs MIG mode
+// switches checks each change of the MIG mode. At the time of the change, the GPU must not be held by a job or used by
+// a process. There must be a started run without a lease that needs the new mode: a run with full GPUs needs MIG mode
 // to be off, and a run with slices needs it to be on. This ensures that no GPU switches back and forth unnecessarily.
 func (j *check) switches() {
 	name := j.node.Name
@@ -107,10 +107,10 @@ type File struct {
 }
 
 // files checks the permissions on the device files. While MIG mode is on, all users must be able to open the file.
-// While MIG mode is off, only the user of the job that holds the GPU must be able to open it. All jobs in a run belong
-// to the same user. A file is not checked if the lease or the MIG mode of its GPU changes at about the same time,
-// because the order in which the agent made and logged its changes is then unknown. The GPUs of the job itself do not
-// change.
+// While MIG mode is off, the file must be accessible only to the user of the job that holds the GPU. All jobs in a run
+// belong to the same user. A file is not checked if the lease or the MIG mode of its GPU changes at about the same
+// time, because the order in which the agent made and logged its changes is then unknown. The GPUs of the job itself do
+// not change.
 func (j *check) files() {
 	for _, f := range j.run.Files {
 		if f.Node != j.node.Name {
