@@ -66,7 +66,7 @@ func (p *publisher) readInput(ctx context.Context) (in input, err error) {
 }
 
 // sees reports whether the snapshot contains a part for this node and a fresh heartbeat. A heartbeat that the agent
-// reads for the first time is considered fresh, so an agent that has just started may follow a plan for up to Expiry
+// reads for the first time is considered fresh, so an agent that has just started can follow a plan for up to Expiry
 // after the planner has ended.
 func (p *publisher) sees(in input) bool {
 	own, err := part.Parse(part.In(in.node.Comment))

@@ -70,7 +70,7 @@ func (p *publisher) write(
 	return counts || d.withheld, nil
 }
 
-// fresh is the maximum age of the node data that a write may use without rereading the node. A restart of slurmctld
+// fresh is the maximum age of the node data that a write can use without rereading the node. A restart of slurmctld
 // takes longer than that.
 const fresh = 250 * time.Millisecond
 

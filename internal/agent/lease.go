@@ -23,7 +23,7 @@ import (
 // Lease means that one of the following is not working on this node: the ledger, the disk, a lease file, a capability
 // file, or a Slurm command. For any other problem, such as an invalid request, an unreadable job record, a slice that
 // the agent cannot carve or an unreachable slurmctld, Lease requeues the job, or writes the reason into the lease file
-// for task_init. It returns api.NotNow if slurmctld does not answer, if a pass fails, or if leftover processes are
+// for task_init. It returns api.NotNow if slurmctld does not respond, if a pass fails, or if leftover processes are
 // using slices; the plugin then repeats its call for at most req.Wait seconds.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
 	began := time.Now()
@@ -82,8 +82,8 @@ func isNotNow(err error) bool {
 	return errors.As(err, &e) && e.Code == http.StatusServiceUnavailable
 }
 
-// giveUp ends the wait of a prolog that has run out of time. If the job is a batch job that may be requeued, and
-// slurmctld answers, giveUp requeues it. Otherwise, it writes the reason into the job's lease file.
+// giveUp ends the wait of a prolog that has run out of time. If the job is a batch job that can be requeued, and
+// slurmctld responds, giveUp requeues the job. Otherwise, it writes the reason into the job's lease file.
 func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease, error) {
 	reason := fmt.Sprintf("%s could not serve the job in time: %v", a.cfg.Node, cause)
 	a.mu.Lock()
@@ -183,8 +183,8 @@ func (t *attempt) setJob(job slurm.Job) {
 }
 
 // noLease returns the reason, according to slurmctld's record, why a job cannot be granted a lease. The reason is empty
-// if the job can be granted one. The error is api.NotNow if the prolog must repeat its call; any other error is a
-// defect of this node.
+// if the job can be granted one. The error is api.NotNow if the prolog must repeat its call; any other error indicates
+// a defect of this node.
 func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason string, err error) {
 	switch {
 	case errors.Is(answer, slurm.ErrNoJob):

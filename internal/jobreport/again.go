@@ -42,8 +42,8 @@ const (
 	reserve = 1.5
 )
 
-// timeLimit returns the advice on the time limit. A job that ran on a larger slice than requested does not show that
-// a shorter limit is sufficient, because its next run may be slower.
+// timeLimit returns the advice on the time limit. The run time of a job on a larger slice than requested does not show
+// that a shorter limit is sufficient, because the job's next run may be slower.
 func timeLimit(j Job) []Advice {
 	switch {
 	case j.Limit == 0:

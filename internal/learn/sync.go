@@ -54,7 +54,7 @@ type Synced struct {
 
 // Sync copies runs from slurmdbd into the repository. It reads the records since the given time or, if since is zero,
 // since the last sync. If it fails, the repository keeps the runs that have already been read, and the next sync
-// continues after them.
+// continues from there.
 func Sync(
 	ctx context.Context,
 	dbd Accounting,

@@ -53,7 +53,7 @@ func (b *Model) Parse(drawing string) (Layout, error) {
 	return l, nil
 }
 
-// ParseBeside parses a drawing in which units may be blocked, and returns the layout and the mask of the blocked units.
+// ParseBeside parses a drawing in which units can be blocked, and returns the layout and the mask of the blocked units.
 func (b *Model) ParseBeside(drawing string) (l Layout, blocked uint64, err error) {
 	fail := func(format string, args ...any) (Layout, uint64, error) {
 		return 0, 0, fmt.Errorf("drawing %q: %s", drawing, fmt.Sprintf(format, args...))

@@ -26,7 +26,7 @@ type Cluster struct {
 	earliest map[string]*earliest
 	// Making is the maximum time, in seconds, between a job's start and the creation of its slices.
 	Making float64
-	// Speculative lists the profiles that Make may offer for jobs that will be submitted later. nil means all
+	// Speculative lists the profiles that Make is allowed to offer for jobs that will be submitted later. nil means all
 	// profiles.
 	Speculative map[string]bool
 	// WholeShare is the largest fraction of the GPUs that may be full while jobs are waiting for slices (see quota.go).
@@ -63,7 +63,7 @@ func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 }
 
 // SetGPUs replaces the GPUs of a node with an equal number of other GPUs. It reports whether all models and all
-// placements that may be offered are unchanged.
+// placements that can be offered are unchanged.
 func (c *Cluster) SetGPUs(node int, gpus []place.GPU) (same bool) {
 	same, linked := true, false
 	for i, k := range c.Nodes[node] {

@@ -68,7 +68,7 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 }
 
 // GRMU divides the GPUs into two baskets. Instances that span a whole GPU are placed in the heavy basket, and all other
-// instances in the light basket. Heavy is the largest fraction of the GPUs that the heavy basket may contain. If an
+// instances in the light basket. Heavy is the largest fraction of the GPUs that the heavy basket can contain. If an
 // instance does not fit on any GPU in its basket, an empty GPU is added to the basket. Within a basket, GRMU chooses
 // the first GPU on which the instance fits (arXiv 2502.01909). A GPU's busy instances determine its basket.
 type GRMU struct{ Heavy float64 }

@@ -13,13 +13,13 @@
 //
 // # When two plans differ
 //
-// Two agents that query slurmctld at different times may make different plans. Until one of them queries slurmctld
-// again, a job's slices may be offered on two nodes, or on none. This can delay a job, but the same slice is never
+// Two agents that query slurmctld at different times can make different plans. Until one of them queries slurmctld
+// again, a job's slices can be offered on two nodes, or on none. This can delay a job, but the same slice is never
 // allocated to two jobs, because every node can carve all slices that it offers, regardless of the other nodes. An
 // agent publishes every change of its node's state, and the watcher then notifies the agents whose offers differ from
 // the plan.
 //
-// If an agent hangs or cannot reach slurmctld, jobs that are planned on its node do not start. After some time
+// If an agent hangs or cannot reach slurmctld, the jobs that are planned on its node do not start. After some time
 // ([Patience]), the other agents therefore exclude the node from their plans. A plan never includes a node on which
 // slurmctld does not start jobs.
 //

@@ -61,7 +61,7 @@ func Parse(text string) (s State, err error) {
 	return s, nil
 }
 
-// described is a GPU model together with the placements that may be offered on its GPUs.
+// described is a GPU model together with the placements that can be offered on its GPUs.
 type described struct {
 	*mig.Model
 	offerable mig.Layout

@@ -18,7 +18,7 @@ type Unresponsive struct {
 }
 
 // Patience returns the time that a node can be behind the plan before other agents exclude it: two polls plus 5 s. With
-// a watcher, agents may poll much less often, because the watcher notifies the agents of changes. A poll interval above
+// a watcher, agents can poll much less often, because the watcher notifies the agents of changes. A poll interval above
 // 15 s is therefore treated as 15 s.
 func Patience(poll time.Duration) time.Duration {
 	return 2*min(poll, 15*time.Second) + 5*time.Second

@@ -50,7 +50,7 @@ func (p Pattern) Names(b *mig.Model) string {
 	return strings.Join(all, " / ")
 }
 
-// ParsePattern parses the format that Names writes. A layout may have a repetition count, as in 7g.40gb / 3 x (4g.20gb
+// ParsePattern parses the format that Names writes. A layout can have a repetition count, as in 7g.40gb / 3 x (4g.20gb
 // 3g.20gb). If the GPU model does not support a layout, the error names it.
 func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 	var p Pattern

@@ -166,7 +166,7 @@ func ParseTRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// requestGRES parses a request. It skips TRES that are not GRES (cpu:1), which requests may include since 23.02. If a
+// requestGRES parses a request. It skips TRES that are not GRES (cpu:1), which requests can include since 23.02. If a
 // type occurs several times, the last nonzero count is used, as in slurmctld.
 func requestGRES(s string) (GRESList, error) {
 	if isNull(s) {

@@ -91,7 +91,7 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 	return w, nil
 }
 
-// sacctJob parses a job's line. If why is not empty, it is the reason for omitting the job.
+// sacctJob parses the line that describes a job. If why is not empty, it is the reason for omitting the job.
 func (t *table) sacctJob(id string) (j Job, why string, err error) {
 	given, err := allocated(t.text("AllocTRES"))
 	start, state := t.text("Start"), firstWord(t.text("State"))

@@ -18,7 +18,7 @@ type Job struct {
 
 // Rules determines which schedules are allowed.
 type Rules struct {
-	// FIFO means that jobs start in the given order, which must be the order of their arrival. Without FIFO, jobs may
+	// FIFO means that jobs start in the given order, which must be the order of their arrival. Without FIFO, jobs can
 	// start in any order.
 	FIFO bool
 	// Migration means that instances can be moved at any time without cost, so only the sizes of the instances matter.
@@ -34,7 +34,7 @@ type Rules struct {
 // The search tries all orders of starts and, without migration, all placements of each job. For a given order and given
 // placements, every job starts as soon as possible, because an earlier start results in an earlier end and does not
 // delay any later job. The search abandons a branch if the waits that are already certain exceed the best result so
-// far. Each job starts no earlier than the jobs before it in the order.
+// far. No job starts earlier than the jobs that precede it in the order.
 func Optimum(gpus []place.GPU, jobs []Job, rules Rules) float64 {
 	s := schedule{
 		gpus:    gpus,
