@@ -17,8 +17,8 @@ import (
 // nodesTimeout is the timeout for each request for nodes or jobs.
 const nodesTimeout = 20 * time.Second
 
-// newController returns the client that status and top use. It looks up Slurm's commands in PATH, because users may
-// have them in any directory.
+// newController returns the client that status and top use. It looks up Slurm's commands in PATH, because they may be
+// installed in any directory.
 func newController() *slurm.Client {
 	return slurm.New(slurm.Options{Scontrol: "scontrol", Squeue: "squeue", Timeout: nodesTimeout})
 }

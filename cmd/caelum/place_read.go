@@ -13,8 +13,7 @@ import (
 	"caelum/internal/place"
 )
 
-// readGPUs returns the GPUs that --board, --gpu, --idle and --ends describe. GPUs of the same model share one
-// mig.Model.
+// readGPUs returns the GPUs described by --board, --gpu, --idle and --ends. GPUs of the same model share one mig.Model.
 func readGPUs(o placeOptions) ([]place.GPU, error) {
 	var gpus []place.GPU
 	var whole []*mig.Model

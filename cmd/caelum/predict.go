@@ -85,15 +85,15 @@ type predicted struct {
 	// model is known.
 	Profile string `json:"profile,omitempty"`
 	Default string `json:"default,omitempty"` // the decision table's default profile
-	// Source names the place from which the runs were read: the repository or slurmdbd. SourceRuns is the total number
-	// of runs there.
+	// Source is where the runs were read from: the repository or slurmdbd. SourceRuns is the total number of runs
+	// there.
 	Source     string `json:"source"`
 	SourceRuns int    `json:"source_runs"`
-	// TimeLimit is the job's time limit in seconds, or 0 if it is unknown or the job has none. Requests is set if,
-	// because of this limit, the job requests a larger profile than Profile.
+	// TimeLimit is the job's time limit in seconds, or 0 if it is unknown or the job has none. Requests is set if the
+	// job requests a profile larger than Profile because of this limit.
 	TimeLimit int    `json:"time_limit,omitempty"`
 	Requests  string `json:"requests,omitempty"`
-	// Named is the profile that the user named for the job. The prediction then does not apply to this job.
+	// Named is the profile that the user requested by name. The prediction then does not apply to this job.
 	Named string `json:"named,omitempty"`
 	// Measured is profile-job's choice if it determines Profile, or nil otherwise.
 	Measured *learn.Measured `json:"measured,omitempty"`
@@ -105,7 +105,7 @@ type predicted struct {
 	Seconds    float64 `json:"seconds,omitempty"`
 	// On lists the expected run time on each of Board's profiles that has enough memory, from smallest to largest.
 	On []profileTime `json:"on,omitempty"`
-	// Busy is the job's busy share in percent. BusyKnown is false if no run shows it.
+	// Busy is the job's busy share in percent. BusyKnown is false if it cannot be determined from any run.
 	Busy      int         `json:"busy,omitempty"`
 	BusyKnown bool        `json:"busy_known,omitempty"`
 	Low       float64     `json:"seconds_low,omitempty"`

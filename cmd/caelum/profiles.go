@@ -100,7 +100,7 @@ func modelJSON(b *mig.Model, profiles bool) modelEntry {
 	return e
 }
 
-// computeSlices returns the number of compute slices of a GPU, which is the same as that of its largest profile.
+// computeSlices returns the number of compute slices of a GPU, which equals the number in its largest profile.
 func computeSlices(b *mig.Model) int {
 	n := 0
 	for _, p := range b.Profiles {
@@ -152,7 +152,7 @@ func printProfiles(w io.Writer, b *mig.Model, engines bool) {
 }
 
 // starts returns the possible starts of a profile as a row with one column for each unit, in which a dot marks a unit
-// where the profile cannot start.
+// at which the profile cannot start.
 func starts(b *mig.Model, p mig.Profile) string {
 	cells := make([]string, b.Grid)
 	for u := range cells {

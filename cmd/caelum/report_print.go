@@ -66,7 +66,7 @@ func line(w io.Writer, name, format string, args ...any) {
 	fmt.Fprintf(w, "  %-12s  %s\n", name, printable(fmt.Sprintf(format, args...)))
 }
 
-// printOne prints what one job requested, got and used.
+// printOne prints the resources that one job requested, was allocated and used.
 func printOne(w io.Writer, j jobreport.Job) {
 	fmt.Fprintf(w, "job %s (%s) of %s, account %s: %s\n", printable(j.ID), printable(orDash(j.Name)),
 		printable(j.User), printable(j.Account), stateText(j))
@@ -102,7 +102,8 @@ func stateText(j jobreport.Job) string {
 	return printable(j.State)
 }
 
-// nodesText returns the names of the nodes or, if there are many, the first names and the number of the others.
+// nodesText returns the names of the nodes or, if there are many, the first few names and the number of remaining
+// nodes.
 func nodesText(nodes []string) string {
 	const most = 4
 	text := strings.Join(nodes[:min(len(nodes), most)], ", ")
@@ -124,8 +125,8 @@ func requestText(j jobreport.Job) string {
 	return fmt.Sprintf("%s (Caelum chose %s)", j.Requested, j.Chosen)
 }
 
-// printSlice prints the slices of one profile on one node and how they were used. The argument several is true if the
-// job has other slices.
+// printSlice prints the slices of one profile on one node and how they were used. The argument several reports whether
+// the job has other slices.
 func printSlice(w io.Writer, s jobreport.Slice, several bool) {
 	got := s.Profile
 	if s.Profile == mig.Full {
@@ -177,7 +178,7 @@ func printEarlier(w io.Writer, j jobreport.Job) {
 	}
 	grew := j.Growths
 	if slices.ContainsFunc(j.Earlier, func(e jobreport.Earlier) bool { return e.End != "" }) {
-		grew = nil // the lines above show the same
+		grew = nil // the lines above already show the growths
 	}
 	for _, g := range grew {
 		why := "GPU memory ran out, peak"
@@ -202,7 +203,8 @@ func gpuHours(gpu, slice float64, unweighted bool) string {
 // barWidth is the number of characters between the brackets of a bar.
 const barWidth = 20
 
-// bar draws a share from 0 to 1 and prints it in percent. Shares above 1 fill the bar.
+// bar returns a bar that represents a fraction from 0 to 1, followed by the percentage. A fraction above 1 fills the
+// bar.
 func bar(share float64) string {
 	full := min(max(int(share*barWidth+0.5), 0), barWidth)
 	return fmt.Sprintf("[%s%s] %3.0f%%", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*share)
@@ -247,7 +249,7 @@ func printTasks(w io.Writer, r jobreport.Report) {
 	}
 }
 
-// tasksText returns the number of tasks and the id of the first. Tasks that have not started share one id.
+// tasksText returns the number of ids and the first of them. Tasks that have not started share a single id.
 func tasksText(ids []string) string {
 	if len(ids) == 1 {
 		return ids[0]
@@ -255,7 +257,7 @@ func tasksText(ids []string) string {
 	return fmt.Sprintf("%d, for example %s", len(ids), ids[0])
 }
 
-// fullest returns the slice with the highest peak, and its job.
+// fullest returns the slice with the highest peak memory use, and its job.
 func fullest(jobs []jobreport.Job) (of jobreport.Job, most jobreport.Slice, ok bool) {
 	for _, j := range jobs {
 		for _, s := range j.Slices {
@@ -302,7 +304,8 @@ func printReports(w io.Writer, all []jobreport.Report) {
 	rows(w, []bool{false, false, false, true, true, false, true, true, true, false}, table)
 }
 
-// topics returns the advice's topics without duplicates, or a dash if the job has not ended, which its state shows.
+// topics returns the advice's topics without duplicates, or a dash if there are none. NotEnded is omitted because the
+// job's state already shows it.
 func topics(all []jobreport.Advice) string {
 	var list []string
 	for _, a := range all {

@@ -28,8 +28,8 @@ type simulation struct {
 	// Several is the number of jobs that are assumed to need whole GPUs, because their usage was recorded only as a sum
 	// over several GPUs.
 	Several int `json:"several_whole,omitempty"`
-	// Needs maps each profile to the number of jobs that need it. A job's profile is that of the first GPU model that
-	// has a suitable one.
+	// Needs maps each profile to the number of jobs that need it. Each job is counted under the profile of the first
+	// GPU model that has a suitable one.
 	Needs    map[string]int `json:"needs"`
 	GPUs     int            `json:"gpus"`
 	Cluster  string         `json:"cluster"` // the value of --gpus
@@ -43,16 +43,16 @@ type simulation struct {
 	Full     *fullGPUs      `json:"whole_gpus,omitempty"`
 	Memory   *sim.Memory    `json:"memory,omitempty"`
 	Moves    string         `json:"moves,omitempty"`
-	MoveCost string         `json:"move_cost,omitempty"` // run: a moved job restarts from its beginning
-	// Deadlines describes the deadlines: the share of jobs, their slacks, and which programs know the deadlines.
+	MoveCost string         `json:"move_cost,omitempty"` // "run": a moved job restarts from the beginning
+	// Deadlines describes the fraction of jobs with deadlines, their slack, and the programs that know the deadlines.
 	Deadlines string `json:"deadlines,omitempty"`
 	Policies  []run  `json:"policies"`
 
-	slower bool // true if jobs may run longer than necessary because of a smaller slice or a requeue
+	slower bool // true if a smaller slice or a requeue can make jobs run longer than necessary
 }
 
-// fullGPUs describes the full GPUs of a simulation: the time to switch the MIG mode, in seconds, and the largest share
-// of the GPUs that may be full while jobs wait for slices (0: automatic).
+// fullGPUs describes the full GPUs of a simulation: the time to switch the MIG mode, in seconds, and the maximum
+// fraction of the GPUs that can be full while jobs are waiting for slices (0 means automatic).
 type fullGPUs struct {
 	Switch float64 `json:"switch"`
 	Share  float64 `json:"whole_share"`
@@ -103,8 +103,8 @@ func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) si
 	return s
 }
 
-// needs returns, for each profile, the number of jobs that need it. A job's profile is that of the first GPU model that
-// has a suitable one.
+// needs returns, for each profile, the number of jobs that need it. Each job is counted under the profile of the first
+// GPU model that has a suitable one.
 func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	count := map[string]int{}
 	kinds := sim.Kinds(gpus)
@@ -140,11 +140,11 @@ type run struct {
 	P99Wait     float64 `json:"p99_wait"`
 	LongestWait float64 `json:"longest_wait"`
 	Turnaround  float64 `json:"mean_turnaround,omitempty"`
-	// Makespan is always 0 in the row of actual waiting times, like Utilisation and Frag.
+	// Makespan, Utilisation and Frag are always 0 in the row for the actual waiting times.
 	Makespan    float64 `json:"makespan,omitempty"`
 	Utilisation float64 `json:"utilisation,omitempty"`
 	Frag        float64 `json:"fragmentation,omitempty"`
-	Accepted    float64 `json:"accepted"` // the accepted share of the requested unit-seconds
+	Accepted    float64 `json:"accepted"` // the fraction of the requested unit-seconds that was accepted
 	Worst       float64 `json:"worst_profile"`
 	Created     int     `json:"created"`
 	Destroyed   int     `json:"destroyed"`
@@ -198,10 +198,10 @@ func newRun(policy, layouts string, r *sim.Result) run {
 // reality is the name of the row that shows the jobs' actual waiting times and no other figures.
 const reality = "(as it was)"
 
-// theoretical is a policy that no site can choose, because it moves jobs at no cost.
+// theoretical is the name of a policy that no site can use in practice, because it moves jobs at no cost.
 const theoretical = "moved"
 
-// asItWas returns the row of the jobs' actual waiting times.
+// asItWas returns the row for the jobs' actual waiting times.
 func asItWas(jobs []trace.Job) run {
 	r := sim.Result{Started: len(jobs)}
 	for _, j := range jobs {
@@ -270,7 +270,7 @@ func (s simulation) facts() []string {
 	return all
 }
 
-// page returns the result as a page with drawings.
+// page returns the result as a page with charts.
 func (s simulation) page(gpus []*mig.Model) report.Page {
 	p := report.Page{
 		Title:   s.Workload,

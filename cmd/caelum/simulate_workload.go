@@ -97,7 +97,7 @@ func (o simulateOptions) askSacct() (*trace.Workload, error) {
 		return nil, fmt.Errorf("couldn't run sacct: %w; use --sacct to read the output of sacct on another host", err)
 	}
 	workload, err := trace.Sacct("sacct", out)
-	io.Copy(io.Discard, out) // after an error, the remaining output must still be read, or sacct would not end
+	io.Copy(io.Discard, out) // even after an error, the output must be drained so that sacct can exit
 	if failed := cmd.Wait(); failed != nil {
 		return nil, fmt.Errorf("couldn't read jobs from sacct: %w: %s", failed, strings.TrimSpace(stderr.String()))
 	}

@@ -64,7 +64,7 @@ type usageReport struct {
 	Total usageRow   `json:"total"`
 }
 
-// usageRow is a row of the output. Keys that --by does not name are empty.
+// usageRow is a row of the output. Keys not listed in --by are empty.
 type usageRow struct {
 	Account     string  `json:"account,omitempty"`
 	User        string  `json:"user,omitempty"`
@@ -72,7 +72,7 @@ type usageRow struct {
 	Runs        int     `json:"runs"`
 	SliceHours  float64 `json:"slice_hours"`
 	GPUHours    float64 `json:"gpu_hours"`
-	UnknownRuns int     `json:"unknown_runs,omitempty"` // runs whose slices GPUHours does not include
+	UnknownRuns int     `json:"unknown_runs,omitempty"` // runs whose slices are not included in GPUHours
 
 	keys []string // the values of the keys, in the order of --by
 }
@@ -153,7 +153,7 @@ func summaryField(cfg config.Config) slurm.AccountingField {
 func allocations(
 	ctx context.Context, dbd *slurm.Client, cfg config.Config, from, to time.Time,
 ) (all []slurm.Allocation, err error) {
-	at := map[uint64]int{} // the index in all of each record, by slurmdbd's index
+	at := map[uint64]int{} // maps slurmdbd's index of a record to its position in all
 	for !from.After(to) {
 		next := from.Add(usagePage)
 		if next.After(to) {
@@ -223,7 +223,7 @@ func printUsage(w io.Writer, report usageReport, by []string) {
 	}
 }
 
-// cells returns the cells of a row that begins with these keys.
+// cells returns the cells of the row, beginning with the given keys.
 func (r usageRow) cells(keys []string) (cells []string) {
 	for _, k := range keys {
 		cells = append(cells, printable(k))

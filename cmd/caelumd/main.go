@@ -1,6 +1,7 @@
 // Command caelumd is the agent of a GPU node. It manages the MIG instances of the node's GPUs and leases slices to
 // Slurm jobs. "caelumd watch" is the watcher on slurmctld's host, and "caelumd close" withdraws a node's offers. This
-// package only reads the configuration and creates and connects the parts. The agent itself is in package agent.
+// package only reads the configuration and then creates and connects the components. The agent itself is in package
+// agent.
 package main
 
 import (
@@ -216,7 +217,7 @@ func learning(cfg config.Config) (*learn.Loop, error) {
 }
 
 // closeOffers withdraws this node's offers. If the configuration is invalid, it uses the defaults and the node name in
-// the ledger, because the agent cannot run with that configuration and no job may start on slices that no agent
+// the ledger, because the agent cannot run with that configuration and jobs must not start on slices that no agent
 // manages.
 func closeOffers(path string) error {
 	cfg, err := config.Load(path)

@@ -81,10 +81,10 @@ func runShadow(ctx context.Context, out, errout io.Writer, path string, o shadow
 	return t.run(ctx, cfg)
 }
 
-// gpuLister is the part of the driver that a trial uses. *gpu.NVML implements it.
+// gpuLister is the subset of the driver used by a trial. *gpu.NVML implements it.
 type gpuLister interface{ GPUs() ([]gpu.GPU, error) }
 
-// trial prints the passes of a node. Its interfaces have no methods that change the GPUs or slurmctld.
+// trial prints a node's passes. Its interfaces have no methods that modify the GPUs or slurmctld.
 type trial struct {
 	hw          gpuLister
 	ctl         plan.Controller

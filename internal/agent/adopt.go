@@ -18,12 +18,12 @@ import (
 // The agent never changes foreign instances, and if the ledger is lost, the agent's own idle instances also become
 // foreign. Only an administrator can know that no other program uses such an instance, so only root can return it to
 // the agent with `caelum adopt`. The agent adopts an instance only if no job can be using it: every job with GPUs on
-// the node must have a lease, no process may use the instance, and no process may still have its capability files open
-// once the agent has restricted them to root.
+// the node must have a lease, no process must be using the instance, and after the agent has restricted its capability
+// files to root, no process must still have them open.
 
-// Adopt implements api.Adopter. It converts the foreign instances whose UUIDs are in the request, or all of them if
-// it names none, to idle instances of the agent. For each instance that was not adopted, the result has an entry with
-// the reason.
+// Adopt implements api.Adopter. It converts the foreign instances whose UUIDs are in the request, or all foreign
+// instances if the request contains no UUIDs, to idle instances of the agent. For each instance that was not adopted,
+// the result contains an entry with the reason.
 func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
 	if err := a.allJobsLeased(ctx); err != nil {
 		return nil, &api.Error{Code: http.StatusConflict, Message: "couldn't adopt: " + err.Error()}

@@ -74,8 +74,8 @@ func (a *Agent) prepareRunDir() error {
 		if _, err := os.Stat(a.leaseFile(l.Job)); err == nil {
 			continue
 		}
-		// An error is harmless: a prolog that has not received an answer repeats its call, and for every other job an
-		// epilog runs.
+		// An error is harmless: a prolog that has not received an answer repeats its call, and all other jobs will run
+		// an epilog.
 		if err := a.writeLeaseFile(*l); err != nil {
 			a.log.WithError(err).WithField("job", l.Job).Warn("couldn't write a missing lease file")
 		}
@@ -126,7 +126,7 @@ func (a *Agent) removeUnfinished() {
 	}
 }
 
-// writeFile replaces a file atomically. The new file belongs to the agent's user and group, even in a setgid directory,
+// writeFile atomically replaces a file. The new file belongs to the agent's user and group, even in a setgid directory,
 // and has the given mode, independently of the umask.
 func writeFile(path, text string, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), unfinished)

@@ -9,10 +9,10 @@ import (
 )
 
 // Normally, a job's processes have ended before its epilog runs. However, if a job is cancelled at the end of its
-// prolog, its epilog can run while slurmd launches the batch script. The script then runs without an allocation. In a
-// test with Slurm 22.05.8, a job was cancelled 32 ms after its lease was granted and released 104 ms later, and its
-// script ran for the full 3 s. An instance that is still in use by leftover processes is stuck: the agent does not
-// offer its units until the driver reports no processes on it.
+// prolog, its epilog can run while slurmd launches the batch script. In this case, the script runs without an
+// allocation. In a test with Slurm 22.05.8, a job was cancelled 32 ms after its lease was granted and released 104 ms
+// later, and its script ran for the full 3 s. An instance that is still in use by leftover processes is stuck: the
+// agent does not offer its units until the driver reports no processes on it.
 
 // leftoverInterval is the time between checks of the instances that are in use by leftover processes.
 const leftoverInterval = 2 * time.Second
@@ -32,8 +32,8 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	return true, a.setAside(g, in, true)
 }
 
-// processes lists the processes that use an instance. The result known is false if the driver does not list them. In
-// this case, the agent does not reuse the instance for another job, but destroys it and creates a new one, because the
+// processes lists the processes that use an instance. The result known is false if the driver cannot list them. In this
+// case, the agent does not reuse the instance for another job, but destroys it and creates a new one, because the
 // driver refuses to destroy an instance that a process uses.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
@@ -57,8 +57,8 @@ func (a *Agent) unlisted(in *instance) bool {
 	return in.unlisted
 }
 
-// setAside marks an instance as stuck and notifies the reconciler, which checks stuck instances. The argument used is
-// true if processes use the instance or have its capability files open.
+// setAside marks an instance as stuck and notifies the reconciler, which checks stuck instances. The argument used
+// reports whether any process uses the instance or has its capability files open.
 func (a *Agent) setAside(g int, in *instance, used bool) error {
 	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {
 		return err
@@ -91,8 +91,8 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	return err
 }
 
-// retryStuck tries again to destroy a GPU's stuck instances, except those that processes still use or have open, and
-// those for which the destroy hook must run first.
+// retryStuck tries again to destroy a GPU's stuck instances, except those that are still in use or open and those for
+// which the destroy hook must run first.
 func (a *Agent) retryStuck(g int, c *card) {
 	a.mu.Lock()
 	var stuck []*instance
@@ -141,7 +141,7 @@ func (a *Agent) stateVersion() int {
 	return a.version
 }
 
-// hasLeftovers reports whether processes use an instance that no job holds, or have one open.
+// hasLeftovers reports whether any process uses, or has open, an instance that no job holds.
 func (a *Agent) hasLeftovers() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,12 +12,13 @@ import (
 	"strings"
 )
 
-// maxReplans limits the number of plans that a pass makes. A new plan is necessary whenever the state has changed in
-// the meantime. After maxReplans plans, it gives up, and the offers stay lowered until the next pass.
+// maxReplans limits the number of plans that a pass makes. A new plan is necessary whenever the state changes before
+// the plan has been published. After maxReplans plans, the pass gives up, and the offers stay lowered until the next
+// pass.
 const maxReplans = 6
 
 // errUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started there before
-// the registration would get no slot numbers.
+// the registration would not be assigned any slot numbers.
 var errUnregistered = errors.New(
 	"slurmd has not registered since slurmctld started; this node offers no slices until it does")
 
@@ -70,7 +71,7 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	if node, err = p.lower(ctx, d, node); err != nil {
 		return false, err
 	}
-	// Since the plan was made, slurmd may have registered, or a job may have got slices.
+	// Since the plan was made, slurmd may have registered, or a job may have been given slices.
 	if node.Unregistered != d.withheld || !p.apply(d) {
 		return false, nil
 	}
@@ -79,7 +80,7 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	if err != nil {
 		return false, err
 	}
-	// slurmctld's used counts may have decreased between the read and the write although no epilog has published new
+	// slurmctld's used counts may have decreased between the read and the write even though no epilog has published new
 	// totals, because a job with a slice but no slot has ended or slurmctld has lost its counts (`scontrol
 	// reconfigure`). slurmctld then shows more free slices than the plan offers.
 	if node.Unregistered != d.withheld || exceeds(node, d.offers) {
@@ -145,7 +146,7 @@ func (p *publisher) finish(ctx context.Context, d nodePlan, in input) error {
 	return nil
 }
 
-// noteClosed records the Slurm state of a node on which slurmctld starts no jobs, which `caelum status` shows as the
+// noteClosed records the Slurm state of a node on which slurmctld does not start jobs. `caelum status` shows it as the
 // reason why the node offers no slices.
 func (p *publisher) noteClosed(node slurm.Node) {
 	closed := ""
@@ -155,8 +156,8 @@ func (p *publisher) noteClosed(node slurm.Node) {
 	p.set(func(s *publishStatus) { s.closed = closed })
 }
 
-// noteWaiting records the number of waiting jobs that request slices, for the metrics. If the agent follows the
-// watcher's plan, it does not know the number.
+// noteWaiting records the number of waiting jobs that request slices, for the metrics. The number is unknown if the
+// agent follows the watcher's plan.
 func (p *publisher) noteWaiting(in input) {
 	if in.part != nil {
 		p.set(func(s *publishStatus) { s.read, s.waiting = false, 0 })

@@ -19,9 +19,9 @@ type pendingLease struct {
 	leasing bool
 }
 
-// takeOffers records a pending lease for a job at offered spots and withdraws these offers. If they do not include all
-// wanted slices, it changes nothing and returns false. The argument array is the id of the job's array, or 0. The
-// caller holds n.mu.
+// takeOffers records a pending lease for a job at offered spots and withdraws these offers. If the offers do not
+// include all of the requested slices, it changes nothing and returns false. The argument array is the id of the job
+// array that the job belongs to, or 0. The caller holds n.mu.
 func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease, bool) {
 	gpus := n.view()
 	offers := slices.Clone(n.offers)
@@ -50,8 +50,8 @@ func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease,
 
 // choose returns the offered spot for a slice of a job. slurmctld counts only profiles, so a job can start on an offer
 // that was planned for another job. If the plan has spots for the job, choose returns one of them. Otherwise, it
-// prefers an offer that is not planned for any job. If the offered placement is larger than the job may have, choose
-// returns a placement of the requested profile within it, and removes the offer. The caller holds n.mu.
+// prefers an offer that is not planned for any job. If the offered placement is larger than the job is entitled to,
+// choose returns a placement of the requested profile within it and removes the offer. The caller holds n.mu.
 func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want) (offer.Spot, bool) {
 	isOffered := func(s offer.Spot) bool { return offers[s.GPU].Has(s.Placement) && possible(gpus[s.GPU], s.Placement) }
 	for _, spots := range n.planned[job] {
@@ -71,8 +71,8 @@ func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer
 	return s, ok
 }
 
-// chooseConnected is like choose, but returns all spots for a job that wants several full GPUs, preferring GPUs that
-// are connected by NVLinks (offer.Connected). It returns nil if the job does not want several full GPUs, or if too few
+// chooseConnected is like choose, but returns all spots for a job that requests several full GPUs, preferring GPUs
+// connected by NVLinks (offer.Connected). It returns nil if the job does not request several full GPUs or if too few
 // are offered. The caller holds n.mu.
 func (n *node) chooseConnected(
 	gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want,
@@ -129,9 +129,9 @@ func (n *node) nameOf(gpus []place.GPU, s offer.Spot) string {
 	return offer.Plan{AdvertisedAs: n.as}.Name(gpus[s.GPU].Model, s)
 }
 
-// possible reports whether a GPU can have an instance at placement i. An offer or a pending lease may be older than the
-// loss of its GPU, than an attempt to switch off the GPU's MIG mode that the driver refused, or than a foreign or stuck
-// instance that uses units of the placement.
+// possible reports whether a GPU can have an instance at placement i. An offer or a pending lease may have been
+// recorded before its GPU was lost, before the driver refused to switch off the GPU's MIG mode, or before a foreign or
+// stuck instance took units of the placement.
 func possible(g place.GPU, i int) bool {
 	return g.Model != nil && i < len(g.Model.Placements) && g.Model.Units(i)&g.Blocked == 0 &&
 		g.Model.Fits(g.Busy, i)
@@ -155,7 +155,7 @@ func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
 
 // pick returns the best offered placement of a profile. It prefers the placements of idle instances and avoids those
 // for which a MIG mode must be switched. Among equals, it chooses the one that leaves the largest number of reachable
-// maximal layouts. If no offer has the profile, ok is false.
+// maximal layouts. If the profile is not offered, ok is false.
 func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {

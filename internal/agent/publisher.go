@@ -14,8 +14,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// publisher writes the node's offers to slurmctld. Except for the channels, changes and status, only the goroutine of
-// [publisher.run] uses its fields.
+// publisher writes the node's offers to slurmctld. Except for the channels, changes and status, its fields are used
+// only by the goroutine of [publisher.run].
 type publisher struct {
 	*node
 	ctl    Controller
@@ -23,11 +23,11 @@ type publisher struct {
 	log    *logrus.Entry
 	// config returns slurmctld's configuration, or an error if leases cannot work with it.
 	config func(context.Context) (slurm.Config, error)
-	// hidesJobs reports whether users may not see other users' jobs.
+	// hidesJobs reports whether users are not allowed to see other users' jobs.
 	hidesJobs func() bool
 	// publishesJobs reports whether the node publishes the jobs that hold its slices.
 	publishesJobs func() bool
-	// raised is called after a publication that the watcher must learn of.
+	// raised is called after a publication of which the watcher must be notified.
 	raised func()
 	// failed is called after a failed pass.
 	failed func()
@@ -37,7 +37,7 @@ type publisher struct {
 	changes  atomic.Int64  // the number of writes to slurmctld since the agent started
 
 	total        int      // N, the node's constant total of gres/mig; 0 while N is unknown
-	advertised   []string // other GPU models' profile names under which the node has offered slices
+	advertised   []string // profile names of other GPU models under which the node has offered slices
 	unresponsive plan.Unresponsive
 	unstarted    plan.Unstarted
 	allocations  map[uint32]allocation // slurmctld's allocations to jobs on the node
@@ -50,10 +50,10 @@ type publisher struct {
 	listed       time.Time             // the time at which all jobs were last listed
 	clock        func() time.Time      // the clock for the heartbeat's age
 	published    int                   // node.version of the last published plan, or -1
-	notified     string                // the state of the GPUs in the last notification of the watcher
-	unnotified   bool                  // whether the agent has written since then what may change the watcher's plan
+	notified     string                // the state of the GPUs when the watcher was last notified
+	unnotified   bool                  // whether the agent has since written data that may change the watcher's plan
 
-	statusMu sync.Mutex // protects status, which only the publisher's goroutine changes
+	statusMu sync.Mutex // protects status, which is changed only by the publisher's goroutine
 	status   publishStatus
 }
 
@@ -64,7 +64,8 @@ type publishStatus struct {
 	err       error
 	closed    string // the node's state in Slurm if slurmctld starts no jobs on the node
 	// excess is, for each profile, the number of slices that slurmctld counts as used although it has not allocated
-	// them to a job. short is the part that the published totals leave out because it does not fit into N.
+	// them to a job. short is the part of excess that is omitted from the published totals because it does not fit into
+	// N.
 	excess, short map[string]int
 	read          bool     // whether a pass has read the queue
 	waiting       int      // the number of waiting jobs that request slices
@@ -88,8 +89,8 @@ func (p *publisher) last() publishStatus {
 // retryInterval is the pause before a failed pass is repeated.
 const retryInterval = time.Second
 
-// Publish requests a pass that begins after the call, waits for it to end, and returns its error. Calls that wait at
-// the same time share one pass.
+// Publish requests a pass that begins after the call, waits for it to end, and returns its error. Concurrent calls
+// share one pass.
 func (p *publisher) Publish(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {
@@ -109,16 +110,16 @@ func (p *publisher) Publish(ctx context.Context) error {
 // further changes that occur during the delay.
 const settling = 200 * time.Millisecond
 
-// slowdown limits the load on a slow slurmctld. The pause before the next poll is at least slowdown times the
-// duration of the last pass, but is never extended beyond maxPause, about a minute.
+// slowdown limits the load on a slow slurmctld. The pause before the next poll is at least slowdown times the duration
+// of the last pass, but never exceeds maxPause, which is about a minute.
 const (
 	slowdown = 20
 	maxPause = time.Minute
 )
 
-// run runs a pass on request, after a change on the node, and for each poll. A poll takes place if no pass has run for
-// the poll interval plus up to 10%. The first poll begins at a random time within the poll interval, because the agents
-// of a cluster often start at the same time.
+// run runs a pass on request, after a change on the node, and for each poll. A poll takes place when no pass has run
+// for the poll interval plus up to 10%. The first poll begins at a random time within the poll interval, because the
+// agents of a cluster often start at the same time.
 func (p *publisher) run(ctx context.Context) {
 	poll := time.NewTimer(rand.N(p.cfg.PollInterval))
 	defer poll.Stop()
@@ -169,8 +170,8 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// unchangedSince reports whether the node's state still has this version, so that a pass that was scheduled after a
-// change is not necessary.
+// unchangedSince reports whether the node's state still has this version, in which case a pass scheduled after a change
+// is unnecessary.
 func (n *node) unchangedSince(version int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

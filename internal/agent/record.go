@@ -14,12 +14,12 @@ type class int
 const (
 	none    class = iota // no error
 	unclear              // the job's record is inconsistent or unreadable, which any user can cause
-	later                // slurmctld does not answer, which is not a defect of the node
+	later                // slurmctld does not answer, which is not a fault of the node
 	defect               // this node cannot query slurmctld
 )
 
-// classOf returns the class of an error. No other function classifies errors. An unknown error is in the class unclear,
-// so that it affects only the job and not the node.
+// classOf returns the class of an error. No other function classifies errors. An unknown error belongs to the class
+// unclear, so that it affects only the job and not the node.
 func classOf(err error) class {
 	switch {
 	case err == nil:
@@ -34,8 +34,8 @@ func classOf(err error) class {
 	return unclear
 }
 
-// recordTries limits the number of times that the agent reads an unclear job record. recordPause is the first pause
-// between readings; each further pause is twice as long as the one before. In total, the pauses take 1.5 s.
+// recordTries limits the number of times that the agent reads an unclear job record. recordPause is the pause before
+// the first retry; each subsequent pause is twice as long as the previous one. The pauses add up to 1.5 s.
 const (
 	recordTries = 5
 	recordPause = 100 * time.Millisecond

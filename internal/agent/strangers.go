@@ -14,7 +14,7 @@ import (
 )
 
 // stranger is a foreign process: a process that uses a leased slice but does not belong to its job. Process.Start
-// distinguishes it from a later process with the same pid.
+// distinguishes it from a later process that has the same pid.
 type stranger struct {
 	gpu.Process
 	why string
@@ -132,8 +132,8 @@ func (a *Agent) jobCgroups() bool {
 	return a.slurm != nil && a.slurm.Has("ProctrackType", "proctrack/cgroup")
 }
 
-// endStrangers ends the processes in list that still use the job's slice without belonging to the job. It never ends
-// a process if one of its user ids is root's.
+// endStrangers ends the processes in list that still use the job's slice without belonging to the job. It never ends a
+// process that has root among its user ids.
 func (a *Agent) endStrangers(s usage.Slice, list []gpu.Process, job, uid uint32) {
 	list = slices.DeleteFunc(list, func(p gpu.Process) bool { return slices.Contains(p.UIDs[:], 0) })
 	if len(list) == 0 || a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID}) == nil {
@@ -150,8 +150,8 @@ func (a *Agent) endStrangers(s usage.Slice, list []gpu.Process, job, uid uint32)
 	a.ended(s.GPU, s.UUID, ended, left)
 }
 
-// ended logs which processes the agent has ended and which it could not end, at most once per logInterval for each
-// instance.
+// ended logs the processes that the agent has ended and those that it could not end, at most once per logInterval for
+// each instance.
 func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 	if len(ended)+len(left) == 0 || !a.mayLog(endedOn{uuid}) {
 		return

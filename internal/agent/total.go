@@ -16,9 +16,9 @@ import (
 // count of the `closed` type. It detects a reset if the node had offers and now only `closed` has a count. Until N is
 // in the ledger, inventory.GuessTotal estimates it.
 //
-// If only `closed` has a count when an agent starts, slurmctld has not necessarily reset the record: CloseOffers may
-// have written it. The counts in a record with offers do not always add up to N either: after a restart of slurmd,
-// slurmctld 22.05 sets `closed` to N, but keeps the offers.
+// If only `closed` has a count when an agent starts, this does not necessarily mean that slurmctld has reset the
+// record: CloseOffers may have written it. The counts in a record with offers do not always add up to N either: after a
+// restart of slurmd, slurmctld 22.05 sets `closed` to N, but keeps the offers.
 func (p *publisher) learnTotal(node slurm.Node) error {
 	if _, ok := node.Gres.Profiles()[slurm.ClosedType]; !ok {
 		return fmt.Errorf(

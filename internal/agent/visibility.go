@@ -11,8 +11,8 @@ import (
 // users' jobs.
 var _ api.Private = (*Agent)(nil)
 
-// VisibleTo implements api.Private. It determines which of other users' data a user may see. Users never see more
-// than slurmctld would show them, but unlike slurmctld, the agent does not show more to operators and account
+// VisibleTo implements api.Private. It determines which data of other users a user is allowed to see. Users never see
+// more than slurmctld would show them, but unlike slurmctld, the agent does not show more to operators and account
 // coordinators.
 func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	c := a.privacy.Load()
@@ -25,15 +25,15 @@ func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	return api.SeesJobs
 }
 
-// hidesJobs reports whether users may not see other users' jobs. It is true until slurmctld has answered.
+// hidesJobs reports whether users are not allowed to see other users' jobs. It is true until slurmctld has answered.
 func (a *Agent) hidesJobs() bool {
 	c := a.privacy.Load()
 	return c == nil || c.HidesJobs()
 }
 
 // publishesJobs reports whether the agent publishes the jobs that hold its slices, which the watcher needs to preempt
-// jobs. The result is false if Slurm preempts no jobs, if users may not see other users' jobs, or until slurmctld has
-// answered.
+// jobs. The result is false if preemption is disabled in Slurm, if users are not allowed to see other users' jobs, or
+// until slurmctld has answered.
 func (a *Agent) publishesJobs() bool {
 	c := a.privacy.Load()
 	return c != nil && c.Preempts() && !c.HidesJobs()
@@ -47,8 +47,8 @@ func slurmUserOf(c *slurm.Config) (uint32, bool) {
 	return c.SlurmUser()
 }
 
-// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer, the last
-// known value applies.
+// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. If slurmctld does not answer, the last known
+// value applies.
 func (a *Agent) learnPrivacy(ctx context.Context) {
 	if c, err := a.ctl.Config(ctx); err == nil {
 		a.privacy.Store(&c)

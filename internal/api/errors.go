@@ -24,8 +24,8 @@ func NotNow(message string) error { return &Error{http.StatusServiceUnavailable,
 // NotFound returns an error with status 404.
 func NotFound(message string) error { return &Error{http.StatusNotFound, message} }
 
-// NoLease returns the error for a job without a lease. The server returns the same error for a job that the caller may
-// not see.
+// NoLease returns the error for a job without a lease. The server returns the same error for a job that the caller is
+// not allowed to see.
 func NoLease(job uint32) error {
 	return NotFound(fmt.Sprintf("job %[1]d holds no slice on this node; `scontrol show job %[1]d` prints the job's "+
 		"state and nodes (NodeList); if the job is running, run `caelum job %[1]d` on one of these nodes", job))

@@ -12,10 +12,10 @@ const (
 	// callBurst is the number of calls that a user can make without a pause. It is large enough for all of a job's
 	// tasks to call at the same time.
 	callBurst = 50
-	// callEvery is the minimum interval between a user's further calls after the first callBurst calls.
+	// callEvery is the minimum interval between a user's calls after the first callBurst calls.
 	callEvery = 100 * time.Millisecond
-	// maxCounted limits how many users have their calls counted separately. All others share one limit, because a
-	// single user can have many ids in a user namespace.
+	// maxCounted is the maximum number of users whose calls are counted separately. All others share one limit, because
+	// a single user can use many ids in a user namespace.
 	maxCounted  = 1024
 	tooManyText = "too many calls to the agent by this user; wait a second between calls"
 )

@@ -63,9 +63,9 @@ func LacksGRES(n slurm.Node, w slurm.Waiting) bool {
 	return w.Exclusive && slices.ContainsFunc(n.GresUsed, func(g slurm.GRES) bool { return g.Count > 0 })
 }
 
-// passedOver is how long after an offer slurmctld must have evaluated a job for Caelum to conclude that slurmctld
-// considered the offer. It is longer than a scheduling cycle, and longer than the usual difference between two hosts'
-// clocks.
+// passedOver is the minimum time between an offer and slurmctld's evaluation of a job for Caelum to conclude that
+// slurmctld considered the offer. It is longer than a scheduling cycle, and longer than the usual difference between
+// two hosts' clocks.
 const passedOver = 5 * time.Second
 
 // HasFree reports whether all slices that the job needs on each of its nodes are free on node n.

@@ -9,14 +9,14 @@ import (
 )
 
 // Schedulable reports whether the node is in a state in which slurmctld starts jobs on it. This includes COMPLETING
-// nodes, although slurmctld starts no jobs there until they have finished completing, and powered-down nodes that no
-// job has, which slurmctld resumes for a job.
+// nodes, even though slurmctld does not start jobs there until they have finished completing, and powered-down nodes
+// that are not allocated to any job, which slurmctld resumes for a job.
 func Schedulable(n slurm.Node) bool {
 	closed := []string{"DOWN", "DRAIN", "FAIL", "FUTURE", "NOT_RESPONDING", "INVALID_REG", "POWERING_DOWN"}
 	return !slices.ContainsFunc(closed, n.Is) && (!n.Is("POWERED_DOWN") || n.Is("IDLE"))
 }
 
-// PoweredDown reports whether the node is powered down, and slurmctld would resume it for a job.
+// PoweredDown reports whether the node is powered down and would be resumed by slurmctld for a job.
 func PoweredDown(n slurm.Node) bool { return n.Is("POWERED_DOWN") && Schedulable(n) }
 
 // Accepts reports whether the job could run on the node if its slices were available there, that is, whether
@@ -51,8 +51,8 @@ func RejectReason(n slurm.Node, w slurm.Waiting) string {
 	return tooSmall(n, w)
 }
 
-// tooSmall describes the first hardware property in which the node falls short of the job's request
-// (job_req_node_filter in slurmctld). The result is empty if the node is large enough.
+// tooSmall describes the first hardware resource of which the node has less than the job requests (job_req_node_filter
+// in slurmctld). The result is empty if the node is large enough.
 func tooSmall(n slurm.Node, w slurm.Waiting) string {
 	for _, c := range []struct {
 		unit      string

@@ -9,7 +9,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// yield is how much later than a held job another job may become eligible and still precede it.
+// yield is the longest time after a held job's eligible time at which another job can become eligible and still precede
+// it.
 const yield = time.Hour
 
 // InOrder returns the waiting jobs in the order in which the plan considers them (Order).
@@ -24,8 +25,8 @@ func InOrder(q slurm.Queue) []slurm.Waiting {
 // Order returns the indices of the waiting jobs in the order in which the plan considers them. Held jobs come last:
 // slurmctld shows their priority as 0, and a job must not overtake jobs of higher priority by requesting a node by
 // name. To keep held jobs from waiting forever, Order puts a held job ahead of jobs that became eligible more than an
-// hour later, unless they have a lower nice value. The hour starts again whenever another held job of the same user is
-// released and starts, so that each user gets at most one held job per hour ahead of other jobs.
+// hour later, unless they have a lower nice value. The hour restarts whenever another held job of the same user is
+// released and starts, so that at most one held job per user and hour precedes other jobs.
 func Order(q slurm.Queue) []int {
 	var sorted, held []int
 	for k := range q.Waiting {
@@ -38,7 +39,7 @@ func Order(q slurm.Queue) []int {
 	if len(held) == 0 {
 		return sorted
 	}
-	last := map[uint32]time.Time{} // for each user, the latest start of a job that had been held
+	last := map[uint32]time.Time{} // for each user, the latest start time of a job that had been held
 	for k := range q.All {
 		j := &q.All[k]
 		if j.State != "PENDING" && j.Start.After(last[j.UID]) && tags.Has(j.AdminComment, tags.Released) {

@@ -35,8 +35,8 @@ const forgetting = 3 * time.Second
 // Releasable reports whether an agent may release the job at the given time. Two kinds of jobs are releasable: jobs
 // that job_submit.lua held at submission, because slurmctld would have rejected them while no node offered their
 // slices, and jobs that slurmctld set to BadConstraints after their release, because their slices were no longer
-// offered. Jobs that a user or an administrator has held carry no tag and are not releasable. Neither are jobs with an
-// unfulfilled dependency.
+// offered. Jobs that were held by a user or an administrator do not have the tag and are not releasable. Neither are
+// jobs with an unfulfilled dependency.
 func Releasable(w slurm.Waiting, at time.Time) bool {
 	if w.Dependency != "" {
 		return false // the job would wait even if its slices were offered

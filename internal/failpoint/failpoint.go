@@ -2,7 +2,7 @@
 // two lasting effects, or delay it between a read and a write. The package does nothing unless the CAELUM_FAILPOINT
 // environment variable names a point, or CAELUM_FAILPOINT_PAUSE is set to a duration. With
 // CAELUM_FAILPOINT=create.done, SIGKILL ends the process when it first reaches the create.done point. With
-// CAELUM_FAILPOINT=create.done:3, it does so the third time.
+// CAELUM_FAILPOINT=create.done:3, the process is killed the third time it reaches the point.
 //
 // Files:
 //
@@ -83,8 +83,8 @@ func parse(text string) (name string, nth int64) {
 	return name, n
 }
 
-// Hit marks a failpoint. It kills the process when the failpoint in CAELUM_FAILPOINT has been reached the configured
-// number of times.
+// Hit marks a failpoint. It kills the process once the failpoint named by CAELUM_FAILPOINT has been reached the
+// configured number of times.
 func Hit(name string) {
 	if armed != name || armed == "" {
 		return

@@ -38,7 +38,7 @@ const maxGI = 15
 
 // Possible returns the capabilities of every GPU instance that the GPU with the given minor number can have: for each
 // GPU instance, its own capability and that of its first compute instance (Caelum creates no others). A process that
-// can open none of these cannot use any part of the GPU.
+// cannot open any of these cannot use any part of the GPU.
 func (c Caps) Possible(minor int) ([]Device, error) {
 	var all []Device
 	for gi := range maxGI {
@@ -51,8 +51,8 @@ func (c Caps) Possible(minor int) ([]Device, error) {
 	return all, nil
 }
 
-// capability describes one of an instance's capabilities by its device's minor number and its file under /proc.
-// modify is true if nvidia-modprobe sets the device file's owner and mode.
+// capability describes a capability of an instance: the minor number of its device and its file under /proc. modify is
+// true if nvidia-modprobe sets the device file's owner and mode.
 type capability struct {
 	minor  int
 	access string

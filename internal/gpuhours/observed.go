@@ -36,14 +36,14 @@ func same(a, b predict.Run) bool {
 	return strings.EqualFold(a.Node, b.Node) && a.Restart == b.Restart && a.Start == b.Start
 }
 
-// Runs returns the summaries of a record's run, one for each node and profile. A run that has not ended is counted up
-// to now.
+// Runs returns the summaries of the run that a record describes, one for each node and profile. For a run that has not
+// ended, the time until now is counted.
 func (o Observed) Runs(r slurm.Allocation, now time.Time) (runs []predict.Run) {
 	if r.Start.IsZero() {
 		return nil
 	}
 	for _, s := range o.runs[r.ID] {
-		// The run got its slices after slurmctld had started it, and the clocks of the hosts may differ.
+		// The run received its slices after slurmctld had started it, and the clocks of the hosts may differ.
 		at := time.Unix(s.Start, 0)
 		if !at.Before(r.Start.Add(-clocks)) && !at.After(endOf(r, now).Add(clocks)) {
 			runs = append(runs, s)
@@ -52,10 +52,10 @@ func (o Observed) Runs(r slurm.Allocation, now time.Time) (runs []predict.Run) {
 	return runs
 }
 
-// clocks is the largest difference allowed between the clocks of a node and of slurmctld.
+// clocks is the maximum allowed difference between a node's clock and slurmctld's.
 const clocks = 5 * time.Second
 
-// endOf returns the end of a record's run, or now if the run has not ended.
+// endOf returns the end time of the run that a record describes, or now if it has not ended.
 func endOf(r slurm.Allocation, now time.Time) time.Time {
 	if r.End.IsZero() {
 		return now

@@ -28,7 +28,7 @@ type Inventory struct {
 	Models []Model `json:"models"`
 	// Total is N, the constant total of gres/mig.
 	Total int `json:"total"`
-	// Problems has a line for each GPU that cannot be managed, with the reason.
+	// Problems contains, for each GPU that cannot be managed, a line with the reason.
 	Problems []string `json:"problems,omitempty"`
 }
 
@@ -41,7 +41,7 @@ type TypedCount struct {
 // Offered is a profile that a node can offer.
 type Offered struct {
 	TypedCount
-	// MemoryMiB is the memory of an instance in MiB, the smallest if it differs between the node's GPU models.
+	// MemoryMiB is the memory of an instance in MiB, or the minimum if it differs between the node's GPU models.
 	MemoryMiB int `json:"memory_mib"`
 	// Whole is the largest profile, except mig.Full, that the site offers on the first GPU model with this profile. If
 	// the site offers all profiles, this is the profile of the whole GPU.

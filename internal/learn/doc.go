@@ -1,14 +1,14 @@
 // Package learn copies the summaries of earlier runs from slurmdbd into a repository (Sync), and writes a repository's
 // predictions into the decision table (Write).
 //
-// The table is a text file that job_submit.lua reads. Its first line contains the generation number. Then come the
-// administrator's lines, a marker line and the learned lines, sorted by their newest runs. Package learn writes only
-// the generation number and the learned lines. `caelumd watch` writes the table periodically (Loop). `caelum repo sync`
-// runs one sync, and `caelum repo decisions` writes the table once.
+// The table is a text file that job_submit.lua reads. Its first line contains the generation number. It is followed by
+// the administrator's lines, a marker line and the learned lines, sorted by their newest runs. Package learn writes
+// only the generation number and the learned lines. `caelumd watch` writes the table periodically (Loop). `caelum repo
+// sync` runs one sync, and `caelum repo decisions` writes the table once.
 //
 // Sync and Write may be called at any time, as often as necessary, and by any user who can read and write the files. A
-// sync without new runs changes nothing, and Write does not rewrite a table whose content would not change. No job
-// waits for package learn.
+// sync without new runs changes nothing, and Write does not rewrite a table whose content would not change. Jobs never
+// wait for package learn.
 //
 // Files:
 //
