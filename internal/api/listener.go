@@ -6,15 +6,16 @@ import (
 	"syscall"
 )
 
-// maxPerUser limits the open connections of one user, and maxAllUsers those of all users together. The second limit is
-// necessary because a single user can have many ids in a user namespace. Root's connections are exempt, so users cannot
-// block the prolog or the epilog. Each connection uses one of the agent's file descriptors for at most ten seconds.
+// maxPerUser is the maximum number of open connections per user, and maxAllUsers is the maximum for all users together.
+// The second limit is necessary because a single user can use many ids in a user namespace. Root's connections are
+// exempt, so users cannot block the prolog or the epilog. Each connection uses one of the agent's file descriptors for
+// at most ten seconds.
 const (
 	maxPerUser  = 64
 	maxAllUsers = 512
 )
 
-// limits holds the maximum number of connections that one user, and all users together, may have open on one socket.
+// limits holds the maximum number of open connections on one socket, for each user and for all users together.
 type limits struct{ each, all int }
 
 // listener accepts connections, and immediately closes those that exceed the limits.
@@ -78,7 +79,7 @@ func (c *conn) Close() error {
 	return c.UnixConn.Close()
 }
 
-// nobody is the uid of a peer whose uid the kernel did not report. It differs from root's uid.
+// nobody is the uid assumed for a peer whose uid the kernel did not report. It differs from root's uid.
 const nobody = ^uint32(0)
 
 // peer is the process that connected.

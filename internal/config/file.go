@@ -26,8 +26,8 @@ type Fault struct {
 
 // CheckFile returns all faults in the file at path, in line order. It rejects the files that Load rejects, as well as
 // files that repeat a key with different capitalization. It does not check whether other users can change the file. It
-// needs no GPU, so it only warns about profiles that no known GPU model has. It returns an error if the file cannot be
-// read.
+// does not need a GPU, so it only warns about profiles that no known GPU model supports. It returns an error if the
+// file cannot be read.
 func CheckFile(path string) ([]Fault, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -53,8 +53,8 @@ func CheckFile(path string) ([]Fault, error) {
 	return faults, nil
 }
 
-// checkKey checks one key and its value, using the defaults for the other keys. The map lines gives the line of each
-// earlier key. Its keys are in lower case, because viper ignores the case of keys.
+// checkKey checks one key and its value, using the defaults for the other keys. The map lines contains the line number
+// of each earlier key. Its keys are in lower case, because viper ignores the case of keys.
 func checkKey(key, value *yaml.Node, lines map[string]int) []Fault {
 	name := strings.ToLower(key.Value)
 	if before := lines[name]; before > 0 {
@@ -94,7 +94,7 @@ func checkValue(name string, value *yaml.Node) error {
 	return err
 }
 
-// checkTogether checks the rules that concern several keys, and Load's rules for the form of the whole file.
+// checkTogether checks the rules that involve several keys, and the rules of Load for the file as a whole.
 func checkTogether(path string, lines map[string]int) []Fault {
 	v := viper.New()
 	v.SetConfigFile(path)
@@ -111,8 +111,8 @@ func checkTogether(path string, lines map[string]int) []Fault {
 	return []Fault{{Line: lines[key], Text: text}}
 }
 
-// unknownProfiles returns a warning for each profile that no GPU model in Caelum's table has. A newer driver may still
-// report it.
+// unknownProfiles returns a warning for each profile that is not in Caelum's table of GPU models. A newer driver may
+// still support it.
 func unknownProfiles(name string, value *yaml.Node) []Fault {
 	names := []*yaml.Node{value}
 	if value.Kind == yaml.SequenceNode {
@@ -143,7 +143,7 @@ func syntaxFault(err error) Fault {
 	return Fault{Line: line, Text: "not valid YAML: " + strings.TrimPrefix(text, number[0])}
 }
 
-// readable returns the message of one of viper's errors on one line, with YAML's terms for types instead of Go's.
+// readable returns the message of an error from viper as a single line, with YAML's names for types instead of Go's.
 func readable(err error) string {
 	text := strings.NewReplacer(
 		"decoding failed due to the following error(s):\n\n", "",

@@ -17,7 +17,7 @@ type Driver struct {
 	Modifies bool
 	// Missing lists the device files that every GPU program needs but that do not exist.
 	Missing []string
-	// Unscrubbed is true if freed GPU memory retains its contents.
+	// Unscrubbed is true if GPU memory is not cleared when it is freed.
 	Unscrubbed bool
 }
 
@@ -70,8 +70,8 @@ func fullDevices(f *Facts) []Finding {
 	return []Finding{warning(text+"; processes outside jobs can use full GPUs", forbidModify)}
 }
 
-// driver checks NVreg_ModifyDeviceFiles. If it is 1, nvidia-modprobe creates a new instance's capability files with
-// access for all users, who can open them until the agent has restricted access.
+// driver checks NVreg_ModifyDeviceFiles. If it is 1, nvidia-modprobe creates the capability files of a new instance
+// with access for all users, who can open them until the agent has restricted access.
 func driver(f *Facts) []Finding {
 	const made = "the driver's ModifyDeviceFiles is "
 	switch {

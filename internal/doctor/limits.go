@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// limitsTimeout limits the run time of sacctmgr, which would otherwise keep retrying for longer if slurmdbd is
-// unreachable.
+// limitsTimeout is the timeout for sacctmgr, which would otherwise keep retrying for longer if slurmdbd is unreachable.
 const limitsTimeout = 5 * time.Second
 
 // readLimits returns the limits on gres/gpu that sacctmgr shows.

@@ -10,10 +10,10 @@ import (
 
 // DeferReason returns the reason why a job could not start now on a node that accepts it, even if its slices were
 // available. The result is empty if the job could start. The node may lack free CPUs or memory or, if the job needs a
-// whole node, may have GRES in use. Alternatively, the node may have offered the slices since the given time, and
-// slurmctld may have evaluated the job since then without starting it, for an unknown reason. This last case does not
-// apply to jobs that wait behind another job, to multi-node jobs, which may have lacked another node, or to nodes that are
-// powered down, where the time of the offer is unknown.
+// whole node, its GRES may be in use. Alternatively, the node may have offered the slices since the given time, and
+// slurmctld may have evaluated the job since then without starting it, for an unknown reason. The latter case does not
+// apply to jobs that are waiting behind another job, to multi-node jobs, for which another node may have been
+// unavailable, or to nodes that are powered down, because their Since is the time of the agent's last change.
 func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):
@@ -64,8 +64,8 @@ func LacksGRES(n slurm.Node, w slurm.Waiting) bool {
 }
 
 // passedOver is the minimum time between an offer and slurmctld's evaluation of a job for Caelum to conclude that
-// slurmctld considered the offer. It is longer than a scheduling cycle, and longer than the usual difference between
-// two hosts' clocks.
+// slurmctld considered the offer. It is longer than both a scheduling cycle and the usual clock difference between two
+// hosts.
 const passedOver = 5 * time.Second
 
 // HasFree reports whether all slices that the job needs on each of its nodes are free on node n.

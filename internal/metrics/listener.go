@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// These constants limit the resources that a user can occupy with connections to the HTTP port. Each connection serves
-// one request.
+// These constants limit the resources that a user can consume with connections to the HTTP port. Each connection serves
+// a single request.
 const (
 	maxConnections = 16
 	headTimeout    = 5 * time.Second

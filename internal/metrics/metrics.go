@@ -17,15 +17,15 @@ type Failure string
 const (
 	Carve   Failure = "carve"   // a slice could not be carved
 	Destroy Failure = "destroy" // the driver did not destroy an instance, which is now stuck
-	Prolog  Failure = "prolog"  // a prolog failed because of a defect of the node; Slurm drains the node
+	Prolog  Failure = "prolog"  // a prolog failed because of a fault on the node; Slurm drains the node
 	Publish Failure = "publish" // a pass failed, so the published offers may be out of date
-	Refuse  Failure = "refuse"  // a job got no slice, and its tasks fail
+	Refuse  Failure = "refuse"  // a job was not given a slice, and its tasks fail
 	Requeue Failure = "requeue" // a job was requeued because its slices were not available
 )
 
-// leaseBuckets and carveBuckets are the upper bounds of the histograms' buckets in seconds. An unobstructed prolog
-// takes a fraction of a second; by default, a prolog waits at most a minute. Carving a slice takes less than a
-// second, whereas switching the MIG mode takes several seconds.
+// leaseBuckets and carveBuckets are the upper bounds of the histograms' buckets in seconds. Without delays, a prolog
+// takes a fraction of a second; by default, it waits for at most a minute. Carving a slice takes less than a second,
+// whereas switching the MIG mode takes several seconds.
 var (
 	leaseBuckets = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 	carveBuckets = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
@@ -46,8 +46,8 @@ type Metrics struct {
 	pageAt time.Time  // the time at which page was made
 }
 
-// New returns an agent's metrics. state returns the agent's current state, and must not wait for the driver or
-// slurmctld.
+// New returns an agent's metrics. The function state returns the agent's current state and must not block on the driver
+// or slurmctld.
 func New(state func() State) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewPedanticRegistry(),
@@ -95,7 +95,7 @@ func New(state func() State) *Metrics {
 	return m
 }
 
-// Leased records the duration of a prolog call that got slices.
+// Leased records the duration of a prolog call that returned slices.
 func (m *Metrics) Leased(d time.Duration) { m.lease.Observe(d.Seconds()) }
 
 // Carved records the time that the driver took to create a slice.
@@ -107,7 +107,7 @@ func (m *Metrics) Failed(kind Failure) { m.failures.WithLabelValues(string(kind)
 // Grew counts a job that was requeued with a larger slice.
 func (m *Metrics) Grew(cause predict.Cause) { m.growths.WithLabelValues(string(cause)).Inc() }
 
-// Foresaw counts a forecast that exceeds a running job's slice.
+// Foresaw counts a forecast of memory use that exceeds the memory of a running job's slice.
 func (m *Metrics) Foresaw() { m.forecasts.Inc() }
 
 // Ended counts a finished run that had slices.

@@ -15,8 +15,8 @@ import (
 type State struct {
 	api.Status
 	Now time.Time
-	// Waiting is the number of waiting jobs in the cluster that requested slices, as of the last read from slurmctld.
-	// It is negative if slurmctld has not been queried or if users may not see other users' jobs.
+	// Waiting is the number of waiting jobs in the cluster that request slices, as of the last query to slurmctld. It
+	// is negative if slurmctld has not been queried or if users are not allowed to see other users' jobs.
 	Waiting int
 	// Updates is the number of changes made to the node's record in slurmctld since the agent started.
 	Updates int
@@ -31,7 +31,7 @@ var states = []string{api.StateLeased, starting, api.StateIdle, api.StateStuck, 
 // `caelum status`.
 const starting = "starting"
 
-// collector computes the metrics of an agent's state on each reading.
+// collector computes the metrics of an agent's state each time they are collected.
 type collector struct{ state func() State }
 
 // desc returns the description of one of the state's metrics.
@@ -149,7 +149,7 @@ func offersOf(s api.Status) map[string]int {
 }
 
 // unitsOf returns the number of a GPU's placement units by state, or nil if the agent does not manage the GPU. If two
-// instances share a unit because a job that is starting takes the place of an idle slice, the unit counts as busy.
+// instances share a unit because a job that is starting replaces an idle slice, the unit counts as busy.
 func unitsOf(g api.GPU) map[string]int {
 	if g.Grid == 0 || g.Problem != "" {
 		return nil

@@ -16,10 +16,11 @@
 //
 //	|3g.20gb====================|1g.5gb|......|......|......|
 //
-// A placement may not fit alongside a layout for three reasons: its units overlap the layout, its profile has reached
-// its instance limit, or too few compute slices or media engines (NVDEC, NVENC, NVJPEG, OFA) are free. On GPU models
-// with 8 units, only the units matter: no layout of an A100 exceeds the GPU's 7 compute slices. On the RTX PRO 6000, a
-// single 1g.24gb+me.all uses all media engines. Alongside it, only -me profiles fit, however many units are free.
+// There are three reasons why a placement may not fit alongside a layout: its units overlap the layout, its profile has
+// reached its instance limit, or too few compute slices or media engines (NVDEC, NVENC, NVJPEG, OFA) are free. On GPU
+// models with 8 units, only the units matter: no layout of an A100 exceeds the GPU's 7 compute slices. On the RTX PRO
+// 6000, a single 1g.24gb+me.all uses all media engines. Alongside it, only -me profiles fit, regardless of how many
+// units are free.
 //
 // # Counting futures
 //

@@ -36,10 +36,10 @@ func (b *Model) WithFull(memoryMiB uint64) *Model {
 // Full returns the placement of the Full profile, or 0 if the model does not have this profile.
 func (b *Model) Full() Layout { return b.full }
 
-// Whole determines which GPUs of a node may have the Full profile (the whole_gpus configuration key).
+// Whole determines which GPUs of a node can have the Full profile (the whole_gpus configuration key).
 type Whole struct {
-	// Switch allows the agent to switch the MIG mode of GPUs that need no reset for it. Reset allows the agent to
-	// switch the MIG mode of all GPUs.
+	// Switch allows the agent to switch the MIG mode of GPUs that do not require a reset to do so. Reset allows the
+	// agent to switch the MIG mode of all GPUs.
 	Switch, Reset bool
 	// Fixed is the number of GPUs, starting with GPU 0, that have only the Full profile. The agent does not switch the
 	// MIG mode of any other GPU.
@@ -62,7 +62,7 @@ func ParseWhole(text string) (w Whole, err error) {
 	return w, nil
 }
 
-// Allows reports whether a GPU may have the Full profile. reset is true if the driver must reset the GPU to switch its
+// Allows reports whether a GPU can have the Full profile. reset is true if the driver must reset the GPU to switch its
 // MIG mode.
 func (w Whole) Allows(gpu int, reset bool) bool {
 	return gpu < w.Fixed || w.Reset || w.Switch && !reset

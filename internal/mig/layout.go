@@ -22,8 +22,8 @@ func (l Layout) Without(i int) Layout { return l &^ (1 << i) }
 // Count returns the number of placements in the set.
 func (l Layout) Count() int { return bits.OnesCount64(uint64(l)) }
 
-// Indices yields the placements of the set in ascending order: in the order of the profiles in the GPU model and,
-// within a profile, in the order of the starts.
+// Indices yields the placements of the set in ascending order: by profile, in the GPU model's order, and then by start
+// within each profile.
 func (l Layout) Indices() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for ; l != 0; l &= l - 1 {

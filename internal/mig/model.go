@@ -102,8 +102,8 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 	return &b, nil
 }
 
-// Select returns a copy of the GPU model with only those profiles for which keep returns true. The copy keeps the
-// compute slices and media engines of the whole GPU. Its profiles and placements have their own indices; [Model.Carry]
+// Select returns a copy of the GPU model with only those profiles for which keep returns true. The copy retains the
+// total compute slices and media engines of the GPU. Its profiles and placements have their own indices; [Model.Carry]
 // converts layouts between the two models.
 func (b *Model) Select(keep func(Profile) bool) *Model {
 	var kept []Profile
@@ -120,8 +120,8 @@ func (b *Model) Select(keep func(Profile) bool) *Model {
 	return s
 }
 
-// Carry converts a layout of another GPU model, which is given by from, to a layout of b. If a placement does not exist
-// in b, its units are returned as blocked units.
+// Carry converts a layout of the GPU model from to a layout of b. If a placement does not exist in b, its units are
+// returned as blocked units.
 func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	for i := range l.Indices() {
 		pl := from.Placements[i]
@@ -134,8 +134,8 @@ func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	return carried, blocked
 }
 
-// ProfileIndex returns the index of the profile with the given name. Policies call it for every placement, so it avoids
-// slices.IndexFunc, which would copy each profile.
+// ProfileIndex returns the index of the profile with the given name. Policies call it for every placement, so it does
+// not use slices.IndexFunc, which would copy each profile.
 func (b *Model) ProfileIndex(name string) (int, bool) {
 	for i := range b.Profiles {
 		if b.Profiles[i].Name == name {
@@ -148,8 +148,8 @@ func (b *Model) ProfileIndex(name string) (int, bool) {
 // EquivalentProfile returns the smallest profile of b that is at least as large as the named profile, which may belong
 // to another GPU model. If b itself has a profile with this name, the result is that profile. Otherwise, it is the
 // smallest plain profile whose name states at least as many compute slices and at least as much memory. Variants of
-// other GPU models have no equivalent profile. The set named of restricts the result to profiles that have a placement
-// in it. The second result is false if b has no equivalent profile.
+// other GPU models have no equivalent profile. The result is restricted to profiles that have a placement in the set
+// of. The second result is false if b has no equivalent profile.
 func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true

@@ -6,9 +6,9 @@ import "slices"
 // bf_max_job_test (slurm.conf(5)).
 const Depth = 500
 
-// backfill places the first group of jobs behind the head of the queue that does not delay the head, and returns
-// false if every group would. It does not place a group on a node where an earlier job is waiting for the same
-// profile, because slurmctld would give the slice to that job, which could delay the head.
+// backfill places the first group of jobs behind the head of the queue that does not delay the head. It returns false
+// if there is no such group. It does not place a group on a node where an earlier job is waiting for the same profile,
+// because slurmctld would give the slice to that job, which could delay the head.
 func (p *planner) backfill(head int) bool {
 	earlier := newDemand()
 	for i, group := range byStart(p.jobs[head:]) {

@@ -10,21 +10,22 @@ import (
 // the same profile, it starts the first one. A plan can therefore prefer a job with a deadline only to jobs of equal
 // priority that request other profiles (deadlineOrder). Independently of the order,
 //
-//   - a job gets a profile on which it is expected to end before its deadline, if there is one (chooseSize);
+//   - a job is given a profile on which it is expected to end before its deadline, if there is one (chooseSize);
 //   - a job does not wait beyond its latest start for a larger slice (nextFree), or because of the policy (choose) or
 //     the share of full GPUs (deny).
 
 const (
-	// urgency is how many seconds before its latest start a job becomes urgent. With a longer time, other jobs wait
-	// longer, but hardly any more jobs meet their deadlines (docs/results.md, "Deadlines").
+	// urgency is the time in seconds before its latest start at which a job becomes urgent. With a larger value, other
+	// jobs wait longer, but hardly any additional jobs meet their deadlines (docs/results.md, "Deadlines").
 	urgency = 900
-	// maxPassing is the wait in seconds after which urgent jobs no longer pass a job, so that no job waits forever.
+	// maxPassing is the waiting time in seconds after which urgent jobs no longer pass a job, so that no job waits
+	// forever.
 	maxPassing = 4 * 3600
 	// lastPlan is an upper bound, in seconds, on the time between two plans (poll_interval) and on the time until a job
 	// starts.
 	lastPlan = 60
-	// maxUrgent limits the number of urgent jobs that a plan considers, because each of them takes time. Users share
-	// this number, so that one user's jobs do not exclude all others.
+	// maxUrgent is the maximum number of urgent jobs that a plan considers, because each of them takes time. It is
+	// divided among the users, so that one user's jobs do not exclude all others.
 	maxUrgent = 8
 )
 
@@ -33,8 +34,8 @@ func (j *Job) tooLate(start, runs float64) bool {
 	return j.Deadline > 0 && (start > j.LatestStart || start+runs > j.Deadline)
 }
 
-// lastChance is true shortly before the latest start of a job that has waited for some time. The next plan may be too
-// late. A job whose deadline is close to its submission does not get priority over others.
+// lastChance reports whether the job has waited for some time and is so close to its latest start that the next plan
+// may be too late. A job whose deadline is close to its submission is not given priority over others.
 func (j *Job) lastChance(now float64) bool {
 	return j.Deadline > 0 && j.Waited >= urgency && j.LatestStart-now <= lastPlan
 }
@@ -79,8 +80,8 @@ func urgent(jobs []*Job, now float64) (all []int) {
 // deadlineOrder returns the indices of the jobs in the order in which a plan considers them. It moves each urgent job
 // ahead of the jobs of equal priority. The jobs that request the same profile and precede the urgent job in the queue
 // move with it, because slurmctld would start them first. An urgent job does not pass components of het jobs, or jobs
-// that have waited for maxPassing. The result is nil if the order is that of the queue, as it always is with a strict
-// order.
+// that have waited for maxPassing. The result is nil if the order is the queue order, which is always the case if the
+// order is strict.
 func deadlineOrder(jobs []*Job, now float64, strict bool) []int {
 	var all []int
 	if !strict {
@@ -114,7 +115,7 @@ func deadlineOrder(jobs []*Job, now float64, strict bool) []int {
 	return order
 }
 
-// mayPass reports whether the urgent job j may pass the job o, or whether o moves with j.
+// mayPass reports whether the urgent job j can pass the job o, or whether o moves with j.
 func (j *Job) mayPass(o *Job) bool {
 	return o.Priority == j.Priority && j.Het == 0 && o.Het == 0 && (o.Waited < maxPassing || j.SharesProfile(o))
 }
@@ -138,7 +139,7 @@ func inOrder(jobs []*Job, order []int) []*Job {
 	return all
 }
 
-// toQueueOrder replaces the order of the plan with that of the queue.
+// toQueueOrder reorders the plan's entries to match the queue.
 func (p *planner) toQueueOrder(jobs []*Job, order []int) {
 	if order == nil {
 		return

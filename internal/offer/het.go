@@ -6,8 +6,8 @@ import (
 	"caelum/internal/place"
 )
 
-// FindAll finds spots for jobs that start together, or returns nil unless it finds spots for all of them. Each job
-// gets its own nodes, and the policy chooses the spots there.
+// FindAll finds spots for jobs that start together, or returns nil unless it finds spots for all of them. Each job is
+// assigned its own nodes, and the policy chooses the spots there.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
 		return c.AssignNodes(jobs, alike(jobs, func(j *Job, n int) []Spot {
@@ -22,8 +22,8 @@ func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.
 	return [][]Spot{spots}, why
 }
 
-// alike returns a function that returns find's result for the k-th job on node n, but calls find only once for all
-// jobs that are alike.
+// alike returns a function that returns the result of find for the k-th job on node n, but calls find only once per
+// node for all jobs that are alike.
 func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 	first := make([]int, len(jobs))
 	for k, j := range jobs {
@@ -43,9 +43,10 @@ func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 }
 
 // AssignNodes assigns disjoint sets of nodes to the jobs and returns the spots of each job. Like slurmctld, it
-// processes the jobs in order. Each job gets the first nodes that leave enough nodes for the later jobs. room returns
-// the spots of the k-th job on node n, or nil if the job does not fit; it is called once for each job and node. A job
-// with OutsideCluster gets the nodes that the other jobs leave free. The result is nil if no assignment exists.
+// processes the jobs in order. Each job is assigned the first nodes that leave enough nodes for the later jobs. room
+// returns the spots of the k-th job on node n, or nil if the job does not fit; it is called once for each job and node.
+// A job with OutsideCluster is assigned the nodes that the other jobs leave free. The result is nil if no assignment
+// exists.
 func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
 	spots := make([]map[int][]Spot, len(jobs))
@@ -89,19 +90,18 @@ func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot 
 // matching assigns nodes to jobs, each node to at most one job. To assign a node, it visits the candidate nodes of
 // each job at most once.
 type matching struct {
-	rooms  [][]int // for each job, the nodes with room for its slices, ascending
+	rooms  [][]int // for each job, the nodes with room for its slices, in ascending order
 	holder []int   // for each node, the job to which it is assigned, or vacant or settled
 }
 
-// vacant marks a node that no job has, and settled marks a node whose assignment is final.
+// vacant marks a node that is not assigned to any job, and settled marks a node whose assignment is final.
 const (
 	vacant  = -1
 	settled = -2
 )
 
-// augment assigns one more node to the k-th job. If necessary, it gives other nodes to jobs that already have one.
-// seen marks the jobs whose nodes must not change. If augment fails, it marks all jobs whose nodes it has tried to
-// change.
+// augment assigns one more node to the k-th job. If necessary, it reassigns nodes of other jobs. seen marks the jobs
+// whose nodes must not change. If augment fails, it marks all jobs whose nodes it has tried to change.
 func (m *matching) augment(k int, seen []bool) bool {
 	seen[k] = true
 	for _, n := range m.rooms[k] {
@@ -119,9 +119,9 @@ func (m *matching) augment(k int, seen []bool) bool {
 	return false
 }
 
-// settle makes the final assignment for the k-th job and returns its nodes. The job gets the first nodes that leave
-// enough nodes for the other jobs, up to need nodes. If extra is false, the job already has as many nodes as it needs,
-// and settle releases one of them for each node that it assigns.
+// settle makes the final assignment for the k-th job and returns its nodes. The job is assigned the first nodes that
+// leave enough nodes for the other jobs, up to need nodes. If extra is false, the job already has as many nodes as it
+// needs, and settle releases one of them for each node that it assigns.
 func (m *matching) settle(k, need int, extra bool) (kept []int) {
 	seen := make([]bool, len(m.rooms))
 	for _, n := range m.rooms[k] {

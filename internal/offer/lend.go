@@ -10,8 +10,8 @@ import (
 // plan offers these spots so that slurmctld plans the missing resources for the job. If the job's expected start is
 // far enough away, the plan lends them to jobs that will end before then.
 
-// keep places a group of jobs that lack resources other than slices, and records that its spots are kept. It returns
-// false if the group is not placed. A plan keeps spots for only one group.
+// keep places a group of jobs that lack resources other than slices, and records that the spots are kept for the group.
+// It returns false if the group was not placed. A plan keeps spots for only one group.
 func (p *planner) keep(head int, group []*Job) bool {
 	if p.plan.Kept != nil ||
 		!slices.ContainsFunc(group, func(j *Job) bool { return len(j.DeferredNodes) > len(j.NoOfferNodes) }) {
@@ -58,8 +58,8 @@ func (c *Cluster) deferred(jobs []*Job) bool {
 	})
 }
 
-// unreservable reports whether any of the jobs lacks resources other than slices on too many nodes, and these resources
-// are not expected to become free. No reservation is possible for such a job.
+// unreservable reports whether any of the jobs lacks resources other than slices on too many nodes and these resources
+// are not expected to become free. A reservation is not possible for such a job.
 func (c *Cluster) unreservable(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j))+len(j.FreedAt) < j.nodes() && !j.OutsideCluster
@@ -114,7 +114,7 @@ func (p *planner) placeBorrowers(first int) {
 	}
 }
 
-// keptOffer is an offer that is withdrawn while its spot may be lent.
+// keptOffer is an offer that is withdrawn while its spot can be lent.
 type keptOffer struct {
 	Spot
 	end  float64 // the expected end, in seconds, of the job on the spot

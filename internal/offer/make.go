@@ -10,7 +10,7 @@ import (
 
 // Make makes the plan. It first places the waiting jobs with the policy, in queue order. For the first job that must
 // wait, it reserves the spots that become free first, or the spot for which the policy holds the job. If strict is
-// false, later jobs may use the reserved spots until the reservation begins.
+// false, later jobs can use the reserved spots until the reservation begins.
 //
 // slurmctld knows only the offered profiles and their nodes: it starts the first job that requests a profile on the
 // first node that offers it. Make therefore offers only slices that slurmctld will allocate to the intended jobs, and
@@ -51,7 +51,7 @@ type planner struct {
 	singletons map[uint64]bool
 	searched   searches
 	quota      quota
-	passed     int // how many heads of the queue the plan skipped after a search for a reservation
+	passed     int // the number of heads of the queue that the plan skipped after a search for a reservation
 
 	placed        int // the number of jobs with spots
 	gpus, running int // the number of GPUs; the number of placements that were busy before the plan
@@ -83,13 +83,13 @@ func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
 	return p
 }
 
-// restore resets the cluster to the state before planning.
+// restore resets the cluster to its state before planning.
 func (p *planner) restore() {
 	p.swap()
 	p.Behind, p.parts, p.earliest = nil, nil, nil
 }
 
-// swap resets the cluster to the state before planning. A second call restores the plan's state.
+// swap resets the cluster to its state before planning. A second call restores the state of the plan.
 func (p *planner) swap() {
 	p.sizing = sizing{}
 	for k, g := range p.before {
@@ -153,13 +153,13 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 	return true
 }
 
-// maxPassed limits how many jobs that lack resources other than slices a plan skips after a search for a reservation,
-// because this search may visit every node.
+// maxPassed is the maximum number of jobs that a plan skips after a search for a reservation because they lack
+// resources other than slices. It is limited because this search may visit every node.
 const maxPassed = 32
 
 // place places all jobs of a group, or none, without delaying the reservation r, which may be nil. k is the index of
 // the group's first job in the queue. The jobs may have fewer eligible nodes in group than in the queue. If the group
-// does not fit, why is the policy's result.
+// does not fit, why is the verdict of the policy.
 func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why place.Choice) {
 	p.setBehind(k + len(group))
 	p.setPrice()
@@ -182,7 +182,8 @@ func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why p
 	return true, why
 }
 
-// setBehind passes the jobs from the k-th job on to the policy, as the jobs that wait behind the job to be placed.
+// setBehind passes the k-th job and the following jobs to the policy as the jobs that are waiting behind the job to be
+// placed.
 func (p *planner) setBehind(k int) {
 	p.Behind = nil
 	for _, j := range p.jobs[k:] {
@@ -209,9 +210,9 @@ func (p *planner) offer(s Spot, j *Job) {
 }
 
 // filterByQueueOrder withdraws the offers that slurmctld would allocate to jobs other than the intended ones. slurmctld
-// starts the first job that requests a profile on the first node that offers it and on which the job may run. So a job
-// must wait if an earlier job is planned on a later node, but could also run on this job's node. If one component of a
-// het job must wait, they all do.
+// starts the first job that requests a profile on the first node that offers it and on which the job can run. A job
+// must therefore wait if an earlier job is planned on a later node but could also run on this job's node. If one
+// component of a het job must wait, all of its components must wait.
 func (p *planner) filterByQueueOrder() {
 	nodeOf := p.nodeOf()
 	name := func(at Spot) string { return p.plan.Name(p.Pool.GPU(at.GPU).Model, at) }

@@ -10,13 +10,12 @@ import (
 )
 
 // Connected returns n of the GPUs in free, in ascending order, for one job that needs n full GPUs. free lists GPUs of
-// one node, and gpu returns a GPU's state. The result is nil if free has fewer than n GPUs. The chosen set has as
+// one node, and gpu returns a GPU's state. The result is nil if free contains fewer than n GPUs. The chosen set has as
 // many pairs of GPUs connected by NVLinks as possible. Among these sets, Connected prefers those with the fewest GPUs
 // whose MIG mode must be switched, and then those that leave the most connected pairs among the other GPUs.
 //
 // NVLinks connect all GPUs of a group with each other (place.GPU). If one group has enough GPUs, all pairs of the set
-// are connected. Otherwise, the number of connected pairs is highest if the set includes the whole of the largest
-// group.
+// are connected. Otherwise, the number of connected pairs is highest if the set includes the entire largest group.
 func Connected(gpu func(int) place.GPU, free []int, n int) (set []int) {
 	if len(free) < n {
 		return nil
@@ -71,8 +70,9 @@ func (c *Cluster) setLinked() {
 	}
 }
 
-// connect replaces the last n spots, at which the policy has placed the n full GPUs of one want, with the spots on
-// the GPUs that Connected chooses. s holds the given GPUs of one node with all of the job's spots.
+// connect replaces the last n spots, at which the policy has placed the n full GPUs of one want, with spots on the GPUs
+// chosen by Connected. s contains the state of the given GPUs, which belong to one node, including all of the job's
+// spots.
 func (c *Cluster) connect(s *place.Situation, gpus []int, all []Spot, n int) {
 	others, chosen := all[:len(all)-n], all[len(all)-n:]
 	var free []int

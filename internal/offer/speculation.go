@@ -10,8 +10,8 @@ import (
 )
 
 // speculation chooses the offers for jobs that will be submitted later, from the units that are neither reserved nor
-// needed by the queue. It offers no profile for which a job already waits, and offers each profile on only one node,
-// because slurmctld, not the policy, would choose among several nodes.
+// needed by the queue. It does not offer profiles for which a job is already waiting, and offers each profile on only
+// one node, because slurmctld, not the policy, would choose among several nodes.
 type speculation struct {
 	*Cluster
 	waited demand
@@ -21,12 +21,12 @@ type speculation struct {
 	best map[string]Spot
 	on   map[string]int // the number of GPUs on which each profile is offered
 	home map[string]int // the node on which each profile is offered
-	full int            // the largest number of full GPUs to offer
+	full int            // the maximum number of full GPUs to offer
 }
 
-// addSpeculative adds the speculative offers to the plan. It first fills the GPUs on which the policy would place
-// slices, and then the others, beginning with the fullest. Small profiles are therefore offered on nearly full GPUs,
-// and large ones on emptier GPUs.
+// addSpeculative adds the speculative offers to the plan. It fills the GPUs on which the policy would place slices
+// before all others, and fuller GPUs before emptier ones. Small profiles are therefore offered on nearly full GPUs, and
+// large profiles on emptier GPUs.
 func (p *planner) addSpeculative() {
 	if p.plan.Reserved != nil {
 		defer p.withhold(p.plan.Reserved)()
@@ -78,8 +78,8 @@ func (p *planner) addSpeculative() {
 	}
 }
 
-// waited returns the profiles for which jobs in the queue wait. These include the profiles of placed jobs, because
-// the plan already offers their slices.
+// waited returns the profiles for which jobs in the queue are waiting. These include the profiles of placed jobs,
+// because the plan already offers their slices.
 func (p *planner) waited() demand {
 	all := newDemand()
 	for k, j := range p.jobs {
@@ -90,8 +90,8 @@ func (p *planner) waited() demand {
 	return all
 }
 
-// choose sets best to the policy's placement of one slice of each profile, and returns how many of them are on each
-// GPU.
+// choose sets best to the policy's placement of one slice of each profile, and returns the number of these placements
+// on each GPU.
 func (s *speculation) choose() map[int]int {
 	preferred := map[int]int{}
 	var seen []*mig.Model
@@ -123,8 +123,8 @@ func (s *speculation) choose() map[int]int {
 	return preferred
 }
 
-// may reports whether a profile may be offered speculatively on a node. A speculative offer on a node that is powered
-// down could resume it for a job that another node could run a moment later.
+// may reports whether a profile can be offered speculatively on a node. A speculative offer on a powered-down node
+// could cause slurmctld to resume it for a job that another node could run a moment later.
 func (s *speculation) may(profile string, node int) bool {
 	return node < s.awake() && (s.Speculative == nil || s.Speculative[profile]) && !s.waited.has(profile, node) &&
 		(profile != mig.Full || s.full > 0)

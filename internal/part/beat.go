@@ -13,8 +13,8 @@ import (
 const (
 	// Every is the time between heartbeats.
 	Every = 5 * time.Second
-	// Expiry is the age of a heartbeat at which agents no longer follow their parts, and at which another planner may
-	// plan. It allows two late or failed rounds.
+	// Expiry is the age of a heartbeat at which agents stop following their parts and another planner can take over. It
+	// allows for two late or failed rounds.
 	Expiry = 3 * Every
 )
 
@@ -26,7 +26,7 @@ func WithBeat(comment, id string, n int) string {
 	return withEntry(comment, beatPrefix, fmt.Sprintf("%s@%d", id, n))
 }
 
-// Watch measures the age of a heartbeat, from the time at which it was first read.
+// Watch measures the age of a heartbeat since it was first read.
 type Watch struct {
 	text  string
 	since time.Time
@@ -39,7 +39,7 @@ func (w *Watch) Read(text string, at time.Time) {
 	}
 }
 
-// Fresh reports whether, at the given time, there was a heartbeat younger than limit.
+// Fresh reports whether the heartbeat was younger than limit at the given time.
 func (w *Watch) Fresh(at time.Time, limit time.Duration) bool {
 	return w.text != "" && at.Sub(w.since) < limit
 }

@@ -1,8 +1,8 @@
 package place
 
-// nodeSlots holds one slot for each node. A job with several full GPUs needs GPUs on one node that are free at the
-// same time, which the slots of a single GPU cannot represent. Policies that use expected ends therefore treat all
-// GPUs of a node that may be full as one more slot, which an instance on any of these GPUs blocks. GPU.Node
+// nodeSlots holds one slot for each node. A job with several full GPUs needs GPUs on one node that are free at the same
+// time, which the slots of a single GPU cannot represent. Policies that use expected ends therefore treat all GPUs of a
+// node that can be full GPUs as one additional slot, which is blocked by an instance on any of these GPUs. GPU.Node
 // identifies the node of a GPU.
 type nodeSlots []nodeSlot
 
@@ -11,11 +11,12 @@ type nodeSlot struct {
 	free float64 // the slot's time F, in seconds, at which all jobs on the node's instances will have ended
 }
 
-// nodes holds the slots of a pool's nodes, and keeps track of what nodeSlots must recompute after GPUs change.
+// nodes holds the slots of a pool's nodes, and keeps track of the slots that nodeSlots must recompute after GPUs
+// change.
 type nodes struct {
 	slots nodeSlots
-	on    [][]int // for each node, the indices in the pool of the GPUs that may be full
-	known bool    // false until the first call to nodeSlots, and after a GPU was replaced
+	on    [][]int // for each node, the indices in the pool of the GPUs that can be full GPUs
+	known bool    // false before the first call to nodeSlots and after a GPU has been replaced
 	stale []int   // nodes whose slots have changed
 }
 
@@ -30,7 +31,8 @@ func (n *nodes) change(old, g *GPU) {
 	}
 }
 
-// nodeSlots returns the slots of the nodes, or nil if no GPU may be full. The slots are valid until the pool changes.
+// nodeSlots returns the slots of the nodes, or nil if no GPU can be a full GPU. The slots are valid until the pool
+// changes.
 func (p *Pool) nodeSlots() nodeSlots {
 	n := &p.nodes
 	if !n.known {
@@ -60,8 +62,9 @@ func (p *Pool) nodeSlots() nodeSlots {
 	return n.slots
 }
 
-// cost returns how much longer, in seconds, an instance on the k-th GPU blocks its node's slot than the other instances
-// do, weighted by the slot's size. The instance runs for d seconds, beginning at the time start.
+// cost returns the additional time in seconds for which an instance on the k-th GPU blocks the slot of its node after
+// all other instances have ended, weighted by the size of the slot. The instance runs for d seconds, beginning at the
+// time start.
 func (all nodeSlots) cost(p *Pool, k int, start, d float64) float64 {
 	g := &p.gpus[k]
 	if all == nil || g.Model.Full() == 0 {

@@ -30,7 +30,7 @@ type Situation struct {
 	// Ordered means that jobs start strictly in queue order, as in a FIFO queue. A policy may hold a job only if
 	// Ordered is true. With backfill, the jobs behind a held job start first.
 	Ordered bool
-	// Behind lists the requests that wait behind the request to be placed, in queue order.
+	// Behind lists the requests that are waiting behind the request to be placed, in queue order.
 	Behind []Request
 }
 
@@ -55,8 +55,8 @@ type Policy interface {
 	Choose(s *Situation, r Request) Choice
 }
 
-// Reach is the policy that maximizes the remaining reach of all GPUs together. The package comment explains what
-// reach is.
+// Reach is the policy that maximizes the remaining reach of all GPUs together. See the package comment for the
+// definition of reach.
 var Reach Policy = byLayout(mostReach)
 
 // DefaultPolicy is the name of the policy that agents use unless the configuration names another. See "The default
@@ -118,7 +118,7 @@ func ByName(name string) (Policy, error) {
 }
 
 // cost determines the order of the candidates. A policy chooses the candidate with the lowest cost and, among equals,
-// the lowest GPU and on it the lowest start.
+// the lowest GPU index and then the lowest start.
 type cost struct{ first, second float64 }
 
 func (c cost) less(o cost) bool {
@@ -188,7 +188,7 @@ func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acqui
 }
 
 // acquired calls visit for every group and every placement of the profile whose acquisition is in the range [from, to).
-// It reports whether there were any.
+// It reports whether it called visit at least once.
 func (p *Pool) acquired(profile string, from, to Acquisition, visit func(g *Group, placement int, m Acquisition)) bool {
 	found := false
 	for _, b := range p.models {

@@ -13,11 +13,11 @@ import (
 // instance becomes free at its expected time. The sooner the jobs behind the head start in the rollout, the better the
 // placement.
 //
-// Rollouts also show whether the head should start now, which no rule about placements can determine. For example, a
-// 1g.5gb that starts now on the last free unit of one half of a GPU may delay a 4g.20gb by an hour, although another
-// unit becomes free in a minute. QLA therefore also considers placements that are still busy. If one of them is best,
-// QLA holds the head: it remains first, no other job starts, and QLA decides again at the next event. In production, an
-// agent holds a job by not offering its slice.
+// Rollouts also show whether the head should start now, which cannot be determined by comparing placements. For
+// example, a 1g.5gb that starts now on the last free unit of one half of a GPU may delay a 4g.20gb by an hour, even
+// though another unit becomes free in a minute. QLA therefore also considers placements that are still busy. If one of
+// them is best, QLA holds the head: it remains first, no other job starts, and QLA decides again at the next event. In
+// production, an agent holds a job by not offering its slice.
 //
 //	candidates   the 8 free placements with the lowest slot cost c, the 8 busy placements with the lowest c + 20 x wait
 //	slot cost    c = sum over the slots j that overlap the placement of w_j * max(0, end - max(start, F_j)): as in
@@ -35,17 +35,18 @@ import (
 //     cost may favour a hold, but never justifies one. If the queue contains no other jobs, the head therefore starts
 //     immediately.
 //   - Durations are limited to twice the recent mean duration, as in [Lifetime]. Without this limit, the cost grows
-//     with the job's time limit: QLA held a job without a time limit for up to 12.8% of 1e7 s although a GPU was idle.
+//     with the job's time limit: QLA held a job without a time limit for up to 12.8% of 1e7 s even though a GPU was
+//     idle.
 //   - The expected duration of a hold must not exceed half the recent mean duration. Wrong expected ends therefore
 //     cannot leave a GPU idle for longer.
 //
 // The recent mean duration is [Situation.MeanDuration], the mean over the jobs whose duration is known. If no duration
-// is known, QLA does not hold any job.
+// is known, QLA does not hold jobs.
 //
 // The constants were tuned on churn on 16 A100s with a FIFO queue at load 0.85, seeds 1 to 10, with exact ends and with
 // time limits. Halving or doubling any constant has little effect on the results. In the following table, the first two
-// rows compare the current policy with the policy without limits on holds. The other rows are earlier variants that
-// brought no benefit. The numbers are mean waits divided by the mean wait with best-fit (uniform6 / skew-small /
+// rows compare the current policy with the policy without limits on holds. The other rows are earlier variants that did
+// not improve the results. The numbers are mean waits divided by the mean wait with best-fit (uniform6 / skew-small /
 // bimodal / four-equal):
 //
 //	                                         exact ends             limits 1 to 6 x too long, corrected
@@ -62,7 +63,7 @@ type QLA struct{}
 
 const (
 	qlaAhead      = 24    // the number of jobs behind the head in a rollout
-	qlaCandidates = 8     // the maximum number of free candidates, and of busy candidates
+	qlaCandidates = 8     // the maximum number of free candidates, and also of busy candidates
 	qlaWhole      = 1.6   // the weight of a unit in a slot of a whole GPU
 	qlaHoldPrice  = 20.0  // the price of a second of a hold, for selecting candidates
 	qlaCostShare  = 0.01  // the weight of the slot cost in the score
@@ -91,7 +92,7 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 	}
 	sim.setOptions(s.Pool, r, d, hold)
 	sim.setBehind(s)
-	best, wait, score := &sim.ready[0], math.Inf(1), math.Inf(1) // wait is the sum of the waits behind the head
+	best, wait, score := &sim.ready[0], math.Inf(1), math.Inf(1) // wait is the total wait behind the head
 	for k := range sim.ready {
 		o := &sim.ready[k]
 		if own := qlaCostShare * o.price; own < score {
@@ -116,7 +117,7 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 	return Choice{Here, sim.gpus[best.gpu].index, best.placement}
 }
 
-// option is a placement for the head of the queue, the time at which it is free, and its price.
+// option is a placement for the head of the queue, with the time at which it becomes free and its price.
 type option struct {
 	gpu, placement int // gpu is an index in simState.gpus
 	start, price   float64

@@ -1,14 +1,14 @@
 package place
 
 // Recent holds the recent requests. Some policies, and the choice of speculative offers, assume that future requests
-// are similar. The zero value has no requests.
+// are similar. The zero value contains no requests.
 type Recent struct {
 	asked   []Request // a ring buffer
 	next    int
 	weights *Weights // the result of Weights, or nil if it has not been computed yet
 }
 
-// RecentKept is the largest number of requests that Recent stores.
+// RecentKept is the maximum number of requests that Recent stores.
 const RecentKept = 200
 
 // Add records a request.

@@ -15,10 +15,10 @@ import (
 //	the integral from max(now, F_j) to the expected end of
 //	    w_p * exp(-(t-now) / (1.12 * mean duration)) * (N_p(t) / (G n_p) + 0.263)^-1.88 dt
 //
-// N_p(t) is the number of slots of p that are free at time t if no other job arrives. G is the number of GPUs that have
-// profile p, and n_p is the number of possible starts of p. w_p is size^0.26, multiplied by 1.71 for the profile that
-// spans a whole GPU. The constants were fitted to churn without a queue (load 1.0 on 32 A100s). With this workload,
-// Scarcity accepts slightly more slice-hours than [Lifetime]. With a queue, [QLA] is better.
+// N_p(t) is the number of slots of p that are free at time t if no other jobs arrive. G is the number of GPUs that
+// support profile p, and n_p is the number of possible starts of p. w_p is size^0.26, multiplied by 1.71 for the
+// profile that spans a whole GPU. The constants were fitted to churn without a queue (load 1.0 on 32 A100s). With this
+// workload, Scarcity accepts slightly more slice-hours than [Lifetime]. With a queue, [QLA] is better.
 type Scarcity struct{}
 
 const (

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/place"
 )
 
-// The oracle is a simple implementation of MIG's rules and of a GPU's measures, based on sets of intervals. It uses
-// only the GPU model's list of profiles, and no table, pool or set of placements.
+// The oracle is a simple implementation of the rules of MIG and of the measures of a GPU, based on sets of intervals.
+// It uses only the GPU model's list of profiles, but no tables, pools or sets of placements.
 
 // Interval is an instance: a profile on the units [from, to).
 type Interval struct {
@@ -73,7 +73,7 @@ func whole(b *mig.Model) mig.Profile {
 	panic(b.Name + " has no profile for the whole GPU")
 }
 
-// Legal reports whether the instances fit together on a GPU, without using its blocked units.
+// Legal reports whether the instances fit on a GPU at the same time without using its blocked units.
 func (o PlainGPU) Legal(set []Interval) bool {
 	all := whole(o.Model)
 	left := [5]int{all.Compute, all.DEC, all.ENC, all.JPEG, all.OFA}
@@ -132,8 +132,8 @@ func (o PlainGPU) CC(set []Interval) []int {
 	return n
 }
 
-// placeable returns the largest number of further instances of profile p that fit between the unit from and the end of
-// the GPU. It tries all combinations.
+// placeable returns the maximum number of additional instances of profile p that fit between the unit from and the end
+// of the GPU. It tries all combinations.
 func (o PlainGPU) placeable(set []Interval, p, from int) int {
 	most := 0
 	for _, s := range o.Model.Profiles[p].Starts {
@@ -145,7 +145,7 @@ func (o PlainGPU) placeable(set []Interval, p, from int) int {
 	return most
 }
 
-// Frag returns the fragmentation, from 0 to 1, of a GPU whose busy instances are set (see [mig.Node]).
+// Frag returns the fragmentation, from 0 to 1, of a GPU whose busy instances are those in set (see [mig.Node]).
 func (o PlainGPU) Frag(set []Interval) float64 {
 	compute := whole(o.Model).Compute
 	for _, x := range set {
@@ -163,8 +163,8 @@ func (o PlainGPU) Frag(set []Interval) float64 {
 	return sum / n
 }
 
-// Lost returns a weighted sum over the profiles, to which each profile contributes the number of free units that its
-// instances cannot use.
+// Lost returns the weighted sum, over all profiles, of the number of free units that instances of the profile cannot
+// use.
 func (o PlainGPU) Lost(set []Interval, weights []float64) float64 {
 	sum := 0.0
 	for p, pr := range o.Model.Profiles {
