@@ -69,7 +69,7 @@ type market struct {
 // free.
 type curve struct {
 	slots   int
-	frees   []float64 // the times, not before now, at which slots become free, ascending
+	frees   []float64 // the times from now on at which slots become free, in ascending order
 	prices  []float64 // the price from frees[k-1] (for k = 0, from now) to frees[k]
 	sum     []float64 // the discounted integral of the price from now to frees[k]
 	perUnit float64   // w_p

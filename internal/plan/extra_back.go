@@ -10,12 +10,12 @@ import (
 	"caelum/internal/slurm"
 )
 
-// backPrefix is the prefix of the `caelum-back` entry in a node's Extra. It lists the jobs that slurmctld did not
-// start although their slices were offered on the node, and which the agents therefore plan after all others: for
-// example, "caelum-back=123_@1700000000;124_3-5@1700000100". Each item gives the job id, the array tasks, and the
-// time in Unix seconds until which the job is planned last. Only `caelum explain` reads the entry, because it does
-// not observe the queue over time as the agents do. It is not part of the node state, because agents from earlier
-// releases reject a state with an unknown item.
+// backPrefix is the prefix of the `caelum-back` entry in a node's Extra. It lists the jobs that slurmctld did not start
+// even though their slices were offered on the node, and that the agents therefore plan after all others: for example,
+// "caelum-back=123_@1700000000;124_3-5@1700000100". Each item consists of the job id, the array tasks, and the time in
+// Unix seconds until which the job is planned last. Only `caelum explain` reads the entry, because it does not observe
+// the queue over time as the agents do. It is not part of the node state, because agents from earlier releases reject a
+// state that contains an unknown item.
 const backPrefix = "caelum-back="
 
 const (

@@ -11,7 +11,7 @@ import (
 )
 
 // recent computes the profile weights, the mean duration and the expected arrivals from the most recently submitted
-// jobs, and derives the profiles that may be offered speculatively from all jobs that slurmctld lists.
+// jobs, and determines from all jobs that slurmctld lists which profiles can be offered speculatively.
 func (v *View) recent(all []slurm.Job) {
 	var recent place.Recent
 	var earlier []offer.Submission
@@ -34,7 +34,7 @@ func (p *Planner) lastSubmitted(all []slurm.Job) (last []*slurm.Job, byProfile m
 	order := func(a, b *slurm.Job) int { return cmp.Or(a.Submit.Compare(b.Submit), cmp.Compare(a.ID, b.ID)) }
 	byProfile = map[string]*slurm.Job{}
 	last = p.submitted[:0]
-	var least *slurm.Job // place.RecentKept jobs in last were submitted after least, or least is one of them
+	var least *slurm.Job // last contains place.RecentKept jobs that were not submitted before least
 	shorten := func() {
 		slices.SortStableFunc(last, order)
 		last = slices.Delete(last, 0, max(0, len(last)-place.RecentKept))

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// request is what a Planner knows about all waiting jobs with equal requests.
+// request holds a Planner's results for all waiting jobs with equal requests.
 type request struct {
 	round    uint64 // the last round in which a job had the request
 	verdicts verdicts
@@ -33,7 +33,7 @@ type nodeSets struct {
 	readyAt, freedAt           map[int]float64
 }
 
-// request returns what the planner knows about jobs with this key.
+// request returns the planner's results for jobs with this key.
 func (p *Planner) request(key requestKey) *request {
 	r := p.requests[key]
 	if r == nil {
@@ -65,14 +65,13 @@ func (r *request) find(v *View, job *offer.Job, w *slurm.Waiting) {
 // that reservations are suspended for both jobs' users or for neither. It covers every field of the job that
 // findNodes uses. ok is false if JSON cannot represent the job.
 func requestText(job *offer.Job, w slurm.Waiting) (text string, ok bool) {
-	// Users choose some of the strings. JSON quotes them, so the key shows where each string ends.
+	// Some of the strings are chosen by users. JSON quotes them, so the key is unambiguous.
 	all, err := json.Marshal([]any{tags.Sized(w.Job), job.Nodes, job.Wants[0].Profile, job.Wants[0].Needed(), bare(w)})
 	return string(all), err == nil
 }
 
 // bare returns the job without the fields that findNodes does not use. It uses LastSchedEval only if the reason is
-// Resources, and AdminComment only to find out whether Caelum chose the job's profile, and which profile the job
-// needs.
+// Resources, and AdminComment only to determine whether Caelum chose the job's profile and which profile the job needs.
 func bare(w slurm.Waiting) slurm.Waiting {
 	w.ID, w.ArrayJob, w.ArrayTask, w.Elements, w.HetJobs = 0, 0, "", 0, nil
 	w.Name, w.User, w.Account, w.QOS, w.UID = "", "", "", "", 0

@@ -8,8 +8,8 @@ import (
 )
 
 // The prior of a script's busy share b has the density 4 b^3, whose mean is 0.8. The busy shares of 32 training models,
-// fitted to the step times that MISO's authors measured on an A100, have a mean of 0.79, and a tenth of them are below
-// 0.42.
+// fitted to the step times that MISO's authors measured on an A100, have a mean of 0.79, and one tenth of them are
+// below 0.42.
 const (
 	priorExponent = 3
 	// UnknownBusy is the busy share assumed for a job without runs.
@@ -24,17 +24,17 @@ const (
 )
 
 // takes returns the run time on the given number of compute slices, relative to the run time on one slice. Only the
-// time during which one slice is busy is divided by the number of slices (Amdahl's law). The model assumes that a
-// script that keeps a small slice busy can also keep a larger one busy. Some cannot, so the model tends to recommend
-// larger slices than necessary.
+// time during which a single slice would be busy is divided by the number of slices (Amdahl's law). The model assumes
+// that a script that keeps a small slice busy can also keep a larger one busy. Some scripts cannot, so the model tends
+// to recommend larger slices than necessary.
 func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 
-// busyOn returns a script's busy share, computed from util, the share of the run time for which the script kept the
-// given number of slices busy.
+// busyOn returns the busy share of a script, computed from util, the fraction of the run time for which the script kept
+// the given number of slices busy.
 func busyOn(util, slices float64) float64 { return util * slices / (1 - util + util*slices) }
 
-// Slowdown returns the ratio of a job's run times on two slices, whose numbers of compute slices are given by on (for
-// the numerator) and than (for the denominator). busy is the job's busy share, from 0 to 1.
+// Slowdown returns a job's run time on a slice with on compute slices divided by its run time on a slice with than
+// compute slices. busy is the job's busy share, from 0 to 1.
 func Slowdown(busy float64, on, than int) float64 {
 	return takes(busy, float64(on)) / takes(busy, float64(than))
 }
@@ -42,9 +42,8 @@ func Slowdown(busy float64, on, than int) float64 {
 // busy returns the values of Need.Busy and Need.BusyKnown. The busy share is the mean over all possible shares. Each
 // share is weighted by its prior density and by the probability of the observations: the run times of completed runs on
 // the GPU model of the last run, the slices on which runs reached their time limit, and the utilisation. If runs
-// completed on slices of different sizes, all shares have the same prior density, because with the other prior, the
-// shares estimated for these jobs were too large, and so were the slices that they got (docs/results.md, "Learned
-// speeds").
+// completed on slices of different sizes, all shares have the same prior density, because with the other prior, both
+// the estimated busy shares and the slices chosen for these jobs were too large (docs/results.md, "Learned speeds").
 func busy(runs []attempt) (share float64, known bool) {
 	o := observe(runs)
 	exponent := float64(priorExponent)
@@ -95,21 +94,21 @@ func observe(runs []attempt) (o observations) {
 	return o
 }
 
-// informative reports whether the observations add anything to the prior.
+// informative reports whether the observations provide information beyond the prior.
 func (o observations) informative() bool {
 	return o.util >= 0 || o.differ(o.completed) || o.differ(o.reached)
 }
 
-// differ reports whether any run in the list had a slice of a different size than the first completed run.
+// differ reports whether any run in the list used a slice of a different size from that of the first completed run.
 func (o observations) differ(all []timed) bool {
 	return len(o.completed) > 0 &&
 		slices.ContainsFunc(all, func(t timed) bool { return t.slices != o.completed[0].slices })
 }
 
-// likelihood returns a number proportional to the probability of the observations, given a busy share. Divided by
-// takes, the run times have normally distributed logarithms with an unknown mean, and with a variance that has the
-// prior of run times (priorSigma). The probability is therefore a power of the sum of squares. The run time of a
-// later run follows Student's distribution, which gives the probability that this run exceeds a time limit.
+// likelihood returns a number proportional to the probability of the observations, given a busy share. The logarithms
+// of the run times, divided by takes, are assumed to be normally distributed with an unknown mean and a variance whose
+// prior is that of run times (priorSigma). The probability is therefore a power of the sum of squares. The run time of
+// a later run follows Student's distribution, which gives the probability that this run exceeds a time limit.
 func (o observations) likelihood(b float64) float64 {
 	l := 1.0
 	if o.util >= 0 {
@@ -138,8 +137,8 @@ func (o observations) likelihood(b float64) float64 {
 	return l
 }
 
-// limit returns the run time, in seconds, of the last run that reached its time limit, or 0 if none did, or if no run
-// completed.
+// limit returns the run time, in seconds, of the last run that reached its time limit, or 0 if there is no such run or
+// no run completed.
 func limit(runs []attempt) (seconds float64) {
 	done := false
 	for _, r := range runs {
@@ -157,8 +156,8 @@ func limit(runs []attempt) (seconds float64) {
 }
 
 // fast reports whether the given number of compute slices is sufficient. all is the number of compute slices in the
-// whole GPU, which is always sufficient because no profile has more. A time limit that is too short even on the whole
-// GPU was probably a mistake or a test, and is ignored.
+// whole GPU, which is always sufficient because no profile has more compute slices. A time limit that is too short even
+// for the whole GPU was probably a mistake or a test and is ignored.
 func (n Need) fast(compute, all int) bool {
 	if compute >= all || !n.BusyKnown {
 		return true

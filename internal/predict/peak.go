@@ -11,10 +11,10 @@ import (
 )
 
 // memory computes the memory need, which is the larger of two peaks plus a margin: the peak of the last complete run,
-// and the second highest peak in the window. The need is at least covered MiB, at least what later incomplete runs
-// used, and more than the memory of every slice on which a run ran out of memory. A single high peak may be
-// accidental, so it no longer counts once another complete run follows. A peak that occurred twice counts for as long
-// as it remains in the window.
+// and the second highest peak in the window. The need is at least covered MiB, at least the peak of any later
+// incomplete run, and more than the memory of every slice on which a run ran out of memory. A single high peak may be
+// accidental, so it no longer counts once another complete run follows. A peak that occurred twice counts as long as it
+// remains in the window.
 func (n *Need) memory(runs []attempt, covered float64, site Site) {
 	var peaks []float64 // the peaks of complete runs
 	open := 0.0         // the highest peak after the last complete run
@@ -49,7 +49,7 @@ func (n *Need) memory(runs []attempt, covered float64, site Site) {
 	}
 }
 
-// second returns the second largest number, or 0 if the list has fewer than two numbers.
+// second returns the second largest number, or 0 if the list contains fewer than two numbers.
 func second(of []float64) float64 {
 	if len(of) < 2 {
 		return 0
@@ -58,9 +58,9 @@ func second(of []float64) float64 {
 	return sorted[len(sorted)-2]
 }
 
-// scatter returns the margin as a share of the peak. It is half of the site's quantile of the changes in the peak
-// between consecutive runs, and at most the site's margin. Two changes as large as the site's margin are added to these
-// changes, so that the margin is large when there are only a few runs.
+// scatter returns the margin as a fraction of the peak. It is half of the quantile, as configured by the site, of the
+// changes in the peak between consecutive runs, but at most the site's margin. Two changes as large as the site's
+// margin are added to these changes, so that the margin is large when there are only a few runs.
 func scatter(peaks []float64, site Site) float64 {
 	half := []float64{site.Margin, site.Margin}
 	for k := 1; k < len(peaks); k++ {
@@ -102,11 +102,11 @@ func coveredMiB(runs []attempt, quantile float64) float64 {
 	}.Quantile(quantile))
 }
 
-// tooLittle returns the memory, in MiB, of the largest slice that was too small, or 0 if no slice was. A slice was too
-// small if a run on it certainly or possibly ran out of memory. The result is the larger of two values: the largest
-// such slice after the last complete run, and the second largest in the whole window, so that one failed run before a
-// complete run does not count. A run before the last complete run that only possibly ran out of memory counts only if
-// the next complete run had a larger slice.
+// tooLittle returns the memory, in MiB, of the largest slice that was too small, or 0 if there is no such slice. A
+// slice was too small if a run on it certainly or possibly ran out of memory. The result is the larger of two values:
+// the largest such slice after the last complete run, and the second largest in the whole window, so that one failed
+// run before a complete run does not count. If a run before the last complete run only possibly ran out of memory, it
+// counts only if the next complete run used a larger slice.
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
 	doubt := 0.0
@@ -149,7 +149,7 @@ func whyLarger(runs []attempt) string {
 	return "runs failed on smaller slices more than once, probably because they ran out of memory"
 }
 
-// whyPeak returns the sentence for Need.Why if a peak determines the need. peak is in MiB, and margin is a share of
+// whyPeak returns the sentence for Need.Why if a peak determines the need. peak is in MiB, and margin is a fraction of
 // peak.
 func whyPeak(runs []attempt, complete int, peak, margin float64) string {
 	switch {

@@ -11,7 +11,7 @@ import (
 // Run is one run of a job on one node, with its slices and their usage.
 type Run struct {
 	Job     uint32
-	Restart int // how often the job had been requeued before this run
+	Restart int // the number of times that the job had been requeued before this run
 	Node    string
 
 	// Key is the job key, and Fingerprint is the script fingerprint (contrib/job_submit/KEY.md). Unknown values are
@@ -24,7 +24,7 @@ type Run struct {
 	Profile string
 	Slices  int // the number of slices of this profile, at least 1
 
-	Start   int64   // the time at which the job got its slices, in Unix seconds
+	Start   int64   // the time at which the job received its slices, in Unix seconds
 	Seconds float64 // the time for which the job held its slices
 
 	// Samples is the number of usage samples of the slices. If it is 0, the usage is unknown. PeakMiB is the highest
@@ -32,10 +32,10 @@ type Run struct {
 	// time, for the slice with the highest usage.
 	Samples                     int
 	PeakMiB, MedianMiB, HighMiB float64
-	// Util is the mean share of the slice's compute capacity that was busy, from 0 to 1, or -1 if the GPU does not
+	// Util is the mean fraction of the slice's compute capacity that was busy, from 0 to 1, or -1 if the GPU does not
 	// report utilisation.
 	Util float64
-	// Processes is the largest number of processes that any sample found on one slice, or 0 if unknown.
+	// Processes is the largest number of processes on one slice in any sample, or 0 if unknown.
 	Processes int
 
 	// State is the job's state in Slurm, such as COMPLETED or FAILED. It is empty until the state is known. Exit is the
@@ -44,7 +44,7 @@ type Run struct {
 	Exit  int
 
 	// End is EndOOM or EndForeseen if the agent requeued the job because the slice's memory was insufficient, and empty
-	// otherwise. ForeseenMiB is the peak memory that the agent foresaw while the job was running, or 0.
+	// otherwise. ForeseenMiB is the peak memory use that the agent forecast while the job was running, or 0.
 	End         string
 	ForeseenMiB float64
 }
@@ -52,7 +52,7 @@ type Run struct {
 // These constants are the values of Run.End.
 const (
 	EndOOM      = "oom"      // the job had run out of memory
-	EndForeseen = "foreseen" // the job was still running, and its forecast peak exceeded the slice's memory
+	EndForeseen = "foreseen" // the job was still running, but its forecast peak exceeded the slice's memory
 )
 
 // tagRun is the prefix of a run's summary in a job's accounting record.
@@ -68,9 +68,9 @@ var errSummary = errors.New("the text is not a summary of a run")
 //
 // The summary is one line. For two slices, the profile is followed by x2. The second run of a requeued job has
 // restart=1. If the agent ended the run because its memory was insufficient, the summary includes end=oom or
-// end=foreseen, and foreseen=12800M if the peak was foreseen. Earlier releases ignore both fields. Unknown values are
-// omitted, as are the fields of Run that the accounting record already contains. sacctmgr converts the summary to lower
-// case (22.05.8), so Summaries ignores case.
+// end=foreseen, and, for example, foreseen=12800M if the agent forecast the peak. Earlier releases ignore both fields.
+// Unknown values are omitted, as are the fields of Run that the accounting record already contains. sacctmgr converts
+// the summary to lower case (22.05.8), so Summaries ignores case.
 func (r Run) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s,%s", tagRun, r.Node, r.Profile)
@@ -100,8 +100,8 @@ func (r Run) Summary() string {
 	return b.String()
 }
 
-// Summaries parses the summaries in a job's accounting record, which may also contain other text. Fields that a
-// summary lacks are zero, and malformed summaries are ignored.
+// Summaries parses the summaries in a job's accounting record, which may also contain other text. Fields that are
+// missing from a summary are zero. Malformed summaries are ignored.
 func Summaries(record string) (runs []Run) {
 	for _, word := range strings.Fields(record) {
 		if text, ok := strings.CutPrefix(word, tagRun); ok {

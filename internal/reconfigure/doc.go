@@ -1,6 +1,6 @@
 // Package reconfigure plans changes to several instances on GPUs with running jobs. A plan lists the instances to
 // destroy and to create, in order. A MIG instance cannot be moved, so changing a busy instance stops its job, which
-// then restarts on another instance, through a requeue or the site's checkpoint command.
+// then restarts on another instance, either after a requeue or from a checkpoint made by the site's checkpoint command.
 //
 //	Plan             the steps Destroy, Leave, Create and Take; Apply applies the steps to a copy of a pool
 //	Serve            assigns a spot to a job: destroys the idle instances in the way and creates the job's instance
@@ -9,9 +9,9 @@
 //	AfterRejection   moves the instances of the most fragmented GPU after a request was rejected (GRMU)
 //	Consolidate      moves one of two half-full GPUs to the other (GRMU)
 //
-// The package is pure: it computes a plan from the GPUs' state, and never applies one to a GPU. Package place places
-// jobs that fit without a plan. Only the simulator uses package reconfigure: on clusters with backfill, moves do not
-// shorten the waits (docs/results.md, "Moves of running jobs").
+// The package is pure: it computes a plan from the state of the GPUs and never applies it. Package place places jobs
+// that fit without a plan. Only the simulator uses package reconfigure: on clusters with backfill, moves do not shorten
+// waiting times (docs/results.md, "Moves of running jobs").
 //
 // Files:
 //

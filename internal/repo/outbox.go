@@ -48,7 +48,7 @@ func (r *Repo) Ended(n predict.Run, at time.Time) error {
 		if err := a.add(n); err != nil {
 			return err
 		}
-		// A run that has been forgotten was not stored, and this statement adds nothing to the outbox.
+		// If the run has been forgotten, it was not stored, and this statement does not add it to the outbox.
 		_, err = tx.Exec(`INSERT OR IGNORE INTO outbox (job, restart, node, start, since, due, tries, written)
 			SELECT job, restart, node, start, ?5, ?5, 0, 0 FROM run
 			WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`,
@@ -105,7 +105,8 @@ func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	)
 }
 
-// Recorded removes a run from the outbox. The agent calls it when slurmdbd has the summary or can never store it.
+// Recorded removes a run from the outbox. The agent calls it once slurmdbd has stored the summary or can no longer
+// store it.
 func (r *Repo) Recorded(n predict.Run) error {
 	return r.exec(
 		"DELETE FROM outbox WHERE job = ? AND restart = ? AND node = ? AND start = ?",
@@ -116,7 +117,7 @@ func (r *Repo) Recorded(n predict.Run) error {
 	)
 }
 
-// longestRun is how far before its interval [Repo.Again] looks for the starts of runs.
+// longestRun is the time before its interval in which [Repo.Again] looks for starts of runs.
 const longestRun = 60 * 24 * time.Hour
 
 // Again puts a node's runs that ended in the given interval back into the outbox, because their summaries may have been
@@ -146,8 +147,8 @@ func (r *Repo) Note(name string) (value string, err error) {
 	return value, err
 }
 
-// KeyNote returns the name of the note about a user's key. Forgetting the runs of the key or of the user also removes
-// this note.
+// KeyNote returns the name of the note about a user's key. The note is removed when the runs of the key or of the user
+// are forgotten.
 func KeyNote(uid uint32, key string) string { return fmt.Sprintf("key %d:%s", uid, key) }
 
 // SetNote stores a note under this name.

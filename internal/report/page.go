@@ -20,18 +20,18 @@ type Page struct {
 	Policies []Policy
 	Grids    []int // the number of units of each GPU
 	Loss     bool  // true if the simulation has no queue and rejects jobs that cannot start when they are submitted
-	Slower   bool  // true if a job's run time depends on its slice, so the mean turnaround decides
+	Slower   bool  // true if run times depend on the slices, so that policies are compared by mean turnaround
 }
 
-// Policy is the result for one policy. Times are in seconds, and shares are from 0 to 1.
+// Policy is the result for one policy. Times are in seconds, and fractions are from 0 to 1.
 type Policy struct {
-	// Reference is true for results that no site can choose, such as the jobs' actual waiting times.
+	// Reference is true for results that are not those of a usable policy, such as the jobs' actual waiting times.
 	Reference                                           bool
 	Name, Note                                          string
 	Started, Refused, Created                           int
 	MeanWait, MedianWait, P95Wait, P99Wait, LongestWait float64
 	Turnaround, Utilisation, Frag, Accepted             float64
-	Recorded                                            *Recorder // nil if the simulation had no recorder
+	Recorded                                            *Recorder // nil if the simulation was not recorded
 }
 
 //go:embed page.html
@@ -95,7 +95,8 @@ func (p Page) rows() (rows []row) {
 	return rows
 }
 
-// File is a page's file. An older file at the same path stays there until Write has written the complete new page.
+// File is the file of a page. An existing file at the same path remains in place until Write has written the complete
+// new page.
 type File struct {
 	path string
 	temp *os.File
@@ -116,13 +117,13 @@ func Create(path string) (*File, error) {
 	return &File{path, temp}, nil
 }
 
-// Drop discards the page and leaves any older file at the path as it is. It has no effect after a successful Write.
+// Drop discards the page and leaves any existing file at the path unchanged. It has no effect after a successful Write.
 func (f *File) Drop() {
 	f.temp.Close()
 	os.Remove(f.temp.Name())
 }
 
-// Write writes the page, makes the file readable by all users, and replaces an older file at the path.
+// Write writes the page, makes the file readable by all users, and replaces any existing file at the path.
 func (f *File) Write(p Page) error {
 	if err := errors.Join(p.Write(f.temp), f.temp.Chmod(0o644), f.temp.Close()); err != nil {
 		return err

@@ -19,8 +19,8 @@ type step struct {
 	busy, waiting, frag float64
 }
 
-// mostSpans limits the number of slices on a page. With more, browsers would become slow, and the boxes would be too
-// small.
+// mostSpans is the maximum number of slices on a page. With more slices, browsers would become slow, and the boxes
+// would be too small.
 const mostSpans = 4000
 
 // Passed implements [sim.Observer].
@@ -43,8 +43,8 @@ func (r *Recorder) Ran(s sim.Span) {
 // points is the number of points in each line.
 const points = 400
 
-// means divides the time from 0 to end into as many equal parts as a line has points, and returns the mean of a value
-// over each part.
+// means divides the time from 0 to end into equal intervals, one for each point of a line, and returns the mean of a
+// value over each interval.
 func (r *Recorder) means(end float64, value func(step) float64) []float64 {
 	all := make([]float64, points)
 	width := end / points
@@ -67,7 +67,7 @@ func (r *Recorder) end() (end float64) {
 	return end
 }
 
-// unit returns the name and the length, in seconds, of the time unit for an axis from 0 to end seconds.
+// unit returns the time unit for an axis from 0 to end seconds, as its name and its length in seconds.
 func unit(end float64) (name string, seconds float64) {
 	switch {
 	case end < 600:

@@ -7,11 +7,12 @@ import (
 	"slices"
 )
 
-// mostGPUs limits the number of GPUs in a timeline, to keep the page short. The page shows how many GPUs are omitted.
+// mostGPUs is the maximum number of GPUs in a timeline, to keep the page short. The page shows the number of omitted
+// GPUs.
 const mostGPUs = 16
 
 // timeline draws the slices on each GPU over time. Each slice is a box that extends from the start to the end of its
-// job. A GPU's first unit is at the top.
+// job. The first unit of a GPU is at the top.
 func timeline(r *Recorder, grids []int, profiles []string) template.HTML {
 	const unitHeight, gap, top = 6.0, 8.0, 8.0
 	n := min(len(grids), mostGPUs)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// file is one of the site's files, with the changes to it.
+// file is one of the site's files, together with the changes to it.
 type file struct {
 	path  string
 	old   []byte

@@ -22,8 +22,8 @@ import (
 type Node struct {
 	Name     string
 	Settings plan.Settings
-	// Profile is the profile of a job with one GPU that names no profile. Whole is the profile for each GPU of a job
-	// with several GPUs.
+	// Profile is the profile assumed for a job that requests one GPU without a profile. Whole is the profile assumed
+	// for each GPU of a job with several GPUs.
 	Profile, Whole string
 	gpus           []inventory.GPU
 	present        []gpu.GPU // the GPUs as they are now
@@ -61,7 +61,7 @@ func NewNode(
 }
 
 // withMIG returns a GPU as if its MIG mode were on. If the driver does not report the profiles, for example to a user
-// other than root, they come from the table in package mig.
+// other than root, they are taken from the table in package mig.
 func withMIG(g gpu.GPU) gpu.GPU {
 	if gpu.Broken(g.Problem) {
 		return g
@@ -91,14 +91,14 @@ type Placed struct {
 	Slices []Slice `json:"slices"`
 }
 
-// Pass is the plan for the node at one time.
+// Pass is the plan for the node at one point in time.
 type Pass struct {
 	At   time.Time `json:"at"`
 	Node string    `json:"node"`
-	// Closed is the node's state in Slurm if slurmctld starts no jobs on it. Starts is then empty.
+	// Closed is the node's state in Slurm if slurmctld does not start jobs on it. In that case, Starts is empty.
 	Closed string `json:"closed,omitempty"`
-	// Running lists the jobs with GPUs that run on the node now, with the slices that they would hold. NoRoom lists the
-	// ids of the jobs whose slices do not fit on the node.
+	// Running lists the jobs with GPUs that are running on the node, with the slices that they would hold. NoRoom lists
+	// the ids of the jobs whose slices do not fit on the node.
 	Running []Placed `json:"running"`
 	NoRoom  []uint32 `json:"no_room,omitempty"`
 	// Starts lists the waiting jobs that would start on the node now. Waiting is the number of waiting jobs that
@@ -121,8 +121,8 @@ type GPU struct {
 	Layout string `json:"layout,omitempty"`
 }
 
-// Pass plans the node from a snapshot of the nodes and the queue. Jobs that run on the node are placed first, as if
-// Caelum had started them. Pass returns an error if slurmctld does not know the node.
+// Pass plans the node from a snapshot of the nodes and the queue. Jobs that are running on the node are placed first,
+// as if Caelum had started them. Pass returns an error if slurmctld does not know the node.
 func (n *Node) Pass(snapshot plan.Snapshot) (Pass, error) {
 	at := slices.IndexFunc(snapshot.Nodes, func(o slurm.Node) bool { return o.Name == n.Name })
 	if at < 0 {
@@ -158,7 +158,7 @@ func (n *Node) Pass(snapshot plan.Snapshot) (Pass, error) {
 }
 
 // plan adds member me's starts and offers to p, and marks the starts as busy in gpus. A job starts if the plan offers
-// all of its slices or, if it runs on several nodes, those on this node.
+// all of its slices or, for a job on several nodes, its slices on this node.
 func (n *Node) plan(v *plan.View, me int, gpus []place.GPU, p *Pass) {
 	all := v.Plan()
 	p.Offers = v.Counts(all, me)
@@ -192,7 +192,7 @@ func (n *Node) plan(v *plan.View, me int, gpus []place.GPU, p *Pass) {
 	maps.DeleteFunc(p.Offers, func(_ string, count int) bool { return count <= 0 })
 }
 
-// wait counts a job that would wait.
+// wait counts a job that would have to wait.
 func (p *Pass) wait(job uint32) {
 	if p.Waiting++; p.first == 0 {
 		p.first = job

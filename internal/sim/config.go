@@ -15,14 +15,13 @@ import (
 type Config struct {
 	GPUs []*mig.Model // the model of each GPU
 
-	// Nodes holds the number of GPUs in each node, in the order of GPUs. A job's slices are on one node, or on as
-	// many nodes as it requests. If Nodes is nil, a job may use all GPUs. The reference that moves jobs (see Policy)
-	// ignores Nodes.
+	// Nodes holds the number of GPUs in each node, in the order of GPUs. A job's slices are on one node, or on as many
+	// nodes as it requests. If Nodes is nil, a job can use all GPUs. The reference that moves jobs (see Policy) ignores
+	// Nodes.
 	Nodes []int
 
-	// Policy is the policy that places slices on demand. Static holds fixed layouts. At most one of the two may be
-	// set. If both are nil, the simulation uses the reference, which may move all running jobs at any time at no
-	// cost.
+	// Policy is the policy that places slices on demand. Static holds fixed layouts. At most one of the two may be set.
+	// If both are nil, the simulation uses the reference, which can move all running jobs at any time at no cost.
 	Policy place.Policy
 	Static []mig.Layout // the layout of each GPU
 
@@ -32,27 +31,27 @@ type Config struct {
 	// Without Offers, the policy places jobs directly when a job is submitted or ends. Offers requires FIFO or EASY.
 	Offers bool
 
-	// Sizing determines which profile a job with Speed gets. Speeds returns the speed that the planner expects on a
+	// Sizing determines the profile for a job with Speed. Speeds returns the speed that the planner expects on a
 	// profile, relative to a whole GPU. If Speeds is nil, the planner knows the true speeds.
 	Sizing Sizing
 	Speeds func(j trace.Job, profile string) float64
 
 	Observer Observer // may be nil
 
-	// Stay means that jobs hold their slices until the end of the simulation. Durations are then ignored, and the
-	// accepted share is a share of the units.
+	// Stay means that jobs hold their slices until the end of the simulation. In this case, durations are ignored, and
+	// the accepted fraction is a fraction of the units.
 	Stay bool
 
-	// Create and Destroy are the times, in seconds, that it takes to create and destroy an instance. If either is not
-	// 0, the instances of finished jobs remain for reuse until their units are needed.
+	// Create and Destroy are the times, in seconds, that it takes to create and destroy an instance. If either is
+	// nonzero, the instances of finished jobs remain for reuse until their units are needed.
 	Create, Destroy float64
 	// Switch is the time, in seconds, that it takes to switch a GPU's MIG mode. A GPU that holds an instance of the
 	// mig.Full profile has its MIG mode off. When the job ends, the MIG mode remains off until a slice needs the GPU.
 	Switch float64
 
-	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (offer.Cluster). 1
-	// means no limit. With 0, the limit depends on the number of jobs waiting for slices, or there is none if the
-	// discipline is neither FIFO nor EASY.
+	// WholeShare is the maximum fraction of the GPUs that can be full while jobs are waiting for slices
+	// (offer.Cluster). 1 means no limit. With 0, the limit depends on the number of jobs that are waiting for slices,
+	// but there is no limit if the discipline is neither FIFO nor EASY.
 	WholeShare float64
 
 	// Said returns a job's estimated run time in seconds, or +Inf if unknown. If Said is nil, the estimate is the
@@ -67,25 +66,25 @@ type Config struct {
 	Learn bool
 
 	// Memory describes how accurately the jobs' peak memory is predicted. If Memory is nil, jobs request exactly the
-	// memory that they need.
+	// amount of memory that they need.
 	Memory *Memory
-	// Growth determines which profiles jobs request, when their runs end, and whether a job is rerun. If Growth is nil,
-	// each job runs once for its duration, or as Memory determines.
+	// Growth determines which profiles jobs request, when their runs end, and whether they are run again. If Growth is
+	// nil, each job runs once for its duration, or as Memory determines.
 	Growth Growth
-	// Deadlines gives some jobs deadlines. If it is nil, no job has a deadline.
+	// Deadlines assigns deadlines to some of the jobs. If it is nil, no job has a deadline.
 	Deadlines *Deadlines
 	// Moves determines when running jobs are moved or stopped. If Moves is nil, each job runs on its slices until it
 	// ends.
 	Moves *Moves
 }
 
-// Discipline determines the order in which waiting jobs may start.
+// Discipline determines the order in which waiting jobs can start.
 type Discipline int
 
 const (
 	FIFO Discipline = iota // jobs start strictly in the order of submission
-	// EASY reserves the earliest possible start for the head of the queue. Other jobs may start without delaying the
-	// head.
+	// EASY reserves the earliest possible start for the head of the queue. Other jobs may start if they do not delay
+	// the head.
 	EASY
 	Loss     // no queue: a job that cannot start on submission is rejected
 	Skip     // jobs start in the order of submission, but a job that does not fit does not delay the others
@@ -152,7 +151,7 @@ func (c *Config) check() error {
 	return cmp.Or(c.Deadlines.check(c), c.checkMoves())
 }
 
-// checkMoves returns an error if the simulation does not support Moves with the other fields.
+// checkMoves returns an error if the simulation does not support Moves in combination with the other fields.
 func (c *Config) checkMoves() error {
 	switch m := c.Moves; {
 	case m == nil:
@@ -187,10 +186,10 @@ func Alike(gpus []*mig.Model) bool {
 // keeps reports whether instances remain after their jobs have ended.
 func (c *Config) keeps() bool { return c.Create > 0 || c.Destroy > 0 }
 
-// quota reports whether the number of full GPUs may be limited.
+// quota reports whether the number of full GPUs can be limited.
 func (c *Config) quota() bool { return c.WholeShare < 1 && slices.ContainsFunc(c.GPUs, mayBeFull) }
 
-// mayBeFull reports whether a GPU of this model may be full but may also hold slices.
+// mayBeFull reports whether a GPU of this model can be either a full GPU or hold slices.
 func mayBeFull(b *mig.Model) bool { return b.Full() != 0 && len(b.Profiles) > 1 }
 
 // estimate returns a job's estimated run time in seconds.

@@ -5,9 +5,9 @@
 //
 // # Time
 //
-// The simulation processes two kinds of events: a job is submitted, or a job ends. The clock advances from one event to
-// the next. If a submission and an end coincide, the end is processed first. After all ends that occur at one time, and
-// after each submission, the simulation starts jobs from the queue until no more can start. Two simulations with
+// The simulation processes two kinds of events: the submission and the end of a job. The clock advances from one event
+// to the next. If a submission and an end coincide, the end is processed first. After all ends that occur at one time,
+// and after each submission, the simulation starts jobs from the queue until no more can start. Two simulations with
 // identical configurations and jobs have identical results.
 //
 // # Parts

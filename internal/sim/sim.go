@@ -39,7 +39,7 @@ type job struct {
 	offer offer.Job // the job in the form that package offer uses
 
 	peak        float64 // the peak memory in MiB; 0 if the requested memory is always sufficient
-	failShare   float64 // the share of the run after which the job fails if memory is less than peak
+	failShare   float64 // the fraction of the run after which the job fails if memory is less than peak
 	memory      float64 // memory in MiB of the smallest slice of the last run
 	outOfMemory bool    // true if memory is less than peak, or, with Growth, if the job will run again
 	resubmits   bool    // true if the user of an absent job will resubmit it
@@ -53,7 +53,7 @@ type job struct {
 	number  int     // the number of jobs that were submitted earlier
 	from    float64 // with Moves, the start of the run or the time of its last move
 	lost    float64 // with Moves, the run time that the job has lost in its current run, in seconds
-	done    float64 // the share of the run that the job completed before it was stopped
+	done    float64 // the fraction of the run that the job completed before it was stopped
 	stopped bool    // true if the job has been stopped for another job
 
 	spots   []place.Spot // slices, with a policy
@@ -79,14 +79,14 @@ type simulation struct {
 	recent  place.Recent
 	earlier []offer.Submission
 
-	nodes   [][]int // the GPUs of each node; a single node if Config.Nodes is nil
+	nodes   [][]int // the GPUs of each node; there is a single node if Config.Nodes is nil
 	nodeOf  []int   // the node of each GPU
 	planned bool    // true if package offer's plan starts the jobs, because of deadlines or a limit on full GPUs
 	perNode bool    // true if a job's slices must be on as many nodes as it requests
 	result  Result
 }
 
-// ErrNever means that a job cannot start even after all others have ended, because no GPU can hold it or the policy
+// ErrNever means that a job cannot start even after all other jobs have ended, because no GPU can hold it or the policy
 // rejects it.
 var ErrNever = errors.New("can never start")
 
@@ -241,8 +241,8 @@ func (s *simulation) settle(j *job) {
 	s.setDeadline(j)
 }
 
-// until processes all events up to the given time: jobs that end, requeued jobs that return, and offers that are
-// published or taken.
+// until processes all events up to the given time: ends of jobs, returns of requeued jobs, and publications and
+// allocations of offers.
 func (s *simulation) until(then float64) {
 	for {
 		next := min(s.running.next(), s.away.next())
@@ -298,8 +298,8 @@ func (s *simulation) advance(to float64) {
 	s.now = to
 }
 
-// start records that a job has slices, which are ready after takes seconds. memory is that of the smallest slice, in
-// MiB.
+// start records that slices have been assigned to a job; they are ready after takes seconds. memory is the memory of
+// the smallest slice, in MiB.
 func (s *simulation) start(j *job, takes float64, memory float64) {
 	j.started = s.now + takes
 	j.waited += j.started - j.since
@@ -319,7 +319,7 @@ func (s *simulation) start(j *job, takes float64, memory float64) {
 	}
 }
 
-// count counts a run in the result.
+// count adds a run to the result.
 func (s *simulation) count(j *job) {
 	s.result.started(j)
 	if s.Observer != nil && !j.outOfMemory {

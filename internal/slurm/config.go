@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Config is slurmctld's current configuration, from slurm.conf and the cgroup.conf on its host.
+// Config is the current configuration of slurmctld, from slurm.conf and from the cgroup.conf on its host.
 type Config struct {
 	// Values maps the names in the output of `scontrol show config` to their values, with "" for (null). If a name
-	// occurs in both files, the value is the one from slurm.conf.
+	// occurs in both files, the value from slurm.conf is used.
 	Values map[string]string
 	// AsOf is the time at which slurmctld answered, according to its clock, in whole seconds (_fill_ctld_conf), or zero
 	// if unknown.
@@ -63,8 +63,8 @@ func (c Config) Started() time.Time {
 	return t
 }
 
-// JobMemory returns how long slurmctld keeps the record of a finished job, or 0 if it never removes the record
-// (MinJobAge, printed as "300 sec").
+// JobMemory returns the time for which slurmctld keeps the record of a finished job, or 0 if it never removes the
+// record (MinJobAge, printed as "300 sec").
 func (c Config) JobMemory() time.Duration {
 	number, _, _ := strings.Cut(c.Values["MinJobAge"], " ")
 	seconds, err := strconv.ParseUint(number, 10, 31)
@@ -74,8 +74,8 @@ func (c Config) JobMemory() time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Has reports whether a comma-separated list, such as GresTypes or PrologFlags, contains the given word. Case does
-// not matter.
+// Has reports whether a comma-separated list, such as GresTypes or PrologFlags, contains the given word. It ignores
+// case.
 func (c Config) Has(key, word string) bool {
 	return slices.ContainsFunc(strings.Split(c.Values[key], ","), func(w string) bool {
 		return strings.EqualFold(strings.TrimSpace(w), word)
@@ -107,8 +107,9 @@ func (c Config) HidesJobs() bool {
 	return c.Has("PrivateData", "jobs") || c.Has("MCSParameters", "privatedata")
 }
 
-// RelativeIndex reports whether Slurm numbers the devices in CUDA_VISIBLE_DEVICES relative to the step. It does so if
-// task/cgroup constrains devices; RelativeIndex assumes that the nodes have the same cgroup.conf as slurmctld's host.
+// RelativeIndex reports whether Slurm numbers the devices in CUDA_VISIBLE_DEVICES relative to the step. Slurm does so
+// if task/cgroup constrains devices. RelativeIndex assumes that the nodes have the same cgroup.conf as slurmctld's
+// host.
 func (c Config) RelativeIndex() bool {
 	return (c.Has("TaskPlugin", "task/cgroup") || c.Has("TaskPlugin", "cgroup")) &&
 		strings.EqualFold(c.Values["ConstrainDevices"], "yes")

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Constraint is a job's --constraint: an expression over the features that its nodes must have. Every node satisfies
-// the zero value.
+// Constraint is a job's --constraint: an expression that describes the features that the job's nodes must have. Every
+// node satisfies the zero value.
 //
 // Package eligible evaluates constraints in the same way as slurmctld (build_feature_list in job_scheduler.c and
 // valid_feature_counts in node_scheduler.c, 22.05.8 and 26.05.3). The operators & and | have the same precedence and
@@ -17,11 +17,13 @@ import (
 type Constraint struct {
 	// Text is the expression as slurmctld prints it, truncated after MaxConstraintText bytes.
 	Text string
-	// Every node must satisfy all groups in Always, and one of those in AnyOf, the alternatives in brackets.
+	// Every node must satisfy all groups in Always and one of the groups in AnyOf, which holds the alternatives in
+	// brackets.
 	Always, AnyOf []FeatureGroup
-	// Nodes is the largest count (*n) in the expression. A count says how many nodes with the feature the job needs.
+	// Nodes is the largest count (*n) in the expression. A count is the number of nodes with the feature that the job
+	// needs.
 	Nodes int
-	// Problem is the reason why the expression cannot be evaluated for a single node, or empty if it can.
+	// Problem is the reason why the expression cannot be evaluated for a single node, or an empty string if it can.
 	Problem string
 }
 
@@ -37,7 +39,8 @@ type Feature struct {
 	Name string
 }
 
-// MaxFeatures limits the number of features in an expression, because each plan checks every feature on every node.
+// MaxFeatures is the maximum number of features in an expression. It is limited because each plan checks every feature
+// on every node.
 const MaxFeatures = 64
 
 // MaxConstraintText is the maximum length of an expression in messages, in bytes. A message is printed for each node,
@@ -63,9 +66,9 @@ func ParseConstraint(text string) Constraint {
 // String returns the expression as slurmctld prints it, truncated after MaxConstraintText bytes.
 func (c Constraint) String() string { return c.Text }
 
-// constraintParser parses an expression from left to right. rest is what it has not parsed yet. It accepts fewer
-// expressions than slurmctld does: whatever slurmctld ignores, or interprets differently from release to release, is
-// an error.
+// constraintParser parses an expression from left to right. rest is the unparsed remainder. It accepts fewer
+// expressions than slurmctld does: syntax that slurmctld ignores or interprets differently between releases is an
+// error.
 type constraintParser struct {
 	rest     string
 	c        *Constraint

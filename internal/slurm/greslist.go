@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// GRESList is a list of generic resources, for example a node's Gres or a job's share of a node.
+// GRESList is a list of generic resources, for example a node's Gres or a job's allocation on a node.
 type GRESList []GRES
 
 // String returns the list in the form that scontrol and sbatch accept, for example gpu:a100:7,mig:2g.10gb:1.
@@ -54,7 +54,7 @@ func (l GRESList) Profiles() map[string]int {
 	return n
 }
 
-// Covers reports whether, for every name and type, the list has at least the count in part.
+// Covers reports whether the count in the list is at least the count in part for every name and type.
 func (l GRESList) Covers(part GRESList) bool {
 	type kind struct{ name, typ string }
 	left := map[kind]int{}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// QOS contains the fields of a quality of service that concern preemption.
+// QOS contains the fields of a quality of service that are related to preemption.
 type QOS struct {
 	Name string
 	// Preempt contains the QOS whose jobs a job with this QOS may preempt.
@@ -23,8 +23,8 @@ type QOS struct {
 // qosColumns is the number of columns that QOS requests from sacctmgr.
 const qosColumns = 5
 
-// QOS reads all QOS from slurmdbd. Its errors are those of running sacctmgr, because not every release of sacctmgr has
-// its own message for an unreachable slurmdbd.
+// QOS reads all QOS from slurmdbd. It returns the errors of running sacctmgr, because not every release of sacctmgr
+// prints a distinct message if slurmdbd is unreachable.
 func (c *Client) QOS(ctx context.Context) ([]QOS, error) {
 	out, err := c.run(ctx, nil, c.sacctmgr, "-n", "-P", "show", "qos",
 		"format=Name,Preempt,PreemptMode,GraceTime,PreemptExemptTime")

@@ -12,7 +12,7 @@ import (
 // clusters' jobs.
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
-// queue returns the jobs that squeue lists for these arguments.
+// queue returns the jobs that squeue lists for the given arguments.
 func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 	sep := newSeparator()
 	out, err := c.run(
@@ -62,13 +62,13 @@ type Queue struct {
 	// All lists all jobs, including finished ones that slurmctld has not removed yet (MinJobAge). Their ExcNodes and
 	// Allocated are not set, because only [Client.Job] reads them.
 	All []Job
-	// Licenses is the number of free licences of each kind, read only if a waiting job requests any.
+	// Licenses is the number of free licences of each kind. It is read only if a waiting job requests licences.
 	Licenses map[string]int
 }
 
-// On returns the jobs that may be on a node: running, starting, suspended or completing. Of a completing job's nodes,
-// slurmctld shows only those that are still completing, so the result leaves out jobs that are completing only on
-// other nodes.
+// On returns the jobs that may be on a node: running, starting, suspended or completing. For a completing job,
+// slurmctld shows only the nodes that are still completing, so the result does not include jobs that are completing
+// only on other nodes.
 func (q Queue) On(node string) []Job { return On(q.All, node) }
 
 // On is like [Queue.On], but takes the jobs as an argument.
@@ -81,8 +81,8 @@ func On(jobs []Job, node string) (on []Job) {
 	return on
 }
 
-// Queue reads all jobs with one request. If any are waiting, it makes a second request for their excluded nodes and, if
-// one of them requests licences, a third. Errors: ErrUnreachable.
+// Queue reads all jobs with one request. If any jobs are waiting, it makes a second request for their excluded nodes
+// and, if one of them requests licences, a third request. Errors: ErrUnreachable.
 func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	if q.All, err = c.Jobs(ctx); err != nil {
 		return q, err
@@ -149,12 +149,13 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	return jobs[i], nil
 }
 
-// jobTries limits how often Job tries to read a job. It tries again if the job changed between the two requests.
+// jobTries is the maximum number of times that Job tries to read a job. It tries again if the job changed between the
+// two requests.
 const jobTries = 5
 
 // Job reads a job with two requests. The second reads Allocated if the job holds its nodes, and ExcNodes otherwise.
-// Errors: The error is ErrNoJob, ErrUnreachable, ErrChanging or ErrAmbiguous. With ErrAmbiguous, it still returns the
-// job, but without Allocated.
+// Errors: The error is ErrNoJob, ErrUnreachable, ErrChanging or ErrAmbiguous. If the error is ErrAmbiguous, Job still
+// returns the job, but without Allocated.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	for range jobTries {
 		j, err := c.record(ctx, id)
@@ -176,7 +177,7 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	return Job{}, fmt.Errorf("job %d: %w", id, ErrChanging)
 }
 
-// readAllocated sets j.Allocated. If slurmctld shows a different run from that of j, it returns ErrChanging.
+// readAllocated sets j.Allocated. If slurmctld shows a run other than that of j, it returns ErrChanging.
 func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(*j))
 	if errors.Is(err, ErrNoJob) {

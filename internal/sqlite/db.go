@@ -22,12 +22,13 @@ type Kind struct {
 	Options string
 	// Damaged is the remedy for a damaged file, and Foreign is the remedy for another program's database.
 	Damaged, Foreign string
-	// Busy converts the error that SQLite returns if another process holds a lock. If it is nil, the error is
+	// Busy converts the error that SQLite returns when another process holds a lock. If it is nil, the error is
 	// returned unchanged.
 	Busy func(text string) error
 }
 
-// DB is an open database. Several goroutines may call its methods, and several processes may open the same file.
+// DB is an open database. It is safe for concurrent use by multiple goroutines, and several processes can open the same
+// file.
 type DB struct {
 	kind Kind
 	path string
@@ -35,16 +36,16 @@ type DB struct {
 }
 
 // checkpointPages limits the -wal file, in pages of 4 KiB. When the file reaches this size, SQLite writes its pages
-// into the database and restarts it. A larger one would only waste disk space: with SQLite's default limit, a ledger
-// and a repository of 40 KiB each had -wal files of up to 4 MiB.
+// into the database and restarts it. A larger file would only waste disk space: with SQLite's default limit, the -wal
+// files of a ledger and a repository of 40 KiB each grew to 4 MiB.
 const checkpointPages = 64
 
 // Open opens the database at path, or creates it with mode 0600. The directory must exist. If the error is ErrDamaged,
 // ErrForeign or ErrNewer, Open has not changed the file.
 func Open(path string, kind Kind) (*DB, error) {
 	d := &DB{kind: kind, path: path}
-	// Without this, SQLite would create the file with a mode that depends on the umask. The -wal and -shm files get the
-	// database's mode.
+	// Without this, SQLite would create the file with a mode that depends on the umask. The -wal and -shm files inherit
+	// the mode of the database.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, kind.ExplainFile(path, err)
@@ -54,8 +55,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	if err != nil {
 		return nil, kind.ExplainFile(path, err)
 	}
-	// With synchronous=NORMAL, no transactions are lost if the process crashes, but the last ones may be lost if the
-	// machine crashes.
+	// With synchronous=NORMAL, no transactions are lost if the process crashes, but the most recent ones may be lost if
+	// the machine crashes.
 	d.sql, err = sql.Open(
 		"sqlite3",
 		"file:"+(&url.URL{Path: path}).EscapedPath()+"?_synchronous=NORMAL&_txlock=immediate&"+kind.Options,

@@ -1,19 +1,20 @@
-// Package slurmtest emulates slurmctld in memory, for tests. The Fake type has the methods of slurm.Client, and
-// others that simulate what users, jobs and daemons do, such as Submit, Tick, End, RunEpilogs and Restart. It never
-// runs any programs.
+// Package slurmtest emulates slurmctld in memory, for tests. The Fake type implements the methods of slurm.Client, and
+// additional methods that simulate the actions of users, jobs and daemons, such as Submit, Tick, End, RunEpilogs and
+// Restart. It never runs any programs.
 //
 // The behaviour was measured with Slurm 22.05.8. Unless noted otherwise, 24.11 and 26.05 behave the same way:
 //
 //   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count. In that
-//     case, slurmctld starts no more jobs that request this type. An update replaces the node's whole GRES list. For
-//     gres/gpu, slurmctld accepts only the configured count or 0.
+//     case, slurmctld does not start any more jobs that request this type. An update replaces the node's whole GRES
+//     list. For gres/gpu, slurmctld accepts only the configured count or 0.
 //   - The used count increases when a job starts, before its prolog, and decreases when the job enters COMPLETING,
 //     before its epilog. slurmctld starts no jobs on a node with a COMPLETING job.
-//   - A request without a type gets the first types with a free count, which may include `closed`. An --exclusive job
-//     needs an empty node, and gets all of its GRES, including `closed`.
+//   - A request without a type is allocated the first types with a free count, which may include `closed`. An --exclusive
+//     job needs an empty node and is allocated all of its GRES, including `closed`.
 //   - slurmctld rejects the submission of a job that no node could ever run, unless the job is held. This check
-//     includes the catalogue nodes, although they are in the FUTURE state. If no node can run a pending job any more,
-//     its reason becomes BadConstraints and its priority 0. Once the job is released, slurmctld tries again.
+//     includes the catalogue nodes, even though they are in the FUTURE state. If no node can run a pending job any
+//     more, the job's reason becomes BadConstraints and its priority becomes 0. Once the job is released, slurmctld
+//     tries again.
 //   - A restart of slurmctld and `scontrol reconfigure` reset the count of every type to the one in slurm.conf.
 //     Afterwards, slurmctld does not count the typed GRES of running jobs as used, or counts them once for each node
 //     of the job (Recount; in 22.05, the excess remains after the job ends). A restart of slurmd 22.05 resets only
@@ -24,10 +25,10 @@
 //
 // The package does not support time limits, changing priorities, reservations, dependencies, arrays, het jobs or
 // planned starts. Jobs start in order of priority, provided that there are enough resources for them. For jobs without
-// time limits, slurmctld's main scheduler and backfill together have the same effect.
+// time limits, the main scheduler and the backfill scheduler of slurmctld together have the same effect.
 //
 // The state changes only through calls: Advance moves the clock forward, Tick starts jobs, and RunEpilogs runs epilogs.
-// Several goroutines may call the methods. Hooks run without a lock, so they may call the methods too.
+// The methods are safe for concurrent use. Hooks run without holding a lock, so they can also call the methods.
 package slurmtest
 
 import (
@@ -49,7 +50,7 @@ type Node struct {
 	Features   []string
 	// Gres is the node's GRES in slurm.conf, which is also its initial GRES: mig:1g.5gb:0, ..., mig:closed:28.
 	Gres slurm.GRESList
-	// Catalogue marks a node in the FUTURE state, whose GRES make slurmctld accept jobs that it would otherwise
+	// Catalogue marks a node in the FUTURE state. Because of its GRES, slurmctld accepts jobs that it would otherwise
 	// reject.
 	Catalogue bool
 	// Addr is the NodeAddr of the node.
@@ -58,7 +59,7 @@ type Node struct {
 
 // Call is one call to one of the client's methods.
 type Call struct {
-	// Seq numbers the calls from 1. Op is the name of the method.
+	// Seq is the number of the call, starting at 1. Op is the name of the method.
 	Seq  int
 	Op   string
 	Node string
@@ -151,15 +152,15 @@ func New(nodes ...Node) *Fake {
 }
 
 // Before sets a hook that runs before each call takes effect. If it returns an error, the call has no effect and
-// returns that error. slurm.ErrUnreachable simulates a slurmctld that is down.
+// returns that error. Returning slurm.ErrUnreachable simulates a slurmctld that is down.
 func (f *Fake) Before(hook func(Call) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.before = hook
 }
 
-// After sets a hook that runs once each call has taken effect, but before it returns. A hook that calls Tick makes
-// jobs start between two calls.
+// After sets a hook that runs once each call has taken effect, but before it returns. If the hook calls Tick, jobs
+// start between two calls.
 func (f *Fake) After(hook func(Call)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -217,7 +218,7 @@ func (f *Fake) Writes() []Call {
 	})
 }
 
-// call carries out and records one call, and runs the hooks before and after it.
+// call performs and records one call, and runs the hooks before and after it.
 func (f *Fake) call(c Call, do func() error) error {
 	f.mu.Lock()
 	c.Seq = len(f.calls) + 1
