@@ -1,2 +1,2 @@
-// Package ansible tests the Ansible role that installs Caelum. The Go package consists only of tests.
+// Package ansible tests the Ansible role that installs Caelum. It contains only tests.
 package ansible

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// Curve is a run's memory over time, as a share of its peak. The memory rises from a base to the peak in jumps of
-// equal height. The curves have the following distributions, chosen on seeds 1 and 2:
+// Curve is the memory use of a run over time, as a fraction of its peak. The memory use rises from a base to the peak
+// in jumps of equal height. The curves have the following distributions, chosen on seeds 1 and 2:
 //
 //	base      30 to 90% of the peak
 //	jumps     1 to 15% of the difference between the base and the peak
@@ -17,8 +17,8 @@ import (
 //	step      20%: one jump to the peak at the end of the first of 2 to 20 epochs
 type Curve struct {
 	Base, Jump float64
-	Rise       float64 // the share of the run until memory reaches the peak for the first time
-	Epochs     bool    // true if memory returns to the base after each rise
+	Rise       float64 // the fraction of the run before memory use first reaches the peak
+	Epochs     bool    // true if memory use returns to the base after each rise
 }
 
 // Draw returns a random curve.
@@ -41,15 +41,15 @@ func Draw(rng *rand.Rand) Curve {
 	return c
 }
 
-// level returns the memory after the given number of jumps.
+// level returns the memory use after the given number of jumps.
 func (c Curve) level(jumps float64) float64 {
 	return c.Base + (1-c.Base)*min(1, max(0, jumps)*c.Jump)
 }
 
-// rounding is larger than any rounding error in a number of jumps.
+// rounding is an upper bound on the rounding error of a number of jumps.
 const rounding = 1e-9
 
-// At returns the memory after the given share of the run.
+// At returns the memory use after the given fraction of the run.
 func (c Curve) At(share float64) float64 {
 	risen := share / c.Rise
 	if c.Epochs && risen > 1 {
@@ -61,7 +61,7 @@ func (c Curve) At(share float64) float64 {
 	return c.level(math.Floor(risen/c.Jump + rounding))
 }
 
-// Before returns the peak memory use before the given share of the run has elapsed.
+// Before returns the peak memory use before the given fraction of the run has elapsed.
 func (c Curve) Before(share float64) float64 {
 	if share > c.Rise {
 		return 1
@@ -69,7 +69,7 @@ func (c Curve) Before(share float64) float64 {
 	return c.level(math.Ceil(share/c.Rise/c.Jump-rounding) - 1)
 }
 
-// Exceeds returns the share of the run after which the memory first exceeds a level, or 1 if it never does.
+// Exceeds returns the fraction of the run after which memory use first exceeds a level, or 1 if it never does.
 func (c Curve) Exceeds(level float64) float64 {
 	switch {
 	case level >= 1:

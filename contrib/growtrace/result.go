@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// GPUs is the number of A100-40GB GPUs for which the trace is meant. Of their units, the jobs need about 70% on
-	// average if each of them has its tightest profile.
+	// GPUs is the number of A100-40GB GPUs for which the trace is intended. The jobs need about 70% of their units on
+	// average if each job has its tightest profile.
 	GPUs = 16
-	// Notice is the time, in seconds, until a user resubmits a job that has run out of memory.
+	// Notice is the time, in seconds, after which a user resubmits a job that has run out of memory.
 	Notice = 60
 	// RequeueDelay is the time, in seconds, before a requeued job can start. It is cred_expire plus one second.
 	RequeueDelay = 6
 )
 
-// Result holds the results of a trace. Times are in seconds, and are sums over all jobs. A run is lost if another run
-// of the same job followed it.
+// Result holds the results of a trace. Times are in seconds and are sums over all jobs. A run is lost if it was
+// followed by another run of the same job.
 type Result struct {
 	Name            string
 	Jobs            int

@@ -7,36 +7,37 @@ import (
 	"strings"
 )
 
-// Job is a short job that is submitted once, unless its slice has too little memory. It takes equally long on all
+// Job is a short job that is submitted once, unless its slice has too little memory. Its run time is the same on all
 // profiles.
 type Job struct {
 	Submit  float64 // seconds since the start of the trace
 	Seconds float64 // the duration of a complete run
 	Limit   float64 // the time limit in seconds, a whole number of minutes
 	PeakMiB float64
-	Until   float64 // the share of the run after which it fails for a reason other than memory, or 1
+	Until   float64 // the fraction of the run after which it fails for a reason other than memory, or 1
 	Curve
 }
 
 const (
-	// The median peak, and the smallest and largest ones, in MiB. The peaks have the distribution of the populations of
-	// `contrib/learn grow`, in which 40% of the peaks fit into a 1g.5gb slice.
+	// The median, minimum and maximum peak in MiB. The peaks have the distribution of the populations of `contrib/learn
+	// grow`, in which 40% of the peaks fit into a 1g.5gb slice.
 	typical, least, most = 6144, 512, 36 << 10
 	// Runs take 60 to 200 s: an agent makes forecasts only after the first minute, and a longer trace would take too
 	// long on a real cluster.
 	shortest, longest = 60, 200
-	// Loading is the time, in seconds, in which a run's memory rises from 0 to its level on the curve. Programs load
-	// their data in many steps, so that the agents' samples show how much memory a run had that fails at the start.
+	// Loading is the time, in seconds, in which the memory use of a run rises from 0 to its level on the curve.
+	// Programs load their data in many steps, so that the agents' samples also show the memory use of a run that fails
+	// at the start.
 	Loading = 5
 	// between is the mean time between two submissions, in seconds.
 	between = 3
-	// failing is the share of the jobs that fail for a reason other than memory.
+	// failing is the fraction of the jobs that fail for a reason other than memory.
 	failing = 0.1
 )
 
 // Trace returns the first n jobs of the trace with the given seed, in order of their submissions. The curves are those
-// of Draw, but with at most 25 jumps, and without the decreases after the first epoch,
-// which affect no peak, and no rise is shorter than twice Loading.
+// of Draw, but they have at most 25 jumps, no rise is shorter than twice Loading, and the decreases after the first
+// epoch, which do not affect the peak, are omitted.
 func Trace(seed uint64, n int) (all []Job) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	at := 0.0
@@ -57,7 +58,7 @@ func Trace(seed uint64, n int) (all []Job) {
 	return all
 }
 
-// Points returns the job's memory over time as an argument for cuda-process --curve.
+// Points returns the job's memory use over time as an argument for cuda-process --curve.
 func (j Job) Points() string {
 	var b strings.Builder
 	last := -0.01

@@ -16,7 +16,7 @@ import (
 var growModes = []string{"off", "oom", "forecast"}
 
 // compareGrow prints one table per population, with a row for each combination of mode and profile for unknown jobs. In
-// the last table, the jobs report their memory.
+// the last table, the jobs report their memory use.
 func compareGrow(w io.Writer, seeds []uint64) error {
 	n, err := newNode()
 	if err != nil {

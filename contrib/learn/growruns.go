@@ -20,15 +20,16 @@ const (
 	growLimit = 3
 	// shortest is the time, in seconds, after which a job that needs too much memory from the start fails.
 	shortest = 20
-	// forecastEvery and forecastShare are the shortest times between forecasts, in seconds and as a share of the run so
-	// far, as in package usage. Between forecasts, an agent takes a sample every second, whereas the simulation takes
-	// samplesBetween samples.
+	// forecastEvery and forecastShare are the minimum times between forecasts, in seconds and as a fraction of the run
+	// so far, as in package usage. Between forecasts, an agent takes a sample every second, whereas the simulation
+	// takes samplesBetween samples.
 	forecastEvery, forecastShare, samplesBetween = 5, 0.02, 4
-	// rareShare replaces forecastShare while the share of the slice's memory in use is below nearlyFull, because the
-	// simulation would otherwise take hours. Without a known run time, forecasts never exceed this slice.
+	// rareShare replaces forecastShare while the fraction of the slice's memory in use is below nearlyFull, because the
+	// simulation would otherwise take hours. If the run time is unknown, forecasts below nearlyFull never exceed the
+	// slice's memory.
 	rareShare, nearlyFull = 0.1, 0.8
-	// constant is a multiple of the time until the peak. After this time, the simulation makes no more forecasts,
-	// because the memory no longer changes.
+	// constant is a multiple of the time until the peak. After this time, the simulation does not make any more
+	// forecasts, because the memory use no longer changes.
 	constant = 4
 )
 
@@ -37,8 +38,8 @@ type site struct {
 	grow    string // off, oom or forecast
 	profile string // the profile of jobs without a complete run
 	reports bool   // whether jobs report that they ran out of memory
-	// If they are not 0, these times in seconds replace the time until a user resubmits a job, the delay of a requeue,
-	// and shortest.
+	// If nonzero, these times in seconds replace the time after which a user resubmits a job, the delay of a requeue,
+	// and shortest, respectively.
 	notice, delay, loading float64
 }
 
@@ -69,7 +70,7 @@ type growth struct {
 type growingJob struct {
 	*arrival
 	chance   *rand.Rand
-	attempts int // how often the user has submitted the job
+	attempts int // the number of times that the user has submitted the job
 	grown    []predict.Growth
 
 	run     predict.Run // the current run
@@ -132,9 +133,9 @@ func (g *growth) Started(t trace.Job, profile string) float64 {
 	return r.Seconds
 }
 
-// foresee returns the share of a run after which the agent stops it because the forecast peak exceeds the slice's
-// memory, and the forecast in MiB. The forecast is 0 if the agent does not stop the run before the share given by until
-// has passed.
+// foresee returns the fraction of a run after which the agent stops it because the forecast peak exceeds the slice's
+// memory, and the forecast in MiB. The forecast is 0 if the agent does not stop the run before the fraction until has
+// elapsed.
 func (g *growth) foresee(j *growingJob, until float64) (share, mib float64) {
 	if g.grow != "forecast" || len(j.grown) == growLimit {
 		return 0, 0
@@ -218,7 +219,7 @@ func (g *growth) Ended(t trace.Job, now float64) (next sim.Next) {
 	return next
 }
 
-// larger returns the profile that the agent requeues a job with after its last run, or an empty string.
+// larger returns the profile with which the agent requeues a job after its last run, or an empty string.
 func (g *growth) larger(j *growingJob) string {
 	if g.grow == "off" || len(j.grown) == growLimit {
 		return ""

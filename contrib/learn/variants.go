@@ -8,7 +8,7 @@ import (
 )
 
 // compareVariants compares the rules on the variants, and several values of peak_quantile on populations that differ
-// only in the scatter of the memory.
+// only in the scatter of the memory use.
 func compareVariants(w io.Writer, seeds []uint64) error {
 	n, err := newNode()
 	if err != nil {
@@ -33,8 +33,8 @@ func quantiles() []rule {
 	return all
 }
 
-// variantTable prints three figures for each rule and population: the share of repeats in the tightest profile, the
-// share of repeats that run out of memory, and the allocated share of a GPU.
+// variantTable prints three figures for each rule and population: the fraction of repeats in the tightest profile, the
+// fraction of repeats that run out of memory, and the allocated fraction of a GPU.
 func variantTable(w io.Writer, n node, populations []population, rules []rule, seeds []uint64) error {
 	head := "in the tightest profile / out of memory / allocated share of a GPU"
 	for _, p := range populations {

@@ -39,13 +39,13 @@ func (o options) rows() (all []row) {
 	return all
 }
 
-// outcome holds a policy's results in a scenario, as means over the seeds. Waiting times are in seconds.
+// outcome holds the results of a policy in a scenario, as means over the seeds. Waiting times are in seconds.
 type outcome struct {
 	mean, longest float64
 	took          time.Duration // run time of the simulations
 }
 
-// outcomes lists the results of the policies, beginning with the reference.
+// outcomes maps each scenario to the results of the policies, beginning with the reference.
 type outcomes map[scenario][]outcome
 
 // simulate runs every scenario with every policy and seed.
@@ -100,7 +100,7 @@ func (o options) simulate() (outcomes, error) {
 	return results, failed
 }
 
-// print writes the table, then each policy's worst cases and how long its simulations took.
+// print writes the table, followed by the worst cases of each policy and the run time of its simulations.
 func (o options) print(w io.Writer, results outcomes) {
 	fmt.Fprint(w, "| GPUs | queue | ends | no limit |")
 	for _, load := range o.loads {

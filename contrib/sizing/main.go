@@ -16,10 +16,10 @@ func main() {
 	}
 }
 
-// options holds a command's arguments.
+// options holds the arguments of a command.
 type options struct {
 	seeds []uint64
-	path  string // the folder with MISO's files
+	path  string // the directory that contains MISO's files
 }
 
 // command describes one of the commands, which prints one or more tables.

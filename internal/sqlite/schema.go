@@ -12,7 +12,8 @@ import (
 func (k Kind) Supports() int { return len(k.Schema) }
 
 // VersionAt returns the schema version of the database at path, or 0 if the file does not exist. It does not change the
-// file, and another process may have the database open. The version may be newer than this release supports.
+// file, and it can be called while another process has the database open. The version may be newer than the one that
+// this release supports.
 func (k Kind) VersionAt(path string) (version int, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -23,7 +24,7 @@ func (k Kind) VersionAt(path string) (version int, err error) {
 		// behind.
 		options = "?immutable=1"
 	}
-	// The file's header may show an old version, because in WAL mode, the new one may be only in the -wal file.
+	// In WAL mode, the header of the file may contain an old version if the new one is still in the -wal file.
 	db, err := sql.Open("sqlite3", "file:"+(&url.URL{Path: path}).EscapedPath()+options)
 	if err != nil {
 		return 0, k.ExplainFile(path, err)

@@ -13,7 +13,7 @@ import (
 // pod is a row of a pod list in Alibaba's gpu-v2023 trace (openb_pod_list_*.csv).
 type pod struct {
 	name             string
-	gpus, milli      float64 // number of GPUs; thousandths of each GPU
+	gpus, milli      float64 // number of GPUs; requested thousandths of each GPU
 	created, deleted float64 // seconds
 }
 
@@ -50,10 +50,10 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 }
 
 // Alibaba parses a pod list in Alibaba's gpu-v2023 trace. Each pod becomes a job that is submitted when the pod was
-// created, and runs until the pod was deleted. A pod with one GPU needs its share of the GPU's compute and memory. If
-// multiGPU is true, a pod with several GPUs needs as many GPUs with the mig.Full profile on one node; otherwise, the
-// pod is left out. Also left out are pods without a GPU, pods that were deleted before they were created, and pods
-// whose creation time is an outlier, because a few services were created long before all other pods.
+// created, and runs until the pod was deleted. A pod with one GPU needs the requested fraction of the GPU's compute and
+// memory. If multiGPU is true, a pod with several GPUs needs as many GPUs with the mig.Full profile on one node;
+// otherwise, the pod is omitted. Pods are also omitted if they have no GPU, if they were deleted before they were
+// created, or if their creation time is an outlier, because a few services were created long before all other pods.
 func Alibaba(file string, r io.Reader, multiGPU bool) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
@@ -90,8 +90,8 @@ func Alibaba(file string, r io.Reader, multiGPU bool) (*Workload, error) {
 	return w, nil
 }
 
-// grmuProfiles lists the profiles of an A100-40GB and their shares of a GPU according to GRMU. A profile's share is
-// the product of its compute slices and units, divided by 7 x 8.
+// grmuProfiles lists the profiles of an A100-40GB and, for each, the fraction of a GPU according to GRMU, which is the
+// product of its compute slices and units divided by 7 x 8.
 var grmuProfiles = []struct {
 	name  string
 	share float64
@@ -122,9 +122,9 @@ func (w *Workload) withoutOutliers(pods []pod) []pod {
 	return kept
 }
 
-// GRMU parses a pod list with the method of the GRMU paper (arXiv 2502.01909). It leaves out outliers, pods with
-// several GPUs, and pods that were deleted before they were created. It divides each pod's request by the largest
-// request of any pod and chooses the profile with the nearest share. A pod without a GPU has a share of 0.
+// GRMU parses a pod list with the method of the GRMU paper (arXiv 2502.01909). It omits outliers, pods with several
+// GPUs, and pods that were deleted before they were created. It divides the request of each pod by the largest request
+// of any pod and chooses the profile with the nearest fraction. For a pod without a GPU, the request is 0.
 func GRMU(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // Mix is the relative frequency of each of [ChurnProfiles], in arbitrary units.
 type Mix [6]float64
 
-// ChurnProfiles lists the profiles of an A100-40GB, and churnUnits their sizes in units.
+// ChurnProfiles lists the profiles of an A100-40GB, and churnUnits lists their sizes in units.
 var (
 	ChurnProfiles = [6]string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	churnUnits    = [6]float64{1, 2, 2, 4, 4, 8}
@@ -28,15 +28,15 @@ var Mixes = []struct {
 	{"four-equal", Mix{1, 0, 1, 1, 1, 0}},
 }
 
-// Churn is a synthetic workload. Jobs arrive as a Poisson process, their profiles have the frequencies of a mix, and
-// their durations are exponentially distributed.
+// Churn is a synthetic workload. Jobs arrive as a Poisson process, their profiles are distributed as given by a mix,
+// and their durations are exponentially distributed.
 type Churn struct {
 	Mix          Mix
 	Jobs         int
-	GPUs         int     // the number of GPUs, with 8 units each, that Load refers to
-	Load         float64 // the share of all units that is requested on average
+	GPUs         int     // the number of GPUs, with 8 units each, to which Load refers
+	Load         float64 // the mean fraction of all units that is requested
 	MeanDuration float64 // seconds; 0 means one hour
-	MultiGPU     float64 // the share of jobs that need 2, 4 or 8 GPUs (churnGPUs) with the mig.Full profile on one node
+	MultiGPU     float64 // the fraction of jobs that need 2, 4 or 8 full GPUs (churnGPUs, mig.Full) on one node
 	PerNode      int     // the number of GPUs on a node, which limits the number of GPUs that a job needs; 0 means 8
 	Seed         uint64
 }

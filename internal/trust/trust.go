@@ -20,8 +20,8 @@ import (
 //
 // Path rejects a directory that others can write to, unless it has the sticky bit (like /tmp) and belongs to root or
 // one of owners, and the next component is a directory that also belongs to root or one of owners. The kernel does not
-// allow other users to remove or rename such a component, and directories cannot be hard links. So files directly in
-// /tmp are rejected.
+// allow other users to remove or rename such a component, and directories cannot be hard links. Files directly in /tmp
+// are therefore rejected.
 //
 // If an access control list grants write access to other users, the file mode shows write access for the group, so such
 // files are rejected as well.

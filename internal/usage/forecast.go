@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// forecastEvery is the shortest time between forecasts of a slice. The run must also have become longer by
-	// forecastShare between two forecasts, because the forecasts of a long run change slowly.
+	// forecastEvery is the minimum time between forecasts of a slice. In addition, the run time must have increased by
+	// the fraction forecastShare since the last forecast, because the forecasts of a long run change slowly.
 	forecastEvery = 5 * time.Second
 	forecastShare = 0.02
 	// foreseenEvery is the time between calls to Options.Foreseen for the same job.
@@ -30,7 +30,7 @@ func (m *Monitor) forecast(o *observation, u *sliceUsage) {
 }
 
 // total returns the run's total duration in seconds according to the iterations reported by the processes on a slice,
-// or 0 if they report none. If several processes report iterations, the longest duration counts.
+// or 0 if they report none. If several processes report iterations, the result is the longest duration.
 func (o *observation) total(uuid string) (seconds float64) {
 	for _, p := range o.reporters {
 		done := float64(p.now.iteration - p.first.iteration)
@@ -47,7 +47,8 @@ func (o *observation) total(uuid string) (seconds float64) {
 	return seconds
 }
 
-// warn calls Options.Foreseen if the slice's forecast exceeds its memory and the job may grow before a failure.
+// warn calls Options.Foreseen if the forecast for a slice exceeds its memory and the job is allowed to grow before it
+// fails.
 func (m *Monitor) warn(h heldSlice) {
 	m.mu.Lock()
 	o, f := m.open[h.job], h.forecast
@@ -62,7 +63,7 @@ func (m *Monitor) warn(h heldSlice) {
 	}
 }
 
-// use returns the last sample and the forecast for `caelum job`. The forecast may be older than the sample.
+// use returns the last sample and the forecast for `caelum job`. The forecast can be older than the sample.
 func (u *sliceUsage) use() *api.Use {
 	return &api.Use{
 		MemoryMiB: u.LastMiB, PeakMiB: u.PeakMiB, Util: u.LastUtil, Processes: u.Last,

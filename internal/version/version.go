@@ -1,5 +1,5 @@
-// Package version provides the version of the running program, which the version commands and the agent's status
-// show.
+// Package version provides the version of the running program, as shown by the version commands and in the agent's
+// status.
 //
 // Files:
 //

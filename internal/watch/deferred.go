@@ -11,11 +11,11 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Each start and end of a job may move speculative offers to other nodes. A move costs a write of two parts and a
-// publication by two agents. While slurmctld can start every waiting job on the present offers, the planner therefore
-// writes a changed part immediately only if the part offers a profile that no node offers now. It writes the other
-// parts with the next heartbeat. An old part is as sound as a new one, because the agent offers only those placements
-// of a part that fit alongside its leases.
+// Whenever a job starts or ends, speculative offers may move to other nodes. For each move, the planner must write two
+// parts and two agents must publish. While slurmctld can start every waiting job on the present offers, the planner
+// therefore writes a changed part immediately only if the part offers a profile that is not currently offered by any
+// node. It writes the other parts with the next heartbeat. An old part is as safe as a new one, because the agent
+// offers only those placements of a part that fit alongside its leases.
 
 // update is a node and its new Comment. member is its index in the plan, or -1.
 type update struct {
@@ -25,11 +25,11 @@ type update struct {
 	own     part.Part
 }
 
-// deferred maps each node whose part waits for the next heartbeat to the offers that the agent makes of its present
-// part. They are nil if the agent is about to publish the start of a job.
+// deferred maps each node whose part is deferred until the next heartbeat to the offers that the agent makes from its
+// present part. The offers are nil if the agent is about to publish the start of a job.
 type deferred map[string][]part.Offer
 
-// deferParts returns the parts that may wait for the next heartbeat.
+// deferParts returns the parts that can be deferred until the next heartbeat.
 func deferParts(v *plan.View, made offer.Plan, all []update) deferred {
 	present, waits := deferred{}, deferred{}
 	for _, u := range all {
@@ -48,7 +48,7 @@ func deferParts(v *plan.View, made offer.Plan, all []update) deferred {
 	if !startable(v, made, all, present) {
 		return nil
 	}
-	// A part that is written ends the present offers on its node, so further parts may then have to be written.
+	// Writing a part withdraws the present offers on its node, so that other parts may have to be written as well.
 	for n := -1; n != len(waits); {
 		n = len(waits)
 		covered := map[string]bool{}
@@ -71,8 +71,8 @@ func deferParts(v *plan.View, made offer.Plan, all []update) deferred {
 	return waits
 }
 
-// starting reports whether a job has started on a node that does not show the job's slices in Extra yet. The node's
-// part is then based on an old state, and the agent publishes the new one soon.
+// starting reports whether a job has started on a node that does not yet show the job's slices in Extra. In this case,
+// the node's part is based on an old state, and the agent will publish the new state soon.
 func starting(v *plan.View, u update) bool {
 	used, busy := 0, 0
 	for _, g := range u.node.GresUsed.Named("mig") {
@@ -99,8 +99,8 @@ func cover(covered map[string]bool, offers []part.Offer, free map[string]int) {
 	}
 }
 
-// presentOffers returns the offers that the agent can make of the node's present part. ok is false if the new part must
-// be written because it differs in more than the offers and the waiting jobs.
+// presentOffers returns the offers that the agent can make from the node's present part. ok is false if the new part
+// must be written because it differs from the present part in more than the offers and the waiting jobs.
 func presentOffers(v *plan.View, u update) (offers []part.Offer, ok bool) {
 	was, err := part.Parse(part.In(u.node.Comment))
 	if err != nil || u.member < 0 || plan.BackIn(u.node.Comment) != plan.BackIn(u.comment) || was.Beat != u.own.Beat ||

@@ -20,12 +20,12 @@ import (
 	"caelum/internal/tags"
 )
 
-// maxHeld limits how many waiting jobs one agent must read because of its part: held jobs to release on its node and,
-// separately, other jobs on the first node.
+// maxHeld is the maximum number of waiting jobs that an agent must read because of its part. It applies separately to
+// the held jobs to release on its node and, on the first node, to other jobs.
 const maxHeld = 16
 
 // planner writes the parts of a plan and the heartbeat into slurmctld's node records. It compares each part with the
-// node's record, not with the part that it wrote last, because another planner may have written a part since.
+// node's record, not with the part that it wrote last, because another planner may have written a part in the meantime.
 type planner struct {
 	ctl   Controller
 	log   *logrus.Entry
@@ -36,7 +36,7 @@ type planner struct {
 	now   func() time.Time
 	yield bool // whether another planner was active in the last round
 
-	deferred deferred // the parts that the last round did not write
+	deferred deferred // the parts that were not written in the last round
 
 	started  bool   // whether the planner has read a heartbeat
 	replaces string // the last heartbeat of this host's earlier watcher, or empty
@@ -67,10 +67,10 @@ func beatNode(nodes []slurm.Node) (first slurm.Node, ok bool) {
 	return first, ok
 }
 
-// mayPlan reports whether no other planner is active. If the heartbeat is another planner's, this planner waits until
-// the heartbeat has not changed for Expiry. A watcher that has just started does not wait for its host's earlier
-// watcher, but takes its place. If the earlier watcher is still running, it yields, because the heartbeat is no longer
-// its own.
+// mayPlan reports whether no other planner is active. If the heartbeat belongs to another planner, this planner waits
+// until the heartbeat has not changed for Expiry. A watcher that has just started does not wait for an earlier watcher
+// on the same host, but replaces it. If the earlier watcher is still running, it yields, because the heartbeat is no
+// longer its own.
 func (p *planner) mayPlan(heartbeat string, at time.Time) bool {
 	if !p.started && strings.HasPrefix(heartbeat, p.id[:2*hostBytes]) {
 		p.replaces = heartbeat
@@ -88,7 +88,7 @@ func (p *planner) mayPlan(heartbeat string, at time.Time) bool {
 	return !active
 }
 
-// active reports whether this planner's heartbeat was in the snapshot, in which case no other planner was active.
+// active reports whether the snapshot contained this planner's heartbeat, in which case no other planner was active.
 func (p *planner) active(snapshot plan.Snapshot) bool {
 	beat, ok := beatNode(snapshot.Nodes)
 	return ok && p.count > 0 && part.BeatIn(beat.Comment) == p.own()
@@ -103,7 +103,7 @@ func (p *planner) own() string {
 }
 
 // write writes the parts that differ from the plan, and then the heartbeat if one is due. Between heartbeats, it may
-// defer parts (deferParts). If it cannot write a part, it does not write the heartbeat either. Once this has lasted for
+// defer parts (deferParts). If it cannot write a part, it does not write the heartbeat either. If this continues for
 // Expiry, all agents plan for themselves.
 func (p *planner) write(
 	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan, unstarted plan.Unstarted,
@@ -150,7 +150,7 @@ func (p *planner) write(
 	return nil
 }
 
-// updates returns all nodes with the Comments that they must have.
+// updates returns all nodes with their new Comments.
 func (p *planner) updates(
 	snapshot plan.Snapshot, v *plan.View, made offer.Plan, unstarted plan.Unstarted, beat string,
 ) (all []update) {
@@ -165,13 +165,12 @@ func (p *planner) updates(
 	return all
 }
 
-// partOf returns the part of a member. The first member also looks after the jobs that need a tag, a profile or a hold,
-// regardless of the nodes that they run on, and releases the held jobs whose nodes are
-// all powered down.
+// partOf returns the part of a member. The first member is also responsible for the jobs that need a tag, a profile or
+// a hold, regardless of the nodes on which they run, and releases the held jobs whose nodes are all powered down.
 func (p *planner) partOf(
 	snapshot plan.Snapshot, v *plan.View, made offer.Plan, member int, beat string,
 ) part.Part {
-	var other []uint32 // jobs that the first member looks after
+	var other []uint32 // jobs for which the first member is responsible
 	own := part.Of(v, made, member)
 	own.Beat = beat
 	here := v.Members[member].Name
@@ -204,7 +203,7 @@ func (p *planner) partOf(
 		own.Stray = own.Stray[:min(len(own.Stray), maxHeld)]
 	}
 	own.Held = own.Held[:min(len(own.Held), maxHeld)]
-	if n := len(other); n > 0 { // in turn, so that jobs that stay in this list do not keep out others
+	if n := len(other); n > 0 { // rotate, so that jobs that remain in the list do not exclude others
 		first := p.count * maxHeld % n
 		own.Held = append(own.Held, slices.Concat(other[first:], other[:first])[:min(n, maxHeld)]...)
 	}

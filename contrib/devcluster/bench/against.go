@@ -10,8 +10,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// rounds is the number of times that benchAgainst runs each of the two builds. They alternate, so that other load on
-// the machine affects both.
+// rounds is the number of times that benchAgainst runs each of the two builds. The builds alternate, so that other load
+// on the machine affects both of them.
 const rounds = 4
 
 // alone is the number of jobs that serveAlone runs.
@@ -27,8 +27,8 @@ func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	return gone(ctx, c, time.Second)
 }
 
-// benchAgainst compares this build with the build in the other directory. It measures sbatch and a step with each
-// build's plugin, and prologs with each build's agent.
+// benchAgainst compares this build with the build in the other directory. It measures sbatch and a step with the plugin
+// of each build, and prologs with the agent of each build.
 func benchAgainst(ctx context.Context, other string) error {
 	other, err := filepath.Abs(other)
 	if err != nil {
@@ -39,7 +39,7 @@ func benchAgainst(ctx context.Context, other string) error {
 	return errors.Join(benchPlugin(ctx, plugin), prologsAgainst(ctx, other))
 }
 
-// prologsAgainst runs jobs on a cluster of each build in turn and prints how long the prologs took according to the
+// prologsAgainst runs jobs on a cluster of each build in turn and prints the durations of the prologs according to the
 // agents' logs.
 func prologsAgainst(ctx context.Context, other string) (err error) {
 	var clusters [2]*cluster.Cluster

@@ -16,7 +16,7 @@ import (
 type growthLease struct {
 	profile    string
 	start, end time.Time
-	stopped    bool // the agent requeued the job before its memory would have run out
+	stopped    bool // the agent requeued the job before it would have run out of memory
 }
 
 // result computes the results from the jobs' submissions and the agents' logs.
@@ -40,7 +40,7 @@ func (r *growthRun) result() (result growtrace.Result, err error) {
 	return result, nil
 }
 
-// addTo adds a job's runs to the results. leases contains the runs of each submission, by job id, in order.
+// addTo adds a job's runs to the results. leases contains the runs of each submission in order, by job id.
 func (j *growthJob) addTo(r *growtrace.Result, leases map[string][]growthLease, of *mig.Model) error {
 	short, end := false, time.Time{}
 	for nth, id := range j.ids {
@@ -138,5 +138,5 @@ func addLeases(all map[string][]growthLease, log string) error {
 	return nil
 }
 
-// growthStopped is the agent's message when it requeues a job before a failure.
+// growthStopped is the message that the agent logs when it requeues a job before it fails.
 const growthStopped = "requeued a job before its GPU memory would run out, with a larger profile"

@@ -24,9 +24,9 @@ const (
 // otherConf is the directory of the second configuration.
 const otherConf = "/etc/slurm/other"
 
-// benchPlugin measures how much longer sbatch and a step take because sbatch, srun and slurmstepd load the plugin. For
-// a step, it first compares two identical nodes that both run the plugin, which shows the measurement noise. In the
-// second comparison, one node runs without the plugin, or with the plugin at the path given by other.
+// benchPlugin measures the additional time that sbatch and a step take because sbatch, srun and slurmstepd load the
+// plugin. For a step, it first compares two identical nodes that both run the plugin, which shows the measurement
+// noise. In the second comparison, one node runs without the plugin, or with the plugin at the path given by other.
 func benchPlugin(ctx context.Context, other string) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, GPUs: 1})
 	if err != nil {
@@ -82,7 +82,7 @@ func pair(ctx context.Context, c *cluster.Cluster, command, with, without, conf 
 	return nil
 }
 
-// otherPlugin creates a second configuration that differs only in the plugin, which is the one at the path other, or
+// otherPlugin creates a second configuration that differs only in its plugin: it uses the plugin at the path other, or
 // none if other is empty.
 func otherPlugin(ctx context.Context, c *cluster.Cluster, other string) error {
 	const script = `mkdir "$1" && cp /etc/slurm/*.conf "$1" &&
@@ -94,7 +94,7 @@ echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
 	return nil
 }
 
-// pairing describes a command that measure runs with two configurations, the one in /etc/slurm and the one in conf.
+// pairing describes a command that measure runs with two configurations: the one in /etc/slurm and the one in conf.
 type pairing struct{ command, with, without, conf string }
 
 // measure runs the two commands of each pair in random order and prints the difference between their durations. It must

@@ -36,8 +36,8 @@ type speedWay struct{ name, scenario, sizing string }
 const speedConf = "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
 	"bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
-// slowest is a job's longest acceptable run time, as a multiple of its run time on a whole GPU. It corresponds to the
-// `max_slowdown` key in caelum.yaml.
+// slowest is the longest acceptable run time of a job, as a multiple of its run time on a whole GPU. It corresponds to
+// the `max_slowdown` key in caelum.yaml.
 const slowest = 3
 
 // benchSpeeds runs the same trace in each of speedWays. Unlike in benchScenarios, a job's run time depends on its
@@ -77,7 +77,8 @@ func benchSpeeds(ctx context.Context, s scenarios, together bool) error {
 // speedBoard returns the trace, the busy shares of its jobs, and the best fixed layouts for the trace. The jobs arrive
 // as a Poisson process. Their run times on a whole GPU are exponentially distributed, but at least 1 s. Each job needs
 // the memory of a random profile. The busy shares have the density 4 b^3 (predict.UnknownBusy). A job requests the
-// smallest profile that has enough memory and on which it runs at most slowest times as long as on a whole GPU.
+// smallest profile that has enough memory and on which its run time is at most slowest times its run time on a whole
+// GPU.
 func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 	of, err := mig.ModelByName("A100-40GB")
 	if err != nil {
@@ -111,9 +112,9 @@ func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 	return b, busy, b.searchFixed(s.nodes * s.gpus)
 }
 
-// searchFixed sets static to the fixed layouts that give the trace the shortest mean turnaround in the simulator.
+// searchFixed sets static to the fixed layouts with which the trace has the shortest mean turnaround in the simulator.
 // Unlike in sim.BestStatic, a job can use only slices of the requested profile, as in Slurm. searchFixed tries each
-// maximal layout on all GPUs, and mixed with whole GPUs in several ratios.
+// maximal layout both on all GPUs and combined with whole GPUs in several ratios.
 func (b *board) searchFixed(gpus int) error {
 	whole, _ := sim.Whole(b.Model)
 	patterns := []sim.Pattern{{whole}}
@@ -168,7 +169,7 @@ type speedRun struct {
 
 	asked []string // the profile that Slurm allocates to each job
 	ids   []string
-	late  time.Duration // the longest delay of any submission
+	late  time.Duration // the longest delay of a submission
 }
 
 func (r *speedRun) run(ctx context.Context) (text string, err error) {

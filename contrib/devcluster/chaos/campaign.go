@@ -40,7 +40,7 @@ type campaign struct {
 	releasing atomic.Int32    // the number of held jobs that will be released later
 }
 
-// cause is an action of the campaign on a job that explains how a run of the job ended.
+// cause is an action that the campaign took on a job and that explains how a run of the job ended.
 type cause struct {
 	at       time.Time
 	end, why string
@@ -94,7 +94,8 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	return c, nil
 }
 
-// prepare creates the users' files and small file systems for the lease files, and reads each node's gres/mig total.
+// prepare creates the users' files and small file systems for the lease files, and reads the gres/mig total of each
+// node.
 func (c *campaign) prepare() error {
 	for _, user := range users {
 		if err := os.WriteFile(filepath.Join(c.cluster.Dir, "home", user, "worker"), []byte(worker),
@@ -157,16 +158,16 @@ func (c *campaign) cause(name, end, why string) {
 	c.causes[name] = append(c.causes[name], cause{time.Now(), end, why})
 }
 
-// active reports whether the given part had a fault at any time between from and to. Only faults that affect the given
-// node or all nodes count.
+// active reports whether the given part had a fault at any time between from and to. It considers only faults that
+// affect the given node or all nodes.
 func (c *campaign) active(part, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(c.faultsIn(from, to), func(b *breaking) bool {
 		return slices.Contains(strings.Fields(b.part), part) && (node == "" || b.node == "" || b.node == node)
 	})
 }
 
-// had reports whether the named fault was present at any time between from and to. A fault of a single node counts only
-// if it affected the given node.
+// had reports whether the named fault was present at any time between from and to. It considers a fault on a single
+// node only if it affected the given node.
 func (c *campaign) had(name, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(
 		c.faultsIn(from, to),
@@ -229,7 +230,7 @@ func (c *campaign) watch(ctx context.Context) error {
 // srunLimit is the time within which the last srun must end after the last job has ended.
 const srunLimit = 5 * time.Second
 
-// round runs a storm and the calm after it, and then checks the quiet cluster. When it returns, all of the round's jobs
+// round runs a storm and the calm after it, and then checks the quiet cluster. When it returns, all jobs of the round
 // have ended.
 func (c *campaign) round(seed uint64) error {
 	began := time.Now()
@@ -296,7 +297,7 @@ func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 			return
 		}
 	}
-	<-ctx.Done() // the options exclude all faults
+	<-ctx.Done() // reached only if the options exclude all faults
 }
 
 // run begins a fault and ends it after the given time.

@@ -13,9 +13,9 @@ import (
 // fault is a kind of fault.
 type fault struct {
 	name, does string
-	// part lists the parts that the fault affects, separated by spaces. The cluster's parts are slurmctld, slurmdbd,
-	// munged and watcher; a node's are agent, slurmd, node, gpu, ledger and leases. Each part has at most one fault at
-	// a time.
+	// part lists the parts that the fault affects, separated by spaces. The parts of the cluster are slurmctld,
+	// slurmdbd, munged and watcher; the parts of a node are agent, slurmd, node, gpu, ledger and leases. A part is
+	// affected by at most one fault at a time.
 	part string
 	// begin injects the fault. end repairs it, and is nil for faults that need no repair. The campaign calls end after
 	// a random time between shortest and longest, in seconds.
@@ -40,7 +40,7 @@ type breaking struct {
 // perNode lists the parts that exist on each node.
 var perNode = []string{"agent", "slurmd", "node", "gpu", "ledger", "leases"}
 
-// parts returns the parts in which no other fault may begin while b lasts.
+// parts returns the parts in which no other fault can begin while b lasts.
 func (b *breaking) parts() (all []string) {
 	for _, part := range strings.Fields(b.part) {
 		if b.node != "" {
@@ -229,7 +229,7 @@ func restartBoth(b *breaking) error {
 	return err
 }
 
-// adminFaults lists the faults that consist of administrators' actions.
+// adminFaults lists the faults that consist of actions of an administrator.
 var adminFaults = []fault{
 	{
 		name:  "reconfigure",

@@ -22,7 +22,7 @@ type options struct {
 	full          bool // jobs use full GPUs as well as slices
 	build, cgroup string
 	keep          string
-	kinds         []string // the kinds of faults and jobs that may occur
+	kinds         []string // the kinds of faults and jobs that can occur
 	ignore        *regexp.Regexp
 	verbose       bool
 }
@@ -94,7 +94,7 @@ func parse(args []string) (o options, list bool, err error) {
 	return o, list, err
 }
 
-// given reports whether a flag is on the command line.
+// given reports whether a flag was set on the command line.
 func given(f *flag.FlagSet, name string) (found bool) {
 	f.Visit(func(g *flag.Flag) { found = found || g.Name == name })
 	return found
@@ -104,8 +104,8 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// choose filters the list all: it keeps the kinds in the list only, or every kind if that list is empty, and then drops
-// the kinds in the list without.
+// choose filters the list all: it keeps the kinds in the list only, or all kinds if that list is empty, and then
+// removes the kinds in the list without.
 func choose(all, only, without []string) ([]string, error) {
 	for _, name := range append(slices.Clone(only), without...) {
 		if !slices.Contains(all, name) {

@@ -11,10 +11,10 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// quietLimit is the maximum time for which traces of jobs may remain after the last job has ended.
+// quietLimit is the maximum time for which traces of jobs are allowed to remain after the last job has ended.
 const quietLimit = 30 * time.Second
 
-// left is something that must not remain in a quiet cluster, with the rule that it violates.
+// left describes a trace that must not remain in a quiet cluster, together with the rule that it violates.
 type left struct{ rule, text string }
 
 // quiet waits until no traces of the jobs remain. Each trace that remains after quietLimit becomes a finding.
@@ -37,8 +37,8 @@ func (c *campaign) quiet() {
 	}
 }
 
-// leftovers returns how the cluster differs from a clean one. Snapshots older than began, the time at which the wait
-// for a quiet cluster started, are ignored.
+// leftovers returns the differences between the cluster and a clean one. Snapshots older than began, the time at which
+// the wait for a quiet cluster started, are ignored.
 func (c *campaign) leftovers(began time.Time) (all []left) {
 	q, err := c.readQueue()
 	if err != nil {
@@ -179,8 +179,8 @@ func (s agentStatus) instances() map[place]string {
 	return known
 }
 
-// counted returns the findings about a node's record in slurmctld: that the node is not up, or that its gres/mig counts
-// are wrong.
+// counted checks a node's record in slurmctld and returns a finding if the node is not up or its gres/mig counts are
+// wrong.
 func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (all []left) {
 	if !up(l) {
 		_, why, _ := strings.Cut(c.tell("", "scontrol", "-o", "show", "node", node), " Reason=")
@@ -194,11 +194,11 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 }
 
 // miscounts checks slurmctld's counts on a node without jobs. The sum of the counts must equal the sum in slurm.conf,
-// each profile's free count must equal the agent's offer, and no slice may count as used. There is one exception,
-// because of a bug in slurmctld 22.05.8: after a start or a reconfiguration, it counts the slices of a multi-node job
-// once for each node, and counts the whole total of closed for an --exclusive job. When the job ends, it subtracts only
-// the allocated slices, so an excess remains. The agent must report each profile's excess, and all offered slices must
-// be free in slurmctld.
+// the free count of each profile must equal the agent's offer, and no slice must be counted as used. There is one
+// exception, because of a bug in slurmctld 22.05.8: after a start or a reconfiguration, it counts the slices of a
+// multi-node job once for each node, and for an --exclusive job, it counts the entire total of closed. When the job
+// ends, it subtracts only the allocated slices, so an excess remains. The agent must report the excess of each profile,
+// and all offered slices must be free in slurmctld.
 func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0
@@ -231,7 +231,7 @@ func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted 
 	return all
 }
 
-// closed is the type of gres/mig for the slices of the node's total that are not offered.
+// closed is the gres/mig type that represents the part of the node's total that is not offered.
 const closed = "closed"
 
 // offered returns the number of slices of a profile that the agent offers.

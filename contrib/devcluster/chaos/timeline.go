@@ -34,7 +34,7 @@ func (l *timeline) add(format string, args ...any) {
 	}
 }
 
-// around returns the events that are at most the given durations before or after the given time.
+// around returns the events within the given durations before and after the given time.
 func (l *timeline) around(at time.Time, before, after time.Duration) (some []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,7 @@ type finding struct {
 	text string
 }
 
-// The rules' names begin with their numbers in README.md.
+// The name of each rule begins with its number in README.md.
 const (
 	ruleTwice  = "1 slice with two jobs"
 	ruleLeft   = "2 remains of jobs"
@@ -81,7 +81,7 @@ const (
 	ruleTools  = "7 command failed"
 )
 
-// findings collects findings and drops duplicates.
+// findings collects findings and discards duplicates.
 type findings struct {
 	mu     sync.Mutex
 	all    []finding

@@ -21,7 +21,7 @@ import (
 // script describes a job script that the user submits several times.
 type script struct {
 	name    string
-	memory  int    // MiB that the script allocates on its GPU
+	memory  int    // the memory in MiB that the script allocates on its GPU
 	profile string // the script's profile in the decision table; empty if the script is not in the table
 }
 
@@ -170,7 +170,7 @@ type job struct {
 	ran                   map[string]string // the values that cuda-process printed: uuid, gpu, profile, start
 }
 
-// wait returns once slurmdbd shows that every job has ended.
+// wait waits until slurmdbd shows that every job has ended.
 func wait(ctx context.Context, c *cluster.Cluster, ids []string) ([]job, error) {
 	for deadline := time.Now().Add(4 * time.Minute); ; {
 		out, stderr, err := c.Exec(ctx, user, "sacct", "-X", "-n", "-P", "-j", strings.Join(ids, ","),
@@ -229,7 +229,7 @@ func gresOnly(tres string) string {
 	return strings.Join(some, " ")
 }
 
-// ran parses cuda-process's line in the job's output file.
+// ran parses the output line of cuda-process in the job's output file.
 func ran(c *cluster.Cluster, id string) map[string]string {
 	words := map[string]string{}
 	text, _ := os.ReadFile(filepath.Join(c.Dir, "home", user, "slurm-"+id+".out"))

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// These expressions match the lines in slurmctld's log that record the start of a job (by the main scheduler, by
-// backfill, or immediately for srun and salloc) or a change to a node's GRES. slurmctld logs each line while it holds
-// the lock for the change, so the times are exact. Since Slurm 26.05, backfill logs the start of a job only if
-// DebugFlags contains Hetjob, and the line begins with "HETJOB: " (_start_job in backfill.c).
+// These expressions match the lines in slurmctld's log that record a change to a node's GRES or the start of a job (by
+// the main scheduler, by backfill, or immediately for srun and salloc). slurmctld logs each line while it holds the
+// lock for the change, so the times are exact. Since Slurm 26.05, backfill logs the start of a job only if DebugFlags
+// contains Hetjob, and the line begins with "HETJOB: " (_start_job in backfill.c).
 var (
 	startLine = regexp.MustCompile(
 		`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |` +
@@ -43,7 +43,7 @@ type Controller struct {
 }
 
 // ReadController parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). The argument zone is the
-// log's time zone, which its times do not show.
+// time zone of the log, which is not part of its timestamps.
 func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) {
 	c.Submits = map[uint32]int64{}
 	s := bufio.NewScanner(r)
@@ -175,7 +175,7 @@ func ReadAccounting(r io.Reader) ([]Record, error) {
 }
 
 // Account joins slurmctld's log, which has the exact times, with the accounting data, which has the allocated GRES.
-// Both list a job's runs in the order in which they started.
+// Both list the runs of a job in the order in which they started.
 func Account(starts []Allocation, records []Record) ([]Start, error) {
 	runs := map[uint32][]Record{}
 	for _, rec := range records {

@@ -73,8 +73,8 @@ type line struct {
 	Now                                       map[string]int
 }
 
-// ReadJournal parses an agent's log. Lines that are not JSON come from the devcluster's keeper and are ignored, but a
-// malformed line of a known kind is an error.
+// ReadJournal parses an agent's log. Lines that are not JSON come from the devcluster's keeper and are ignored, but it
+// is an error if a line of a known kind is malformed.
 func ReadJournal(r io.Reader) (Journal, error) {
 	j := journalReader{open: map[uint32][]int{}, inUse: map[string]int{}}
 	s := bufio.NewScanner(r)

@@ -16,8 +16,8 @@ type GPUs struct {
 	kinds map[string]kind
 }
 
-// kind is a profile: its size and possible starts in units, its compute slices, and the maximum number of instances on
-// a GPU.
+// kind describes a profile: its size and possible starts in units, its compute slices, and the maximum number of its
+// instances on a GPU.
 type kind struct {
 	size, compute, most int
 	starts              []int
@@ -37,7 +37,7 @@ func (i Interval) overlaps(k Interval) bool {
 	return i.GPU == k.GPU && i.Start < k.Start+k.Size && k.Start < i.Start+i.Size
 }
 
-// NewGPUs reads a GPU model's properties from models.txt. The argument full is true if the GPUs may be full.
+// NewGPUs reads a GPU model's properties from models.txt. The argument full is true if the GPUs can be full GPUs.
 func NewGPUs(board string, n int, full bool) (*GPUs, error) {
 	b, err := mig.ModelByName(board)
 	if err != nil {
@@ -77,9 +77,9 @@ func (g *GPUs) Own(profile string) (own string) {
 // Has reports whether the GPU model has the profile or an equivalent profile.
 func (g *GPUs) Has(profile string) bool { return g.Own(profile) != "" }
 
-// Pack reports whether all wanted slices can exist at the same time in addition to the slices in present. The search is
-// exhaustive and begins with the largest profiles. Because slices of the same profile are interchangeable, each one is
-// tried only at places after that of the previous one.
+// Pack reports whether all of the requested slices can exist at the same time in addition to the slices in present. The
+// search is exhaustive and begins with the largest profiles. Because slices of the same profile are interchangeable,
+// each slice is tried only at places after that of the previous one.
 func (g *GPUs) Pack(present []Interval, want map[string]int) bool {
 	var list []string
 	for _, p := range slices.Sorted(maps.Keys(want)) {
@@ -145,7 +145,7 @@ func fill(units []bool, v bool) {
 	}
 }
 
-// list formats a multiset of profiles, without the filler.
+// list formats a multiset of profiles, omitting the closed type.
 func list(n map[string]int) string {
 	var all []string
 	for _, p := range slices.Sorted(maps.Keys(n)) {

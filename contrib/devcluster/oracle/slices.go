@@ -10,7 +10,7 @@ import (
 
 // carved checks that every run's lease consists of exactly the slices that slurmctld allocated, and that there are no
 // other leases. A profile that the GPU model does not have must be replaced by the equivalent one. If job_submit.lua
-// chose a run's profile, its single slice may be larger than allocated.
+// chose the profile of a run, its single slice may be larger than the allocated one.
 func (j *check) carved() {
 	name := j.node.Name
 	j.Leases += len(j.node.Leases)
@@ -52,8 +52,8 @@ func (j *check) carved() {
 	}
 }
 
-// larger reports whether got and want each contain a single slice, and got's slice has at least as many units as want's
-// and more compute slices.
+// larger reports whether got and want each contain a single slice, and the slice in got has at least as many units as
+// the slice in want and more compute slices.
 func (j *check) larger(got, want map[string]int) bool {
 	if len(got) != 1 || len(want) != 1 {
 		return false
@@ -67,9 +67,9 @@ func (j *check) larger(got, want map[string]int) bool {
 	return false
 }
 
-// refused checks a run that has no lease although slurmctld had allocated the slices in want to it. The run must have
-// been ending: either the agent rejected the request for this reason, or the run ended before its prolog called the
-// agent. The argument until is the start of the job's next run.
+// refused checks a run that has no lease even though slurmctld had allocated the slices in want to it. The run must
+// have been ending: either the agent rejected the request for this reason, or the run ended before its prolog called
+// the agent. The argument until is the start time of the job's next run.
 func (j *check) refused(s Start, until int64, want map[string]int) {
 	var reasons []string
 	for _, r := range j.node.Refusals {
@@ -141,8 +141,8 @@ func (j *check) heldTwice() {
 
 func (in Instance) interval() Interval { return Interval{in.GPU, in.Start, in.Size, in.Profile} }
 
-// processes checks that a process uses an instance only while exactly one job holds it, and that a job finds only its
-// lease's slices in its environment.
+// processes checks that a process uses an instance only while exactly one job holds it, and that the environment of a
+// job contains only the slices of its lease.
 func (j *check) processes() {
 	name := j.node.Name
 	j.Processes += len(j.node.Processes)
