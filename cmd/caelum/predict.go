@@ -93,7 +93,7 @@ type predicted struct {
 	// job requests a profile larger than Profile because of this limit.
 	TimeLimit int    `json:"time_limit,omitempty"`
 	Requests  string `json:"requests,omitempty"`
-	// Named is the profile that the user requested by name. The prediction then does not apply to this job.
+	// Named is the profile that the user requested by name. In this case, the prediction does not apply to the job.
 	Named string `json:"named,omitempty"`
 	// Measured is profile-job's choice if it determines Profile, or nil otherwise.
 	Measured *learn.Measured `json:"measured,omitempty"`
@@ -299,7 +299,7 @@ func printPrediction(w io.Writer, p predicted) error {
 	return printRuns(w, p.runs)
 }
 
-// printJob prints the job's keys, where the runs come from, and whether the prediction applies to the job itself.
+// printJob prints the job's keys, the source of the runs, and whether the prediction applies to the job itself.
 func printJob(w io.Writer, p predicted) {
 	fmt.Fprintf(w, "key %s", p.Key)
 	if p.Fingerprint != "" {

@@ -78,7 +78,7 @@ func readTime(text string) (time.Time, error) {
 	}
 }
 
-// dbdTimeout is the timeout for a query to slurmdbd. It is long because a query covers at least one day's jobs.
+// dbdTimeout is the timeout for a query to slurmdbd. It is long because a query covers the jobs of at least one day.
 const dbdTimeout = 5 * time.Minute
 
 func newRepoSync(g *globals, o *repoOptions) *cobra.Command {

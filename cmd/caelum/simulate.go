@@ -312,8 +312,8 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	return err
 }
 
-// fitting returns the workload without the jobs that cannot run on the cluster. It returns an error if none remains, or
-// if an option needs data that the jobs do not have.
+// fitting returns the workload without the jobs that cannot run on the cluster. It returns an error if no jobs remain,
+// or if an option requires data that the jobs do not have.
 func (o simulateOptions) fitting(c sim.Config) (*trace.Workload, error) {
 	workload, err := o.workload(len(c.GPUs))
 	if err != nil {
@@ -397,8 +397,7 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 	return out, nil
 }
 
-// pattern returns the layouts for the static policy: those given by --static, or the best ones that sim.BestStatic
-// finds.
+// pattern returns the layouts for the static policy: those given by --static, or the best ones found by sim.BestStatic.
 func (o simulateOptions) pattern(c sim.Config, jobs iter.Seq[trace.Job]) (sim.Pattern, error) {
 	if o.static != "" {
 		return sim.ParsePattern(c.GPUs[0], o.static)

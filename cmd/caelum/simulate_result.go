@@ -125,7 +125,7 @@ func (s simulation) loss() bool { return s.Queue == "none" }
 // run is the result for one policy.
 type run struct {
 	Policy string `json:"policy"`
-	// Never describes a job that can never start. Unless it is empty, the figures are 0.
+	// Never describes a job that can never start. If it is not empty, all figures are 0.
 	Never       string  `json:"never,omitempty"`
 	Layouts     string  `json:"layouts,omitempty"` // only for the static policy
 	Started     int     `json:"started"`
@@ -133,7 +133,7 @@ type run struct {
 	Requeued    int     `json:"requeued"`
 	Lost        float64 `json:"lost,omitempty"`
 	Prompt      int     `json:"prompt,omitempty"` // the number of jobs that could have started on submission
-	Found       int     `json:"found,omitempty"`  // the number of jobs in Prompt whose slices were on offer
+	Found       int     `json:"found,omitempty"`  // the number of jobs in Prompt whose slices were offered
 	MeanWait    float64 `json:"mean_wait"`
 	MedianWait  float64 `json:"median_wait"`
 	P95Wait     float64 `json:"p95_wait"`
@@ -310,7 +310,7 @@ func (s simulation) page(gpus []*mig.Model) report.Page {
 	return p
 }
 
-// bare matches arguments that need no quotes in a shell.
+// bare matches arguments that do not need to be quoted in a shell.
 var bare = regexp.MustCompile(`^[A-Za-z0-9_./,:=@%+-]+$`)
 
 // commandLine returns a command as a user would type it in a shell.

@@ -41,8 +41,8 @@ func main() {
 	}
 }
 
-// printable returns the text of an error without characters that could control a terminal. Errors can contain output of
-// Slurm's commands, which includes text chosen by users.
+// printable returns the text of an error without characters that could control a terminal. Errors can contain the
+// output of Slurm's commands, which includes text chosen by users.
 func printable(err error) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || r == '\n' {
@@ -144,7 +144,7 @@ func logger(cfg config.Config) *logrus.Logger {
 	log := logrus.New()
 	level, _ := logrus.ParseLevel(cfg.LogLevel) // config.Load has checked the level
 	log.SetLevel(level)
-	// With colours, logrus would not quote names chosen by users.
+	// If colours were enabled, logrus would not quote names chosen by users.
 	log.SetFormatter(&logrus.TextFormatter{DisableColors: true})
 	if cfg.LogFormat == "json" {
 		log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
@@ -196,7 +196,7 @@ func watchQueue(path string) error {
 	return w.Run(ctx)
 }
 
-// dbdTimeout is the timeout for a query to slurmdbd. It is long because a query covers at least one day's jobs.
+// dbdTimeout is the timeout for a query to slurmdbd. It is long because a query covers the jobs of at least one day.
 const dbdTimeout = 5 * time.Minute
 
 // learning returns the loop that updates the repository and the decision table.

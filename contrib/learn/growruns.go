@@ -25,7 +25,7 @@ const (
 	// takes samplesBetween samples.
 	forecastEvery, forecastShare, samplesBetween = 5, 0.02, 4
 	// rareShare replaces forecastShare while the fraction of the slice's memory in use is below nearlyFull, because the
-	// simulation would otherwise take hours. If the run time is unknown, forecasts below nearlyFull never exceed the
+	// simulation would otherwise take hours. If the run time is unknown, no forecast made below nearlyFull exceeds the
 	// slice's memory.
 	rareShare, nearlyFull = 0.1, 0.8
 	// constant is a multiple of the time until the peak. After this time, the simulation does not make any more

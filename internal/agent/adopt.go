@@ -18,8 +18,8 @@ import (
 // The agent never changes foreign instances, and if the ledger is lost, the agent's own idle instances also become
 // foreign. Only an administrator can know that no other program uses such an instance, so only root can return it to
 // the agent with `caelum adopt`. The agent adopts an instance only if no job can be using it: every job with GPUs on
-// the node must have a lease, no process must be using the instance, and after the agent has restricted its capability
-// files to root, no process must still have them open.
+// the node must have a lease, no process must be using the instance, and no process must have its capability files open
+// after the agent has restricted them to root.
 
 // Adopt implements api.Adopter. It converts the foreign instances whose UUIDs are in the request, or all foreign
 // instances if the request contains no UUIDs, to idle instances of the agent. For each instance that was not adopted,
@@ -105,14 +105,14 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 	return nil
 }
 
-// leaseOf returns a job's lease, or nil if it has none.
+// leaseOf returns a job's lease, or nil if the job does not have one.
 func (a *Agent) leaseOf(job uint32) *api.Lease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.leases[job]
 }
 
-// adoptForeign converts a foreign instance to an idle instance of the agent, or returns the reason why it cannot.
+// adoptForeign converts a foreign instance to an idle instance of the agent, or returns the reason why it cannot do so.
 func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err error) {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()

@@ -16,14 +16,14 @@ import (
 	"caelum/internal/gpu"
 )
 
-// slotMajor is the major number of gres/gpu's placeholder devices. The kernel reserves major number 42 for
+// slotMajor is the major number of the placeholder devices for gres/gpu. The kernel reserves major number 42 for
 // demonstrations and samples, so no driver uses it. The placeholders must be character devices, because Slurm does not
 // set CUDA_VISIBLE_DEVICES for regular files. Their device numbers must differ from those of all devices that jobs
 // need, because ConstrainDevices denies access by device number.
 const slotMajor = 42
 
-// slotMode is the mode of the placeholder devices. With it, a task can check with access(2) which slots its devices
-// cgroup allows. The placeholders give no access to a real device, because no driver serves them.
+// slotMode is the mode of the placeholder devices. It allows a task to check with access(2) which slots its devices
+// cgroup allows. The placeholders do not provide access to any real device, because no driver serves them.
 const slotMode = 0o444
 
 // makeSlots creates the device files of the slots before slurmd checks them. slurmd does not start if a file listed
@@ -53,8 +53,8 @@ func (a *Agent) makeSlots() error {
 	return a.ledger.SetMeta("slots", strconv.Itoa(n))
 }
 
-// makeDir creates a directory and its parents. It sets the directory's mode independently of the umask, and even if
-// the directory already exists.
+// makeDir creates a directory and its parents. It sets the mode of the directory regardless of the umask, even if the
+// directory already exists.
 func makeDir(path string, mode os.FileMode) error {
 	if err := os.MkdirAll(path, mode); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (a *Agent) writeLeaseFile(l api.Lease) error {
 const unfinished = ".new-*"
 
 // removeUnfinished removes the temporary files that a killed agent left behind. The caller must ensure that no agent is
-// serving calls at the same time, because it could be writing a temporary file.
+// serving calls at the same time, because that agent could be writing a temporary file.
 func (a *Agent) removeUnfinished() {
 	for _, dir := range []string{a.cfg.RunDir, filepath.Join(a.cfg.RunDir, "jobs")} {
 		left, _ := filepath.Glob(filepath.Join(dir, unfinished))

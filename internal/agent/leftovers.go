@@ -12,7 +12,7 @@ import (
 // prolog, its epilog can run while slurmd launches the batch script. In this case, the script runs without an
 // allocation. In a test with Slurm 22.05.8, a job was cancelled 32 ms after its lease was granted and released 104 ms
 // later, and its script ran for the full 3 s. An instance that is still in use by leftover processes is stuck: the
-// agent does not offer its units until the driver reports no processes on it.
+// agent does not offer its units until the driver no longer reports any processes on it.
 
 // leftoverInterval is the time between checks of the instances that are in use by leftover processes.
 const leftoverInterval = 2 * time.Second
@@ -122,8 +122,8 @@ func (a *Agent) retryStuck(g int, c *card) {
 	}
 }
 
-// checkLeftovers compares the GPUs with the ledger and publishes if their state has changed. Otherwise, it does not
-// query slurmctld, because leftover processes can run for a long time.
+// checkLeftovers compares the GPUs with the ledger and publishes if their state has changed. If it has not changed,
+// checkLeftovers does not query slurmctld, because leftover processes can run for a long time.
 func (a *Agent) checkLeftovers(ctx context.Context) {
 	before := a.stateVersion()
 	err := a.compareGPUs()

@@ -97,7 +97,7 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	return true, nil
 }
 
-// lower withdraws the offers that are not in the plan, and returns the node's record in slurmctld after the write.
+// lower withdraws the offers that are not in the plan. It returns the node's record in slurmctld after the write.
 func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slurm.Node, error) {
 	low := map[string]int{}
 	high, _ := p.totals(node, d)
@@ -131,7 +131,7 @@ func (p *publisher) raise(
 	return node, short, err
 }
 
-// finish runs after the publication of a plan, and releases the held jobs whose slices are offered.
+// finish is called after a plan has been published. It releases the held jobs whose slices are offered.
 func (p *publisher) finish(ctx context.Context, d nodePlan, in input) error {
 	if d.withheld {
 		return errUnregistered
@@ -172,8 +172,8 @@ func (p *publisher) noteWaiting(in input) {
 	p.set(func(s *publishStatus) { s.read, s.waiting = true, n })
 }
 
-// read reads the nodes and the jobs from slurmctld, and records a pending lease for every job on this node that has no
-// lease yet.
+// read reads the nodes and the jobs from slurmctld, and records a pending lease for every job on this node that does
+// not have a lease yet.
 func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slurm.Node, err error) {
 	p.startListing()
 	if snapshot, err = plan.Read(ctx, p.ctl, p.now); err != nil {

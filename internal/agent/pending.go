@@ -14,8 +14,8 @@ import (
 type pendingLease struct {
 	wants []offer.Want
 	spots []offer.Spot
-	// leasing is true while the agent serves the job's prolog. During that time, it keeps the pending lease even if
-	// slurmctld no longer lists the job.
+	// leasing is true while the agent is serving the job's prolog. During that time, the agent keeps the pending lease
+	// even if slurmctld no longer lists the job.
 	leasing bool
 }
 
@@ -49,7 +49,7 @@ func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease,
 }
 
 // choose returns the offered spot for a slice of a job. slurmctld counts only profiles, so a job can start on an offer
-// that was planned for another job. If the plan has spots for the job, choose returns one of them. Otherwise, it
+// that was planned for another job. If the plan contains spots for the job, choose returns one of them. Otherwise, it
 // prefers an offer that is not planned for any job. If the offered placement is larger than the job is entitled to,
 // choose returns a placement of the requested profile within it and removes the offer. The caller holds n.mu.
 func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want) (offer.Spot, bool) {
@@ -138,7 +138,7 @@ func possible(g place.GPU, i int) bool {
 }
 
 // inside returns the best placement of the requested profile, or of its equivalent profile, within placement i of a
-// GPU: the one that leaves the largest number of reachable maximal layouts. If none fits, ok is false.
+// GPU: the one that leaves the largest number of reachable maximal layouts. If no placement fits, ok is false.
 func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
 	top := math.MinInt
 	for j := range g.Model.Placements {
@@ -154,8 +154,8 @@ func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
 }
 
 // pick returns the best offered placement of a profile. It prefers the placements of idle instances and avoids those
-// for which a MIG mode must be switched. Among equals, it chooses the one that leaves the largest number of reachable
-// maximal layouts. If the profile is not offered, ok is false.
+// for which a MIG mode must be switched. Among equally good placements, it chooses the one that leaves the largest
+// number of reachable maximal layouts. If the profile is not offered, ok is false.
 func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {

@@ -21,7 +21,7 @@ type publisher struct {
 	ctl    Controller
 	ledger *ledger.Ledger
 	log    *logrus.Entry
-	// config returns slurmctld's configuration, or an error if leases cannot work with it.
+	// config returns slurmctld's configuration, or an error if it does not support leases.
 	config func(context.Context) (slurm.Config, error)
 	// hidesJobs reports whether users are not allowed to see other users' jobs.
 	hidesJobs func() bool
@@ -62,8 +62,8 @@ type publishStatus struct {
 	published map[string]int
 	at        time.Time // zero before the first successful pass
 	err       error
-	closed    string // the node's state in Slurm if slurmctld starts no jobs on the node
-	// excess is, for each profile, the number of slices that slurmctld counts as used although it has not allocated
+	closed    string // the node's state in Slurm if slurmctld does not start jobs on the node
+	// excess is, for each profile, the number of slices that slurmctld counts as used even though it has not allocated
 	// them to a job. short is the part of excess that is omitted from the published totals because it does not fit into
 	// N.
 	excess, short map[string]int
@@ -161,8 +161,8 @@ func (p *publisher) run(ctx context.Context) {
 			retry = time.After(retryInterval)
 		}
 		next := pauseAfter(time.Since(began), p.cfg.PollInterval)
-		// The random part spreads out the polls of agents that were notified together, and keeps polls from always
-		// coinciding with the comparison that runs every minute.
+		// The random part spreads out the polls of agents that were notified at the same time. It also prevents the
+		// polls from always coinciding with the comparison that runs every minute.
 		poll.Reset(next + rand.N(next/10))
 		for _, answer := range waiting {
 			answer <- err
@@ -178,7 +178,7 @@ func (n *node) unchangedSince(version int) bool {
 	return n.version == version
 }
 
-// pauseAfter returns the minimum pause between a pass that took this long and the next poll.
+// pauseAfter returns the minimum pause between a pass of the given duration and the next poll.
 func pauseAfter(took, poll time.Duration) time.Duration {
 	return max(poll, min(slowdown*took, maxPause))
 }

@@ -34,8 +34,8 @@ func classOf(err error) class {
 	return unclear
 }
 
-// recordTries limits the number of times that the agent reads an unclear job record. recordPause is the pause before
-// the first retry; each subsequent pause is twice as long as the previous one. The pauses add up to 1.5 s.
+// recordTries is the maximum number of times that the agent reads an unclear job record. recordPause is the pause
+// before the first retry; each subsequent pause is twice as long as the previous one. The pauses add up to 1.5 s.
 const (
 	recordTries = 5
 	recordPause = 100 * time.Millisecond

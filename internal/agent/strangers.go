@@ -20,17 +20,18 @@ type stranger struct {
 	why string
 }
 
-// strangerOn is the key for the limit on log lines about foreign processes. A user can start many foreign processes.
+// strangerOn is the key for rate-limiting the log lines about foreign processes. A user can start many foreign
+// processes.
 type strangerOn struct {
 	uuid string
 	job  uint32
 }
 
-// endedOn is the key for the limit on log lines about processes that the agent has ended.
+// endedOn is the key for rate-limiting the log lines about processes that the agent has ended.
 type endedOn struct{ uuid string }
 
 // checkProcesses checks whether the processes on a job's slice belong to the job. It logs the foreign processes and
-// ends those that foreign_processes selects. The GPU's sampler calls it.
+// ends those selected by foreign_processes. It is called by the GPU's sampler.
 func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 	in := a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID})
 	if in == nil {
@@ -82,8 +83,9 @@ func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 }
 
 // strangeness returns the reason why a process with the given cgroups does not belong to a job of the user with the
-// given uid, or an empty string if it does. If the cgroup's name contains a job id, the job ids are compared;
-// otherwise, the users. The argument jobCgroups is true if Slurm puts every process of a job into a cgroup of its own.
+// given uid, or an empty string if it does. If the name of the cgroup contains a job id, the job ids are compared;
+// otherwise, the users are compared. The argument jobCgroups is true if Slurm puts every process of a job into a cgroup
+// of its own.
 func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bool) string {
 	in, named := slurmJob(cgroups)
 	switch {
@@ -99,11 +101,11 @@ func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bo
 	return ""
 }
 
-// slurmJob returns the job that a process belongs to according to its cgroups. Slurm's cgroups are
+// slurmJob returns the job to which a process belongs according to its cgroups. Slurm's cgroups are
 // /slurm/uid_U/job_J/... or /system.slice/slurmstepd.scope/job_J/... If several slurmd daemons run on one host, the
 // names include the NodeName. The result named reports whether the process is in one of Slurm's cgroups. The result job
-// is 0 if the cgroup's name contains the SLUID instead of the job id, as it does since Slurm 26.05. Cgroups below
-// user.slice are ignored, because users can create cgroups with any name there.
+// is 0 if the name of the cgroup contains the SLUID instead of the job id, as is the case since Slurm 26.05. Cgroups
+// below user.slice are ignored, because users can create cgroups with any name there.
 func slurmJob(paths []string) (job uint32, named bool) {
 	for _, path := range paths {
 		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")

@@ -12,8 +12,8 @@ import (
 var _ api.Private = (*Agent)(nil)
 
 // VisibleTo implements api.Private. It determines which data of other users a user is allowed to see. Users never see
-// more than slurmctld would show them, but unlike slurmctld, the agent does not show more to operators and account
-// coordinators.
+// more than slurmctld would show them. Unlike slurmctld, however, the agent does not show more to operators and account
+// coordinators than to other users.
 func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	c := a.privacy.Load()
 	switch slurmUser, known := slurmUserOf(c); {
@@ -39,7 +39,7 @@ func (a *Agent) publishesJobs() bool {
 	return c != nil && c.Preempts() && !c.HidesJobs()
 }
 
-// slurmUserOf returns the uid of SlurmUser, and false if it is unknown.
+// slurmUserOf returns the uid of SlurmUser, or false if it is unknown.
 func slurmUserOf(c *slurm.Config) (uint32, bool) {
 	if c == nil {
 		return 0, false

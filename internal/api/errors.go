@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// Error is a reply from the agent with a status other than 200. A handler chooses the status by returning an *Error;
-// for any other error, CodeOf determines the status.
+// Error is a reply from the agent with a status other than 200. A handler sets the status by returning an *Error; for
+// any other error, the status is determined by CodeOf.
 type Error struct {
 	// Code is the HTTP status: 400 bad request, 403 not permitted, 404 job not found, 429 too many calls, 503 try again
 	// later, 500 a fault on the node.

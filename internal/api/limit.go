@@ -9,8 +9,8 @@ import (
 // These constants limit how often each user may call the agent. There is no limit for root, because the prolog and the
 // epilog run as root.
 const (
-	// callBurst is the number of calls that a user can make without a pause. It is large enough for all of a job's
-	// tasks to call at the same time.
+	// callBurst is the number of calls that a user can make without a pause. It is large enough for all tasks of a job
+	// to call at the same time.
 	callBurst = 50
 	// callEvery is the minimum interval between a user's calls after the first callBurst calls.
 	callEvery = 100 * time.Millisecond
@@ -24,7 +24,7 @@ const (
 type limiter struct {
 	mu sync.Mutex
 	// due maps each user to the time at which the next call would be due at a rate of one call per callEvery. Once that
-	// time has passed, the user needs no entry.
+	// time has passed, the user no longer needs an entry.
 	due map[uint32]time.Time
 }
 

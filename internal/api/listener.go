@@ -18,7 +18,7 @@ const (
 // limits holds the maximum number of open connections on one socket, for each user and for all users together.
 type limits struct{ each, all int }
 
-// listener accepts connections, and immediately closes those that exceed the limits.
+// listener accepts connections and immediately closes those that exceed the limits.
 type listener struct {
 	*net.UnixListener
 	users limits
@@ -89,7 +89,7 @@ type peer struct {
 }
 
 // peerOf returns the process that connected. Its uid is nobody if the kernel did not report one. The kernel translates
-// uids: if the process is root in a user namespace, its uid is that of the user who created the namespace.
+// uids: for a process that is root in a user namespace, it reports the uid of the user who created the namespace.
 func peerOf(c *net.UnixConn) peer {
 	p := peer{uid: nobody}
 	if raw, err := c.SyscallConn(); err == nil {

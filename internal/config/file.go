@@ -20,7 +20,7 @@ import (
 type Fault struct {
 	Line int // 0 if unknown
 	Text string
-	// Warning is true if the agent accepts the entry on some GPUs.
+	// Warning is true if the agent accepts the entry on at least some GPUs.
 	Warning bool
 }
 

@@ -10,12 +10,13 @@ import (
 // InstalledPlugin is an installed spank_caelum.so and the Slurm release for which it was built.
 type InstalledPlugin struct {
 	File string `json:"file"`
-	// Slurm is the release with the patch version, for example 22.05.8, or empty if it could not be read from the file.
+	// Slurm is the release with the patch version, for example 22.05.8, or an empty string if it could not be read from
+	// the file.
 	Slurm string `json:"slurm"`
 }
 
-// pluginDirs lists patterns that match Slurm's plugin directory: in order, those of Debian's packages, SchedMD's
-// Debian packages, Enterprise Linux, and Slurm's default configuration.
+// pluginDirs lists patterns that match Slurm's plugin directory, as used by Debian's packages, SchedMD's Debian
+// packages, Enterprise Linux, and Slurm's default configuration, in this order.
 var pluginDirs = []string{"/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm", "/usr/lib64/slurm", "/usr/local/lib/slurm"}
 
 // InstalledPlugins returns the plugins in the directories where packages install Slurm's plugins. It does not read

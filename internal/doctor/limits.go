@@ -12,7 +12,7 @@ import (
 // limitsTimeout is the timeout for sacctmgr, which would otherwise keep retrying for longer if slurmdbd is unreachable.
 const limitsTimeout = 5 * time.Second
 
-// readLimits returns the limits on gres/gpu that sacctmgr shows.
+// readLimits returns the limits on gres/gpu as shown by sacctmgr.
 func readLimits(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limitsTimeout)
 	defer cancel()

@@ -44,8 +44,8 @@ func needsMemory(n slurm.Node, w slurm.Waiting) int {
 	return min(w.Memory/max(w.NumNodes, 1), n.Memory)
 }
 
-// Share returns the CPUs and the memory, in MiB, that the job needs on the node. cpus is 0 if the node's CPUs are
-// unknown.
+// Share returns the number of CPUs and the memory, in MiB, that the job needs on the node. cpus is 0 if the node's
+// number of CPUs is unknown.
 func Share(n slurm.Node, w slurm.Waiting) (cpus, memory int) {
 	if n.CPUs > 0 {
 		cpus = needsCPUs(n, w)
@@ -53,7 +53,7 @@ func Share(n slurm.Node, w slurm.Waiting) (cpus, memory int) {
 	return cpus, needsMemory(n, w)
 }
 
-// LacksMemory reports whether the node has too little free memory for the job.
+// LacksMemory reports whether the node does not have enough free memory for the job.
 func LacksMemory(n slurm.Node, w slurm.Waiting) bool { return n.MemoryFree < needsMemory(n, w) }
 
 // LacksGRES reports whether the job requests whole nodes and slurmctld counts some of the node's GRES as used.

@@ -20,13 +20,13 @@ func Schedulable(n slurm.Node) bool {
 func PoweredDown(n slurm.Node) bool { return n.Is("POWERED_DOWN") && Schedulable(n) }
 
 // Accepts reports whether the job could run on the node if its slices were available there, that is, whether
-// RejectReason returns no reason.
+// RejectReason returns an empty string.
 func Accepts(n slurm.Node, w slurm.Waiting) bool { return RejectReason(n, w) == "" }
 
 // RejectReason returns the reason why a job could not run on the node even if its slices were available there, or an
 // empty string if it could run. The reason concerns the node's state, partition, node lists, features, GPU model,
-// reservations, CPUs, sockets, cores, threads or temporary disk. Memory is ignored, because for a job that requests
-// all of a node's memory, slurmctld may show another node's memory size as the request.
+// reservations, CPUs, sockets, cores, threads or temporary disk. Memory is ignored, because if a job requests all of a
+// node's memory, slurmctld may show the memory size of another node as the request.
 func RejectReason(n slurm.Node, w slurm.Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
 	switch {

@@ -25,8 +25,8 @@ func InOrder(q slurm.Queue) []slurm.Waiting {
 // Order returns the indices of the waiting jobs in the order in which the plan considers them. Held jobs come last:
 // slurmctld shows their priority as 0, and a job must not overtake jobs of higher priority by requesting a node by
 // name. To keep held jobs from waiting forever, Order puts a held job ahead of jobs that became eligible more than an
-// hour later, unless they have a lower nice value. The hour restarts whenever another held job of the same user is
-// released and starts, so that at most one held job per user and hour precedes other jobs.
+// hour later, unless they have a lower nice value. The hour restarts whenever another held job of the same user has
+// been released and starts, so that each user can have at most one held job per hour ahead of other jobs.
 func Order(q slurm.Queue) []int {
 	var sorted, held []int
 	for k := range q.Waiting {
@@ -73,8 +73,8 @@ func Order(q slurm.Queue) []int {
 	return all
 }
 
-// WaitsSince returns the time at which the job began to wait. For a held job, slurmctld shows an eligible time only if
-// the user has set a begin time.
+// WaitsSince returns the time since which the job has been waiting. For a held job, slurmctld shows an eligible time
+// only if the user has set a begin time.
 func WaitsSince(w slurm.Waiting) time.Time { return waitsSince(&w.Job) }
 
 func waitsSince(j *slurm.Job) time.Time {

@@ -20,8 +20,8 @@ func HeldByTag(w slurm.Waiting) bool {
 }
 
 // TooLate reports whether slurmctld would end the job instead of starting it, because its latest start time has passed.
-// Before 23.11.4, slurmctld checks the deadlines of jobs only when it schedules them. A held job would wait forever
-// (deadline_ok and purge_old_job, 22.05.8 to 26.05.3).
+// Before 23.11.4, slurmctld checks the deadlines of jobs only when it schedules them. A held job would therefore wait
+// forever (deadline_ok and purge_old_job, 22.05.8 to 26.05.3).
 func TooLate(w slurm.Waiting, at time.Time) bool {
 	latest := w.LatestStart()
 	return !latest.IsZero() && at.After(latest)
@@ -32,7 +32,7 @@ func TooLate(w slurm.Waiting, at time.Time) bool {
 // slurmctld delays the job (_clear_expired_job_states in slurm_cred.c; fixed in 24.11).
 const forgetting = 3 * time.Second
 
-// Releasable reports whether an agent may release the job at the given time. Two kinds of jobs are releasable: jobs
+// Releasable reports whether an agent can release the job at the given time. Two kinds of jobs are releasable: jobs
 // that job_submit.lua held at submission, because slurmctld would have rejected them while no node offered their
 // slices, and jobs that slurmctld set to BadConstraints after their release, because their slices were no longer
 // offered. Jobs that were held by a user or an administrator do not have the tag and are not releasable. Neither are

@@ -37,8 +37,8 @@ func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
 const maxGI = 15
 
 // Possible returns the capabilities of every GPU instance that the GPU with the given minor number can have: for each
-// GPU instance, its own capability and that of its first compute instance (Caelum creates no others). A process that
-// cannot open any of these cannot use any part of the GPU.
+// GPU instance, its own capability and the capability of its first compute instance (Caelum does not create any
+// others). A process that cannot open any of these cannot use any part of the GPU.
 func (c Caps) Possible(minor int) ([]Device, error) {
 	var all []Device
 	for gi := range maxGI {
@@ -60,8 +60,8 @@ type capability struct {
 }
 
 // of returns the capabilities of an instance's GI and CIs. It reads them from the driver's files under /proc or, if
-// these do not exist, applies the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of GPU N
-// has the minor number 3 + 135 N + 9 M, and CI K has its GI's minor number plus 1 plus K.
+// these do not exist, applies the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of GPU N has
+// the minor number 3 + 135 N + 9 M, and the minor number of CI K is that of its GI plus 1 plus K.
 func (c Caps) of(minor int, in Instance) []capability {
 	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
 	gi := 3 + 135*minor + 9*in.GI
@@ -73,8 +73,8 @@ func (c Caps) of(minor int, in Instance) []capability {
 }
 
 // readAccess reads a capability's file under /proc, which contains lines such as "DeviceFileMinor: 111",
-// "DeviceFileMode: 292" and "DeviceFileModify: 1". If the file does not exist, the result has the given minor number,
-// and modify is false.
+// "DeviceFileMode: 292" and "DeviceFileModify: 1". If the file does not exist, the result contains the given minor
+// number, and modify is false.
 func readAccess(path string, minor int) capability {
 	cp := capability{minor: minor, access: path}
 	data, err := os.ReadFile(path)

@@ -38,7 +38,8 @@ func GRESLine(
 }
 
 // GuessTotal estimates N from a node's record. If the count of `closed` is the one that `caelum slurm-config` prints
-// for the node's slots, as after a restart of slurmd, it returns this count, and otherwise the sum over all types.
+// for the node's slots, as after a restart of slurmd, it returns this count; otherwise, it returns the sum over all
+// types.
 func GuessTotal(node slurm.Node) int {
 	has := node.Gres.Profiles()
 	if has[slurm.ClosedType] == Total(node.Gres.Total("gpu")) {

@@ -21,7 +21,7 @@ import (
 type Inventory struct {
 	// Slots holds the number of gres/gpu slots of each type, in the order of the slots' device files.
 	Slots []TypedCount `json:"slots"`
-	// Most holds, for each profile, the largest number of instances that the node can have. The profiles are sorted
+	// Most holds, for each profile, the maximum number of instances that the node can have. The profiles are sorted
 	// from small to large.
 	Most []Offered `json:"most"`
 	// Models lists the node's GPU models, each with the profiles that it can offer.
@@ -43,8 +43,8 @@ type Offered struct {
 	TypedCount
 	// MemoryMiB is the memory of an instance in MiB, or the minimum if it differs between the node's GPU models.
 	MemoryMiB int `json:"memory_mib"`
-	// Whole is the largest profile, except mig.Full, that the site offers on the first GPU model with this profile. If
-	// the site offers all profiles, this is the profile of the whole GPU.
+	// Whole is the largest profile, except mig.Full, that the site offers on the first GPU model that supports this
+	// profile. If the site offers all profiles, Whole is the profile of the whole GPU.
 	Whole string `json:"whole"`
 }
 
@@ -118,8 +118,8 @@ func offered(gpus []GPU, names []string, name string) Offered {
 	return o
 }
 
-// largest returns the largest profile in names that the GPU model has, except mig.Full. names is sorted from small to
-// large.
+// largest returns the largest profile in names that the GPU model supports, except mig.Full. names is sorted from small
+// to large.
 func largest(b *mig.Model, names []string) (last string) {
 	for _, name := range names {
 		if _, ok := b.ProfileIndex(name); ok && name != mig.Full {
@@ -129,7 +129,7 @@ func largest(b *mig.Model, names []string) (last string) {
 	return last
 }
 
-// mostOf returns the largest number of placements from a set that fit on a GPU at the same time.
+// mostOf returns the maximum number of placements from a set that fit on a GPU at the same time.
 func mostOf(b *mig.Model, set mig.Layout) int {
 	most := 0
 	for _, l := range b.Maximal() {
@@ -151,7 +151,7 @@ type GPU struct {
 // Divide assigns offerable placements and slots to each discovered GPU. Its second result lists the profiles that the
 // site offers, from small to large: those in named, or every plain profile if named is empty. If whole allows the
 // mig.Full profile on a GPU, the site also offers it. Divide returns an error if named contains a profile that no GPU
-// has.
+// supports.
 func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string
@@ -193,7 +193,7 @@ func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, 
 	return gpus, profiles, nil
 }
 
-// offers reports whether the site offers a profile on a GPU that has the profile.
+// offers reports whether the site offers a profile on a GPU that supports the profile.
 func offers(p mig.Profile, named []string) bool {
 	return p.Name == mig.Full || slices.Contains(named, p.Name) || len(named) == 0 && mig.Plain(p)
 }

@@ -170,7 +170,7 @@ type job struct {
 	ran                   map[string]string // the values that cuda-process printed: uuid, gpu, profile, start
 }
 
-// wait waits until slurmdbd shows that every job has ended.
+// wait returns the jobs once slurmdbd shows that all of them have ended.
 func wait(ctx context.Context, c *cluster.Cluster, ids []string) ([]job, error) {
 	for deadline := time.Now().Add(4 * time.Minute); ; {
 		out, stderr, err := c.Exec(ctx, user, "sacct", "-X", "-n", "-P", "-j", strings.Join(ids, ","),
