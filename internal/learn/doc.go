@@ -7,7 +7,7 @@
 // sync` runs one sync, and `caelum repo decisions` writes the table once.
 //
 // Sync and Write may be called at any time, as often as necessary, and by any user who can read and write the files. A
-// sync without new runs changes nothing, and Write does not rewrite a table whose content would not change. Jobs never
+// sync without new runs has no effect, and Write does not rewrite a table whose content would not change. Jobs never
 // wait for package learn.
 //
 // Files:

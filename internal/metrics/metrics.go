@@ -31,7 +31,7 @@ var (
 	carveBuckets = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 )
 
-// Metrics holds an agent's metrics. Its methods may be called concurrently.
+// Metrics holds an agent's metrics. Its methods are safe for concurrent use.
 type Metrics struct {
 	registry  *prometheus.Registry
 	lease     prometheus.Histogram
@@ -87,7 +87,7 @@ func New(state func() State) *Metrics {
 	m.registry.MustRegister(m.lease, m.carve, m.growths, m.failures, m.forecasts, m.runs, info,
 		collector{state})
 	for _, kind := range []Failure{Carve, Destroy, Prolog, Publish, Refuse, Requeue} {
-		m.failures.WithLabelValues(string(kind)) // shows 0 before the first failure
+		m.failures.WithLabelValues(string(kind)) // exports 0 before the first failure
 	}
 	for _, cause := range []predict.Cause{predict.RanOutOfMemory, predict.Foreseen} {
 		m.growths.WithLabelValues(string(cause))
@@ -110,5 +110,5 @@ func (m *Metrics) Grew(cause predict.Cause) { m.growths.WithLabelValues(string(c
 // Foresaw counts a forecast of memory use that exceeds the memory of a running job's slice.
 func (m *Metrics) Foresaw() { m.forecasts.Inc() }
 
-// Ended counts a finished run that had slices.
+// Ended counts a finished run that used slices.
 func (m *Metrics) Ended() { m.runs.Inc() }

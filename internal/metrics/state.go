@@ -24,11 +24,11 @@ type State struct {
 	RepositoryFailed bool
 }
 
-// states lists the states of slices in the order of the documentation.
+// states lists the states of slices in the order used in the documentation.
 var states = []string{api.StateLeased, starting, api.StateIdle, api.StateStuck, api.StateForeign}
 
-// starting is the state of a slice that is reserved for a job whose prolog has not received the lease yet, as in
-// `caelum status`.
+// starting is the state, also shown by `caelum status`, of a slice that is reserved for a job whose prolog has not
+// received the lease yet.
 const starting = "starting"
 
 // collector computes the metrics of an agent's state each time they are collected.
@@ -109,7 +109,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(descRead, float64(s.Now.Unix()))
 }
 
-// stateOf returns the name of the state that an instance is in.
+// stateOf returns the name of an instance's state.
 func stateOf(in api.Instance) string {
 	if in.State == api.StatePromised {
 		return starting

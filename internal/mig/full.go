@@ -10,7 +10,7 @@ import (
 // units, so a GPU holds either one job with the Full profile or slices.
 const Full = "full"
 
-// WithFull returns a copy of the GPU model that also has the Full profile. memoryMiB is the GPU's memory in MiB.
+// WithFull returns a copy of the GPU model with the Full profile added. memoryMiB is the GPU's memory in MiB.
 func (b *Model) WithFull(memoryMiB uint64) *Model {
 	known := func(n int) int {
 		if n == math.MaxInt {
@@ -41,12 +41,12 @@ type Whole struct {
 	// Switch allows the agent to switch the MIG mode of GPUs that do not require a reset to do so. Reset allows the
 	// agent to switch the MIG mode of all GPUs.
 	Switch, Reset bool
-	// Fixed is the number of GPUs, starting with GPU 0, that have only the Full profile. The agent does not switch the
-	// MIG mode of any other GPU.
+	// Fixed is the number of GPUs, starting with GPU 0, that support only the Full profile. The agent does not switch
+	// the MIG mode of any other GPU.
 	Fixed int
 }
 
-// ParseWhole parses never, auto (GPUs that need no reset), reset (all GPUs), or a number of GPUs.
+// ParseWhole parses never, auto (GPUs that do not require a reset), reset (all GPUs), or a number of GPUs.
 func ParseWhole(text string) (w Whole, err error) {
 	switch text {
 	case "never":

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// Layout is a set of placements of one GPU model: bit i represents Placements[i]. The zero value is the empty GPU. A
-// Layout can also represent other sets of placements, such as candidates or idle instances. Candidates need not all fit
-// on the GPU at the same time.
+// Layout is a set of placements of one GPU model: bit i represents Placements[i]. The zero value represents an empty
+// GPU. A Layout can also represent other sets of placements, such as candidates or idle instances. Candidates need not
+// all fit on the GPU at the same time.
 type Layout uint64
 
 // Has reports whether placement i is in the set.

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// MaxPlacements is the maximum number of placements of a GPU model, so that a set of placements fits into one machine
+// MaxPlacements is the maximum number of placements of a GPU model. A set of placements therefore fits into one machine
 // word. The largest GPU model in models.txt is the RTX PRO 6000 with 30 placements, including those of all variants.
 const MaxPlacements = 64
 
@@ -48,8 +48,8 @@ type Model struct {
 func (b *Model) Compute() int { return b.total[0] }
 
 // NewModel returns a GPU model with the given profiles. grid is the number of units, at most 64. The profile that
-// occupies the whole grid determines the GPU's compute slices and media engines. Without one, only units and instance
-// limits restrict layouts. If a profile is invalid, the error names it.
+// occupies the whole grid determines the GPU's compute slices and media engines. Without such a profile, layouts are
+// restricted only by units and instance limits. If a profile is invalid, the error contains its name.
 func NewModel(name, typ, device string, grid int, profiles []Profile) (*Model, error) {
 	return newModel(Model{Name: name, Type: typ, Device: device, Grid: grid, total: totals(grid, profiles)}, profiles)
 }
@@ -103,8 +103,8 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 }
 
 // Select returns a copy of the GPU model with only those profiles for which keep returns true. The copy retains the
-// total compute slices and media engines of the GPU. Its profiles and placements have their own indices; [Model.Carry]
-// converts layouts between the two models.
+// total compute slices and media engines of the GPU. The copy numbers its profiles and placements independently;
+// [Model.Carry] converts layouts between the two models.
 func (b *Model) Select(keep func(Profile) bool) *Model {
 	var kept []Profile
 	for _, p := range b.Profiles {

@@ -24,8 +24,8 @@ var models = sync.OnceValue(func() []*Model {
 // `caelumd check` call it; the agent reads the geometry of its GPUs from NVML instead.
 func Models() []*Model { return slices.Clone(models()) }
 
-// ModelByName returns the GPU model in models.txt with the given name, such as A100-40GB, ignoring case. The error
-// lists all names.
+// ModelByName returns the GPU model in models.txt with the given name, such as A100-40GB, ignoring case. If there is no
+// such model, the error lists all names.
 func ModelByName(name string) (*Model, error) {
 	var known []string
 	for _, b := range models() {

@@ -2,13 +2,13 @@ package offer
 
 import "slices"
 
-// Depth limits the number of waiting jobs that a plan considers. It equals the default value of slurmctld's
+// Depth is the maximum number of waiting jobs that a plan considers. It equals the default value of slurmctld's
 // bf_max_job_test (slurm.conf(5)).
 const Depth = 500
 
 // backfill places the first group of jobs behind the head of the queue that does not delay the head. It returns false
 // if there is no such group. It does not place a group on a node where an earlier job is waiting for the same profile,
-// because slurmctld would give the slice to that job, which could delay the head.
+// because slurmctld would allocate the slice to that job, which could delay the head.
 func (p *planner) backfill(head int) bool {
 	earlier := newDemand()
 	for i, group := range byStart(p.jobs[head:]) {
@@ -42,14 +42,14 @@ type search struct {
 	n    int
 }
 
-// maxSearches limits how often a plan searches for the slices of a job behind the head. A search for a het job visits
-// every node for each component. Without this limit, a plan would repeat the search after every placed job, up to 500
-// times.
+// maxSearches is the maximum number of times that a plan searches for the slices of a job behind the head. A search for
+// a het job visits every node for each component. Without this limit, a plan would repeat the search after every placed
+// job, up to 500 times.
 const maxSearches = 8
 
 // again reports whether a plan should search for spots for a group of jobs and records the search. It returns false if
 // the same search has already failed in this plan, because even fewer spots are free now. It also returns false after
-// maxSearches searches. Each plan starts with no recorded searches.
+// maxSearches searches. Each plan starts without any recorded searches.
 func (t searches) again(k int, jobs []*Job, r *Reservation) bool {
 	if len(jobs) == 1 && jobs[0].slices() == 1 {
 		return true

@@ -55,7 +55,7 @@ func (j *Job) MissesAlways(now float64) bool {
 }
 
 // urgent returns the indices of the jobs whose latest start is close, in the order of their latest starts. If there are
-// more than maxUrgent, it takes the first job of each user, then the second of each user, and so on.
+// more than maxUrgent such jobs, it selects the first job of each user, then the second job of each user, and so on.
 func urgent(jobs []*Job, now float64) (all []int) {
 	for k, j := range jobs[:min(len(jobs), Depth)] {
 		if j.Deadline > 0 && j.Priority > 0 && j.LatestStart-now <= urgency && !j.MissesAlways(now) {
@@ -65,7 +65,7 @@ func urgent(jobs []*Job, now float64) (all []int) {
 	byStart := func(a, b int) int { return cmp.Compare(jobs[a].LatestStart, jobs[b].LatestStart) }
 	slices.SortStableFunc(all, byStart)
 	if len(all) > maxUrgent {
-		rank, count := map[int]int{}, map[uint32]int{} // the rank of a job among the jobs of its user
+		rank, count := map[int]int{}, map[uint32]int{} // the rank of a job among its user's jobs
 		for _, k := range all {
 			rank[k] = count[jobs[k].User]
 			count[jobs[k].User]++

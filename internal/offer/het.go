@@ -6,8 +6,8 @@ import (
 	"caelum/internal/place"
 )
 
-// FindAll finds spots for jobs that start together, or returns nil unless it finds spots for all of them. Each job is
-// assigned its own nodes, and the policy chooses the spots there.
+// FindAll finds spots for jobs that start at the same time. It returns nil unless it finds spots for all of them. Each
+// job is assigned its own nodes, and the policy chooses the spots there.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
 		return c.AssignNodes(jobs, alike(jobs, func(j *Job, n int) []Spot {
@@ -160,9 +160,9 @@ func (m *matching) last(k int) int {
 	return vacant
 }
 
-// starts reports whether slurmctld would start each job on its spots in all if these were offered. slurmctld
-// processes the jobs in order, and starts each on the first nodes that offer its slices and that no earlier job uses
-// (backfill.c, 22.05.8).
+// starts reports whether slurmctld would start each job on its spots in all if these spots were offered. slurmctld
+// processes the jobs in order, and starts each job on the first nodes that offer its slices and are not used by an
+// earlier job (backfill.c, 22.05.8).
 func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	nodeOf := c.nodeOf()
 	free := map[wanted]int{}

@@ -7,8 +7,8 @@ import (
 )
 
 // The functions in this file keep spots for a job that lacks resources other than slices, such as CPUs or memory. The
-// plan offers these spots so that slurmctld plans the missing resources for the job. If the job's expected start is
-// far enough away, the plan lends them to jobs that will end before then.
+// plan offers these spots so that slurmctld plans the missing resources for the job. If the job is not expected to
+// start soon, the plan lends the spots to jobs that will end before it starts.
 
 // keep places a group of jobs that lack resources other than slices, and records that the spots are kept for the group.
 // It returns false if the group was not placed. A plan keeps spots for only one group.
@@ -50,8 +50,8 @@ func (p *planner) kept(head int, group []*Job) *Reservation {
 	return r
 }
 
-// deferred reports whether any of the jobs cannot start now because it lacks resources other than slices on too many
-// nodes.
+// deferred reports whether any of the jobs cannot start now because it lacks resources other than slices on too many of
+// its nodes.
 func (c *Cluster) deferred(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j)) < j.nodes() && !j.OutsideCluster
@@ -66,8 +66,8 @@ func (c *Cluster) unreservable(jobs []*Job) bool {
 	})
 }
 
-// lendKept lends the kept spots to waiting jobs that will end before the spots are needed. If it lends any, it
-// removes from the plan the jobs for which they were kept.
+// lendKept lends the kept spots to waiting jobs that will end before the spots are needed. If it lends any spots, it
+// removes the jobs for which they were kept from the plan.
 func (p *planner) lendKept() {
 	first, owners := Components(p.jobs, p.plan.Kept.Job)
 	theirs := p.plan.Spots[first : first+len(owners)]
@@ -118,7 +118,7 @@ func (p *planner) placeBorrowers(first int) {
 type keptOffer struct {
 	Spot
 	end  float64 // the expected end, in seconds, of the job on the spot
-	name string  // the name under which the spot is offered, or empty for its profile's name
+	name string  // the name under which the spot is offered, or empty for the name of its profile
 }
 
 // withdraw removes a spot's offer from the plan and frees the spot.
@@ -132,7 +132,7 @@ func (p *planner) withdraw(s Spot) keptOffer {
 	return o
 }
 
-// offerAgain restores an offer that withdraw removed.
+// offerAgain restores an offer that was removed by withdraw.
 func (p *planner) offerAgain(o keptOffer) {
 	p.occupy(o.Spot, o.end)
 	p.plan.Offers[o.GPU] = p.plan.Offers[o.GPU].With(o.Placement)
@@ -141,7 +141,7 @@ func (p *planner) offerAgain(o keptOffer) {
 	}
 }
 
-// isFree reports whether a spot overlaps neither busy placements nor blocked units.
+// isFree reports whether a spot does not overlap any busy placements or blocked units.
 func (c *Cluster) isFree(s Spot) bool {
 	g := c.Pool.GPU(s.GPU)
 	return g.Model.Open(g.Busy, g.Blocked)&mig.Layout(0).With(s.Placement) != 0

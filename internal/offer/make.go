@@ -9,16 +9,16 @@ import (
 )
 
 // Make makes the plan. It first places the waiting jobs with the policy, in queue order. For the first job that must
-// wait, it reserves the spots that become free first, or the spot for which the policy holds the job. If strict is
-// false, later jobs can use the reserved spots until the reservation begins.
+// wait, it reserves the spots that will become free first or, if the policy holds the job for a spot, that spot. If
+// strict is false, later jobs can use the reserved spots until the reservation begins.
 //
 // slurmctld knows only the offered profiles and their nodes: it starts the first job that requests a profile on the
 // first node that offers it. Make therefore offers only slices that slurmctld will allocate to the intended jobs, and
 // leaves the rest to the next plan.
 //
 // For jobs that will be submitted later, Make speculatively offers the units that no waiting job needs, but only as
-// profiles for which no job waits. Otherwise, slurmctld could give a slice to a waiting job for which the policy chose
-// another slice. Make does not change the cluster's pool.
+// profiles for which no job is waiting. Otherwise, slurmctld could allocate a slice to a waiting job for which the
+// policy chose another slice. Make does not change the cluster's pool.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	order := deadlineOrder(jobs, c.Now, strict)
 	p := newPlanner(c, inOrder(jobs, order), strict)
@@ -98,7 +98,7 @@ func (p *planner) swap() {
 	}
 }
 
-// planQueue plans for the waiting jobs.
+// planQueue plans the waiting jobs.
 func (p *planner) planQueue() {
 	p.placeQueue()
 	p.placeDenied()
@@ -108,7 +108,7 @@ func (p *planner) planQueue() {
 }
 
 // placeQueue places the queue's jobs. It stops when the head of the queue must wait and no later job can be placed
-// without delaying the head. After each job that backfill places, it retries the head, because a better reservation
+// without delaying the head. After each job that backfill has placed, it retries the head, because a better reservation
 // may now be possible.
 func (p *planner) placeQueue() {
 	for head := 0; head < len(p.jobs); {
@@ -122,8 +122,8 @@ func (p *planner) placeQueue() {
 	}
 }
 
-// decided reports whether the plan needs no spots for the k-th job, because it already has some or the plan has
-// another job with the same SingletonKey.
+// decided reports whether the plan does not need spots for the k-th job, because the job already has spots or the plan
+// contains another job with the same SingletonKey.
 func (p *planner) decided(k int) bool {
 	return p.plan.Spots[k] != nil || p.singletons[p.jobs[k].SingletonKey]
 }
@@ -158,8 +158,8 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 const maxPassed = 32
 
 // place places all jobs of a group, or none, without delaying the reservation r, which may be nil. k is the index of
-// the group's first job in the queue. The jobs may have fewer eligible nodes in group than in the queue. If the group
-// does not fit, why is the verdict of the policy.
+// the group's first job in the queue. The jobs in group may have fewer eligible nodes than the same jobs in the queue.
+// If the group does not fit, why is the verdict of the policy.
 func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why place.Choice) {
 	p.setBehind(k + len(group))
 	p.setPrice()

@@ -9,10 +9,11 @@ import (
 	"caelum/internal/place"
 )
 
-// Connected returns n of the GPUs in free, in ascending order, for one job that needs n full GPUs. free lists GPUs of
-// one node, and gpu returns a GPU's state. The result is nil if free contains fewer than n GPUs. The chosen set has as
-// many pairs of GPUs connected by NVLinks as possible. Among these sets, Connected prefers those with the fewest GPUs
-// whose MIG mode must be switched, and then those that leave the most connected pairs among the other GPUs.
+// Connected selects n of the GPUs in free for a job that needs n full GPUs and returns them in ascending order. free
+// lists GPUs of one node, and gpu returns a GPU's state. The result is nil if free contains fewer than n GPUs. The
+// chosen set contains as many pairs of GPUs connected by NVLinks as possible. Among these sets, Connected prefers those
+// with the fewest GPUs whose MIG mode must be switched, and then those that leave the most connected pairs among the
+// other GPUs.
 //
 // NVLinks connect all GPUs of a group with each other (place.GPU). If one group has enough GPUs, all pairs of the set
 // are connected. Otherwise, the number of connected pairs is highest if the set includes the entire largest group.
@@ -41,7 +42,8 @@ func Connected(gpu func(int) place.GPU, free []int, n int) (set []int) {
 	return set
 }
 
-// groupsOf returns the groups of GPUs that NVLinks connect with each other. In each group, the full GPUs come first.
+// groupsOf returns the groups of GPUs that are connected with each other by NVLinks. Within each group, the full GPUs
+// come first.
 func groupsOf(gpu func(int) place.GPU, gpus []int) (groups [][]int) {
 	index := map[int]int{}
 	for _, full := range []bool{true, false} {
@@ -61,8 +63,8 @@ func groupsOf(gpu func(int) place.GPU, gpus []int) (groups [][]int) {
 	return groups
 }
 
-// setLinked determines whether there is a node with NVLinks between only some of its GPUs. Otherwise, the functions in
-// this file do not change any spots.
+// setLinked determines whether there is a node with NVLinks between only some of its GPUs. If there is no such node,
+// the functions in this file do not change any spots.
 func (c *Cluster) setLinked() {
 	c.linked = false
 	for k := range c.Pool.Len() {
@@ -115,7 +117,7 @@ func (c *Cluster) connectReserved(spots []Spot, all []freeSlot, at float64, take
 	}
 }
 
-// fullPlacement returns the index of the mig.Full profile's placement.
+// fullPlacement returns the index of the placement of the mig.Full profile.
 func fullPlacement(b *mig.Model) int {
 	for i := range b.Full().Indices() {
 		return i

@@ -78,8 +78,8 @@ func (p *planner) addSpeculative() {
 	}
 }
 
-// waited returns the profiles for which jobs in the queue are waiting. These include the profiles of placed jobs,
-// because the plan already offers their slices.
+// waited returns the profiles for which jobs in the queue are waiting. They include the profiles of placed jobs,
+// because the plan already offers slices for these jobs.
 func (p *planner) waited() demand {
 	all := newDemand()
 	for k, j := range p.jobs {

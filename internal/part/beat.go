@@ -6,9 +6,9 @@ import (
 )
 
 // A planner writes a heartbeat after each round in which it has queried slurmctld, made the plan and written all parts
-// that differ from it. The heartbeat consists of the planner's id and a number that changes with each heartbeat, for
-// example "caelum-beat=9f1c22d07a4be610@17". Receivers check only whether it has changed, so the hosts' clocks do not
-// matter.
+// that differed from the plan. The heartbeat consists of the planner's id and a number that changes with each
+// heartbeat, for example "caelum-beat=9f1c22d07a4be610@17". Receivers check only whether it has changed, so the hosts'
+// clocks do not matter.
 
 const (
 	// Every is the time between heartbeats.

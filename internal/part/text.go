@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// version is the version of the format. An agent plans for itself if a part has another version.
+// version is the version of the format. An agent plans for itself if a part has a different version.
 const version = "1"
 
-// maxItems limits the number of items that Parse accepts. A node has at most 16 GPUs with at most 12 units each.
+// maxItems is the maximum number of items that Parse accepts. A node has at most 16 GPUs with at most 12 units each.
 const maxItems = 4096
 
 // Text returns a part as a string without spaces. It consists of items separated by semicolons, beginning with the
@@ -66,7 +66,7 @@ func idList(ids []uint32) string {
 	return strings.Join(all, ",")
 }
 
-// Parse parses a part in the form that Text returns.
+// Parse parses a part in the form returned by Text.
 func Parse(text string) (p Part, err error) {
 	items := strings.Split(text, ";")
 	if items[0] != version || len(items) > maxItems {

@@ -20,7 +20,8 @@ type nodes struct {
 	stale []int   // nodes whose slots have changed
 }
 
-// change records that a GPU's state has changed from old to g, which are equal if only an end has changed.
+// change records that the state of a GPU has changed from old to g. The two are equal if only the end of an instance
+// has changed.
 func (n *nodes) change(old, g *GPU) {
 	switch {
 	case !n.known:

@@ -23,8 +23,8 @@ type Situation struct {
 
 	// Weights is the frequency of recent requests for each profile. If it is nil, all profiles have the same weight.
 	Weights *Weights
-	// MeanDuration is the mean duration, in seconds, of those recent jobs whose duration is known, or 0 if there are
-	// none.
+	// MeanDuration is the mean duration, in seconds, of the recent jobs whose duration is known, or 0 if there are no
+	// such jobs.
 	MeanDuration float64
 
 	// Ordered means that jobs start strictly in queue order, as in a FIFO queue. A policy may hold a job only if
@@ -59,8 +59,8 @@ type Policy interface {
 // definition of reach.
 var Reach Policy = byLayout(mostReach)
 
-// DefaultPolicy is the name of the policy that agents use unless the configuration names another. See "The default
-// policy" in docs/results.md for the measurements.
+// DefaultPolicy is the name of the policy that agents use unless the configuration specifies another one. See "The
+// default policy" in docs/results.md for the measurements.
 const DefaultPolicy = "lifetime"
 
 var policies = []struct {
@@ -117,8 +117,8 @@ func ByName(name string) (Policy, error) {
 	return nil, fmt.Errorf("unknown placement policy %q; use one of %s", name, strings.Join(Names(), ", "))
 }
 
-// cost determines the order of the candidates. A policy chooses the candidate with the lowest cost and, among equals,
-// the lowest GPU index and then the lowest start.
+// cost determines the order of the candidates. A policy chooses the candidate with the lowest cost; ties are broken by
+// the lowest GPU index and then by the lowest start.
 type cost struct{ first, second float64 }
 
 func (c cost) less(o cost) bool {
@@ -177,10 +177,10 @@ func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Gr
 	}
 }
 
-// every calls visit for every group and every possible placement of the profile, regardless of the acquisition.
-// Creating an instance takes at most half a second, whereas an unsuitable placement may delay other jobs by hours.
-// Placements for which a MIG mode must be switched are visited only if no other placement is possible. Switching
-// takes seconds, and a policy that ignored this would switch a GPU back and forth.
+// every calls visit for every group and every possible placement of the profile, regardless of how the placement would
+// be acquired. Creating an instance takes at most half a second, whereas an unsuitable placement may delay other jobs
+// by hours. Placements for which a MIG mode must be switched are visited only if no other placement is possible.
+// Switching takes seconds, and a policy that ignored this would switch a GPU back and forth.
 func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acquisition)) {
 	if !p.acquired(profile, Reuse, Switch, visit) {
 		p.acquired(profile, Switch, endOfAcquisitions, visit)

@@ -8,8 +8,8 @@ import (
 // QLA is a queue look-ahead policy that may hold the head of the queue.
 //
 // [Lifetime] computes the cost of a placement from the slots that overlap it, but ignores the waiting jobs. QLA takes
-// them into account: it selects the most promising placements for the head of the queue, and simulates what happens
-// next for each of them (a rollout). In a rollout, a simple rule places the jobs behind the head in order, and every
+// them into account: it selects the most promising placements for the head of the queue, and simulates the subsequent
+// events for each of them (a rollout). In a rollout, a simple rule places the jobs behind the head in order, and every
 // instance becomes free at its expected time. The sooner the jobs behind the head start in the rollout, the better the
 // placement.
 //
@@ -30,7 +30,7 @@ import (
 //
 //   - The queue must be ordered ([Situation.Ordered]). With backfill, holds have no benefit: at a site where few jobs
 //     wait (trace.Site, with offers), the mean wait is 0.97 times the mean wait of best-fit without holds, and 1.15
-//     times with holds. On churn, the mean waits with and without holds differ by at most about 5%.
+//     times as long with holds. On churn, the mean waits with and without holds differ by at most about 5%.
 //   - The hold must shorten the simulated waits of the jobs behind the head by more than its own duration. The slot
 //     cost may favour a hold, but never justifies one. If the queue contains no other jobs, the head therefore starts
 //     immediately.
@@ -58,7 +58,7 @@ import (
 //	durations drawn from their distribution                         .36 / .32 / .40 / .44   at 16 times the cost
 //	expecting ends 30% later, 25% earlier                           .40 / .39 / .48 / .51, .39 / .39 / .43 / .49
 //
-// More accurate predictions of the ends would improve the policy most.
+// The largest improvement to the policy would come from more accurate predictions of the ends.
 type QLA struct{}
 
 const (

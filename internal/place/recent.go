@@ -34,9 +34,9 @@ func (r *Recent) Weights() *Weights {
 	return r.weights
 }
 
-// MeanDuration returns the mean duration, in seconds, of the requests whose duration is known, or 0 if there are none.
-// Jobs without a time limit are ignored, because each would count as 1e7 s, and a single such job in a hundred would
-// dominate the mean.
+// MeanDuration returns the mean duration, in seconds, of the requests whose duration is known, or 0 if there are no
+// such requests. Jobs without a time limit are ignored, because each would count as 1e7 s, and a single such job in a
+// hundred would dominate the mean.
 func (r *Recent) MeanDuration() float64 {
 	sum, n := 0.0, 0
 	for _, q := range r.asked {

@@ -8,9 +8,9 @@ import (
 	"caelum/internal/mig"
 )
 
-// Scarcity assigns a price to the time for which a placement blocks a slot. The fewer slots of the same profile are
-// free at that time, the higher the price. The price decreases with time, because future requests are unknown. The cost
-// of a placement is a sum over the slots j that overlap it. The term for a slot of profile p is
+// Scarcity is the policy that assigns a price to the time for which a placement blocks a slot. The fewer slots of the
+// same profile are free at that time, the higher the price. The price decreases with time, because future requests are
+// unknown. The cost of a placement is a sum over the slots j that overlap it. The term for a slot of profile p is
 //
 //	the integral from max(now, F_j) to the expected end of
 //	    w_p * exp(-(t-now) / (1.12 * mean duration)) * (N_p(t) / (G n_p) + 0.263)^-1.88 dt

@@ -19,15 +19,15 @@ import (
 const backPrefix = "caelum-back="
 
 const (
-	// maxBack limits the number of jobs in a node's entry, so that Extra stays short.
+	// maxBack is the maximum number of jobs in a node's entry. It keeps Extra short.
 	maxBack = 32
-	// maxItem limits the length of an item, in bytes, because an array's task list can be long. Back omits longer
-	// items.
+	// maxItem is the maximum length of an item in bytes. It is limited because the task list of an array can be long.
+	// Back omits longer items.
 	maxItem = 40
 )
 
-// Back returns a node's `caelum-back` entry, without its prefix. It lists the jobs that are planned after all others at
-// the given time, and is empty if there are none.
+// Back returns a node's `caelum-back` entry, without its prefix. The entry lists the jobs that are planned after all
+// others at the given time. It is empty if there are no such jobs.
 func (u *Unstarted) Back(node string, at time.Time) string {
 	var all []string
 	for id, job := range u.jobs {

@@ -15,7 +15,7 @@ type request struct {
 	verdicts verdicts
 	nodes    nodeSets
 	built    uint64 // the round in which nodes and feasible were computed, or 0
-	// temporary is true if nodes depends on more than the request and the nodes' records.
+	// temporary is true if nodes depends on data other than the request and the records of the nodes.
 	temporary bool
 	feasible  bool // see View.feasible
 }
@@ -62,7 +62,7 @@ func (r *request) find(v *View, job *offer.Job, w *slurm.Waiting) {
 }
 
 // requestText returns a string that is equal for two jobs only if findNodes finds the same nodes for both, provided
-// that reservations are suspended for both jobs' users or for neither. It covers every field of the job that
+// that reservations are suspended for the users of both jobs or for neither user. It covers every field of the job that
 // findNodes uses. ok is false if JSON cannot represent the job.
 func requestText(job *offer.Job, w slurm.Waiting) (text string, ok bool) {
 	// Some of the strings are chosen by users. JSON quotes them, so the key is unambiguous.

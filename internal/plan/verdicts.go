@@ -3,8 +3,8 @@ package plan
 import "encoding/binary"
 
 // A Planner keeps the results of package eligible for each node and request. The number of different requests is
-// limited only by the number of jobs that slurmctld accepts, so a result takes only two bits, and requests with equal
-// sets of nodes share the sets.
+// limited only by the number of jobs that slurmctld accepts. To save memory, a result takes only two bits, and requests
+// with equal sets of nodes share the sets.
 
 // bits is a set of small numbers.
 type bits []uint64
@@ -33,7 +33,7 @@ func (d *verdicts) knows(n *known) bool { return n.stamp <= d.stamp && d.members
 // sharedSets maps the text form of each set of members to the set itself, for all requests of a view.
 type sharedSets map[string][]int
 
-// of returns a list equal to members, which are in ascending order. Equal sets share one list.
+// of returns a list equal to members, which must be in ascending order. Equal sets share a single list.
 func (s sharedSets) of(members []int) []int {
 	if len(members) == 0 {
 		return members

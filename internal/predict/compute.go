@@ -39,11 +39,12 @@ func Slowdown(busy float64, on, than int) float64 {
 	return takes(busy, float64(on)) / takes(busy, float64(than))
 }
 
-// busy returns the values of Need.Busy and Need.BusyKnown. The busy share is the mean over all possible shares. Each
-// share is weighted by its prior density and by the probability of the observations: the run times of completed runs on
-// the GPU model of the last run, the slices on which runs reached their time limit, and the utilisation. If runs
-// completed on slices of different sizes, all shares have the same prior density, because with the other prior, both
-// the estimated busy shares and the slices chosen for these jobs were too large (docs/results.md, "Learned speeds").
+// busy returns the values of Need.Busy and Need.BusyKnown. The busy share is the weighted mean of all possible shares.
+// Each share is weighted by its prior density and by the probability of the observations: the run times of completed
+// runs on the GPU model of the last run, the slices on which runs reached their time limit, and the utilisation. If
+// runs completed on slices of different sizes, all shares have the same prior density, because with the other prior,
+// both the estimated busy shares and the slices chosen for these jobs were too large (docs/results.md, "Learned
+// speeds").
 func busy(runs []attempt) (share float64, known bool) {
 	o := observe(runs)
 	exponent := float64(priorExponent)
@@ -69,7 +70,7 @@ type observations struct {
 	util      float64 // the median of the busy shares derived from the utilisation of single runs; -1: unknown
 }
 
-// timed is a run on a number of compute slices. log is the logarithm of the run time in seconds.
+// timed is a run on the given number of compute slices. log is the logarithm of the run time in seconds.
 type timed struct{ slices, log float64 }
 
 func observe(runs []attempt) (o observations) {

@@ -13,7 +13,7 @@ import (
 // memory computes the memory need, which is the larger of two peaks plus a margin: the peak of the last complete run,
 // and the second highest peak in the window. The need is at least covered MiB, at least the peak of any later
 // incomplete run, and more than the memory of every slice on which a run ran out of memory. A single high peak may be
-// accidental, so it no longer counts once another complete run follows. A peak that occurred twice counts as long as it
+// accidental, so it is ignored once another complete run has followed. A peak that occurred twice is used as long as it
 // remains in the window.
 func (n *Need) memory(runs []attempt, covered float64, site Site) {
 	var peaks []float64 // the peaks of complete runs
@@ -59,8 +59,8 @@ func second(of []float64) float64 {
 }
 
 // scatter returns the margin as a fraction of the peak. It is half of the quantile, as configured by the site, of the
-// changes in the peak between consecutive runs, but at most the site's margin. Two changes as large as the site's
-// margin are added to these changes, so that the margin is large when there are only a few runs.
+// changes in the peak between consecutive runs, but at most the site's margin. Two changes equal to the site's margin
+// are added to the observed changes, so that the margin is large while there are only a few runs.
 func scatter(peaks []float64, site Site) float64 {
 	half := []float64{site.Margin, site.Margin}
 	for k := 1; k < len(peaks); k++ {
@@ -104,9 +104,9 @@ func coveredMiB(runs []attempt, quantile float64) float64 {
 
 // tooLittle returns the memory, in MiB, of the largest slice that was too small, or 0 if there is no such slice. A
 // slice was too small if a run on it certainly or possibly ran out of memory. The result is the larger of two values:
-// the largest such slice after the last complete run, and the second largest in the whole window, so that one failed
-// run before a complete run does not count. If a run before the last complete run only possibly ran out of memory, it
-// counts only if the next complete run used a larger slice.
+// the largest such slice after the last complete run, and the second largest in the entire window, so that a single
+// failed run before a complete run is ignored. If a run before the last complete run only possibly ran out of memory,
+// it is considered only if the next complete run used a larger slice.
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
 	doubt := 0.0

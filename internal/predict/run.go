@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Run is one run of a job on one node, with its slices and their usage.
+// Run is a run of a job on one node, with its slices and their usage.
 type Run struct {
 	Job     uint32
 	Restart int // the number of times that the job had been requeued before this run
@@ -39,7 +39,7 @@ type Run struct {
 	Processes int
 
 	// State is the job's state in Slurm, such as COMPLETED or FAILED. It is empty until the state is known. Exit is the
-	// batch script's exit status.
+	// exit status of the batch script.
 	State string
 	Exit  int
 
@@ -61,16 +61,16 @@ const tagRun = "caelum:run="
 // errSummary is the error for a summary that cannot be parsed.
 var errSummary = errors.New("the text is not a summary of a run")
 
-// Summary formats the run, without spaces, for the job's accounting record:
+// Summary formats the run for the job's accounting record. The result does not contain spaces:
 //
 //	caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,processes=1,
 //	samples=3590
 //
-// The summary is one line. For two slices, the profile is followed by x2. The second run of a requeued job has
-// restart=1. If the agent ended the run because its memory was insufficient, the summary includes end=oom or
-// end=foreseen, and, for example, foreseen=12800M if the agent forecast the peak. Earlier releases ignore both fields.
-// Unknown values are omitted, as are the fields of Run that the accounting record already contains. sacctmgr converts
-// the summary to lower case (22.05.8), so Summaries ignores case.
+// The summary is a single line. For two slices, the profile is followed by x2. For the second run of a requeued job,
+// the summary contains restart=1. If the agent ended the run because its memory was insufficient, the summary contains
+// end=oom or end=foreseen and, if the agent forecast the peak, the forecast, for example foreseen=12800M. Earlier
+// releases ignore both fields. Unknown values are omitted, as are the fields of Run that the accounting record already
+// contains. sacctmgr converts the summary to lower case (22.05.8), so Summaries ignores case.
 func (r Run) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s,%s", tagRun, r.Node, r.Profile)
@@ -173,7 +173,7 @@ func parseSummary(text string) (Run, error) {
 	return r, nil
 }
 
-// measure parses a number and its unit, regardless of case. The number must be finite and not negative.
+// measure parses a number and its unit, regardless of case. The number must be finite and nonnegative.
 func measure(text, unit string) (float64, error) {
 	number, ok := strings.CutSuffix(strings.ToLower(text), strings.ToLower(unit))
 	v, err := strconv.ParseFloat(number, 64)

@@ -16,7 +16,7 @@ type Observation struct {
 	Text    []byte
 }
 
-// Observe stores an open observation, which replaces any earlier one with the same job and restart count.
+// Observe stores an open observation. It replaces any earlier observation with the same job and restart count.
 func (r *Repo) Observe(o Observation) error {
 	return r.exec("INSERT OR REPLACE INTO open (job, restart, observation) VALUES (?, ?, ?)", o.Job, o.Restart, o.Text)
 }
@@ -65,8 +65,8 @@ type Pending struct {
 	Written bool      // true if the summary was written and must be verified
 }
 
-// Due returns up to n due runs in the outbox, in the order of their due times. A run whose due time is more than a
-// day ahead is due as well, because the clock must have been set back.
+// Due returns up to n due runs in the outbox, in the order of their due times. A run whose due time is more than a day
+// in the future is also due, because the clock must have been set back.
 func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 	return query(r, func(rows *sql.Rows) (p Pending, err error) {
 		var since int64
@@ -77,7 +77,7 @@ func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 		WHERE due <= ?1 OR due > ?1 + 86400 ORDER BY due, job, restart, start LIMIT ?2`, now.Unix(), n)
 }
 
-// Next returns the time at which the next run in the outbox is due, or false if the outbox is empty.
+// Next returns the earliest due time of the runs in the outbox, or false if the outbox is empty.
 func (r *Repo) Next() (time.Time, bool, error) {
 	var due sql.NullInt64
 	err := r.read(func(q *sql.DB) error { return q.QueryRow("SELECT min(due) FROM outbox").Scan(&due) })
@@ -135,7 +135,8 @@ func (r *Repo) Again(node string, from, to, due time.Time) error {
 	)
 }
 
-// Note returns the note with this name, for example the progress of the sync, or an empty string if there is none.
+// Note returns the note with this name, for example the progress of the sync, or an empty string if there is no such
+// note.
 func (r *Repo) Note(name string) (value string, err error) {
 	err = r.read(func(q *sql.DB) error {
 		err := q.QueryRow("SELECT value FROM meta WHERE name = ?", name).Scan(&value)

@@ -1,5 +1,6 @@
-// Package report writes the results of a simulation as a single HTML page with SVG drawings. The page has no scripts
-// and loads no other files. The package neither runs simulations nor reads files: the caller provides all results.
+// Package report writes the results of a simulation as a single HTML page with SVG drawings. The page does not contain
+// scripts and does not load any other files. The package does not run simulations or read files: the caller provides
+// all results.
 //
 // Files:
 //

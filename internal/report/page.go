@@ -14,8 +14,8 @@ import (
 // Page is the content of a page.
 type Page struct {
 	Title    string   // the workload
-	Command  string   // the command that made the page
-	Date     string   // the date and time at which it ran
+	Command  string   // the command that generated the page
+	Date     string   // the date and time at which the command ran
 	Facts    []string // lines that describe the cluster, the options and the omitted jobs
 	Policies []Policy
 	Grids    []int // the number of units of each GPU
@@ -45,8 +45,8 @@ func percent(x float64) string { return number(float64(int(1000*x+0.5))/10) + "%
 
 func seconds(x float64) string { return number(float64(int(x + 0.5))) }
 
-// columns returns the column headings of the table of policies and, for a policy, the cells below them. On a narrow
-// screen, the page shows each heading beside its cell.
+// columns returns the column headings of the table of policies and the corresponding cells of a policy. On a narrow
+// screen, the page shows each heading next to its cell.
 func (p Page) columns(of Policy) (heads, texts []string) {
 	add := func(head, text string) { heads, texts = append(heads, head), append(texts, text) }
 	if p.Loss {

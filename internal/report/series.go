@@ -28,7 +28,8 @@ func (r *Recorder) Passed(from, to float64, busy, waiting int, frag float64) {
 	r.steps = append(r.steps, step{from, to, float64(busy), float64(waiting), frag})
 }
 
-// Waited implements [sim.Observer]. It does nothing, because the page does not show how long individual jobs waited.
+// Waited implements [sim.Observer]. It does nothing, because the page does not show the waiting times of individual
+// jobs.
 func (r *Recorder) Waited(string, float64) {}
 
 // Ran implements [sim.Observer].
@@ -59,7 +60,7 @@ func (r *Recorder) means(end float64, value func(step) float64) []float64 {
 	return all
 }
 
-// end returns the end of the last recorded step, in seconds.
+// end returns the time at which the last recorded step ends, in seconds.
 func (r *Recorder) end() (end float64) {
 	for _, s := range r.steps {
 		end = max(end, s.to)

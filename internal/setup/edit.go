@@ -21,7 +21,7 @@ type edit struct {
 	text     string
 }
 
-// eol returns the line ending that most lines of the file have.
+// eol returns the line ending used by most lines of the file.
 func (f *file) eol() string {
 	if crlf := bytes.Count(f.old, []byte("\r\n")); 2*crlf > bytes.Count(f.old, []byte("\n")) {
 		return "\r\n"

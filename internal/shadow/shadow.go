@@ -26,11 +26,11 @@ type Node struct {
 	// for each GPU of a job with several GPUs.
 	Profile, Whole string
 	gpus           []inventory.GPU
-	present        []gpu.GPU // the GPUs as they are now
+	present        []gpu.GPU // the GPUs in their current state
 }
 
 // NewNode returns a node with the given GPUs as if their MIG mode were on. profiles and whole are the values of the
-// `profiles` and `whole_gpus` configuration keys. It returns an error if no GPU supports MIG, or if no GPU has the
+// `profiles` and `whole_gpus` configuration keys. It returns an error if no GPU supports MIG or if no GPU supports the
 // given profile.
 func NewNode(
 	name string, settings plan.Settings, found []gpu.GPU, profiles []string, whole mig.Whole, profile string,
@@ -105,9 +105,9 @@ type Pass struct {
 	// could run on the node, but would not start now on any node.
 	Starts  []Placed `json:"starts"`
 	Waiting int      `json:"waiting"`
-	// First explains why the first of these jobs must wait, or is nil.
+	// First explains why the first of these jobs must wait. It is nil if there is no explanation.
 	First *plan.Explanation `json:"first,omitempty"`
-	// Offers holds the number of slices of each profile that the node would also offer, for future jobs.
+	// Offers holds, for each profile, the number of additional slices that the node would offer for future jobs.
 	Offers map[string]int `json:"offers"`
 	GPUs   []GPU          `json:"gpus"`
 	first  uint32         // the id of the first job that would wait, or 0
@@ -117,7 +117,7 @@ type Pass struct {
 type GPU struct {
 	Index  int    `json:"index"`
 	Name   string `json:"name"`
-	Now    string `json:"now,omitempty"` // the reason why Caelum could not manage the GPU as it is now
+	Now    string `json:"now,omitempty"` // the reason why Caelum could not manage the GPU in its current state
 	Layout string `json:"layout,omitempty"`
 }
 
@@ -157,8 +157,8 @@ func (n *Node) Pass(snapshot plan.Snapshot) (Pass, error) {
 	return p, nil
 }
 
-// plan adds member me's starts and offers to p, and marks the starts as busy in gpus. A job starts if the plan offers
-// all of its slices or, for a job on several nodes, its slices on this node.
+// plan adds the starts and offers of member me to p, and marks the spots of the starts as busy in gpus. A job starts if
+// the plan offers all of its slices or, for a job on several nodes, its slices on this node.
 func (n *Node) plan(v *plan.View, me int, gpus []place.GPU, p *Pass) {
 	all := v.Plan()
 	p.Offers = v.Counts(all, me)

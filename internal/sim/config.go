@@ -46,7 +46,8 @@ type Config struct {
 	// nonzero, the instances of finished jobs remain for reuse until their units are needed.
 	Create, Destroy float64
 	// Switch is the time, in seconds, that it takes to switch a GPU's MIG mode. A GPU that holds an instance of the
-	// mig.Full profile has its MIG mode off. When the job ends, the MIG mode remains off until a slice needs the GPU.
+	// mig.Full profile has its MIG mode off. After the job has ended, the MIG mode remains off until the GPU is needed
+	// for a slice.
 	Switch float64
 
 	// WholeShare is the maximum fraction of the GPUs that can be full while jobs are waiting for slices
@@ -65,8 +66,8 @@ type Config struct {
 	// estimates. Agents do not correct estimates.
 	Learn bool
 
-	// Memory describes how accurately the jobs' peak memory is predicted. If Memory is nil, jobs request exactly the
-	// amount of memory that they need.
+	// Memory describes the accuracy with which the jobs' peak memory is predicted. If Memory is nil, jobs request
+	// exactly the amount of memory that they need.
 	Memory *Memory
 	// Growth determines which profiles jobs request, when their runs end, and whether they are run again. If Growth is
 	// nil, each job runs once for its duration, or as Memory determines.
@@ -183,13 +184,13 @@ func Alike(gpus []*mig.Model) bool {
 	return !slices.ContainsFunc(gpus, func(b *mig.Model) bool { return b != gpus[0] })
 }
 
-// keeps reports whether instances remain after their jobs have ended.
+// keeps reports whether instances are kept after their jobs have ended.
 func (c *Config) keeps() bool { return c.Create > 0 || c.Destroy > 0 }
 
 // quota reports whether the number of full GPUs can be limited.
 func (c *Config) quota() bool { return c.WholeShare < 1 && slices.ContainsFunc(c.GPUs, mayBeFull) }
 
-// mayBeFull reports whether a GPU of this model can be either a full GPU or hold slices.
+// mayBeFull reports whether a GPU of this model can either be a full GPU or hold slices.
 func mayBeFull(b *mig.Model) bool { return b.Full() != 0 && len(b.Profiles) > 1 }
 
 // estimate returns a job's estimated run time in seconds.

@@ -1,14 +1,13 @@
-// Package sim simulates workloads on given clusters and computes how long each job waits. It uses the packages that
-// make the decisions in production (mig, place, offer, predict), so its results apply to the code that sites run.
-// Package sim itself neither reads traces nor prints results: package trace reads traces, and the commands print
-// results.
+// Package sim simulates workloads on given clusters and computes the waiting time of each job. It uses the packages
+// that make the decisions in production (mig, place, offer, predict), so its results apply to the code that sites run.
+// Package sim itself does not read traces or print results: package trace reads traces, and the commands print results.
 //
 // # Time
 //
 // The simulation processes two kinds of events: the submission and the end of a job. The clock advances from one event
-// to the next. If a submission and an end coincide, the end is processed first. After all ends that occur at one time,
-// and after each submission, the simulation starts jobs from the queue until no more can start. Two simulations with
-// identical configurations and jobs have identical results.
+// to the next. If a submission and an end coincide, the end is processed first. After all ends that occur at the same
+// time, and after each submission, the simulation starts jobs from the queue until no more jobs can start. Two
+// simulations with identical configurations and jobs produce identical results.
 //
 // # Parts
 //

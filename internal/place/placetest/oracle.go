@@ -25,7 +25,7 @@ type PlainGPU struct {
 	Until      map[Interval]float64 // the time at which each busy instance becomes free
 }
 
-// PlainGPUOf converts a GPU's state to the form that the oracle uses.
+// PlainGPUOf converts the state of a GPU to the form used by the oracle.
 func PlainGPUOf(g place.GPU) PlainGPU {
 	o := PlainGPU{Model: g.Model, Until: map[Interval]float64{}}
 	for i, pl := range g.Model.Placements {
