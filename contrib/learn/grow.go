@@ -59,7 +59,7 @@ func growTable(
 	return errors.Join(failed, err)
 }
 
-// play simulates a population with EASY backfill. The expected run times are the users' time limits.
+// play simulates a population with EASY backfill. The users' time limits are used as the expected run times.
 func (p growing) play(n node, s site, seed uint64) (growTally, error) {
 	all := p.draw(n, seed)
 	g := newGrowth(n, s, all, seed)

@@ -28,7 +28,7 @@ const (
 	// simulation would otherwise take hours. If the run time is unknown, no forecast made below nearlyFull exceeds the
 	// slice's memory.
 	rareShare, nearlyFull = 0.1, 0.8
-	// constant is a multiple of the time until the peak. After this time, the simulation does not make any more
+	// constant is a multiple of the time until the peak. After that time, the simulation does not make any more
 	// forecasts, because the memory use no longer changes.
 	constant = 4
 )

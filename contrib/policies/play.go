@@ -144,7 +144,7 @@ func (o options) print(w io.Writer, results outcomes) {
 	}
 }
 
-// least is the shortest waiting time, in seconds, for which print considers a ratio. Ratios between shorter times are
+// least is the minimum waiting time, in seconds, for which print considers a ratio. Ratios between shorter times are
 // mostly noise.
 const least = 10
 

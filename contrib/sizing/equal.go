@@ -13,7 +13,7 @@ const (
 	churnJobs = 4000
 )
 
-// equal prints the mean waits of jobs that are equally fast on all profiles.
+// equal prints the mean waits of jobs whose speed is the same on all profiles.
 func equal(w io.Writer, o options) error {
 	columns := []string{"queue", "load"}
 	for _, m := range trace.Mixes {

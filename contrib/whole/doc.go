@@ -1,4 +1,4 @@
-// Command whole compares two ways to divide a cluster between jobs with several GPUs and jobs with slices, and prints
+// Command whole compares two ways of dividing a cluster between jobs with several GPUs and jobs with slices, and prints
 // Markdown tables for docs/results.md.
 //
 //	go run ./contrib/whole split [options] [LIST]     shared nodes and the best split into two partitions

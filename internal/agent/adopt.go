@@ -18,8 +18,8 @@ import (
 // The agent never changes foreign instances, and if the ledger is lost, the agent's own idle instances also become
 // foreign. Only an administrator can know that no other program uses such an instance, so only root can return it to
 // the agent with `caelum adopt`. The agent adopts an instance only if no job can be using it: every job with GPUs on
-// the node must have a lease, no process must be using the instance, and no process must have its capability files open
-// after the agent has restricted them to root.
+// the node has a lease, no process is using the instance, and no process has its capability files open after the agent
+// has restricted them to root.
 
 // Adopt implements api.Adopter. It converts the foreign instances whose UUIDs are in the request, or all foreign
 // instances if the request contains no UUIDs, to idle instances of the agent. For each instance that was not adopted,

@@ -29,8 +29,8 @@ import (
 // Because a hold leaves a GPU idle, four rules limit holds:
 //
 //   - The queue must be ordered ([Situation.Ordered]). With backfill, holds have no benefit: at a site where few jobs
-//     wait (trace.Site, with offers), the mean wait is 0.97 times the mean wait of best-fit without holds, and 1.15
-//     times as long with holds. On churn, the mean waits with and without holds differ by at most about 5%.
+//     wait (trace.Site, with offers), the ratio of the mean wait to that of best-fit is 0.97 without holds and 1.15
+//     with holds. On churn, the mean waits with and without holds differ by at most about 5%.
 //   - The hold must shorten the simulated waits of the jobs behind the head by more than its own duration. The slot
 //     cost may favour a hold, but never justifies one. If the queue contains no other jobs, the head therefore starts
 //     immediately.

@@ -34,7 +34,7 @@ func (p *Planner) lastSubmitted(all []slurm.Job) (last []*slurm.Job, byProfile m
 	order := func(a, b *slurm.Job) int { return cmp.Or(a.Submit.Compare(b.Submit), cmp.Compare(a.ID, b.ID)) }
 	byProfile = map[string]*slurm.Job{}
 	last = p.submitted[:0]
-	var least *slurm.Job // last contains place.RecentKept jobs that were not submitted before least
+	var least *slurm.Job // last contains at least place.RecentKept jobs that were not submitted before least
 	shorten := func() {
 		slices.SortStableFunc(last, order)
 		last = slices.Delete(last, 0, max(0, len(last)-place.RecentKept))

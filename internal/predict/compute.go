@@ -106,10 +106,11 @@ func (o observations) differ(all []timed) bool {
 		slices.ContainsFunc(all, func(t timed) bool { return t.slices != o.completed[0].slices })
 }
 
-// likelihood returns a number proportional to the probability of the observations, given a busy share. The logarithms
-// of the run times, divided by takes, are assumed to be normally distributed with an unknown mean and a variance whose
-// prior is that of run times (priorSigma). The probability is therefore a power of the sum of squares. The run time of
-// a later run follows Student's distribution, which gives the probability that this run exceeds a time limit.
+// likelihood returns a number proportional to the probability of the observations, given a busy share. The run times
+// are first divided by takes. The logarithms of the results are assumed to be normally distributed, with an unknown
+// mean and a variance with the same prior as that of run times (priorSigma). The probability is therefore a power of
+// the sum of squares. The run time of a later run follows Student's distribution, which gives the probability that this
+// run exceeds a time limit.
 func (o observations) likelihood(b float64) float64 {
 	l := 1.0
 	if o.util >= 0 {

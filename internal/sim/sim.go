@@ -36,7 +36,7 @@ type job struct {
 	waited        float64 // total wait in seconds, until the last start
 	started, ends float64
 
-	offer offer.Job // the job in the form that package offer uses
+	offer offer.Job // the job in the form used by package offer
 
 	peak        float64 // the peak memory in MiB; 0 if the requested memory is always sufficient
 	failShare   float64 // the fraction of the run after which the job fails if memory is less than peak
@@ -81,7 +81,7 @@ type simulation struct {
 
 	nodes   [][]int // the GPUs of each node; there is a single node if Config.Nodes is nil
 	nodeOf  []int   // the node of each GPU
-	planned bool    // true if package offer's plan starts the jobs, because of deadlines or a limit on full GPUs
+	planned bool    // true if jobs are started by a plan of package offer, because of deadlines or a limit on full GPUs
 	perNode bool    // true if a job's slices must be on as many nodes as it requests
 	result  Result
 }
@@ -91,7 +91,7 @@ type simulation struct {
 var ErrNever = errors.New("can never start")
 
 // Run simulates the jobs, which must be sorted by submission time. It returns an error if the configuration is invalid
-// or a job can never start. In the latter case, the error wraps ErrNever and names the job.
+// or a job can never start. In the latter case, the error wraps ErrNever and contains the job's ID.
 func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (s *simulation) submit(t trace.Job) error {
 	return nil
 }
 
-// newJob converts one of the workload's jobs and determines the profile that it needs on each GPU model.
+// newJob converts a job of the workload and determines the profile that it needs on each GPU model.
 func (s *simulation) newJob(t trace.Job) (*job, error) {
 	j := &job{Job: t, submitted: t.Submit, since: t.Submit, number: s.result.Submitted}
 	if s.Stay {
@@ -200,7 +200,7 @@ func (s *simulation) newJob(t trace.Job) (*job, error) {
 	return j, nil
 }
 
-// settle computes those fields of a job that depend on its requested profiles.
+// settle computes the fields of a job that depend on its requested profiles.
 func (s *simulation) settle(j *job) {
 	j.size = 0
 	for k, b := range s.kinds {
@@ -327,8 +327,8 @@ func (s *simulation) count(j *job) {
 	}
 }
 
-// request returns a waiting job in the form that policies use. If the cluster has several GPU models, the request's
-// profile is for the first model that has a suitable profile.
+// request returns a waiting job in the form used by policies. If the cluster has several GPU models, the profile in the
+// request is for the first model that has a suitable profile.
 func (s *simulation) request(j *job) place.Request {
 	return place.Request{Profile: j.asksFor, Duration: s.runTime(j)}
 }

@@ -94,7 +94,7 @@ func (c Config) Controllers() (all []string) {
 	}
 }
 
-// SlurmUser returns slurmctld's user id; ok is false if the configuration does not show it.
+// SlurmUser returns slurmctld's user id; ok is false if the configuration does not contain it.
 func (c Config) SlurmUser() (uid uint32, ok bool) {
 	_, id, _ := strings.Cut(strings.TrimSuffix(c.Values["SlurmUser"], ")"), "(") // e.g. slurm(64030)
 	n, err := strconv.ParseUint(id, 10, 32)

@@ -29,13 +29,13 @@ type Constraint struct {
 
 // FeatureGroup is a feature, or several features in parentheses.
 type FeatureGroup struct {
-	Or       bool // true if | joins the group to the previous groups, false if & does
+	Or       bool // true if the group is joined to the previous groups by |, false if by &
 	Features []Feature
 }
 
 // Feature is a feature in a group.
 type Feature struct {
-	Or   bool // true if | joins the feature to the previous features, false if & does
+	Or   bool // true if the feature is joined to the previous features by |, false if by &
 	Name string
 }
 
@@ -47,7 +47,8 @@ const MaxFeatures = 64
 // and users can write expressions of 100 kB.
 const MaxConstraintText = 200
 
-// ParseConstraint parses an expression. If it cannot be evaluated for a single node, Problem gives the reason.
+// ParseConstraint parses an expression. If the expression cannot be evaluated for a single node, Problem contains the
+// reason.
 func ParseConstraint(text string) Constraint {
 	if isNull(text) {
 		return Constraint{}

@@ -8,7 +8,7 @@ import (
 // GRESList is a list of generic resources, for example a node's Gres or a job's allocation on a node.
 type GRESList []GRES
 
-// String returns the list in the form that scontrol and sbatch accept, for example gpu:a100:7,mig:2g.10gb:1.
+// String returns the list in the form accepted by scontrol and sbatch, for example gpu:a100:7,mig:2g.10gb:1.
 func (l GRESList) String() string {
 	s := make([]string, len(l))
 	for i, g := range l {

@@ -12,8 +12,8 @@ type QOS struct {
 	Name string
 	// Preempt contains the QOS whose jobs a job with this QOS may preempt.
 	Preempt []string
-	// PreemptMode is the preemption mode for jobs with this QOS, in capitals, for example "REQUEUE" or "WITHIN,CANCEL".
-	// CLUSTER means that the QOS does not set a mode.
+	// PreemptMode is the preemption mode for jobs with this QOS, in upper case, for example "REQUEUE" or
+	// "WITHIN,CANCEL". CLUSTER means that the QOS does not set a mode.
 	PreemptMode string
 	Grace       time.Duration
 	// Exempt is PreemptExemptTime, or 0 if the QOS does not set a time.

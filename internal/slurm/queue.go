@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// squeueArgs makes squeue print each array task separately and include hidden partitions, but omit the header and other
-// clusters' jobs.
+// squeueArgs causes squeue to print each array task separately and to include hidden partitions, but to omit the header
+// and the jobs of other clusters.
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
 // queue returns the jobs that squeue lists for the given arguments.
@@ -55,9 +55,9 @@ func (e exclusion) addTo(j *Job) {
 	}
 }
 
-// Queue holds all the jobs in slurmctld's list at one point in time.
+// Queue holds all jobs in slurmctld's list at one point in time.
 type Queue struct {
-	// Waiting lists the pending jobs, highest priority first.
+	// Waiting lists the pending jobs in descending order of priority.
 	Waiting []Waiting
 	// All lists all jobs, including finished ones that slurmctld has not removed yet (MinJobAge). Their ExcNodes and
 	// Allocated are not set, because only [Client.Job] reads them.
@@ -81,8 +81,8 @@ func On(jobs []Job, node string) (on []Job) {
 	return on
 }
 
-// Queue reads all jobs with one request. If any jobs are waiting, it makes a second request for their excluded nodes
-// and, if one of them requests licences, a third request. Errors: ErrUnreachable.
+// Queue reads all jobs with a single request. If any jobs are waiting, it makes a second request for their excluded
+// nodes and, if one of them requests licences, a third request. Errors: ErrUnreachable.
 func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	if q.All, err = c.Jobs(ctx); err != nil {
 		return q, err
@@ -94,7 +94,7 @@ func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	return q, err
 }
 
-// Jobs returns the same jobs as [Queue].All, but with only one request. Errors: ErrUnreachable.
+// Jobs returns the same jobs as [Queue].All, but makes only one request. Errors: ErrUnreachable.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
 
 // JobsOn returns the jobs that may be on a node (see [Queue.On]) with one request. If slurmctld hides other users'
@@ -136,7 +136,7 @@ func waitingStates(waiting []Waiting) string {
 	return "PD"
 }
 
-// record returns the job with this id. For an array's id, squeue prints all tasks.
+// record returns the job with the given id. For the id of an array, squeue prints all tasks.
 func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	jobs, err := c.queue(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
 	if err != nil {
@@ -153,9 +153,9 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 // two requests.
 const jobTries = 5
 
-// Job reads a job with two requests. The second reads Allocated if the job holds its nodes, and ExcNodes otherwise.
-// Errors: The error is ErrNoJob, ErrUnreachable, ErrChanging or ErrAmbiguous. If the error is ErrAmbiguous, Job still
-// returns the job, but without Allocated.
+// Job reads a job with two requests. The second request reads Allocated if the job holds its nodes; otherwise, it reads
+// ExcNodes. Errors: The error is ErrNoJob, ErrUnreachable, ErrChanging or ErrAmbiguous. If the error is ErrAmbiguous,
+// Job still returns the job, but without Allocated.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	for range jobTries {
 		j, err := c.record(ctx, id)

@@ -17,7 +17,7 @@ import (
 type Kind struct {
 	Name   string   // the database's name in error messages, such as "ledger"
 	Schema []string // the SQL statements of each version; PRAGMA user_version is the number of applied versions
-	Tables []string // the tables that all databases of this kind have
+	Tables []string // the tables that exist in all databases of this kind
 	// Options are connection options of go-sqlite3, such as "_busy_timeout=5000".
 	Options string
 	// Damaged is the remedy for a damaged file, and Foreign is the remedy for another program's database.
@@ -35,9 +35,9 @@ type DB struct {
 	sql  *sql.DB
 }
 
-// checkpointPages limits the -wal file, in pages of 4 KiB. When the file reaches this size, SQLite writes its pages
-// into the database and restarts it. A larger file would only waste disk space: with SQLite's default limit, the -wal
-// files of a ledger and a repository of 40 KiB each grew to 4 MiB.
+// checkpointPages is the size of the -wal file, in pages of 4 KiB, at which SQLite writes its pages into the database
+// and starts again at the beginning of the file. A larger file would only waste disk space: with SQLite's default
+// limit, the -wal files of a ledger and a repository of 40 KiB each grew to 4 MiB.
 const checkpointPages = 64
 
 // Open opens the database at path, or creates it with mode 0600. The directory must exist. If the error is ErrDamaged,
@@ -67,7 +67,7 @@ func Open(path string, kind Kind) (*DB, error) {
 	d.sql.SetMaxOpenConns(1)
 	err = d.migrate()
 	if err == nil {
-		// Both PRAGMA statements change the file, so they come after migrate, which checks it. SQLite's default limit
+		// Both PRAGMA statements change the file, so they must follow migrate, which checks it. SQLite's default limit
 		// for the -wal file is 4 MiB.
 		_, err = d.sql.Exec(fmt.Sprintf("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d", checkpointPages))
 	}
@@ -117,7 +117,7 @@ func (d *DB) migrate() error {
 }
 
 // version returns the number of entries of k.Schema that have been applied to a database. The error is ErrDamaged for a
-// damaged database, ErrForeign for a database that is neither empty nor of kind k, and ErrNewer for a database of a
+// damaged database, ErrForeign for a database that is neither empty nor of kind k, and ErrNewer for a database with a
 // later version.
 func (k Kind) version(tx *sql.Tx) (version int, err error) {
 	var health string
@@ -150,7 +150,7 @@ func (k Kind) version(tx *sql.Tx) (version int, err error) {
 // Close closes the database.
 func (d *DB) Close() error { return d.sql.Close() }
 
-// Do runs f in one transaction, which it rolls back if f returns an error.
+// Do runs f in a transaction. If f returns an error, it rolls back the transaction.
 func (d *DB) Do(f func(*sql.Tx) error) error {
 	tx, err := d.sql.Begin()
 	if err != nil {
@@ -163,7 +163,7 @@ func (d *DB) Do(f func(*sql.Tx) error) error {
 	return d.explain(tx.Commit())
 }
 
-// Exec runs statements in one transaction.
+// Exec runs statements in a single transaction.
 func (d *DB) Exec(text string, args ...any) error {
 	return d.Do(func(tx *sql.Tx) error {
 		_, err := tx.Exec(text, args...)
@@ -174,8 +174,8 @@ func (d *DB) Exec(text string, args ...any) error {
 // Read runs f, which must not change the database.
 func (d *DB) Read(f func(*sql.DB) error) error { return d.explain(f(d.sql)) }
 
-// List returns the rows of a query, each converted by row. Callers use it inside Do or Read, which add the database's
-// name and the remedy to the error.
+// List returns the rows of a query, each converted by row. It must be called inside Do or Read, which add the
+// database's name and the remedy to the error.
 func List[T any](q interface {
 	Query(text string, args ...any) (*sql.Rows, error)
 }, row func(*sql.Rows) (T, error), text string, args ...any) (all []T, err error) {

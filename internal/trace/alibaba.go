@@ -49,11 +49,12 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 	return all, err
 }
 
-// Alibaba parses a pod list in Alibaba's gpu-v2023 trace. Each pod becomes a job that is submitted when the pod was
-// created, and runs until the pod was deleted. A pod with one GPU needs the requested fraction of the GPU's compute and
-// memory. If multiGPU is true, a pod with several GPUs needs as many GPUs with the mig.Full profile on one node;
-// otherwise, the pod is omitted. Pods are also omitted if they have no GPU, if they were deleted before they were
-// created, or if their creation time is an outlier, because a few services were created long before all other pods.
+// Alibaba parses a pod list in Alibaba's gpu-v2023 trace. Each pod becomes a job that is submitted at the time when the
+// pod was created and whose run time is the lifetime of the pod. A pod with one GPU needs the requested fraction of the
+// GPU's compute and memory. If multiGPU is true, a pod with several GPUs needs as many GPUs with the mig.Full profile
+// on one node; otherwise, the pod is omitted. Pods are also omitted if they have no GPU, if they were deleted before
+// they were created, or if their creation time is an outlier, because a few services were created long before all other
+// pods.
 func Alibaba(file string, r io.Reader, multiGPU bool) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
@@ -104,7 +105,7 @@ var grmuProfiles = []struct {
 	{"7g.40gb", 1},
 }
 
-// withoutOutliers returns the pods except those whose creation time is an outlier: more than 1.5 interquartile ranges
+// withoutOutliers returns all pods except those whose creation time is an outlier: more than 1.5 interquartile ranges
 // before the first quartile or after the third.
 func (w *Workload) withoutOutliers(pods []pod) []pod {
 	var times []float64

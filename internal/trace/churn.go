@@ -41,7 +41,7 @@ type Churn struct {
 	Seed         uint64
 }
 
-// churnGPUs lists the numbers of GPUs that multi-GPU jobs need, all equally frequent.
+// churnGPUs lists the numbers of GPUs that multi-GPU jobs need. All of them are equally frequent.
 var churnGPUs = [3]int{2, 4, 8}
 
 // All returns the generated jobs. The same seed always yields the same jobs.
@@ -84,7 +84,7 @@ func (c Churn) All() iter.Seq[Job] {
 	}
 }
 
-// pick returns the profile at position x in the cumulative sum of the mix.
+// pick returns the profile at position x in the cumulative distribution of the mix.
 func (m Mix) pick(x float64) int {
 	last := 0
 	for p, w := range m {

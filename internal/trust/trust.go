@@ -15,18 +15,18 @@ import (
 
 // Path resolves the symbolic links in path and checks the resulting file and every directory above it. The file and
 // each directory must belong to root or one of owners, and must not be writable by the group or others. The caller must
-// use the resolved path that Path returns, because other users may be able to change the links in the original path at
+// use the resolved path returned by Path, because other users may be able to change the links in the original path at
 // any time.
 //
-// Path rejects a directory that others can write to, unless it has the sticky bit (like /tmp) and belongs to root or
-// one of owners, and the next component is a directory that also belongs to root or one of owners. The kernel does not
-// allow other users to remove or rename such a component, and directories cannot be hard links. Files directly in /tmp
-// are therefore rejected.
+// Path rejects a directory that is writable by other users, unless it has the sticky bit (like /tmp) and belongs to
+// root or one of owners, and the next component is a directory that also belongs to root or one of owners. The kernel
+// does not allow other users to remove or rename such a component, and directories cannot be hard links. Files directly
+// in /tmp are therefore rejected.
 //
 // If an access control list grants write access to other users, the file mode shows write access for the group, so such
 // files are rejected as well.
 //
-// The error names the unacceptable component and a command that corrects the problem. If the file does not exist, the
+// The error contains the unacceptable component and a command that fixes the problem. If the file does not exist, the
 // error wraps fs.ErrNotExist.
 func Path(path string, owners ...int) (string, error) {
 	absolute, err := filepath.Abs(path)
@@ -41,7 +41,7 @@ func Path(path string, owners ...int) (string, error) {
 		}
 		return "", fmt.Errorf("couldn't use %s: %w", path, err)
 	}
-	shared := "" // the previous component, if it is a sticky directory that others can write to
+	shared := "" // the previous component, if it is a sticky directory that is writable by other users
 	for _, component := range components(resolved) {
 		info, err := os.Lstat(component)
 		if err != nil {
@@ -65,9 +65,9 @@ func components(path string) []string {
 	return list
 }
 
-// check checks one component of a path. It returns the component if it is a sticky directory that others can write to,
-// and an empty string otherwise. shared is the result for the parent directory. last is true for the last component,
-// which is the file.
+// check checks one component of a path. It returns the component if it is a sticky directory that is writable by other
+// users, and an empty string otherwise. shared is the result for the parent directory. last is true for the last
+// component, which is the file.
 func check(component string, info os.FileInfo, shared string, last bool, owners []int) (string, error) {
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
 	mode := info.Mode()
@@ -114,7 +114,7 @@ func anyOf(owners []int) string {
 	return strings.Join(names, " or ")
 }
 
-// name returns a user's name, or "uid N" if there is none.
+// name returns a user's name, or "uid N" if the user has no name.
 func name(id int) string {
 	if u, err := user.LookupId(strconv.Itoa(id)); err == nil {
 		return u.Username
@@ -123,7 +123,7 @@ func name(id int) string {
 }
 
 // Directory checks the directory of path in the same way as Path, for a process that is about to create or rename a
-// file there. Another user who can change the directory could redirect root's write with a symbolic link. It always
+// file there. A user who can modify the directory could use a symbolic link to redirect a write by root. It always
 // succeeds if the process does not run as root or the directory does not exist.
 func Directory(path string) error {
 	if os.Geteuid() != 0 {

@@ -17,7 +17,7 @@ const (
 	foreseenEvery = time.Minute
 )
 
-// forecast computes a slice's forecast if a new one is due. The caller holds m.mu.
+// forecast computes the forecast for a slice if a new one is due. The caller holds m.mu.
 func (m *Monitor) forecast(o *observation, u *sliceUsage) {
 	if o.Seen < u.next {
 		return
@@ -30,7 +30,7 @@ func (m *Monitor) forecast(o *observation, u *sliceUsage) {
 }
 
 // total returns the run's total duration in seconds according to the iterations reported by the processes on a slice,
-// or 0 if they report none. If several processes report iterations, the result is the longest duration.
+// or 0 if no iterations are reported. If several processes report iterations, the result is the longest duration.
 func (o *observation) total(uuid string) (seconds float64) {
 	for _, p := range o.reporters {
 		done := float64(p.now.iteration - p.first.iteration)

@@ -89,7 +89,7 @@ func starting(v *plan.View, u update) bool {
 // name returns the profile name under which a placement is offered.
 func name(o part.Offer) string { return cmp.Or(o.As, o.Profile) }
 
-// cover adds the profiles of offers to covered. If free is not nil, it adds only profiles of which slurmctld shows a
+// cover adds the profiles of offers to covered. If free is not nil, it adds only profiles for which slurmctld shows a
 // free slice.
 func cover(covered map[string]bool, offers []part.Offer, free map[string]int) {
 	for _, o := range offers {
@@ -140,8 +140,8 @@ func released(p part.Part) (all []part.Job) {
 func sameJob(a, b part.Job) bool { return a.ID == b.ID && slices.Equal(a.Spots, b.Spots) }
 
 // startable reports whether slurmctld can start every waiting job on the present offers. It is false for jobs that
-// request several slices or nodes. The nodes need not be those of the plan, because slurmctld starts a job as soon as
-// any node offers its slice.
+// request several slices or nodes. The nodes may differ from those in the plan, because slurmctld starts a job as soon
+// as any node offers its slice.
 func startable(v *plan.View, made offer.Plan, all []update, present deferred) bool {
 	if made.Reserved != nil || made.Kept != nil {
 		return false

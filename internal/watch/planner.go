@@ -39,10 +39,10 @@ type planner struct {
 	deferred deferred // the parts that were not written in the last round
 
 	started  bool   // whether the planner has read a heartbeat
-	replaces string // the last heartbeat of this host's earlier watcher, or empty
+	replaces string // the last heartbeat of an earlier watcher on this host, or empty
 }
 
-// newPlanner returns the planner of a watcher on the host with this name. now is the clock, or nil for time.Now.
+// newPlanner returns the planner of a watcher on the host with the given name. now is the clock, or nil for time.Now.
 func newPlanner(ctl Controller, log *logrus.Entry, host string, now func() time.Time) *planner {
 	if now == nil {
 		now = time.Now
@@ -57,7 +57,8 @@ func newPlanner(ctl Controller, log *logrus.Entry, host string, now func() time.
 // hostBytes is the length of the part of the id that is the same for all watchers on one host.
 const hostBytes = 4
 
-// beatNode returns the node whose Comment contains the heartbeat: the first node with gres/mig by name.
+// beatNode returns the node whose Comment contains the heartbeat, which is the first node with gres/mig in the order of
+// the names.
 func beatNode(nodes []slurm.Node) (first slurm.Node, ok bool) {
 	for _, n := range nodes {
 		if len(n.Gres.Named("mig")) > 0 && (!ok || n.Name < first.Name) {
@@ -94,7 +95,7 @@ func (p *planner) active(snapshot plan.Snapshot) bool {
 	return ok && p.count > 0 && part.BeatIn(beat.Comment) == p.own()
 }
 
-// own returns this planner's last heartbeat.
+// own returns the last heartbeat of this planner.
 func (p *planner) own() string {
 	if p.count == 0 {
 		return ""

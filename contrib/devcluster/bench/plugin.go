@@ -17,7 +17,7 @@ import (
 
 const (
 	sbatchPairs = 200
-	srunPairs   = 400 // many pairs are needed, because a step involves four daemons and its start time varies
+	srunPairs   = 400 // many pairs are needed because a step involves four daemons and its start time varies
 	warmUp      = 10
 )
 

@@ -209,7 +209,7 @@ func (r *speedRun) run(ctx context.Context) (text string, err error) {
 	return r.report(ctx)
 }
 
-// prepare writes the slice counts of the fixed layouts, or the jobs' lines in the decision table.
+// prepare writes either the slice counts of the fixed layouts or the lines for the jobs in the decision table.
 func (r *speedRun) prepare(ctx context.Context) error {
 	if r.sizing == "" {
 		for k, node := range r.board.nodes {
@@ -237,11 +237,11 @@ func (r *speedRun) prepare(ctx context.Context) error {
 	return nil
 }
 
-// speedUID is user1's user id, which is the same in every devcluster.
+// speedUID is the user id of user1, which is the same in every devcluster.
 const speedUID = 20001
 
-// script returns a job's script. With Caelum, the script reads its slice's profile from the driver. Without Caelum, the
-// cluster has no emulated GPUs, so the submission sets SLICE instead.
+// script returns the script of a job. With Caelum, the script reads the profile of its slice from the driver. Without
+// Caelum, the cluster does not have emulated GPUs, so SLICE is set on submission instead.
 func (r *speedRun) script(j trace.Job) string {
 	var takes []string
 	for _, p := range r.board.Profiles {

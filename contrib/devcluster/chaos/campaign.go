@@ -53,10 +53,10 @@ type counts struct {
 	ends                               map[string]int
 }
 
-// errNothing means that a fault found no target.
+// errNothing means that there was no target for a fault.
 var errNothing = errors.New("the fault found no target")
 
-// newCampaign starts a cluster and returns a campaign on it.
+// newCampaign starts a cluster and returns a campaign that runs on it.
 func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	script, err := cluster.Script()
 	if err != nil {
@@ -253,7 +253,7 @@ func (c *campaign) round(seed uint64) error {
 	if err := c.calm(calm); err != nil {
 		return err
 	}
-	// If slurmctld was unreachable when a job ended, its srun may never end.
+	// If slurmctld was unreachable when a job ended, the job's srun may never end.
 	time.AfterFunc(srunLimit, endClients)
 	c.work.Wait()
 	c.quiet()
@@ -263,7 +263,7 @@ func (c *campaign) round(seed uint64) error {
 	return c.ctx.Err()
 }
 
-// breakThings starts faults until ctx is done. The caller must then call mend to end those that remain.
+// breakThings starts faults until ctx is done. The caller must then call mend to end the remaining faults.
 func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	var each sync.WaitGroup
 	defer each.Wait()

@@ -17,12 +17,12 @@ type fault struct {
 	// slurmdbd, munged and watcher; the parts of a node are agent, slurmd, node, gpu, ledger and leases. A part is
 	// affected by at most one fault at a time.
 	part string
-	// begin injects the fault. end repairs it, and is nil for faults that need no repair. The campaign calls end after
-	// a random time between shortest and longest, in seconds.
+	// begin injects the fault. end repairs it; it is nil for faults that do not need a repair. The campaign calls end
+	// after a random time between shortest and longest, in seconds.
 	begin, end        func(*breaking) error
 	shortest, longest float64
-	// ends lists the final states in sacct that the fault explains. A fault on a node explains only how runs on that
-	// node ended.
+	// ends lists the final states in sacct that the fault explains. A fault on a node explains only the ends of runs on
+	// that node.
 	ends []string
 }
 
@@ -87,7 +87,7 @@ func printKinds(out io.Writer) {
 	}
 }
 
-// unit returns the name that the devcluster uses for the affected daemon.
+// unit returns the devcluster's name for the affected daemon.
 func (b *breaking) unit() string {
 	if b.node == "" {
 		return b.part
@@ -116,8 +116,8 @@ func (c *campaign) startUnit(unit string) (err error) {
 
 const slurmctldKill = "slurmctld-kill"
 
-// daemonFaults lists the faults that kill, stop or restart daemons. A fault in Caelum's own daemons never explains
-// the end of a job.
+// daemonFaults lists the faults that kill, stop or restart daemons. A fault in one of Caelum's own daemons never
+// explains the end of a job.
 var daemonFaults = []fault{
 	{
 		name:  "agent-kill",

@@ -115,8 +115,7 @@ type place struct {
 	profile string
 }
 
-// unknown returns the differences between the instances on the GPUs and the idle instances that the agent's status
-// shows.
+// unknown returns the differences between the instances on the GPUs and the idle instances shown in the agent's status.
 func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 	for g := range n.GPUs {
 		for _, in := range n.GPUs[g].Instances {
@@ -193,8 +192,8 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 	return all
 }
 
-// miscounts checks slurmctld's counts on a node without jobs. The sum of the counts must equal the sum in slurm.conf,
-// the free count of each profile must equal the agent's offer, and no slice must be counted as used. There is one
+// miscounts checks slurmctld's counts for a node without jobs. The sum of the counts must equal the sum in slurm.conf,
+// the free count of each profile must equal the agent's offer, and slices must not be counted as used. There is one
 // exception, because of a bug in slurmctld 22.05.8: after a start or a reconfiguration, it counts the slices of a
 // multi-node job once for each node, and for an --exclusive job, it counts the entire total of closed. When the job
 // ends, it subtracts only the allocated slices, so an excess remains. The agent must report the excess of each profile,

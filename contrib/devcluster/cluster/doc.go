@@ -1,8 +1,8 @@
 // Package cluster starts private Slurm clusters with emulated MIG nodes for tests and demonstrations.
 //
-// It runs the contrib/devcluster/devcluster script, which needs root and the packages that
-// contrib/devcluster/prerequisites installs, and never writes outside the cluster's directory. Any number of clusters
-// can run at the same time.
+// It runs the contrib/devcluster/devcluster script, which must run as root, needs the packages installed by
+// contrib/devcluster/prerequisites, and never writes outside the cluster's directory. Any number of clusters can run at
+// the same time.
 //
 // Files:
 //

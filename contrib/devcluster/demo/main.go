@@ -96,8 +96,8 @@ func batch(w script) string {
 	)
 }
 
-// writeDecisions adds the profiles of the user's scripts to the decision table, as Caelum does after observing earlier
-// runs.
+// writeDecisions adds the profiles of the user's scripts to the decision table, as Caelum does once it has observed
+// earlier runs.
 func writeDecisions(ctx context.Context, c *cluster.Cluster) error {
 	old, _, err := c.Exec(ctx, "root", "cat", "/etc/caelum/decisions")
 	if err != nil {

@@ -98,7 +98,7 @@ func stamp(text string, zone *time.Location) (int64, error) {
 	return t.UnixNano(), nil
 }
 
-// hosts expands host lists such as n1 and n[1-3,5], the only two forms in which slurmctld writes the nodes of a
+// hosts expands host lists of the forms n1 and n[1-3,5]. slurmctld does not use any other forms for the nodes of a
 // devcluster.
 func hosts(list string) []string {
 	m := hostRange.FindStringSubmatch(list)
@@ -124,7 +124,7 @@ func hosts(list string) []string {
 // SLURM_TIME_FORMAT=%s.
 const SacctFields = "JobIDRaw,State,Start,End,NNodes,AllocTRES,AdminComment"
 
-// Record is slurmdbd's record of one run of a job.
+// Record is slurmdbd's record of a run of a job.
 type Record struct {
 	Job        uint32
 	State      string
@@ -174,8 +174,8 @@ func ReadAccounting(r io.Reader) ([]Record, error) {
 	return all, s.Err()
 }
 
-// Account joins slurmctld's log, which has the exact times, with the accounting data, which has the allocated GRES.
-// Both list the runs of a job in the order in which they started.
+// Account joins slurmctld's log, which contains the exact times, with the accounting data, which contain the allocated
+// GRES. Both list the runs of a job in the order in which they started.
 func Account(starts []Allocation, records []Record) ([]Start, error) {
 	runs := map[uint32][]Record{}
 	for _, rec := range records {

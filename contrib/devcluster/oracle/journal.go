@@ -26,7 +26,7 @@ type Journal struct {
 	GaveUp   int
 }
 
-// Write is one update of the node's GRES by its agent.
+// Write is an update of the node's GRES by its agent.
 type Write struct {
 	Phase string // lower or raise
 	Gres  string
@@ -64,7 +64,7 @@ type Excess struct {
 	Counts map[string]int // by profile
 }
 
-// line is a line of the agent's log, with all of the fields that ReadJournal uses.
+// line is a line of the agent's log, with all fields used by ReadJournal.
 type line struct {
 	Msg, Time, Phase, Gres, Used, UUID, Error string
 	Read, At, Done                            int64
@@ -142,7 +142,7 @@ func (j *journalReader) written(l line, at int64) error {
 	if l.Read == 0 || l.At == 0 {
 		return errors.New("the line about a write contains no times")
 	}
-	// slurmctld may have applied a failed write, so it is checked like any other.
+	// slurmctld may have applied a failed write, so it is checked like any other write.
 	failed := l.Done == 0
 	if failed {
 		l.Done = at

@@ -54,7 +54,7 @@ func NewGPUs(board string, n int, full bool) (*GPUs, error) {
 }
 
 // Own returns profile if the GPU model has it. Otherwise, it returns the model's smallest profile whose name states at
-// least as many compute slices and GB, or "" if there is none.
+// least as many compute slices and GB, or "" if there is no such profile.
 func (g *GPUs) Own(profile string) (own string) {
 	if _, ok := g.kinds[profile]; ok {
 		return profile

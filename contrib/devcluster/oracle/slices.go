@@ -9,8 +9,8 @@ import (
 )
 
 // carved checks that every run's lease consists of exactly the slices that slurmctld allocated, and that there are no
-// other leases. A profile that the GPU model does not have must be replaced by the equivalent one. If job_submit.lua
-// chose the profile of a run, its single slice may be larger than the allocated one.
+// other leases. A profile that the GPU model does not have must be replaced by the equivalent profile. If
+// job_submit.lua chose the profile of a run, its single slice may be larger than the allocated one.
 func (j *check) carved() {
 	name := j.node.Name
 	j.Leases += len(j.node.Leases)

@@ -218,7 +218,7 @@ func (f *Fake) Config(context.Context) (out slurm.Config, err error) {
 	return out, err
 }
 
-// RequeueHold behaves like slurm.Client.RequeueHold. RunEpilogs runs the epilogs of the finished run.
+// RequeueHold behaves like slurm.Client.RequeueHold. The epilogs of the finished run are run by RunEpilogs.
 func (f *Fake) RequeueHold(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "RequeueHold", Job: id}, func() error {
 		j, err := f.job(id)
@@ -234,8 +234,8 @@ func (f *Fake) RequeueHold(_ context.Context, id uint32) error {
 	})
 }
 
-// RequeueFailed behaves like slurm.Client.RequeueFailed. RunEpilogs continues with the remaining epilogs of the
-// finished run.
+// RequeueFailed behaves like slurm.Client.RequeueFailed. The remaining epilogs of the finished run are run by
+// RunEpilogs.
 func (f *Fake) RequeueFailed(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "RequeueFailed", Job: id}, func() error {
 		j, err := f.job(id)

@@ -5,12 +5,12 @@
 // The behaviour was measured with Slurm 22.05.8. Unless noted otherwise, 24.11 and 26.05 behave the same way:
 //
 //   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count. In that
-//     case, slurmctld does not start any more jobs that request this type. An update replaces the node's whole GRES
+//     case, slurmctld does not start any more jobs that request this type. An update replaces the node's entire GRES
 //     list. For gres/gpu, slurmctld accepts only the configured count or 0.
 //   - The used count increases when a job starts, before its prolog, and decreases when the job enters COMPLETING,
-//     before its epilog. slurmctld starts no jobs on a node with a COMPLETING job.
-//   - A request without a type is allocated the first types with a free count, which may include `closed`. An --exclusive
-//     job needs an empty node and is allocated all of its GRES, including `closed`.
+//     before its epilog. slurmctld does not start jobs on a node with a COMPLETING job.
+//   - A request without a type is allocated the first types with a free count, which may include `closed`. An
+//     --exclusive job needs an empty node and is allocated all of its GRES, including `closed`.
 //   - slurmctld rejects the submission of a job that no node could ever run, unless the job is held. This check
 //     includes the catalogue nodes, even though they are in the FUTURE state. If no node can run a pending job any
 //     more, the job's reason becomes BadConstraints and its priority becomes 0. Once the job is released, slurmctld
@@ -57,7 +57,7 @@ type Node struct {
 	Addr string
 }
 
-// Call is one call to one of the client's methods.
+// Call is a call to a method of the client.
 type Call struct {
 	// Seq is the number of the call, starting at 1. Op is the name of the method.
 	Seq  int

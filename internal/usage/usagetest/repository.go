@@ -18,8 +18,8 @@ type Repository struct {
 	Open       map[[2]int]repo.Observation
 	runs       []predict.Run
 	out        []*errand
-	full       error // the error that every write returns
-	Unreadable error // the error that Observations returns
+	full       error // the error returned by every write
+	Unreadable error // the error returned by Observations
 }
 
 type errand struct {
@@ -156,7 +156,7 @@ func (m *Repository) Recorded(run predict.Run) error {
 	return m.full
 }
 
-// Again returns the runs of a node that ended between two times to the outbox.
+// Again puts the runs of a node that ended between two times back into the outbox.
 func (m *Repository) Again(node string, from, to, due time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +177,7 @@ func (m *Repository) Kept() []predict.Run {
 	return slices.Clone(m.runs)
 }
 
-// Fill sets the error that every write returns.
+// Fill sets the error returned by every write.
 func (m *Repository) Fill(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

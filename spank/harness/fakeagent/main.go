@@ -1,5 +1,5 @@
 // Command fakeagent replaces caelumd in experiments with the plugin on a real Slurm cluster. It answers the plugin's
-// calls and writes lease files, but creates no slices. Never install it.
+// calls and writes lease files, but does not create slices. Never install it.
 //
 // On every call, fakeagent reads <run dir>/mode, so that a script can change its behaviour. The file consists of one of
 // the following lines:
