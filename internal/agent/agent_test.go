@@ -189,8 +189,8 @@ func TestForeignInstance(t *testing.T) {
 	}
 }
 
-// TestForeignInstanceInPendingLease checks that the agent keeps publishing if another program creates an instance at the
-// placement of a pending lease, and that the lease then gets another placement.
+// TestForeignInstanceInPendingLease checks that the agent keeps publishing if another program creates an instance at
+// the placement of a pending lease, and that the lease is then given another placement.
 func TestForeignInstanceInPendingLease(t *testing.T) {
 	w := newWorld(t, 2)
 	id := w.submit(job(1, "7g.40gb:1"))

@@ -162,7 +162,8 @@ func TestMetricsFileErrors(t *testing.T) {
 	for _, err := range []error{fs.ErrPermission, fs.ErrPermission, nil, fs.ErrNotExist, fs.ErrNotExist} {
 		note(err)
 	}
-	if got := strings.Count(w.log.String(), "the metrics file\"") + strings.Count(w.log.String(), "a metrics file"); got != 2 {
-		t.Errorf("the log has %d lines about the metrics file, want 2:\n%s", got, w.log.String())
+	text := w.log.String()
+	if got := strings.Count(text, "write the metrics file") + strings.Count(text, "writing a metrics file"); got != 2 {
+		t.Errorf("the log has %d lines about the metrics file, want 2:\n%s", got, text)
 	}
 }

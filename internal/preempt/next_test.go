@@ -292,7 +292,6 @@ func TestOutranked(t *testing.T) {
 	}
 	s.carryOut(steps, 100)
 	s.snapshot.Queue.All = slices.DeleteFunc(s.snapshot.Queue.All, func(j slurm.Job) bool { return j.ID == 8 })
-	s.snapshot.Queue.Waiting = slices.DeleteFunc(s.snapshot.Queue.Waiting, func(w slurm.Waiting) bool { return w.ID == 8 })
 	if _, text := s.next(rules(t, qos)); text != "tag 1 2 3 4 5 6 7 9" {
 		t.Errorf("after the earlier job has been cancelled: %q", text)
 	}

@@ -59,7 +59,9 @@ func allPoweredDown(v *plan.View, names []string) bool {
 
 // offered reports whether all of the named members offer the job's slices.
 func offered(v *plan.View, names []string, w slurm.Waiting) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { return !eligible.HasFree(v.Members[v.Member(name)], w) })
+	return !slices.ContainsFunc(names, func(name string) bool {
+		return !eligible.HasFree(v.Members[v.Member(name)], w)
+	})
 }
 
 // publish writes a node's offers. Like an agent, it first withdraws the offers that are not in the plan, and adds the
