@@ -84,7 +84,7 @@ func edit(path string, words []string, change func(table) (own, learned string))
 }
 
 // ownWith returns the administrator's lines, with the first line for the key in words replaced and its other lines
-// removed. It keeps the comment of the replaced line. done is false if no line was replaced.
+// removed. It keeps the comment on the replaced line. done is false if no line was replaced.
 func (t table) ownWith(words []string) (own string, done bool) {
 	var b strings.Builder
 	for line := range strings.Lines(t.own) {

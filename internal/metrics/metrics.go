@@ -19,7 +19,7 @@ const (
 	Destroy Failure = "destroy" // the driver did not destroy an instance, which is now stuck
 	Prolog  Failure = "prolog"  // a prolog failed because of a fault on the node; Slurm drains the node
 	Publish Failure = "publish" // a pass failed, so the published offers may be out of date
-	Refuse  Failure = "refuse"  // a job was not given a slice, and its tasks fail
+	Refuse  Failure = "refuse"  // a job was not given a slice, so its tasks fail
 	Requeue Failure = "requeue" // a job was requeued because its slices were not available
 )
 

@@ -37,8 +37,8 @@ func (l *Unresponsive) LeftOut(n slurm.Node, at time.Time) bool {
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
-// Record records the nodes that have not published the planned offers at the given time, except for the node whose name
-// is but.
+// Record records the nodes that have not published the planned offers as of the given time, except for the node named
+// by but.
 func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {
 		l.behind = map[string]lag{}

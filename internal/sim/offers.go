@@ -131,8 +131,8 @@ func (o *offers) schedule() {
 	}
 }
 
-// grant returns the offers that are allocated to a job, on the first nodes that offer the slices that it needs per
-// node, or nil if too few nodes do.
+// grant returns the offers to allocate to a job, taken from the first nodes that offer as many slices per node as the
+// job needs. It returns nil if there are too few such nodes.
 func (o *offers) grant(j *job) (got []place.Spot) {
 	planned := o.planned[j]
 	each := j.offer.Wants[0].Count

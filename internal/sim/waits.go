@@ -37,8 +37,8 @@ func (w *Waits) Add(seconds float64) {
 // Mean returns the mean wait in seconds, or 0 if no job was added.
 func (w *Waits) Mean() float64 { return w.Sum / float64(max(w.Count, 1)) }
 
-// At returns the quantile q of the waits, in seconds, with three significant digits: a fraction q of the jobs waited at
-// most this long. It returns 0 if no job was added. q is above 0 and at most 1.
+// At returns the q-quantile of the waits, in seconds, to three significant digits: a fraction q of the jobs waited at
+// most that long. It returns 0 if no job was added. q is above 0 and at most 1.
 func (w *Waits) At(q float64) float64 {
 	if w.by == nil {
 		return 0

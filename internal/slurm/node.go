@@ -30,7 +30,7 @@ type Node struct {
 	MIGTotal int
 	// Unregistered is true after a restart of slurmctld until slurmd has registered. Until then, slurmctld does not
 	// know any of the node's device files: a job that it starts there is allocated gres/gpu without slot numbers, so
-	// SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this lasted 5 s. The indications are
+	// SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this lasted 5 s. The signs are
 	// SlurmdStartTime=None and, in 22.05, the absence of "(IDX:...)" from GresUsed. Since 23.02, slurmctld saves the
 	// indices, so GresUsed shows them even before slurmd has registered (tested with 24.11.5 and 26.05.5).
 	Unregistered              bool

@@ -113,8 +113,8 @@ func (c *Client) Release(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })
 }
 
-// SetJobGRES changes the GRES that a pending job requests per node. gres must list all of the job's GRES, because,
-// since 23.11, slurmctld replaces the whole request. Up to 23.02, slurmctld retains the counts of types that gres omits
+// SetJobGRES changes the GRES that a pending job requests per node. gres must list all of the job's GRES: as of 23.11,
+// slurmctld replaces the whole request. Up to 23.02, slurmctld retains the counts of types that gres omits
 // (docs/slurm-releases.md, "Changes to a waiting job").
 func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error {
 	if err := checkGRES(gres); err != nil {

@@ -9,10 +9,11 @@ import (
 )
 
 // MISO returns a workload based on the measurements published with the MISO paper (arXiv 2207.11428). They consist of a
-// list of training jobs (model with batch size, number of iterations), and the duration of an iteration of each model
-// on each profile of an A100-40GB. A job can run only on the profiles with a measurement, because the others have too
-// little memory. The list does not contain submission times, so MISO draws exponentially distributed times between
-// submissions. The parameter every is their mean, in seconds. If it is 0, all jobs are submitted at the same time.
+// list of training jobs (each with a model, a batch size and a number of iterations) and the time that one iteration of
+// each model takes on each profile of an A100-40GB. A job can run only on the profiles with a measurement, because the
+// others have too little memory. The list does not contain submission times, so MISO draws exponentially distributed
+// times between submissions. The parameter every is their mean, in seconds. If it is 0, all jobs are submitted at the
+// same time.
 func MISO(
 	jobsFile string,
 	jobs io.Reader,

@@ -28,7 +28,7 @@ type scenarios struct {
 	nodes int
 	gpus  int // per node
 	mixed bool
-	multi float64 // the fraction of the jobs that need several full GPUs (multi.go)
+	multi float64 // the fraction of jobs that need several full GPUs (multi.go)
 	// latency is true if the emulated drivers have the latencies of real drivers. If only is not empty, it names the
 	// only scenario to run.
 	latency bool
