@@ -46,7 +46,10 @@ func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Ste
 		if native(v, k, victims) || outranked(r, s, v, made, k) {
 			continue
 		}
-		stop, ok := newRoom(s, v, made, k, victims).Choose(v.Jobs[k])
+		room := newRoom(s, v, made, k, victims)
+		enough, skip := room.Enough, starting(s, v)
+		room.Enough = func(node int, stop []int) bool { return !skip[node] && enough(node, stop) }
+		stop, ok := room.Choose(v.Jobs[k])
 		if ok && len(stop) > 0 {
 			for _, j := range victims {
 				if slices.Contains(stop, j.ID) {
@@ -61,6 +64,32 @@ func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Ste
 		}
 	}
 	return nil
+}
+
+// starting returns the members on which a job has slices that the agent has not published yet. Their published state
+// shows room that does not exist, so a preemption that begins there would be given up in the next round.
+func starting(s plan.Snapshot, v *plan.View) map[int]bool {
+	type run struct {
+		job    uint32
+		member int
+	}
+	published := map[run]bool{}
+	for at, id := range v.Holders() {
+		published[run{id, v.Pool.GPU(at.GPU).Node}] = true
+	}
+	members := map[int]bool{}
+	for k := range s.Queue.All {
+		j := &s.Queue.All[k]
+		if !j.Holds() || len(j.SlicesPerNode()) == 0 {
+			continue
+		}
+		for _, name := range j.Nodes {
+			if m := v.Member(name); m >= 0 && !published[run{j.ID, m}] {
+				members[m] = true
+			}
+		}
+	}
+	return members
 }
 
 // runningJobs returns the jobs that could be stopped by a preemption.

@@ -249,6 +249,24 @@ func TestUnstartedPreemptor(t *testing.T) {
 	}
 }
 
+// TestJobWithoutPublishedSlices checks that no preemption begins on a node that has not published the slices of a job
+// that has just started.
+func TestJobWithoutPublishedSlices(t *testing.T) {
+	s := newStateOf(t, 6)
+	j := *s.job(6)
+	j.ID, j.Start = 7, now
+	s.snapshot.Queue.All = append(s.snapshot.Queue.All, j)
+	one := func(j *slurm.Job) { j.CPUs = 1 }
+	s.wait(8, one)
+	if _, text := s.next(tierRules(t)); text != "" {
+		t.Errorf("before the publication: %q", text)
+	}
+	s = newStateOf(t, 7).wait(8, one)
+	if _, text := s.next(tierRules(t)); text != "tag 1 2 3 4 5 6 7 8" {
+		t.Errorf("after the publication: %q", text)
+	}
+}
+
 // TestOutranked checks that no job is stopped if slurmctld would give the room to an earlier job that may not preempt.
 func TestOutranked(t *testing.T) {
 	qos := map[string]string{
