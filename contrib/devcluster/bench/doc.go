@@ -9,6 +9,8 @@
 //	rpcs.go         -rpcs: the requests of the agents and the watcher to slurmctld, at rest and under load, from sdiag
 //	top.go          -top: the duration of a refresh of caelum top, and the CPU time that it costs slurmctld
 //	short.go        -short, -rounds: many short jobs with gres/gpu only, with static slices, and with Caelum
+//	preemption.go   -preemption: the cases of preemption on clusters with static slices and with Caelum
+//	preempted.go    the results of -preemption from sacct and slurmctld's log
 //	submissions.go  -submissions: slurmctld's time for a submission, with and without job_submit.lua
 //	waits.go        -waits, -only-waits: waits from submission to start, with and without an offer and a watcher
 //	scenarios.go    -ways and its options: one trace with whole GPUs, with the best fixed layouts, and with Caelum

@@ -38,6 +38,7 @@ type options struct {
 	growth      int
 	growthSeed  uint64
 	growthOnly  string
+	preemption  string
 }
 
 func (o *options) flags() {
@@ -78,6 +79,9 @@ func (o *options) flags() {
 	flag.Uint64Var(&o.growthSeed, "grow-seed", 1, "-grow: seed of the trace")
 	flag.StringVar(&o.growthOnly, "grow-only", "", "-grow: run only this mode: off, oom or forecast")
 	flag.IntVar(&o.rounds, "rounds", 3, "-short: number of rounds")
+	flag.StringVar(&o.preemption, "preemption", "",
+		"run only the cases of preemption with this PreemptType (partition_prio or qos), and compare slurmctld with "+
+			"static slices and Caelum")
 }
 
 func (o *options) run(ctx context.Context) error {
@@ -100,6 +104,8 @@ func (o *options) run(ctx context.Context) error {
 		return benchSpeeds(ctx, s, o.together)
 	case o.scenarios.jobs > 0:
 		return benchScenarios(ctx, o.scenarios)
+	case o.preemption != "":
+		return benchPreemption(ctx, o.preemption)
 	case o.against != "":
 		return benchAgainst(ctx, o.against)
 	case o.onlyWaits:
