@@ -93,10 +93,16 @@ func offers(l oracle.Snapshot) map[string]int {
 func (w *watch) settled(s *site, node string) (now map[string]int) {
 	s.t.Helper()
 	s.Within("the offers of "+node+" have not changed for one second", func() bool {
-		snapshots := w.since(node, time.Now().Add(-1500*time.Millisecond))
-		if len(snapshots) < 4 {
+		// On a slow machine, a snapshot can take a second.
+		snapshots := w.since(node, time.Now().Add(-20*time.Second))
+		first := len(snapshots) - 4
+		for first > 0 && snapshots[len(snapshots)-1].From-snapshots[first].From < time.Second.Nanoseconds() {
+			first--
+		}
+		if first < 0 || snapshots[len(snapshots)-1].From-snapshots[first].From < time.Second.Nanoseconds() {
 			return false
 		}
+		snapshots = snapshots[first:]
 		now = offers(snapshots[0])
 		return len(now) > 0 &&
 			!slices.ContainsFunc(snapshots, func(l oracle.Snapshot) bool { return !maps.Equal(offers(l), now) })
