@@ -24,7 +24,7 @@ const (
 // room can be made by stopping jobs. The preemptor is tagged last: if the watcher is killed before that, the marked
 // jobs do not belong to a preemptor, and the next round removes their marks.
 func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Step) {
-	running := runningJobs(s)
+	running, skip := runningJobs(s), starting(s, v)
 	type class struct{ partition, qos string }
 	hopeless := map[class]bool{} // jobs of these classes are not allowed to preempt, whatever their priority
 	looks, searches := 0, 0
@@ -47,7 +47,7 @@ func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Ste
 			continue
 		}
 		room := newRoom(s, v, made, k, victims)
-		enough, skip := room.Enough, starting(s, v)
+		enough := room.Enough
 		room.Enough = func(node int, stop []int) bool { return !skip[node] && enough(node, stop) }
 		stop, ok := room.Choose(v.Jobs[k])
 		if ok && len(stop) > 0 {

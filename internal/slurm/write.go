@@ -40,27 +40,24 @@ func (c *Client) setNodeGRES(ctx context.Context, node string, gres GRESList, mo
 // SetNodeExtra replaces a node's Extra and leaves its GRES unchanged. If slurmctld does not accept connections,
 // SetNodeExtra returns ErrUnreachable after about a second. Errors: ErrNoNode, ErrUnreachable.
 func (c *Client) SetNodeExtra(ctx context.Context, node, text string) error {
-	if err := checkNode(node); err != nil {
-		return err
-	}
-	if strings.ContainsAny(text, "\n\r\x00") {
-		return fmt.Errorf("node %s: Extra cannot have several lines", node)
-	}
-	_, err := c.runWith(ctx, c.once, nil, c.scontrol, "update", "nodename="+node, "extra="+text)
-	return err
+	return c.setNodeText(ctx, node, "Extra", text)
 }
 
 // SetNodeComment replaces a node's Comment. slurmctld accepts the request only from root and SlurmUser
 // (_slurm_rpc_update_node in proc_req.c, 22.05.8 and 24.11.5). If slurmctld does not accept connections, SetNodeComment
 // returns ErrUnreachable after about a second. Errors: ErrNoNode, ErrUnreachable.
 func (c *Client) SetNodeComment(ctx context.Context, node, text string) error {
+	return c.setNodeText(ctx, node, "Comment", text)
+}
+
+func (c *Client) setNodeText(ctx context.Context, node, field, text string) error {
 	if err := checkNode(node); err != nil {
 		return err
 	}
 	if strings.ContainsAny(text, "\n\r\x00") {
-		return fmt.Errorf("node %s: Comment cannot have several lines", node)
+		return fmt.Errorf("node %s: %s cannot have several lines", node, field)
 	}
-	_, err := c.runWith(ctx, c.once, nil, c.scontrol, "update", "nodename="+node, "comment="+text)
+	_, err := c.runWith(ctx, c.once, nil, c.scontrol, "update", "nodename="+node, strings.ToLower(field)+"="+text)
 	return err
 }
 
