@@ -12,7 +12,7 @@ import (
 // reads the reservations. Errors: ErrUnreachable.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) { return c.nodes(ctx) }
 
-// NamedNodes reads several nodes with one request, and returns them in the order of their names. If slurmctld does not
+// NamedNodes reads several nodes with one request and returns them in the order of the arguments. If slurmctld does not
 // know one of them, it returns ErrNoNode. Errors: ErrNoNode, ErrUnreachable.
 func (c *Client) NamedNodes(ctx context.Context, names ...string) ([]Node, error) {
 	for _, name := range names {
