@@ -51,7 +51,7 @@ func (p *publisher) write(
 	}
 	entry := p.log.WithFields(logrus.Fields{
 		"phase": phase, "gres": gres.String(), "used": node.GresUsed.String(),
-		"plan": p.planFields(d), "read": node.Asked.UnixNano(), "at": time.Now().UnixNano(),
+		"plan": p.planFields(d), "read": node.Asked.UnixNano(), "at": time.Now().UnixNano(), "extra_only": !counts,
 	})
 	if counts {
 		err = p.ctl.UpdateNode(ctx, p.cfg.Node, gres, extra)

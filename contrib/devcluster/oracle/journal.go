@@ -37,6 +37,8 @@ type Write struct {
 	Read, At, Done int64
 	// Failed is true if the write returned an error. slurmctld may still have applied it.
 	Failed bool
+	// ExtraOnly is true if the write did not contain the counts, because slurmctld already had them.
+	ExtraOnly bool
 }
 
 // Lease describes a slice that a job held between From and To, including the time during which leftover processes still
@@ -71,6 +73,7 @@ type line struct {
 	Job                                       uint32
 	Restart, GPU                              int
 	Now                                       map[string]int
+	ExtraOnly                                 bool `json:"extra_only"`
 }
 
 // ReadJournal parses an agent's log. Lines that are not JSON come from the devcluster's keeper and are ignored, but it
@@ -148,14 +151,15 @@ func (j *journalReader) written(l line, at int64) error {
 		l.Done = at
 	}
 	j.Writes = append(j.Writes, Write{
-		Phase:  l.Phase,
-		Gres:   l.Gres,
-		Total:  slicesOf(l.Gres),
-		Used:   slicesOf(l.Used),
-		Read:   l.Read,
-		At:     l.At,
-		Done:   l.Done,
-		Failed: failed,
+		Phase:     l.Phase,
+		Gres:      l.Gres,
+		Total:     slicesOf(l.Gres),
+		Used:      slicesOf(l.Used),
+		Read:      l.Read,
+		At:        l.At,
+		Done:      l.Done,
+		Failed:    failed,
+		ExtraOnly: l.ExtraOnly,
 	})
 	return nil
 }

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -208,9 +209,9 @@ func (j *check) offeredWithin(from, to int64, free map[string]int) (present []In
 	return present, want, false
 }
 
-// logged checks that slurmctld and the agent logged the same writes, so that the other checks cover them all. Writes
-// that close all types are exempt from this check, because they may come from `caelumd close`, which does not log its
-// writes.
+// logged checks that slurmctld and the agent logged the same writes of counts, so that the other checks cover them all.
+// Writes that close all types are exempt from this check, because they may come from `caelumd close`, which does not log
+// its writes. slurmctld does not log a write of Extra alone, but its last logged counts must be those of the write.
 func (j *check) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)
@@ -220,7 +221,7 @@ func (j *check) logged() {
 		}
 		k := slices.IndexFunc(missing, func(w Write) bool {
 			// slurmctld truncates its times to milliseconds.
-			return w.Gres == s.Gres && w.At-int64(time.Millisecond) < s.At && s.At <= w.Done
+			return !w.ExtraOnly && w.Gres == s.Gres && w.At-int64(time.Millisecond) < s.At && s.At <= w.Done
 		})
 		if k >= 0 {
 			missing = slices.Delete(missing, k, k+1)
@@ -237,11 +238,27 @@ func (j *check) logged() {
 		}
 	}
 	for _, w := range missing {
-		if w.Failed {
-			continue
+		switch {
+		case w.ExtraOnly:
+			if last := j.lastSet(w.At); last != nil && !maps.Equal(slicesOf(last.Gres), w.Total) {
+				j.add("logged", name, w.At, "the agent wrote only Extra with the counts %s, but slurmctld had %s",
+					w.Gres, last.Gres)
+			}
+		case !w.Failed:
+			j.add("logged", name, w.At, "the agent logged a write of %s, but slurmctld did not log it", w.Gres)
 		}
-		j.add("logged", name, w.At, "the agent logged a write of %s, but slurmctld did not log it", w.Gres)
 	}
+}
+
+// lastSet returns the last change to the node's counts that slurmctld logged before the time at, or nil.
+func (j *check) lastSet(at int64) *Set {
+	var last *Set
+	for k, s := range j.run.Sets {
+		if s.Node == j.node.Name && s.At <= at && (last == nil || s.At >= last.At) {
+			last = &j.run.Sets[k]
+		}
+	}
+	return last
 }
 
 // excesses checks that the agent found no excess, because slurmctld's used counts were correct throughout the run. An

@@ -90,6 +90,13 @@ const (
 	waitingSet   = "[2026-11-21T04:57:34.076]"
 )
 
+// extraWrite is a write of Extra alone, 1 ms after waitingWrite. It repeats the counts of waitingWrite.
+const extraWrite = `{"at":1795237054077540036,"done":1795237054078540036,"extra_only":true,"gres":"gpu:a100:14,` +
+	`mig:1g.5gb:2,mig:1g.10gb:1,mig:2g.10gb:2,mig:3g.20gb:2,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:49",` +
+	`"level":"info","msg":"published","node":"n1","phase":"raise","read":1795237053774225312,` +
+	`"time":"2026-11-21T04:57:34.078540036Z","used":"gpu:a100:6,mig:1g.5gb:2,mig:1g.10gb:1,mig:2g.10gb:1,` +
+	`mig:3g.20gb:2,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:0"}` + "\n"
+
 // At 57:42.694, jobs hold leases for 2g.10gb x2, 1g.10gb and 1g.5gb on GPU 1 of n1, and n1 writes one free 1g.5gb and
 // one free 4g.20gb.
 const leasedWrite = `no slice: the job is ending","node":"n1","time":"2026-11-21T04:57:42.647`
@@ -175,6 +182,14 @@ func TestForgeries(t *testing.T) {
 			{"n1.agent", waitingWrite, `"msg":"published"`, `"msg":"couldn't write the offers"`},
 			{"n1.agent", waitingWrite, `"done":`, `"was":`},
 		}, ""},
+		{"a write of Extra alone", []edit{
+			{"n1.agent", waitingWrite, "\n", "\n" + extraWrite},
+		}, ""},
+		{"a write of Extra alone while slurmctld has other counts", []edit{
+			{"n1.agent", waitingWrite, "\n", "\n" + extraWrite},
+			{"n1.agent", `"extra_only":true`, "mig:2g.10gb:2", "mig:2g.10gb:1"},
+			{"n1.agent", `"extra_only":true`, "mig:closed:49", "mig:closed:50"},
+		}, "logged phase"},
 		{"an agent that wrongly found an excess", []edit{
 			{"n1.agent", "", releasedLine, releasedLine + `{"before":null,"level":"warning","msg":"slurmctld counts ` +
 				`as used some slices that no job holds; raised the totals by the same number","node":"n1",` +
