@@ -211,7 +211,8 @@ func (j *check) offeredWithin(from, to int64, free map[string]int) (present []In
 
 // logged checks that slurmctld and the agent logged the same writes of counts, so that the other checks cover them all.
 // Writes that close all types are exempt from this check, because they may come from `caelumd close`, which does not log
-// its writes. slurmctld does not log a write of Extra alone, but its last logged counts must be those of the write.
+// its writes. slurmctld does not log a write of Extra alone, but its last logged counts must be those of the write. This
+// does not apply to counts that close all types, because slurmctld reads such counts from slurm.conf when it restarts.
 func (j *check) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)
@@ -227,20 +228,14 @@ func (j *check) logged() {
 			missing = slices.Delete(missing, k, k+1)
 			continue
 		}
-		open := 0
-		for p, n := range slicesOf(s.Gres) {
-			if p != closedType {
-				open += n
-			}
-		}
-		if open > 0 {
+		if open(slicesOf(s.Gres)) {
 			j.add("logged", name, s.At, "slurmctld logged a write of %s, but no agent logged it", s.Gres)
 		}
 	}
 	for _, w := range missing {
 		switch {
 		case w.ExtraOnly:
-			if last := j.lastSet(w.At); last != nil && !maps.Equal(slicesOf(last.Gres), w.Total) {
+			if last := j.lastSet(w.At); last != nil && open(w.Total) && !maps.Equal(slicesOf(last.Gres), w.Total) {
 				j.add("logged", name, w.At, "the agent wrote only Extra with the counts %s, but slurmctld had %s",
 					w.Gres, last.Gres)
 			}
@@ -248,6 +243,16 @@ func (j *check) logged() {
 			j.add("logged", name, w.At, "the agent logged a write of %s, but slurmctld did not log it", w.Gres)
 		}
 	}
+}
+
+// open reports whether the counts contain slices of a type other than `closed`.
+func open(counts map[string]int) bool {
+	for p, n := range counts {
+		if p != closedType && n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // lastSet returns the last change to the node's counts that slurmctld logged before the time at, or nil.
