@@ -1,6 +1,6 @@
-// Command caelum is the command-line client of Caelum. It shows the state of a node's agent, explains why jobs wait,
-// prints the configuration that Slurm needs, and calculates and simulates partitions of GPUs. Only caelumd creates and
-// destroys GPU instances and changes nodes in slurmctld.
+// Command caelum is the command-line client of Caelum. It shows the state of a node's agent, explains why jobs are
+// waiting, prints the configuration that Slurm needs, and calculates and simulates how GPUs can be partitioned. Only
+// caelumd creates and destroys GPU instances and changes nodes in slurmctld.
 //
 // Files:
 //

@@ -96,7 +96,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		err = printGrowths(w, e)
 	}
 	if len(e.Grown) > 0 {
-		e.Sized, e.InsteadOf = "", "" // a growth determined the profile
+		e.Sized, e.InsteadOf = "", "" // the profile is the result of a growth
 	}
 	if e.Sized == mig.Full && err == nil {
 		_, err = fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because it requests "+
@@ -127,7 +127,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	return err
 }
 
-// printGrowths prints the reasons why agents replaced a job's profile with larger ones.
+// printGrowths prints, for each growth of a job, the reason why an agent replaced the job's profile with a larger one.
 func printGrowths(w io.Writer, e plan.Explanation) error {
 	for k, g := range e.Grown {
 		next := e.Sized
@@ -146,8 +146,8 @@ func printGrowths(w io.Writer, e plan.Explanation) error {
 	return nil
 }
 
-// limitText converts a time limit in seconds to Slurm's format. For a job without a time limit of its own, it returns
-// "the partition".
+// limitText converts a time limit in seconds to Slurm's format. If seconds is 0, the limit is the partition's, and
+// limitText returns "the partition".
 func limitText(seconds int) string {
 	if seconds == 0 {
 		return "the partition"

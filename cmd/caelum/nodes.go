@@ -28,8 +28,8 @@ type clusterStatus struct {
 	Nodes []overview.Node `json:"nodes"`
 }
 
-// statusElsewhere prints all nodes. If this host is one of them, by NodeName or NodeHostName, it instead returns
-// noAgent, the error from the call to the agent, because the user probably wanted the status of this node.
+// statusElsewhere prints all nodes. If the NodeName or NodeHostName of one of them is this host's name, statusElsewhere
+// returns noAgent, the error from the call to the agent, because the user probably wanted the status of this node.
 func statusElsewhere(ctx context.Context, w io.Writer, g *globals, noAgent error) error {
 	records, err := newController().NodeRecords(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func printAll(w io.Writer, g *globals, nodes []overview.Node) error {
 	return printLines(w, allNodes(nodes))
 }
 
-// printNodes prints the node with this name, or all nodes if the name is empty.
+// printNodes prints the node with the given name, or all nodes if the name is empty.
 func printNodes(ctx context.Context, w io.Writer, g *globals, name string) error {
 	ctl := newController()
 	if name == "" {
@@ -98,7 +98,7 @@ func readNode(ctx context.Context, ctl *slurm.Client, name string) (n nodeDetail
 	return nodeDetail{nodes[0], newNodeJobs(jobs)}, err
 }
 
-// nodesError adds the reason to an error if slurmctld refused a request for nodes.
+// nodesError adds an explanation to err if slurmctld refused a request for nodes.
 func nodesError(err error) error {
 	var e *slurm.CommandError
 	if errors.As(err, &e) && strings.Contains(e.Stderr, "Access/permission denied") {

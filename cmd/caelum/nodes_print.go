@@ -46,7 +46,7 @@ func (l spans) width() (n int) {
 	return n
 }
 
-// printLines writes the lines without their tones.
+// printLines writes the lines to w and ignores their tones.
 func printLines(w io.Writer, lines []spans) error {
 	for _, l := range lines {
 		var text strings.Builder
@@ -117,7 +117,7 @@ func allNodes(nodes []overview.Node) []spans {
 	})
 }
 
-// nodeRow returns a node's row of the table.
+// nodeRow returns the table row for a node.
 func nodeRow(n overview.Node) []spans {
 	state, used, units := plain, 0, 0
 	if n.Reason != "" {
@@ -138,7 +138,7 @@ func nodeRow(n overview.Node) []spans {
 	return append(row, say(plain, "%d/%d", used, units), bars, say(plain, "%s", offered(n)))
 }
 
-// unitsOf returns a GPU's row of units, with a tone for each unit.
+// unitsOf returns the row of units for a GPU, with a tone for each unit.
 func unitsOf(g overview.GPU) (l spans) {
 	if g.Units == 0 {
 		return say(plain, "-")
@@ -242,7 +242,7 @@ func oneNode(n nodeDetail, now time.Time) []spans {
 	return append(append(lines, nil), inColumns(table)...)
 }
 
-// gpuLines returns the output for one of a node's GPUs: the drawing and the instances.
+// gpuLines returns the output for one GPU of a node: the drawing and the instances.
 func gpuLines(n nodeDetail, g overview.GPU) []spans {
 	if g.Units == 0 {
 		return []spans{say(plain, "GPU %d  not managed; run `caelum status` on the node to see the reason", g.Index)}

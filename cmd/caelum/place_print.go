@@ -73,7 +73,7 @@ func printGPU(w io.Writer, k int, g place.GPU) {
 }
 
 // compare places the requests with each policy and prints one line per policy. It returns an error if no policy places
-// all requests.
+// all of the requests.
 func compare(w io.Writer, g *globals, gpus []place.GPU, requests []place.Request) error {
 	var trials []trial
 	failed := 0

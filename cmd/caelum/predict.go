@@ -80,13 +80,13 @@ job's key depends on them, and predict does not read these lines.`,
 type predicted struct {
 	Key         string        `json:"key,omitempty"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint
-	Level       predict.Level `json:"level"`          // where the runs come from: key, user or site; empty without runs
+	Level       predict.Level `json:"level"`          // the level of the runs: key, user or site; empty without runs
 	// Profile is the predicted profile, or the default profile if no profile has enough memory. It is empty if no GPU
 	// model is known.
 	Profile string `json:"profile,omitempty"`
 	Default string `json:"default,omitempty"` // the decision table's default profile
-	// Source is where the runs were read from: the repository or slurmdbd. SourceRuns is the total number of runs
-	// there.
+	// Source is where the runs were read from: the repository or slurmdbd. SourceRuns is the total number of runs in
+	// this source.
 	Source     string `json:"source"`
 	SourceRuns int    `json:"source_runs"`
 	// TimeLimit is the job's time limit in seconds, or 0 if it is unknown or the job has none. Requests is set if the

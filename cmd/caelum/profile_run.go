@@ -85,8 +85,8 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 	args := append(o.sbatch[:len(o.sbatch):len(o.sbatch)], "--parsable", "--no-requeue", "--mig="+m.Profile)
 	environment := os.Environ()
 	if m.Batch > 0 {
-		// The command line has no --export=ALL,NAME=VALUE, because slurmd 26.05 would then obtain the user's
-		// environment by running su(1) (sbatch.c).
+		// The variables are not passed with --export=ALL,NAME=VALUE, because slurmd 26.05 would then run su(1) to
+		// obtain the user's environment (sbatch.c).
 		args = append(args, "--export=ALL")
 		environment = append(environment, fmt.Sprint("CAELUM_BATCH=", m.Batch), fmt.Sprint("CAELUM_STEPS=", m.Steps))
 	}

@@ -135,8 +135,8 @@ func reportLatest(
 	return nil
 }
 
-// warnOfNames warns that the output does not include the job names, which a user can make unreadable by choosing a
-// hostile name.
+// warnOfNames prints a warning if err is not nil, in which case the output does not include the job names. A user can
+// cause this error by choosing a hostile job name.
 func warnOfNames(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "caelum: couldn't read the job names, so the output does not show them:",

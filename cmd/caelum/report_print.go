@@ -125,8 +125,8 @@ func requestText(j jobreport.Job) string {
 	return fmt.Sprintf("%s (Caelum chose %s)", j.Requested, j.Chosen)
 }
 
-// printSlice prints the slices of one profile on one node and how they were used. The argument several reports whether
-// the job has other slices.
+// printSlice prints the slices of one profile on one node and how they were used. If several is true, the job also held
+// other slices.
 func printSlice(w io.Writer, s jobreport.Slice, several bool) {
 	got := s.Profile
 	if s.Profile == mig.Full {

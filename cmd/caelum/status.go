@@ -61,8 +61,8 @@ run status on the node.`,
 	return cmd
 }
 
-// statusHere prints the status of this node. If this host has no agent and is not one of the nodes that Caelum manages,
-// it prints all nodes.
+// statusHere prints the status of this node. If no agent runs on this host and Caelum does not manage it, statusHere
+// prints all nodes.
 func statusHere(ctx context.Context, w io.Writer, g *globals) error {
 	status, err := ask(g, func(ctx context.Context, c *api.Client) (*api.Status, error) { return c.Status(ctx) })
 	if _, missing := os.Stat(api.NewClient(g.runDir).Socket()); err != nil && errors.Is(missing, fs.ErrNotExist) {
@@ -170,8 +170,9 @@ func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 	return err
 }
 
-// holder returns table cells with the job that holds an instance, its user and its usage or, if no job holds the
-// instance, with the instance's state. The argument lease is the job's lease.
+// holder returns the table cells that describe the job that holds an instance: its id, its user and the usage of the
+// slice. If no job holds the instance, the only cell contains the instance's state. The argument lease is the job's
+// lease.
 func holder(in api.Instance, lease api.Lease) string {
 	switch {
 	case in.Job == 0 && in.State == api.StatePromised:

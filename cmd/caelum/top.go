@@ -18,11 +18,11 @@ import (
 
 // These constants limit the load that users of caelum top put on slurmctld (docs/results.md, "The cost of caelum top").
 const (
-	// topInterval is the default of --interval, and topFastest its minimum.
+	// topInterval is the default value of --interval, and topFastest is the minimum value.
 	topInterval = 15 * time.Second
 	topFastest  = 10 * time.Second
-	// topSlowdown makes the pause after a refresh at least this many times as long as the refresh took, up to
-	// topLongest. Each failed refresh doubles the pause, also up to topLongest.
+	// topSlowdown is the minimum ratio of the pause after a refresh to the duration of the refresh. Each failed refresh
+	// doubles the pause. Neither rule makes the pause longer than topLongest.
 	topSlowdown = 20
 	topLongest  = time.Minute
 	// topUnattended is the time for which top keeps refreshing while no key is pressed. Once it has stopped, it resumes
@@ -73,7 +73,8 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// runTop shows the node with this name, or all nodes if the name is empty, until the user quits or a signal arrives.
+// runTop shows the node with the given name, or all nodes if the name is empty, until the user quits or a signal
+// arrives.
 func runTop(ctx context.Context, name string, interval time.Duration) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 	defer stop()

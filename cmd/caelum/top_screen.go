@@ -23,7 +23,7 @@ type top struct {
 	key      time.Time // the time of the last key press
 	asleep   bool      // no refresh is scheduled, because the user has not pressed a key for topUnattended
 	head     int       // the number of lines that do not scroll
-	first    int       // the number of lines after the head that are not visible
+	first    int       // the number of lines after the head that have scrolled out of view
 }
 
 // refreshed is the result of a refresh.
@@ -115,7 +115,7 @@ func (t *top) body() int {
 	return max(1, height-1-t.head)
 }
 
-// draw draws the visible lines and, in the last line of the screen, the state of the refreshes.
+// draw shows the visible lines and, in the last line of the screen, the state of the refreshes.
 func (t *top) draw() {
 	width, height := t.screen.Size()
 	t.first = max(0, min(t.first, len(t.lines)-t.head-t.body()))

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// GPUs is the number of A100-40GB GPUs for which the trace is intended. The jobs need about 70% of their units on
-	// average if each job has its tightest profile.
+	// GPUs is the number of A100-40GB GPUs for which the trace is intended. On average, the jobs need about 70% of the
+	// GPUs' units if each job runs on its tightest profile.
 	GPUs = 16
 	// Notice is the time, in seconds, after which a user resubmits a job that has run out of memory.
 	Notice = 60

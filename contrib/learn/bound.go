@@ -18,10 +18,10 @@ import (
 //     either of the same shape or of all shapes. Its error is not a bound, but it shows what can be expected.
 
 const (
-	// references is the number of runs of each shape with which the run is compared. The forecast is the median of the
-	// closest of them.
+	// references is the number of runs of each shape that a run is compared with. The forecast is the median over the
+	// closest of these runs.
 	references, closest = 2000, 25
-	// parts is the number of parts of the first tenth of a run that are compared.
+	// parts is the number of parts into which the first tenth of a run is divided for the comparison.
 	parts = 20
 	// seen is the number of samples in the first tenth of a run.
 	seen = curveSteps / 10
@@ -156,8 +156,8 @@ func (b *bounds) add(o bounds) {
 	b.own, b.least, b.same, b.any = b.own+o.own, b.least+o.least, b.same+o.same, b.any+o.any
 }
 
-// printBounds prints, for each shape, the part of the error and of the late alarms in Caelum's forecast (with reports)
-// that no rule can avoid.
+// printBounds prints, for each shape, how much of the error and how many of the late alarms of Caelum's forecast (with
+// reports) no rule can avoid.
 func printBounds(w io.Writer, seeds []uint64) error {
 	f := own[len(own)-1]
 	known, mixed := map[string][]beginning{}, []beginning(nil)

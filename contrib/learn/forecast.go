@@ -162,7 +162,7 @@ func meanError(curves []*curve, f forecaster) string {
 	return share(sum, len(curves))
 }
 
-// ruleTable prints the results of all rules if the iterations are known.
+// ruleTable prints the results of all rules for runs whose iterations are known.
 func ruleTable(w io.Writer, curves map[string][]*curve) error {
 	var every, growing []*curve
 	for _, s := range shapes {

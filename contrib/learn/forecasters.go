@@ -24,7 +24,8 @@ type forecasting interface {
 	alarm(end predict.End) bool
 }
 
-// own lists Caelum's forecast, once based only on NVML's samples and once also on the program's reports.
+// own lists two variants of Caelum's forecast: one that uses only NVML's samples, and one that also uses the program's
+// reports.
 var own = []forecaster{
 	{"Caelum (NVML)", func(c *curve) forecasting { return &series{c: c} }},
 	{"Caelum (reports)", func(c *curve) forecasting { return &series{c: c, reports: c.allocated != nil} }},

@@ -87,7 +87,7 @@ func (n node) fitting(a *arrival) string {
 	return profile
 }
 
-// share returns the fraction of a GPU's units that a profile has.
+// share returns the fraction of a GPU's units that a profile occupies.
 func (n node) share(profile string) float64 {
 	k, _ := n.model.ProfileIndex(profile)
 	return float64(n.model.Profiles[k].Size) / float64(n.model.Grid)

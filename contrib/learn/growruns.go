@@ -56,14 +56,14 @@ type growTally struct {
 	needless   int // requeues of jobs that would not have run out of memory
 }
 
-// growth simulates jobs that grow according to the agents' decisions. It implements [sim.Growth].
+// growth simulates growing jobs and the decisions that agents make about them. It implements [sim.Growth].
 type growth struct {
 	site
 	node
 	growTally
 	plays map[string]*growingJob   // by ID
 	runs  map[string][]predict.Run // by key
-	last  uint32                   // Slurm's last job ID
+	last  uint32                   // the last job ID assigned
 }
 
 // growingJob is the state of a submission.
@@ -168,7 +168,7 @@ func (g *growth) foresee(j *growingJob, until float64) (share, mib float64) {
 				_, credible = predict.Foresaw(runs, current, mib, predict.DefaultSite)
 			}
 		}
-		if !credible { // most forecasts of recurring jobs
+		if !credible { // true of most forecasts for recurring jobs
 			continue
 		}
 		f := series.Forecast(end, j.memory)

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// compareTrace prints, for each seed, the results of the trace that `devcluster-bench -grow` runs with this number of
-// jobs, in the columns that devcluster-bench prints.
+// compareTrace prints, for each seed, the simulated results of the trace that `devcluster-bench -grow` runs with the
+// given number of jobs. The table has the same columns as that of devcluster-bench.
 func compareTrace(w io.Writer, jobs int, seeds []uint64) error {
 	n, err := newNode()
 	if err != nil {

@@ -253,9 +253,8 @@ func nearest(n node, all []point, at int, profile string) float64 {
 	return 1
 }
 
-// worth returns the Worth value that the first argument contains for the first profile in the second argument. If the
-// first argument does not contain this profile because it misses the deadline, the result is the smallest Worth value
-// in the first argument.
+// worth returns the value, according to by, of the profile that comes first in of. If by does not contain this profile
+// because the profile misses the deadline, the result is the smallest value in by.
 func worth(by, of []predict.Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {
@@ -265,8 +264,8 @@ func worth(by, of []predict.Partition) float64 {
 	return by[len(by)-1].Worth
 }
 
-// measured returns the measurements of a model. For the leftOut point, it returns the measured step time on the whole
-// GPU, and predicted step times on all other profiles.
+// measured returns the measurements of a model. For the point with the index leftOut, it returns the measured step time
+// on the whole GPU, and predicted step times on all other profiles.
 func measured(n node, all []point, model string, leftOut int) (of []predict.Measured) {
 	for k, p := range all {
 		if p.model != model {

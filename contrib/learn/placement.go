@@ -17,7 +17,7 @@ import (
 
 const (
 	gpus      = 16
-	perNode   = 4 // the GPUs of a node, for jobs that start through offers
+	perNode   = 4 // the number of GPUs per node, for jobs that start through offers
 	churnJobs = 4000
 	recurring = 20 // the number of scripts for each profile; each job runs one of them
 )

@@ -98,8 +98,8 @@ func learned(name string, site predict.Site) rule {
 	return rule{name, false, func(n node, runs []predict.Run) string { return n.predicted(runs, site, n.whole) }}
 }
 
-// predicted returns the profile that Caelum predicts for a job's next run. For a job without a complete run, the
-// profile is at least as large as the profile unknown.
+// predicted returns the profile that Caelum predicts for a job's next run. For a job without a complete run, the result
+// is at least as large as the profile given by unknown.
 func (n node) predicted(runs []predict.Run, site predict.Site, unknown string) string {
 	need, ok := predict.Predict(predict.History{Level: predict.ByKey, Runs: runs}, site)
 	if !ok {

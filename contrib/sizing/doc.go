@@ -7,8 +7,8 @@
 //	go run ./contrib/sizing long [-seeds 101-110] PATH     600 jobs with several values of max_slowdown
 //	go run ./contrib/sizing equal [-seeds 101-110]         jobs that are equally fast on all profiles
 //
-// PATH is a folder with the MISO paper's files, jobs_100.csv and a100_40gb_mig_step_time.csv. The placement policy is
-// lifetime.
+// PATH is a directory with the MISO paper's files, jobs_100.csv and a100_40gb_mig_step_time.csv. The placement policy
+// is lifetime.
 //
 // Files:
 //

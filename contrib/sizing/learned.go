@@ -36,8 +36,8 @@ func (l *learner) ran(s sim.Span) {
 	l.runs[key] = append(l.runs[key], finished{run, s.To})
 }
 
-// speed returns the speed on a profile that internal/predict estimates from the runs that ended before the job was
-// submitted.
+// speed returns the estimated speed of a job on a profile. internal/predict makes this estimate from the runs that
+// ended before the job was submitted.
 func (l *learner) speed(j trace.Job, profile string) float64 {
 	key, _, _ := strings.Cut(j.ID, "/")
 	var known []predict.Run

@@ -9,13 +9,14 @@ import (
 // repetitions is the number of times that the `long` command repeats MISO's jobs.
 const repetitions = 6
 
-// limits lists the values of max_slowdown that the `long` command uses, and limitNames the titles of their columns.
+// limits lists the values of max_slowdown that the `long` command uses, and limitNames lists the titles of their
+// columns.
 var (
 	limits     = []float64{1.5, 2, 3, 0}
 	limitNames = []string{"1.5", "2", "3", "none"}
 )
 
-// longRow holds the results for one submission rate. The fields tightest and adaptive have one result per element of
+// longRow holds the results for one submission rate. The fields tightest and adaptive contain one result per element of
 // limits.
 type longRow struct {
 	minutes            float64

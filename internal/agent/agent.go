@@ -81,8 +81,8 @@ type Agent struct {
 	clock       func() time.Duration // CLOCK_MONOTONIC, for usage
 
 	slurmMu sync.Mutex
-	slurm   *slurm.Config                 // slurmctld's configuration, or nil until it has been read
-	privacy atomic.Pointer[slurm.Config]  // the configuration, reread every minute; nil until it has been read
+	slurm   *slurm.Config                 // slurmctld's configuration, read only once; nil until then
+	privacy atomic.Pointer[slurm.Config]  // slurmctld's configuration, reread every minute; nil until the first read
 	sender  atomic.Pointer[notify.Sender] // nil if the node has no key
 
 	nvlinksError string // the error from readNVLinks that was last logged

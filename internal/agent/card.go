@@ -19,8 +19,8 @@ type card struct {
 	hardware sync.Mutex
 	// ours holds the instances that the agent created, by placement.
 	ours map[int]*instance
-	// foreign holds the instances that other programs created. Their units are occupied, and the agent never changes
-	// them.
+	// foreign holds the instances that other programs created. The agent never changes these instances, and treats
+	// their units as occupied.
 	foreign []gpu.Instance
 	// held is the reason why the agent cannot switch MIG mode off, or an empty string. While it is set, the GPU is
 	// not offered as a full GPU.

@@ -102,7 +102,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 }
 
 // cleanUp settles the intent of a failed call to create, which may have left a GPU instance behind. Until this instance
-// is destroyed, the intent must remain in the ledger. If the driver does not destroy it, it is recorded as stuck.
+// is destroyed, the intent must remain in the ledger. If the driver does not destroy the instance, the agent records it
+// as stuck.
 func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
@@ -192,7 +193,7 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	failpoint.Hit(failpoint.Destroyed)
 	if in.GI == gpu.FullGI {
 		if err := a.shareDevice(c); err != nil {
-			return err // the intent remains in the ledger, and the next comparison shares the device file
+			return err // the intent remains in the ledger, and the next comparison tries again
 		}
 	}
 	if err := a.ledger.Destroyed(intent, c.UUID, in.GI); err != nil {

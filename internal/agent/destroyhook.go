@@ -56,7 +56,7 @@ func (t hookTarget) args() []string {
 // hookState records whether the hook must run for an instance or for a GPU's MIG mode. node.mu guards it.
 type hookState struct {
 	hook   bool      // the hook must run
-	hooked time.Time // when the hook last ran
+	hooked time.Time // the time at which the hook last ran
 }
 
 // wantHook makes the hook run for an instance or a GPU that is in use according to the driver. The hook does not run
@@ -143,8 +143,7 @@ func (a *Agent) runHooks(ctx context.Context) {
 }
 
 // doPaused carries out a task while the monitoring program is paused and reports whether the hook has resumed the
-// program. If the argument resumed is false, an earlier attempt to resume the program failed, and doPaused only gives
-// up the task.
+// program. If resumed is false, an earlier attempt to resume the program failed, and doPaused abandons the task.
 func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
 	c := a.cards[t.gpu]
 	at, what, do := hookTarget{c.Index, gpu.FullGI, c.UUID}, "the GPU's MIG mode", a.makeFullHeld

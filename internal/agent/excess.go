@@ -98,8 +98,8 @@ func (p *publisher) confirmExcess(
 	return beyond(node, allocated), sameRuns(here, slurm.On(jobs, p.cfg.Node)), nil
 }
 
-// sameRuns reports whether two lists of a node's jobs contain the same runs with resources and rule out that another
-// run started and ended between the two readings.
+// sameRuns reports whether the same runs hold resources in two lists of a node's jobs, and the lists rule out that
+// another run started and ended between the two readings.
 func sameRuns(before, after []slurm.Job) bool {
 	type run struct {
 		job      uint32
@@ -130,8 +130,8 @@ func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	return more
 }
 
-// allocated returns, by profile, the total number of slices that slurmctld has allocated to the jobs that run here. The
-// result known is false if the allocation of any of these jobs is unknown.
+// allocated returns, by profile, the total number of slices that slurmctld has allocated to the jobs running on this
+// node. The result known is false if the allocation of any of these jobs is unknown.
 func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[string]int, known bool, err error) {
 	sum, known = map[string]int{}, true
 	for _, j := range here {

@@ -214,8 +214,8 @@ func (a *Agent) noteLeased(job slurm.Job, err error) {
 	}
 }
 
-// withNoted returns here extended by the noted jobs that still have a lease. The result is a copy, because releaseGone
-// reads the original. The caller holds n.mu.
+// withNoted returns the jobs in here together with the noted jobs that still have a lease. The result is a copy,
+// because releaseGone reads the original. The caller holds n.mu.
 func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 	here = maps.Clone(here)
 	for id, job := range n.noted {

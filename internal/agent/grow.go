@@ -31,7 +31,7 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	}
 	runs := append(a.earlierRuns(ctx, run), run)
 	if _, short := predict.RanOut(runs, nil, a.cfg.Site()); !short {
-		return // whether or not the job failed, memory was not the reason
+		return // even if the job failed, memory was not the reason
 	}
 	log := a.log.WithField("job", lease.Job)
 	job, err := a.ctl.Job(ctx, lease.Job)

@@ -13,8 +13,8 @@ import (
 	"slices"
 )
 
-// larger returns the larger profile with which a job with the given need is requeued. The last element of runs is the
-// run whose slice was too small. The error is the reason why the job cannot grow.
+// larger returns the profile on which a job with the given need is rerun. The last element of runs is the run whose
+// slice was too small. The error is the reason why the job cannot grow.
 func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need predict.Need) (string, error) {
 	profile := runs[len(runs)-1].Profile
 	if n := growths(job, runs); n >= a.cfg.GrowLimit {

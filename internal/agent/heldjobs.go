@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// releaseHeld releases held jobs whose slices are offered or whose latest start has passed. The argument served lists
-// the jobs for which this node offers all of the slices that the plan assigns to them on this node. A job that needs
-// several nodes is released only when enough nodes offer its slices.
+// releaseHeld releases held jobs whose slices are offered or whose latest start time has passed. The argument served
+// lists the jobs for which this node offers every slice that the plan assigns to them here. A job that needs several
+// nodes is released only when enough nodes offer its slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	config, err := p.config(ctx)
 	retypes := err == nil && replacesTypes(config)

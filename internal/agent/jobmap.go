@@ -80,9 +80,9 @@ func (n *node) mapFiles() map[string]string {
 	return files
 }
 
-// writeJobMap leaves exactly the given files in a directory, apart from files with other kinds of names. It creates the
-// directory if necessary. If another user can change it or one of its parent directories, writeJobMap returns an error
-// and changes nothing.
+// writeJobMap makes a directory contain exactly the given files. Files whose names do not match mapName are ignored. It
+// creates the directory if necessary. If another user can change it or one of its parent directories, writeJobMap
+// returns an error and changes nothing.
 func writeJobMap(dir string, files map[string]string) error {
 	dir = filepath.Clean(dir)
 	if err := trust.Directory(dir); err != nil {

@@ -24,7 +24,7 @@ type nodePlan struct {
 	text     string                // the state of the GPUs, as published for the other agents
 	back     string                // the jobs that the plan places after all other jobs, for caelum explain
 	mine     offer.Plan            // this node's part of the plan
-	served   []uint32              // the jobs for which this node offers all of the slices planned for them here
+	served   []uint32              // the jobs for which this node offers every slice planned for them here
 	reserved *api.Reservation
 	offers   map[string]int
 	pending  map[uint32][]offer.Spot // the new spots of unplaced pending leases
@@ -134,8 +134,8 @@ func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int
 	return mine
 }
 
-// servedAndReserved returns the jobs for which the node me offers all of the slices that the plan assigns to them on
-// this node, and the slices that the plan reserves on it.
+// servedAndReserved returns the jobs for which this node, v.Nodes[me], offers every slice that the plan assigns to them
+// here, and the slices that the plan reserves on the node.
 func (p *publisher) servedAndReserved(
 	v *plan.View, all offer.Plan, me int, d nodePlan,
 ) (served []uint32, reserved *api.Reservation) {

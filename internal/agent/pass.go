@@ -28,7 +28,7 @@ var errBusy = errors.New("jobs kept starting while offers were being published; 
 	"the next pass will publish the remaining offers")
 
 // pass publishes a new plan in two phases (docs/internals.md): it lowers the totals of the offers that the plan
-// withdraws and then, if the plan is still valid, raises the others.
+// withdraws and then, if the plan is still valid, raises the other totals.
 func (p *publisher) pass(ctx context.Context) (err error) {
 	defer func() { p.set(func(s *publishStatus) { s.err = err }) }()
 	config, err := p.config(ctx)

@@ -9,8 +9,8 @@ import (
 )
 
 // Release serves a job's epilog: it makes the job's slices idle and publishes new offers before it returns. The call
-// can be repeated, can be late, and can come without an earlier prolog. If its restart count is lower than the lease's,
-// it comes from a late epilog of an earlier run, and nothing is released.
+// may be repeated, may arrive late, and need not follow a prolog. If its restart count is lower than the lease's, it
+// comes from a late epilog of an earlier run, and nothing is released.
 func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 	return a.releaseJob(ctx, id, restart, false)
 }
@@ -26,7 +26,7 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 		a.publisher.publishSoon()
 		return nil
 	}
-	// If slurmctld does not answer, its counts are still safe, because slurmctld also counts the released slices as
+	// Its counts are safe even if slurmctld does not answer, because slurmctld will also count the released slices as
 	// free. The plugin disconnects after 5 s, but the pass continues for up to 10 s in total.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()

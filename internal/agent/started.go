@@ -26,7 +26,7 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.here = here
-	if p.following.Load() { // other passes list the jobs again
+	if p.following.Load() { // the passes do not list the jobs
 		p.here = p.withNoted(here)
 	}
 	for job, pr := range p.pending {

@@ -68,7 +68,7 @@ func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int
 	extra := plan.WithNVLink(plan.WithSettings(plan.WithBack(plan.WithState(node.Extra, ""), ""), ""), nil)
 	extra = plan.WithJobs(extra, nil, nil)
 	if node.Is("POWERING_DOWN") || node.Is("POWERED_DOWN") {
-		extra = node.Extra // for the planner's offers
+		extra = node.Extra // the planner needs the node's Extra to make offers
 	}
 	return ctl.UpdateNode(ctx, nodeName, line, extra)
 }

@@ -102,8 +102,8 @@ type Status struct {
 	// profiles that slurm.conf lists for the node but that the driver does not report.
 	Profiles []string `json:"profiles"`
 	Stale    []string `json:"stale_profiles,omitempty"`
-	// Reserved describes the slices on this node that are reserved for the first job that has to wait, or is nil if
-	// none are.
+	// Reserved describes the slices on this node that are reserved for the first job that has to wait, or is nil if no
+	// slices are reserved.
 	Reserved *Reservation `json:"reserved,omitempty"`
 	// Published maps each profile to its total in slurmctld after the last successful pass.
 	Published map[string]int `json:"published"`

@@ -13,7 +13,7 @@ import (
 // whole node, its GRES may be in use. Alternatively, the node may have offered the slices since the given time, and
 // slurmctld may have evaluated the job since then without starting it, for an unknown reason. The latter case does not
 // apply to jobs that are waiting behind another job, to multi-node jobs, for which another node may have been
-// unavailable, or to nodes that are powered down, because their Since is the time of the agent's last change.
+// unavailable, or to nodes that are powered down, because their Since field is the time of the agent's last change.
 func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):

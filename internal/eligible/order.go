@@ -9,8 +9,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// yield is the longest time after a held job's eligible time at which another job can become eligible and still precede
-// it.
+// yield is the longest time after a held job became eligible during which another job can become eligible and still
+// precede it.
 const yield = time.Hour
 
 // InOrder returns the waiting jobs in the order in which the plan considers them (Order).

@@ -22,28 +22,28 @@ import (
 // between two failpoints.
 const (
 	CreateIntended  = "create.intended"   // the intent is durable; the driver has not been called
-	Created         = "create.done"       // the instance exists; the ledger has only the intent
-	CreateSettled   = "create.settled"    // the ledger has the instance; no job holds it
+	Created         = "create.done"       // the instance exists; the ledger contains only the intent
+	CreateSettled   = "create.settled"    // the ledger contains the instance; no job holds it
 	DestroyIntended = "destroy.intended"  // the intent is durable; the instance still exists
-	Destroyed       = "destroy.done"      // the instance is destroyed; the ledger still has it
-	DestroySettled  = "destroy.settled"   // the ledger no longer has the instance
+	Destroyed       = "destroy.done"      // the instance is destroyed; the ledger still contains it
+	DestroySettled  = "destroy.settled"   // the ledger no longer contains the instance
 	GrantOpened     = "grant.opened"      // the device files belong to the user; the lease is not in the ledger
 	GrantWritten    = "grant.written"     // the lease is in the ledger; the lease file does not exist
 	GrantMapped     = "grant.mapped"      // the job map shows the lease; the lease file does not exist
-	Granted         = "grant.done"        // the lease file is written; the prolog has no reply yet
-	ReleaseClosed   = "release.closed"    // the device files belong to root; the ledger still has the lease
-	ReleaseUnlinked = "release.unlinked"  // the lease file is removed; the ledger still has the lease
-	Released        = "release.done"      // the lease is gone from the ledger; the offers are not published yet
+	Granted         = "grant.done"        // the lease file is written; the agent has not replied to the prolog yet
+	ReleaseClosed   = "release.closed"    // the device files belong to root; the ledger still contains the lease
+	ReleaseUnlinked = "release.unlinked"  // the lease file is removed; the ledger still contains the lease
+	Released        = "release.done"      // the lease is no longer in the ledger; the offers are not published yet
 	ReleaseUnmapped = "release.unmapped"  // the job map no longer shows the lease; the offers are not published yet
 	Lowered         = "publish.lowered"   // the offers that the plan withdraws are no longer published
 	Raised          = "publish.raised"    // the plan is published
 	RequeueTagged   = "giveback.marked"   // the job has its tag and is still running
-	Requeued        = "giveback.requeued" // the job is back in the queue; its prolog has no reply yet
+	Requeued        = "giveback.requeued" // the job is back in the queue; the agent has not replied to its prolog yet
 	HeldReleased    = "held.released"     // a held job is released; its tag still marks it as held
 
-	PauseRecorded = "hook.recorded" // the ledger has the pause; the destroy hook has not been called
+	PauseRecorded = "hook.recorded" // the ledger contains the pause; the destroy hook has not been called
 	Paused        = "hook.paused"   // the destroy hook has paused the monitoring program; the instance exists
-	Resumed       = "hook.resumed"  // the monitoring program runs again; the ledger still has the pause
+	Resumed       = "hook.resumed"  // the monitoring program is running again; the ledger still contains the pause
 
 	GrowRequeued     = "grow.requeued"     // a failed job is back in the queue with its old tags
 	GrowTagged       = "grow.tagged"       // the job has the tags of its larger profile and is not held

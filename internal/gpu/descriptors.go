@@ -57,8 +57,8 @@ const hangLimit = 2 * time.Second
 type Held struct {
 	// Open maps each device to the processes with an open descriptor.
 	Open map[Device][]Process
-	// Unread has an entry for each process whose descriptors could not all be read. It maps the process's real user id
-	// to the reason.
+	// Unread contains an entry for each process whose descriptors could not all be read. It maps the process's real
+	// user id to the reason.
 	Unread map[uint32]string
 }
 

@@ -37,9 +37,9 @@ func GRESLine(
 	return append(line, slurm.GRES{Name: "mig", Type: slurm.ClosedType, Count: max(rest, 0)}), rest >= 0
 }
 
-// GuessTotal estimates N from a node's record. If the count of `closed` is the one that `caelum slurm-config` prints
-// for the node's slots, as after a restart of slurmd, it returns this count; otherwise, it returns the sum over all
-// types.
+// GuessTotal estimates N from a node's record. After a restart of slurmd, the count of `closed` is the one that `caelum
+// slurm-config` prints for the node's slots. In this case, GuessTotal returns this count; otherwise, it returns the sum
+// over all types.
 func GuessTotal(node slurm.Node) int {
 	has := node.Gres.Profiles()
 	if has[slurm.ClosedType] == Total(node.Gres.Total("gpu")) {

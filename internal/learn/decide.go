@@ -141,7 +141,7 @@ type decider struct {
 	has map[string]bool
 }
 
-// decide returns the learned lines; those with the newest runs come first.
+// decide returns the learned lines in the order of their newest runs, newest first.
 func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	scripts, err := r.Scripts()
 	if err != nil {

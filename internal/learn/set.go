@@ -54,7 +54,7 @@ var (
 		"second word")
 )
 
-// edit replaces the lines of the table at path with the results of change. words are the words of the changed line.
+// edit replaces the lines of the table at path with those that change returns. words are the words of the changed line.
 func edit(path string, words []string, change func(table) (own, learned string)) (changed bool, err error) {
 	if keyWords[words[0]] == 0 {
 		return false, errWords

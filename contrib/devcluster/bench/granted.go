@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// report checks the slices of all jobs in a run and returns the results as a line.
+// report checks the slices of all jobs in a run and returns a line that summarizes the results.
 func (r *speedRun) report(ctx context.Context) (string, error) {
 	got, err := r.granted(ctx)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"caelum/contrib/growtrace"
 )
 
-// growthNodes is the number of nodes, each with the same number of the trace's GPUs.
+// growthNodes is the number of nodes. The trace's GPUs are distributed evenly among them.
 const growthNodes = 2
 
-// growthAttempts is the number of times that a user submits a job that runs out of memory. As in `contrib/learn grow`,
-// the last submission requests the whole GPU.
+// growthAttempts is the maximum number of times that a user submits a job that keeps running out of memory. As in
+// `contrib/learn grow`, the last submission requests the whole GPU.
 const growthAttempts = 5
 
 // growthConfig is the configuration of all agents. With sizing: tightest, no job is given a larger slice unless it

@@ -21,8 +21,8 @@ const multiModel = "H100-80GB"
 // multiMemoryMiB is the memory of a full multiModel GPU.
 const multiMemoryMiB = 81559
 
-// multiBoard returns the part of the cluster for a trace with jobs that need 2 or 4 full GPUs on one node. These make
-// up the fraction s.multi of all jobs.
+// multiBoard returns the part of the cluster for a trace with jobs that need 2 or 4 full GPUs on one node. The fraction
+// of such jobs is s.multi.
 func (s scenarios) multiBoard() (*board, error) {
 	of, err := mig.ModelByName(multiModel)
 	if err != nil {

@@ -124,11 +124,11 @@ func (o *outcome) add(j *submission, t times) {
 	}
 }
 
-// atOnce is the longest wait, in seconds, of a job whose slice is free when the job is submitted. It includes one
-// publication by an agent and slurmctld's next two scheduling cycles.
+// atOnce is the maximum expected wait, in seconds, of a job whose slice is free when the job is submitted. It allows
+// for one publication by an agent and two scheduling cycles of slurmctld.
 const atOnce = 2.5
 
-// cost prints the amount of slurmctld's time that the scenario took, according to sdiag.
+// cost prints how much of slurmctld's time the scenario took, according to sdiag.
 func (s scenarios) cost(ctx context.Context, scenario string, c *cluster.Cluster) error {
 	out, _, err := c.Exec(ctx, "root", "sdiag")
 	if err != nil {

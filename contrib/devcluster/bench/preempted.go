@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// preemptionResult is the outcome of a case as the cells of the table.
+// preemptionResult is the outcome of a case, formatted as table cells.
 type preemptionResult struct {
 	jobs string // what happened to the jobs
 	wait string // the time from the preemptor's submission until its last task has started
@@ -55,7 +55,8 @@ func (w *preemptionWay) result(
 	return r, err
 }
 
-// requeued returns the number of victims that wait again after one requeue. A second requeue is an error.
+// requeued returns the number of victims that are waiting again after exactly one requeue. A second requeue is an
+// error.
 func (w *preemptionWay) requeued(ctx context.Context, victims []string) (n int, err error) {
 	for _, id := range victims {
 		out, stderr, err := w.c.Exec(ctx, "root", "scontrol", "show", "job", id)
@@ -75,12 +76,13 @@ func (w *preemptionWay) requeued(ctx context.Context, victims []string) (n int, 
 	return n, nil
 }
 
-// preemptLogged matches the lines of slurmctld's log about submissions, epilogs and starts. The task of an array or the
-// offset of a component follows the id.
+// preemptLogged matches the lines of slurmctld's log about submissions, epilogs and starts. The id of an array task or
+// a het job component is followed by the task number or the offset.
 var preemptLogged = regexp.MustCompile(`(?m)^\[([^\]]+)\] (?:debug2?: +)?.*?(_slurm_rpc_submit_batch_job:|` +
 	`_slurm_rpc_submit_batch_het_job:|_slurm_rpc_epilog_complete:|sched: Allocate|_start_job: Started) JobId=(\d+)`)
 
-// preemptionTimes returns the preemptor's wait and the time since the room was free, from slurmctld's log.
+// preemptionTimes returns, according to slurmctld's log, how long the preemptor waited after its submission and how
+// long it waited after its slices were free.
 func preemptionTimes(log string, victims []string, by string) (wait, room string, err error) {
 	var submitted, ended, last time.Time
 	after, starts := time.Duration(0), 0

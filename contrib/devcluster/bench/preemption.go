@@ -13,9 +13,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// A preemptionCase is one row of the comparison: the jobs that run, and a job that may preempt them. Each node has one
-// GPU, which is divided into two 3g.20gb slices. With static slices, the preemptor requests both of them. With Caelum,
-// it requests a 7g.40gb slice, which has the same units.
+// A preemptionCase is one row of the comparison: the jobs that are running, and a job that might preempt them. Each
+// node has one GPU, which is divided into two 3g.20gb slices. With static slices, the preemptor requests both of them.
+// With Caelum, it requests a 7g.40gb slice, which occupies the same units.
 type preemptionCase struct {
 	name    string
 	victims []preemptionJob
@@ -23,7 +23,7 @@ type preemptionCase struct {
 	half    bool // the preemptor needs the units of only one slice: 4g.20gb with Caelum
 }
 
-// preemptionJob is a job in a preemption class, which is a partition or a QOS, with more arguments of sbatch.
+// preemptionJob is a job with a preemption class (a partition or a QOS) and further arguments for sbatch.
 type preemptionJob struct {
 	class string
 	args  []string
@@ -34,12 +34,12 @@ const (
 	graceTime = "5"
 	// exempt is the PreemptExemptTime of the class exempt.
 	exempt = "00:00:10"
-	// startsIn is the time within which a preemptor must start. Otherwise, the table shows that it waits. It is longer
-	// than exempt and graceTime.
+	// startsIn is the time after which the table shows a preemptor that has not started as waiting. It is longer than
+	// exempt and graceTime.
 	startsIn = 45 * time.Second
 )
 
-// on1 keeps a job away from the second node.
+// on1 is the option that excludes the second node, so that the job runs on the first.
 var on1 = []string{"-x", "n2"}
 
 func twoOf(class string, args ...string) []preemptionJob {
@@ -71,7 +71,7 @@ var preemptionCases = []preemptionCase{
 		by: preemptionJob{"high", []string{":"}}},
 }
 
-// preemptionWay is a cluster of the comparison.
+// preemptionWay is one of the two clusters that are compared.
 type preemptionWay struct {
 	caelum bool
 	kind   string // PreemptType
@@ -81,8 +81,8 @@ type preemptionWay struct {
 const preemptionConfig = "planner: true\npreempt: true\npoll_interval: 5s\nwake_port: 6873\nlog_format: json\n" +
 	"sizing: tightest\n"
 
-// benchPreemption runs the same cases on a cluster with static slices, where slurmctld preempts, and with Caelum, at
-// the same time. It prints a table of the jobs' states in sacct and of the preemptors' waits.
+// benchPreemption runs the same cases concurrently on two clusters: one with static slices, on which slurmctld preempts
+// jobs, and one with Caelum. It prints a table of the jobs' states according to sacct and the waits of the preemptors.
 func benchPreemption(ctx context.Context, kind string) error {
 	var results [2][]preemptionResult
 	var failed [2]error
@@ -171,20 +171,20 @@ func (w *preemptionWay) prepare(ctx context.Context) error {
 		}
 	}
 	if w.caelum {
-		return w.c.RestartUnit("watcher") // it reads the QOS at its start
+		return w.c.RestartUnit("watcher") // it reads the QOS when it starts
 	}
 	return nil
 }
 
-// submit submits a job that needs this number of slices of a profile on each of its nodes.
+// submit submits a job that requests count slices of the given profile on each of its nodes.
 func (w *preemptionWay) submit(ctx context.Context, j preemptionJob, profile string, count int) (string, error) {
 	class := []string{"-p", j.class}
 	switch {
 	case w.kind == "qos":
-		// Caelum holds jobs that exclude nodes, except in partitions that the decision table does not list. No job is
-		// stopped for a held job.
+		// Caelum holds jobs that exclude nodes, except in partitions that the decision table does not list. A held job
+		// does not preempt any others.
 		class = []string{"-p", "any", "--qos=" + j.class}
-	case j.class == "exempt": // with preempt/partition_prio, too, the exempt time is a property of a QOS
+	case j.class == "exempt": // even with preempt/partition_prio, only a QOS can set the exempt time
 		class = []string{"-p", "requeue", "--qos=exempt"}
 	}
 	one := append(class, fmt.Sprintf("--gres=gpu:%d,mig:%s:%d", count, profile, count))

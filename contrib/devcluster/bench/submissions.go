@@ -134,8 +134,8 @@ func (s *submitter) prepare(ctx context.Context, plugin string, learned int) err
 	return err
 }
 
-// table writes a decision table of the next generation with the given number of learned lines, none of which matches a
-// submitted script. All kinds of lines occur equally often.
+// table replaces the decision table with its next generation, which contains the given number of learned lines. None of
+// these lines matches a submitted script, and all kinds of lines occur equally often.
 func (s *submitter) table(ctx context.Context, learned int) error {
 	s.generation++
 	var b strings.Builder

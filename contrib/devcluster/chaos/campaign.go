@@ -32,7 +32,7 @@ type campaign struct {
 	causes    map[string][]cause // by name
 	broken    []*breaking        // all faults, in the order in which they started
 	last      snapshot
-	total     map[string]int  // each node's total of gres/mig
+	total     map[string]int  // each node's gres/mig total
 	unadopted map[string]bool // nodes that have lost their ledger and still have instances to adopt
 
 	work      sync.WaitGroup
@@ -227,7 +227,7 @@ func (c *campaign) watch(ctx context.Context) error {
 	return nil
 }
 
-// srunLimit is the time within which the last srun must end after the last job has ended.
+// srunLimit is the maximum time between the end of the last job and the end of the last srun.
 const srunLimit = 5 * time.Second
 
 // round runs a storm and the calm after it, and then checks the quiet cluster. When it returns, all jobs of the round

@@ -102,7 +102,7 @@ func restart(b *breaking) error { return b.cluster.RestartUnit(b.unit()) }
 func start(b *breaking) error   { return b.startUnit(b.unit()) }
 func end(b *breaking) error     { return b.cluster.StopUnit(b.unit()) }
 
-// startUnit makes up to five attempts to start a daemon. An attempt can fail because slurmd does not reach slurmctld or
+// startUnit makes up to five attempts to start a daemon. An attempt can fail because slurmd cannot reach slurmctld or
 // because a killed daemon's keeper is still running.
 func (c *campaign) startUnit(unit string) (err error) {
 	for range 5 {

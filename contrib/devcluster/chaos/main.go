@@ -104,8 +104,8 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// choose filters the list all: it keeps the kinds in the list only, or all kinds if that list is empty, and then
-// removes the kinds in the list without.
+// choose returns the kinds in all that are also in only and that are not in without. If only is empty, it selects from
+// all kinds.
 func choose(all, only, without []string) ([]string, error) {
 	for _, name := range append(slices.Clone(only), without...) {
 		if !slices.Contains(all, name) {

@@ -122,7 +122,7 @@ func (c *campaign) resumeForgotten(q queue) {
 				to:       time.Now(),
 			}
 			c.mu.Lock()
-			c.broken = append(c.broken, b) // the failed launch causes a requeue of the job
+			c.broken = append(c.broken, b) // slurmctld requeues a job whose launch fails
 			c.mu.Unlock()
 		}
 		if err := c.root("", "scontrol", "update", "nodename="+node, "state=resume"); err != nil {

@@ -195,9 +195,9 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 // miscounts checks slurmctld's counts for a node without jobs. The sum of the counts must equal the sum in slurm.conf,
 // the free count of each profile must equal the agent's offer, and slices must not be counted as used. There is one
 // exception, because of a bug in slurmctld 22.05.8: after a start or a reconfiguration, it counts the slices of a
-// multi-node job once for each node, and for an --exclusive job, it counts the entire total of closed. When the job
-// ends, it subtracts only the allocated slices, so an excess remains. The agent must report the excess of each profile,
-// and all offered slices must be free in slurmctld.
+// multi-node job once for each node, and for an --exclusive job, it counts all gres/mig:closed of the node. When the
+// job ends, it subtracts only the allocated slices, so an excess remains. The agent must report the excess of each
+// profile, and all offered slices must be free in slurmctld.
 func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0

@@ -17,7 +17,7 @@ func (n nodeState) used(gpu int, in instance) bool {
 		)
 }
 
-// instance returns the first instance for which the function is returns true.
+// instance returns the first instance that satisfies the given condition.
 func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance, ok bool) {
 	for g := range n.GPUs {
 		for _, in := range n.GPUs[g].Instances {

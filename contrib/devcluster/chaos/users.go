@@ -45,7 +45,7 @@ func (c *campaign) actAs(ctx context.Context, user string, rng *rand.Rand) {
 	}
 }
 
-// number returns a new number for each of the campaign's submissions.
+// number returns a number that no other submission of the campaign has been given.
 func (c *campaign) number() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +136,7 @@ func (c *campaign) releaseAfter(d time.Duration, user, id string) {
 	})
 }
 
-// insist runs a command up to five times until it succeeds. Commands fail while slurmctld is down.
+// insist runs a command until it succeeds, at most five times. Commands fail while slurmctld is down.
 func (c *campaign) insist(user string, args ...string) {
 	for range 5 {
 		_, stderr, err := c.cluster.Exec(c.ctx, user, args...)

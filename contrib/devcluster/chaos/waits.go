@@ -23,9 +23,9 @@ type waitWatch struct {
 	completing map[string]time.Time
 }
 
-// completes is the maximum time that a node can be COMPLETING before waits are no longer checked. If slurmctld misses
-// the end of an epilog, it asks slurmd again after 95 s. Until then, slurmctld expects the node to become free soon,
-// and backfill reserves other nodes for the first jobs in the queue.
+// completes is the time after which a COMPLETING node suspends the check of all waits. If slurmctld misses the end of
+// an epilog, it asks slurmd again after 95 s. Until then, slurmctld expects the node to become free soon, and backfill
+// reserves other nodes for the first jobs in the queue.
 const completes = 10 * time.Second
 
 func (w *waitWatch) check(q queue, s snapshot) {

@@ -43,7 +43,7 @@ func (c *Cluster) enter(ctx context.Context, node, user string, args []string) *
 	switch {
 	case err == nil:
 		words = append(words, "nsenter", "--target="+strings.TrimSpace(string(holder)), "--mount", "--uts", "--")
-	case host != "login" && host != "ctl" && host != "dbd": // these hosts have no holder until Upgrade
+	case host != "login" && host != "ctl" && host != "dbd": // until Upgrade, these hosts have no holder process
 		return nil
 	}
 	id := fmt.Sprint(a.id)

@@ -174,8 +174,8 @@ func ReadAccounting(r io.Reader) ([]Record, error) {
 	return all, s.Err()
 }
 
-// Account joins slurmctld's log, which contains the exact times, with the accounting data, which contain the allocated
-// GRES. Both list the runs of a job in the order in which they started.
+// Account joins slurmctld's log with the accounting data. The log contains the exact times, and the accounting data
+// contain the allocated GRES. Both list the runs of a job in the order in which they started.
 func Account(starts []Allocation, records []Record) ([]Start, error) {
 	runs := map[uint32][]Record{}
 	for _, rec := range records {

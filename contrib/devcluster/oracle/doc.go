@@ -27,9 +27,10 @@
 //
 // # Limits
 //
-// A job may start after an agent has queried slurmctld but before it writes. The oracle assumes that the agent did not
-// know about the job, and accepts a write that offers the job's slice. Snapshots have no such gap, because the total
-// and used counts come from the same answer. A run must not contain --exclusive jobs, because a whole-node allocation
-// contains every type, even though the job uses only some of them. If slurmctld is restarted during a run, the run must
-// not contain jobs on several nodes, because a restarted slurmctld counts their slices incorrectly.
+// A job may start after an agent has queried slurmctld but before the agent writes its offers. The oracle assumes that
+// the agent did not know about the job, and accepts a write that offers the job's slice. Snapshots have no such gap,
+// because the total and used counts come from the same answer. A run must not contain --exclusive jobs, because a
+// whole-node allocation contains every type, even though the job uses only some of them. If slurmctld is restarted
+// during a run, the run must not contain jobs on several nodes, because a restarted slurmctld counts their slices
+// incorrectly.
 package oracle

@@ -15,7 +15,7 @@ type Hardware struct {
 	Switches  []Switch
 }
 
-// Instance describes a GPU instance. UUID is the UUID of its compute instance, or empty if it had none.
+// Instance describes a GPU instance. UUID is the UUID of its compute instance, or empty if there was none.
 type Instance struct {
 	GPU, GI     int
 	Profile     string

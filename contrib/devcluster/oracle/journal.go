@@ -30,10 +30,10 @@ type Journal struct {
 type Write struct {
 	Phase string // lower or raise
 	Gres  string
-	Total map[string]int // of gres/mig by type, including closed
+	Total map[string]int // gres/mig counts by type, including closed
 	Used  map[string]int
-	// Read is the time at which the agent read slurmctld's state before the write. At and Done are the start and the
-	// end of the write.
+	// Read is the time at which the agent read slurmctld's state before the write. At and Done are the times at which
+	// the write started and ended.
 	Read, At, Done int64
 	// Failed is true if the write returned an error. slurmctld may still have applied it.
 	Failed bool
@@ -41,8 +41,8 @@ type Write struct {
 	ExtraOnly bool
 }
 
-// Lease describes a slice that a job held between From and To, including the time during which leftover processes still
-// used it.
+// Lease describes a slice that a job held between From and To, including the time during which leftover processes were
+// still using it.
 type Lease struct {
 	Job      uint32
 	Restart  int
@@ -184,7 +184,7 @@ func (j *journalReader) released(job uint32, at int64) {
 	delete(j.open, job)
 }
 
-// slicesOf returns the number of gres/mig by type in a GRES list written by Slurm or the agent, such as
+// slicesOf returns the gres/mig counts by type in a GRES list written by Slurm or the agent, such as
 // gpu:a100:2(IDX:0,2),mig:1g.5gb:1.
 func slicesOf(list string) map[string]int {
 	n := map[string]int{}

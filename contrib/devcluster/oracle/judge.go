@@ -153,7 +153,7 @@ func (j *check) writes() {
 
 // snapshots checks that, in each snapshot, the agent was able to create all slices that slurmctld considered free.
 func (j *check) snapshots() {
-	waits := j.Waits // j.Waits counts only the waits at writes
+	waits := j.Waits // snapshots must not change j.Waits
 	defer func() { j.Waits = waits }()
 	for _, l := range j.run.Snapshots {
 		if l.Node != j.node.Name {

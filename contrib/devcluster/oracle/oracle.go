@@ -10,7 +10,7 @@ import (
 // Run is the record of a run. All times are in nanoseconds of CLOCK_REALTIME.
 type Run struct {
 	Nodes []Node
-	// Starts has one element for each node of each run of a job (see Account).
+	// Starts contains one element per node for each run of a job (see Account).
 	Starts []Start
 	// Submits maps batch jobs to their submission times.
 	Submits map[uint32]int64
@@ -102,7 +102,7 @@ type Report struct {
 	Larger                  int // the number of runs whose slice is larger than the allocated one
 	Created, Destroyed      int
 	Processes, Seen         int
-	Switches, Files         int // changes of the MIG mode, and device files that were checked
+	Switches, Files         int // numbers of MIG mode changes and of device files checked
 	// Waits is the sum, over all writes, of the number of runs that slurmctld had started but that had not yet been
 	// granted a lease.
 	Waits    int

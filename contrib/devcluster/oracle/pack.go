@@ -109,7 +109,7 @@ func (g *GPUs) Pack(present []Interval, want map[string]int) bool {
 	return g.pack(taken, count, list, 0)
 }
 
-// pack tries every position for list[0], starting at first. Places are numbered continuously across all GPUs.
+// pack tries every position for list[0], starting at first. Places are numbered consecutively across all GPUs.
 func (g *GPUs) pack(taken [][]bool, count []map[string]int, list []string, first int) bool {
 	if len(list) == 0 {
 		return true
