@@ -168,8 +168,8 @@ func find(jobs []slurm.Job, text string) uint32 {
 }
 
 // jobRef parses a job id from the command line. For an array task (12_3), it returns the array's id and the task
-// number. For a component of a het job (12+1), it returns the component's own id (13 in this example), which follows
-// from the job's id because components have consecutive ids.
+// number. For a component of a het job (12+1), it returns the component's own id, which is 13 in this example, because
+// the components of a job have consecutive ids.
 func jobRef(text string) (id uint32, task string, err error) {
 	text, task, isTask := strings.Cut(text, "_")
 	text, component, isComponent := strings.Cut(text, "+")

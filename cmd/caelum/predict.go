@@ -97,7 +97,7 @@ type predicted struct {
 	Named string `json:"named,omitempty"`
 	// Measured is profile-job's choice if it determines Profile, or nil otherwise.
 	Measured *learn.Measured `json:"measured,omitempty"`
-	// Own is the profile set by an administrator's line in the decision table, which overrides Profile.
+	// Own is the profile set by an administrator's line in the decision table. It overrides Profile.
 	Own        string  `json:"own,omitempty"`
 	Board      string  `json:"board,omitempty"`
 	NeededMiB  float64 `json:"needed_mib,omitempty"`

@@ -156,8 +156,8 @@ func printEvaluation(w io.Writer, j evaluation) error {
 	return nil
 }
 
-// short formats a number for a table: as "-" if it is 0, which means unknown, without decimals if it is at least 100,
-// and with three significant digits otherwise.
+// short formats a number for a table. The result is "-" for 0, which means unknown. Numbers of at least 100 have no
+// decimals, and all others have three significant digits.
 func short(v float64) string {
 	switch {
 	case v == 0:

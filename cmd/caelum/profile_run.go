@@ -20,7 +20,7 @@ import (
 const (
 	// pollInterval is the interval between slurmdbd queries for a job.
 	pollInterval = 5 * time.Second
-	// summaryWait is the maximum time after the end of a job that profile-job waits for the agents to write the job's
+	// summaryWait is the maximum time that profile-job waits, after a job has ended, for the agents to write the job's
 	// summaries to slurmdbd.
 	summaryWait = time.Minute
 )

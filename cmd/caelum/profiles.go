@@ -100,7 +100,7 @@ func modelJSON(b *mig.Model, profiles bool) modelEntry {
 	return e
 }
 
-// computeSlices returns the number of compute slices of a GPU, which is that of its largest profile.
+// computeSlices returns the number of compute slices of a GPU. The largest profile includes all of them.
 func computeSlices(b *mig.Model) int {
 	n := 0
 	for _, p := range b.Profiles {

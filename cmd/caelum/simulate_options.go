@@ -27,8 +27,8 @@ var disciplines = map[string]sim.Discipline{
 	"none":     sim.Loss,
 }
 
-// mostGPUs limits the size of the simulated cluster. It is larger than the largest publicly known clusters, which have
-// tens of thousands of GPUs.
+// mostGPUs limits the size of the simulated cluster. Even the largest publicly known clusters, with tens of thousands
+// of GPUs, are smaller.
 const mostGPUs = 100000
 
 // checkFlags returns an error if a flag on the command line requires another flag that is missing.
@@ -116,8 +116,8 @@ func (o simulateOptions) adaptive(queue sim.Discipline) bool {
 	return o.sizing != plan.SizingTightest && (queue == sim.FIFO || queue == sim.EASY)
 }
 
-// cluster parses --gpus. It returns each GPU's model, with only the profiles given by --profiles, and the number of
-// GPUs in each node, which is nil if --per-node is not given.
+// cluster parses --gpus. It returns the model of each GPU, restricted to the profiles given by --profiles, and the
+// number of GPUs in each node. nodes is nil if --per-node is not given.
 func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 	var whole []*mig.Model
 	boards := map[string]*mig.Model{}

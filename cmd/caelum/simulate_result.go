@@ -119,7 +119,7 @@ func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	return count
 }
 
-// loss reports whether the simulation has no queue and rejects jobs that cannot start on submission.
+// loss reports whether the simulation runs without a queue and rejects jobs that cannot start on submission.
 func (s simulation) loss() bool { return s.Queue == "none" }
 
 // run is the result for one policy.

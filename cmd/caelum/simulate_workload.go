@@ -13,7 +13,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// workload returns the jobs to simulate, which it generates or reads from a file or from sacct, depending on the flags.
+// workload returns the jobs to simulate. Depending on the flags, it generates them or reads them from a file or from
+// sacct.
 func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	var given []string
 	for _, s := range []string{o.churn, o.alibaba, o.grmu, o.sacct, o.miso} {

@@ -149,7 +149,7 @@ func (t *top) state() spans {
 	return say(title, "%s, every %v%s, q: quit", t.at.Format(time.TimeOnly), t.interval, more)
 }
 
-// put draws one line, cut off at the width of the screen.
+// put draws one line, truncated to the width of the screen.
 func (t *top) put(y, width int, l spans) {
 	x := 0
 	for _, s := range l {

@@ -70,9 +70,9 @@ func printSchemas(w io.Writer) error {
 	return err
 }
 
-// checkSchemas returns an error if a database on this host has a newer schema version than the string supported allows.
-// The string is a line in the format of printSchemas. A damaged database is not reported as an error, because no
-// release can use it. If the configuration is invalid, the default paths are used.
+// checkSchemas returns an error if a database on this host has a newer schema version than supported allows. The
+// argument supported is a line in the format of printSchemas. A damaged database is not reported as an error, because
+// no release can use it. If the configuration is invalid, the default paths are used.
 func checkSchemas(path, supported string) error {
 	cfg, err := config.Load(path)
 	if err != nil {

@@ -36,8 +36,8 @@ const (
 )
 
 // Trace returns the first n jobs of the trace with the given seed, in order of their submissions. The curves are those
-// of Draw, but they have at most 25 jumps, no rise is shorter than twice Loading, and the decreases after the first
-// epoch, which do not affect the peak, are omitted.
+// of Draw with three changes: there are at most 25 jumps, no rise is shorter than twice Loading, and there are no
+// decreases after the first epoch, because these do not affect the peak.
 func Trace(seed uint64, n int) (all []Job) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	at := 0.0

@@ -63,7 +63,7 @@ func leastError(ratios []float64) float64 {
 }
 
 // beginning describes the first tenth of a run: the logarithms of the mean and the highest memory in each part,
-// relative to the highest memory in all of them, top. ratio is the run's peak relative to top.
+// relative to top, the highest memory in all parts. ratio is the run's peak relative to top.
 type beginning struct {
 	features   []float64
 	top, ratio float64

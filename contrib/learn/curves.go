@@ -46,10 +46,10 @@ func (c *curve) failsAt() int {
 	return curveSteps
 }
 
-// shape is a kind of curve. Its level function returns two functions of the time, from 0 to 1: the allocated memory,
-// relative to the memory after the start, and the memory that is lost to fragmentation, as a fraction of the allocated
-// memory. Its grows field is true if the memory grows steadily until the end, so that the past can indicate a later
-// failure.
+// shape is a kind of curve. Its level function returns two functions of the elapsed fraction of the run: the allocated
+// memory, relative to the memory after the start, and the memory that is lost to fragmentation, as a fraction of the
+// allocated memory. Its grows field is true if the memory grows steadily until the end, so that the past can indicate a
+// later failure.
 type shape struct {
 	name      string
 	grows     bool

@@ -17,7 +17,7 @@ type growing struct {
 	name        string
 	works       int     // the number of recurring jobs
 	least, most int     // the number of submissions of a recurring job
-	load        float64 // the fraction of all units that is requested if each job has the tightest profile
+	load        float64 // the fraction of all units that the jobs request if each of them runs on its tightest profile
 }
 
 // growings lists the populations for the grow command. Each of them has about 4000 submissions.

@@ -37,9 +37,9 @@ const (
 type site struct {
 	grow    string // off, oom or forecast
 	profile string // the profile of jobs without a complete run
-	reports bool   // whether jobs report that they ran out of memory
-	// If nonzero, these times in seconds replace the time after which a user resubmits a job, the delay of a requeue,
-	// and shortest, respectively.
+	reports bool   // true if jobs report that they ran out of memory
+	// These times are in seconds. If they are not 0, notice replaces the time after which a user resubmits a job, delay
+	// replaces the delay of a requeue, and loading replaces shortest.
 	notice, delay, loading float64
 }
 

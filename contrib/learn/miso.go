@@ -179,8 +179,9 @@ func compareMISO(w io.Writer, path string) error {
 }
 
 // judge returns the errors of the predicted speeds. It also returns the number of points for which the predictions lead
-// to the right profile, if a step must not take more than two or three times as long as on the whole GPU. Because the
-// measurements do not include memory, judge assumes that Caelum knows which profiles have enough memory for a batch.
+// to the right profile under the condition that a step takes at most two or three times as long as on the whole GPU.
+// Because the measurements do not include memory, judge assumes that Caelum knows which profiles have enough memory for
+// a batch.
 func (v predictor) judge(n node, all []point) (errs []float64, right [2]int) {
 	for at, p := range all {
 		foreseen := map[string]float64{n.whole: 1}

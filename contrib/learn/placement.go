@@ -175,7 +175,7 @@ func placements(w io.Writer, seeds []uint64) error {
 	return nil
 }
 
-// placement prints one table of placements: a row for each estimator, and a column for each mix.
+// placement prints one of the tables of placements, with a row for each estimator and a column for each mix.
 func placement(w io.Writer, c sim.Config, title string, sigmas scatter, seeds []uint64) error {
 	var failed error
 	err := table(w, title+"uniform6, skew-small, bimodal, four-equal", func(row func(string, ...any)) {

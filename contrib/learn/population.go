@@ -27,7 +27,7 @@ func (s *score) add(o score) {
 
 func (s *score) of(count int) float64 { return 100 * float64(count) / float64(max(s.repeats, 1)) }
 
-// history holds the earlier runs of one key under a rule.
+// history holds the earlier runs of one key in the simulation of a rule.
 type history struct {
 	rule
 	node

@@ -8,7 +8,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// work is one recurring job, which has its own key. The population has the following distributions, chosen before any
+// work is a recurring job with a key of its own. The population has the following distributions, chosen before any
 // measurement:
 //
 //	users      200; each user requests 1.1 to 6 times the needed time (log-uniform), and has a scale of run times

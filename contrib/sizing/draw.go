@@ -20,7 +20,7 @@ type drawing struct {
 	uniform bool    // busy shares are uniform; otherwise, they have the density 4 b^3 (internal/predict/compute.go)
 }
 
-// draw returns the jobs that a seed generates. Each job needs all of the memory of a randomly chosen profile.
+// draw returns the jobs generated from a seed. Each job needs all of the memory of a randomly chosen profile.
 func (d drawing) draw(seed uint64) (all []trace.Job) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	at := 0.0

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// mean returns the mean of at least one value.
+// mean returns the mean of the given values. There must be at least one.
 func mean(of []float64) float64 {
 	sum := 0.0
 	for _, x := range of {
@@ -28,8 +28,8 @@ func quantile(of []float64, q float64) float64 {
 const (
 	// worstShare is the fraction of the jobs that count as the worst.
 	worstShare = 0.05
-	// shortest is a run time on a whole GPU in seconds. worst ignores shorter jobs, because a wait of a few seconds
-	// would dominate their slowdown.
+	// shortest is the minimum run time, in seconds on a whole GPU, of the jobs that worst considers. In shorter jobs, a
+	// wait of a few seconds would dominate the slowdown.
 	shortest = 10
 )
 
@@ -54,7 +54,7 @@ func worst(turnarounds []float64, jobs []trace.Job) float64 {
 type table struct {
 	w    io.Writer
 	bad  []string // the cells in which adaptive is worse than the other ways
-	most float64  // the largest ratio of adaptive to the better of the other ways
+	most float64  // the largest ratio of a figure for adaptive to the best of the other ways
 	of   int      // the number of cells for which adaptive was compared with the other ways
 }
 

@@ -29,7 +29,7 @@ type finished struct {
 	at float64
 }
 
-// ran records a run, which may end after the current simulated time.
+// ran records a run. The run may end after the current simulated time.
 func (l *learner) ran(s sim.Span) {
 	key, _, _ := strings.Cut(s.Job, "/")
 	run := runOf(l.model, uint32(len(l.runs[key])+1), s.Profile, s.To-s.From)

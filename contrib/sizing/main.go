@@ -22,7 +22,7 @@ type options struct {
 	path  string // the directory that contains MISO's files
 }
 
-// command describes one of the commands, which prints one or more tables.
+// command describes one of the commands. Each command prints one or more tables.
 type command struct {
 	seeds string // default
 	path  bool   // the command requires PATH

@@ -21,8 +21,8 @@ const (
 	day      = 86400.0 // seconds
 )
 
-// longest limits a job's duration, in seconds. Alibaba's list includes services that run for up to 52 days, and 0.8% of
-// the pods run for more than a day, which is a common time limit on Slurm clusters.
+// longest limits a job's duration, in seconds. A common time limit on Slurm clusters is one day, whereas Alibaba's list
+// includes services that run for up to 52 days. Only 0.8% of the pods run for more than a day.
 const longest = day
 
 // source draws workloads.

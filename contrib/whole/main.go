@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// options holds the command-line options, which all commands share.
+// options holds the command-line options. All commands accept the same options.
 type options struct {
 	cluster
 	source

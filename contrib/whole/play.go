@@ -160,8 +160,8 @@ func (c cluster) split(jobs []trace.Job, first int, seed uint64) (outcome, error
 	return o, err
 }
 
-// bestSplit returns the number of nodes with full GPUs that minimizes the mean wait over all jobs and tuning seeds. The
-// search simulates offers as EASY without offers, which is faster.
+// bestSplit returns the number of nodes with full GPUs that minimizes the mean wait over all jobs and tuning seeds. To
+// save time, the search simulates EASY without offers even if the cluster uses offers.
 func (o options) bestSplit(c cluster, load float64) (best int, err error) {
 	if c.queue == "offers" {
 		c.queue = "easy"

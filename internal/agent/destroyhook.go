@@ -60,7 +60,7 @@ type hookState struct {
 }
 
 // wantHook makes the hook run for an instance or a GPU that is in use according to the driver. The hook does not run
-// for those that a user's process holds open.
+// for an instance or a GPU that a user's process holds open.
 func (a *Agent) wantHook(s *hookState, holders []gpu.Process) {
 	if a.cfg.DestroyHook == "" {
 		return

@@ -85,8 +85,8 @@ func spotOn(gpus []place.GPU, at part.Spot) (s offer.Spot, ok bool) {
 	return offer.Spot{GPU: at.GPU, Placement: i}, ok
 }
 
-// atLeast reports whether a placement can be offered under a profile name, which requires the slice to be at least as
-// large as the profile that slurmctld counts.
+// atLeast reports whether a placement can be offered under a profile name. The slice must be at least as large as the
+// profile that slurmctld counts.
 func atLeast(g place.GPU, placement int, name string) bool {
 	least, ok := g.Model.EquivalentProfile(name, g.Offerable)
 	if !ok {

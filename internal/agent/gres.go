@@ -154,7 +154,7 @@ func exceeds(node slurm.Node, offers map[string]int) bool {
 	return false
 }
 
-// planFields returns the log fields for a plan, which show the busy and the offered placements of each GPU.
+// planFields returns the log fields that show the busy and the offered placements of each GPU in a plan.
 func (p *publisher) planFields(d nodePlan) []map[string]string {
 	var all []map[string]string
 	for i, g := range d.gpus {

@@ -150,7 +150,7 @@ func fieldsOf(g predict.Growth, larger string) logrus.Fields {
 	return logrus.Fields{"profile": g.Profile, "peak_mib": math.Round(g.MiB), "larger": larger}
 }
 
-// enough reports whether each slice of a lease has at least mib MiB of memory, which is possible if the forecast was
+// enough reports whether each slice of a lease has at least mib MiB of memory. This is possible if the forecast was
 // made for an earlier run.
 func enough(lease api.Lease, mib float64) bool {
 	return !slices.ContainsFunc(lease.Slices, func(s api.Slice) bool { return float64(s.MemoryMiB) < mib })
@@ -184,11 +184,10 @@ func (a *Agent) grower(ctx context.Context) {
 	}
 }
 
-// failedRun returns the current run of a job, which is assumed to have failed. It returns false if the run was not
-// observed.
+// failedRun returns the current run of a job in the form of a failed run. It returns false if the run was not observed.
 func (a *Agent) failedRun(id uint32) (run predict.Run, ok bool) {
 	if run, ok = a.runOf(id); ok {
-		run.State, run.Exit = "FAILED", 1 // the state before the requeue; the exact exit status does not matter
+		run.State, run.Exit = "FAILED", 1 // the job's state before the requeue; its exact exit status does not matter
 		if a.usage.OutOfMemory(id) {
 			run.End = predict.EndOOM
 		}

@@ -11,10 +11,10 @@ import (
 )
 
 // A process that has a capability file open can use every later instance with the same GPU instance id, because the
-// driver checks only the open file's device number, which depends only on the GPU and this id. When the agent releases
-// an instance, and before it leases the instance again, it searches for processes that have the instance's capability
-// files open. Between the release and the lease, the files belong to root, so no user process can open them. If
-// processes of the instance's last user have the files open, the agent ends these processes (see
+// driver checks nothing but the device number of the open file, and this number depends only on the GPU and the id.
+// When the agent releases an instance, and before it leases the instance again, it searches for processes that have the
+// instance's capability files open. Between the release and the lease, the files belong to root, so no user process can
+// open them. If processes of the instance's last user have the files open, the agent ends these processes (see
 // config.Config.Foreign). If other processes have them open, it sets the instance aside.
 
 // minorsOf identifies the capabilities that belong to a GPU instance id. All instances with the same GPU instance id on

@@ -31,7 +31,7 @@ import (
 // file names: in early drivers, they contain slashes.
 var mapName = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?|(MIG|GPU)-[0-9a-fA-F-]+)$`)
 
-// mapMode is the mode of the job map's files, which must be readable for monitoring programs that run as other users.
+// mapMode is the mode of the job map's files, which must be readable by monitoring programs that run as other users.
 // The directory's mode can restrict access to them.
 const mapMode = 0o644
 

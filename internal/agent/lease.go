@@ -183,8 +183,8 @@ func (t *attempt) setJob(job slurm.Job) {
 }
 
 // noLease returns the reason, according to slurmctld's record, why a job cannot be granted a lease. The reason is empty
-// if the job can be granted one. The error is api.NotNow if the prolog must repeat its call; any other error indicates
-// a defect of this node.
+// if the job can be granted a lease. The error is api.NotNow if the prolog must repeat its call; any other error
+// indicates a defect of this node.
 func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason string, err error) {
 	switch {
 	case errors.Is(answer, slurm.ErrNoJob):

@@ -41,8 +41,8 @@ const (
 	recordPause = 100 * time.Millisecond
 )
 
-// readJob reads a job's record from slurmctld, and rereads it if it is unclear, which can happen if the user changes
-// the job between the calls to squeue and scontrol.
+// readJob reads a job's record from slurmctld. It rereads an unclear record, because the user may have changed the job
+// between the calls to squeue and scontrol.
 func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err error) {
 	pause := a.recordPause
 	for range recordTries {

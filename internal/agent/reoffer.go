@@ -22,8 +22,9 @@ type next struct {
 }
 
 // nextOn returns the value of node.next for a member of a plan. It is empty if the first job without spots cannot use a
-// single released slice of the member, because it requests several slices or nodes, has equivalent profiles, should be
-// given a larger slice than it requests or is a component of a het job, or because the member does not accept it.
+// single released slice of the member, because the member does not accept the job, or because the job requests several
+// slices or nodes, has equivalent profiles, should be given a larger slice than it requests, or is a component of a het
+// job.
 func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 	for k, spots := range all.Spots {
 		if spots != nil {

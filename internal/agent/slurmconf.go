@@ -7,9 +7,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// slurmConfig returns slurmctld's configuration, which it reads only once, because any change to the settings that the
-// agent uses requires a restart of every slurmd. If leases cannot work with a setting, the error names it, and the
-// agent publishes no offers.
+// slurmConfig returns slurmctld's configuration. It reads the configuration only once, because any change to the
+// settings that the agent uses requires a restart of every slurmd. If leases cannot work with a setting, the error
+// names it, and the agent publishes no offers.
 func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 	a.slurmMu.Lock()
 	defer a.slurmMu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"strconv"
 )
 
-// learnTotal determines N, the node's constant total of gres/mig in slurm.conf, and stores it in the ledger. slurmctld
-// shows it in CfgTRES, which no update changes, but only if AccountingStorageTRES includes gres/mig. Otherwise,
-// learnTotal waits until slurmctld resets the node record to the counts in slurm.conf, where N is the count of the
-// `closed` type. It detects a reset if the node previously had offers and now only `closed` has a count. Until N is in
-// the ledger, inventory.GuessTotal estimates it.
+// learnTotal determines N, the node's constant total of gres/mig in slurm.conf, and stores it in the ledger. If
+// AccountingStorageTRES includes gres/mig, slurmctld shows N in CfgTRES, which no update changes. Otherwise, learnTotal
+// waits until slurmctld resets the node record to the counts in slurm.conf, where N is the count of the `closed` type.
+// It detects a reset if the node previously had offers and now only `closed` has a count. Until N is in the ledger,
+// inventory.GuessTotal estimates it.
 //
 // If only `closed` has a count when an agent starts, this does not necessarily mean that slurmctld has reset the
 // record: CloseOffers may have written it. The counts in a record with offers do not always add up to N either: after a

@@ -6,7 +6,7 @@ const DefaultRunDir = "/run/caelum"
 // SocketName is the name, in the run directory, of the socket for all users.
 const SocketName = "caelumd.sock"
 
-// RootSocketName is the name, in the run directory, of the socket for root, which serves the same calls. Root needs a
+// RootSocketName is the name, in the run directory, of the socket for root. It serves the same calls. Root needs a
 // separate socket because a Unix socket has a single queue of connections that have not been accepted yet, and any user
 // can fill the queue of the socket for all users.
 const RootSocketName = "root.sock"

@@ -30,8 +30,8 @@ import (
 type Processes struct {
 	// Proc is the /proc directory of the initial PID namespace.
 	Proc string
-	// Limit is the maximum number of descriptors that a scan reads per user, which prevents users from delaying the
-	// scan. 0 means scanLimit.
+	// Limit is the maximum number of descriptors that a scan reads per user. It prevents users from delaying the scan.
+	// 0 means scanLimit.
 	Limit int
 
 	mu sync.Mutex

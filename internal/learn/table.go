@@ -41,7 +41,7 @@ type table struct {
 	decided  map[string]predict.Line // the administrator's decisions by line name, e.g. "key <user id>:<key>"
 }
 
-// parseTable parses a table except for the learned lines, which it only separates from the rest.
+// parseTable parses a table. It separates the learned lines from the rest, but does not parse them.
 func parseTable(text string) (t table, err error) {
 	first, rest, ok := strings.Cut(text, "\n")
 	number, is := strings.CutPrefix(first, head)

@@ -108,8 +108,8 @@ var (
 	summarized   = regexp.MustCompile(`(?:^| )caelum:run=[^, ]+,([^, ]+),`)
 )
 
-// disagrees returns the first contradiction between the profile that a job saw and its record in slurmdbd, or an empty
-// string.
+// disagrees describes the first contradiction between the profile that a job reported and the job's record in slurmdbd.
+// It returns an empty string if there is none.
 func (r *speedRun) disagrees(k int, ran string, record []string) string {
 	if len(record) != 4 || record[1] != "COMPLETED" {
 		return fmt.Sprintf("the job's record in slurmdbd is %q", record)

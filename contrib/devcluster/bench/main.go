@@ -179,7 +179,7 @@ var columns = []struct{ name, field string }{
 	}, {"waiting for slurmctld", "slurmctld_ms"}, {"waiting for the driver", "driver_ms"}, {"the whole call", "ms"},
 }
 
-// serve runs short jobs with random profiles, which are the same in every call.
+// serve runs short jobs with random profiles. Every call uses the same sequence of profiles.
 func serve(ctx context.Context, c *cluster.Cluster) error {
 	profiles := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -25,8 +25,9 @@ const (
 const otherConf = "/etc/slurm/other"
 
 // benchPlugin measures the additional time that sbatch and a step take because sbatch, srun and slurmstepd load the
-// plugin. For a step, it first compares two identical nodes that both run the plugin, which shows the measurement
-// noise. In the second comparison, one node runs without the plugin, or with the plugin at the path given by other.
+// plugin. For a step, it makes two comparisons. The first one, of two identical nodes with the plugin, shows the
+// measurement noise. In the second one, one of the nodes runs without the plugin, or with the plugin at the path given
+// by other.
 func benchPlugin(ctx context.Context, other string) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, GPUs: 1})
 	if err != nil {
@@ -82,8 +83,8 @@ func pair(ctx context.Context, c *cluster.Cluster, command, with, without, conf 
 	return nil
 }
 
-// otherPlugin creates a second configuration that differs only in its plugin: it uses the plugin at the path other, or
-// none if other is empty.
+// otherPlugin creates a second configuration, which differs from the first only in the plugin: it loads the plugin at
+// the path given by other, or no plugin if other is empty.
 func otherPlugin(ctx context.Context, c *cluster.Cluster, other string) error {
 	const script = `mkdir "$1" && cp /etc/slurm/*.conf "$1" &&
 echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&

@@ -20,7 +20,7 @@ type preemptionCase struct {
 	name    string
 	victims []preemptionJob
 	by      preemptionJob
-	half    bool // the preemptor needs the units of only one slice: 4g.20gb with Caelum
+	half    bool // the preemptor needs only one of the two slices (with Caelum, a 4g.20gb)
 }
 
 // preemptionJob is a job with a preemption class (a partition or a QOS) and further arguments for sbatch.

@@ -85,8 +85,8 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 	return nil
 }
 
-// profileOf returns b's equivalent of the A100-40GB profile with the given name, which has the same number of compute
-// slices and units. The trace uses the A100-40GB's profile names.
+// profileOf returns the profile of b that has as many compute slices and units as the A100-40GB profile with the given
+// name. The trace uses the A100-40GB's profile names.
 func profileOf(b *mig.Model, name string) string {
 	a100, _ := mig.ModelByName("A100-40GB")
 	i, ok := a100.ProfileIndex(name)
@@ -181,7 +181,8 @@ func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	}).Name, nil
 }
 
-// whole returns the layout of a whole GPU, which is a full GPU if the trace contains jobs with several GPUs.
+// whole returns the layout for the use of a GPU as a whole. If the trace contains jobs with several GPUs, this is the
+// layout of a full GPU.
 func (b *board) whole() mig.Layout {
 	if l := b.Full(); l != 0 {
 		return l

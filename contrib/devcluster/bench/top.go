@@ -13,8 +13,8 @@ import (
 )
 
 // benchTop measures how long a refresh of `caelum top` takes and how much CPU time it costs slurmctld. The cluster has
-// the given number of nodes with eight GPUs each, but only the first two nodes are running. The other nodes have the
-// state that n1's agent published, in which half of the units are busy.
+// the given number of nodes with eight GPUs each, but only the first two nodes are running. The records of the other
+// nodes contain the state that n1's agent published when half of its units were busy.
 func benchTop(ctx context.Context, nodes int) (err error) {
 	const gres = "gpu:a100:56,mig:1g.5gb:0,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0," +
 		"mig:closed:224"

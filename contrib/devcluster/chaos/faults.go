@@ -17,8 +17,8 @@ type fault struct {
 	// slurmdbd, munged and watcher; the parts of a node are agent, slurmd, node, gpu, ledger and leases. A part is
 	// affected by at most one fault at a time.
 	part string
-	// begin injects the fault. end repairs it; it is nil for faults that do not need a repair. The campaign calls end
-	// after a random time between shortest and longest, in seconds.
+	// begin injects the fault. end repairs the damage, and is nil for faults that do not need a repair. The campaign
+	// calls end after a random time between shortest and longest, in seconds.
 	begin, end        func(*breaking) error
 	shortest, longest float64
 	// ends lists the final states in sacct that the fault explains. A fault on a node explains only the ends of runs on
@@ -229,7 +229,7 @@ func restartBoth(b *breaking) error {
 	return err
 }
 
-// adminFaults lists the faults that consist of actions of an administrator.
+// adminFaults lists the faults that are actions of an administrator.
 var adminFaults = []fault{
 	{
 		name:  "reconfigure",

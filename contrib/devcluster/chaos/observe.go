@@ -92,8 +92,8 @@ func observe(w io.Writer) {
 	}
 }
 
-// holders is a directory with one file per node, which contains the pid of the process that keeps the node's namespaces
-// alive.
+// holders is a directory with one file per node. Each file contains the pid of the process that keeps the node's
+// namespaces alive.
 const holders = "/run/devcluster/holders"
 
 func readSnapshot() snapshot {

@@ -43,7 +43,7 @@ type Controller struct {
 }
 
 // ReadController parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). The argument zone is the
-// time zone of the log, which is not part of its timestamps.
+// time zone of the log, because the timestamps in the log do not include it.
 func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) {
 	c.Submits = map[uint32]int64{}
 	s := bufio.NewScanner(r)

@@ -108,9 +108,9 @@ type File struct {
 
 // files checks the permissions on the device files. While MIG mode is on, all users must be able to open the file.
 // While MIG mode is off, the file must be accessible only to the user of the job that holds the GPU. All jobs in a run
-// belong to the same user. A file is not checked if the lease or the MIG mode of its GPU changes at about the same
-// time, because the order in which the agent made and logged its changes is then unknown. The GPUs of the job itself do
-// not change.
+// belong to the same user. A file is not checked if the lease or the MIG mode of its GPU changed at about the time when
+// the job read the file's mode, because the order in which the agent made and logged its changes is then unknown. The
+// GPUs of the job itself do not change.
 func (j *check) files() {
 	for _, f := range j.run.Files {
 		if f.Node != j.node.Name {
