@@ -25,7 +25,7 @@ slurm-config" on that node.`
 const profilesHelp = "profiles to use; \"all\" means every profile; default: the profiles without variants (+me, ...)"
 
 // modelNamed finds a GPU model in the tables by its name, the beginning of its name, its Type in gres.conf, or its NVML
-// name. Case does not matter. If several models match, the error lists them.
+// name. Case is ignored. If several models match, the error lists them.
 func modelNamed(name string) (*mig.Model, error) {
 	b, err := mig.ModelByName(name)
 	if err == nil {

@@ -21,8 +21,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// predictOptions holds the flags of caelum predict. Most of them describe the job that --script would submit, as
-// sbatch's options do.
+// predictOptions holds the flags of caelum predict. Most of them correspond to options of sbatch and describe the job
+// that would be submitted with --script.
 type predictOptions struct {
 	repoOptions
 	key, script, user, account, jobName string
@@ -85,8 +85,8 @@ type predicted struct {
 	// model is known.
 	Profile string `json:"profile,omitempty"`
 	Default string `json:"default,omitempty"` // the decision table's default profile
-	// Source is where the runs were read from: the repository or slurmdbd. SourceRuns is the total number of runs in
-	// this source.
+	// Source is the source of the runs: the repository or slurmdbd. SourceRuns is the total number of runs in this
+	// source.
 	Source     string `json:"source"`
 	SourceRuns int    `json:"source_runs"`
 	// TimeLimit is the job's time limit in seconds, or 0 if it is unknown or the job has none. Requests is set if the
@@ -216,7 +216,7 @@ func (p *predicted) setRequest(job namedJob, given learn.Prediction, t learn.Tab
 	}
 }
 
-// setSource sets the fields that describe where the runs were read from.
+// setSource sets the fields that describe the source of the runs.
 func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) (err error) {
 	if p.SourceRuns, err = r.Runs(); err != nil {
 		return err
@@ -233,7 +233,7 @@ func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) (e
 	return nil
 }
 
-// levelNames describes, for each level of a prediction, the runs on which it is based.
+// levelNames describes, for each level, the runs on which a prediction at this level is based.
 var levelNames = map[predict.Level]string{
 	predict.ByKey:  "of this key",
 	predict.ByUser: "of the same script by the same user",

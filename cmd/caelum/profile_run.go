@@ -76,8 +76,9 @@ func (o profileJobOptions) measure(
 
 var errInterrupted = errors.New("interrupted")
 
-// submit submits the script and returns the job's id. Ctrl-C does not interrupt sbatch, because profile-job could not
-// cancel a job whose id it does not know. Requeueing is disabled, because a requeued job would have several runs.
+// submit submits the script and returns the job's id. Ctrl-C does not interrupt sbatch, because profile-job would then
+// not know the id of the job that it has to cancel. Requeueing is disabled, because a requeued job would have several
+// runs.
 func (o profileJobOptions) submit(ctx context.Context, m measurement, script []string) (uint32, error) {
 	if ctx.Err() != nil {
 		return 0, errInterrupted

@@ -59,9 +59,9 @@ whole cluster from slurmdbd into the local host's repository.`,
 	return cmd
 }
 
-// open reads the configuration and opens the repository. If the file is not a repository, open renames it if its path
-// comes from caelum.yaml, and leaves it unchanged if its path comes from --repo. If the repository does not exist, open
-// creates it or, if mustExist is true, returns an error.
+// open reads the configuration and opens the repository. A file that is not a repository is renamed if its path comes
+// from caelum.yaml, and left unchanged if its path comes from --repo. If the repository does not exist, open creates it
+// or, if mustExist is true, returns an error.
 func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {

@@ -82,7 +82,8 @@ func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
 	return r.ForgetBefore(before)
 }
 
-// usersNamed returns the ids of the users with this name that have runs. A numeric name is also returned as an id.
+// usersNamed returns the ids of the users with the given name that have runs. If the name is a number, the result also
+// includes this number.
 func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 	uids, err := r.Users(name)
 	if id, bad := strconv.ParseUint(name, 10, 32); bad == nil {
@@ -94,8 +95,8 @@ func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 	return uids, err
 }
 
-// forgetKey deletes the runs of a key that began before now: the given user's runs or, if user is empty, all users'
-// runs. It returns the number of deleted runs.
+// forgetKey deletes the runs of a key that began before the time now: the given user's runs or, if user is empty, all
+// users' runs. It returns the number of deleted runs.
 func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err error) {
 	if user == "" {
 		return r.ForgetKey(key, now)
@@ -114,8 +115,8 @@ func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err erro
 	return all, nil
 }
 
-// forgetUser deletes a user's runs that began before now, and returns the number of deleted runs. The user is given by
-// name or id.
+// forgetUser deletes a user's runs that began before the time now, and returns the number of deleted runs. The user is
+// given by name or id.
 func forgetUser(r *repo.Repo, name string, now time.Time) (all int, err error) {
 	uids, err := usersNamed(r, name)
 	if err != nil {

@@ -249,7 +249,7 @@ func printTasks(w io.Writer, r jobreport.Report) {
 	}
 }
 
-// tasksText returns the number of ids and the first of them. Tasks that have not started share a single id.
+// tasksText returns the number of ids, with the first id as an example. Tasks that have not started share a single id.
 func tasksText(ids []string) string {
 	if len(ids) == 1 {
 		return ids[0]

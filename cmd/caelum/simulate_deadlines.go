@@ -14,7 +14,7 @@ var deadlineUses = map[string]sim.DeadlineUse{
 	"plan": sim.DeadlinesInPlan, "slurm": sim.DeadlinesInSlurm, "none": sim.DeadlinesCounted,
 }
 
-// parseDeadlines returns the deadlines for --deadlines, or nil if this flag is not given.
+// parseDeadlines returns the deadlines that --deadlines describes, or nil if this flag is not given.
 func (o simulateOptions) parseDeadlines() (*sim.Deadlines, error) {
 	if o.deadlines == 0 {
 		return nil, nil

@@ -53,7 +53,7 @@ func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 	return nil
 }
 
-// config returns the simulation's configuration without the Policy field.
+// config returns the configuration of the simulation, with the Policy field unset.
 func (o simulateOptions) config() (c sim.Config, err error) {
 	if c.GPUs, c.Nodes, err = o.cluster(); err != nil {
 		return c, err
@@ -237,7 +237,7 @@ func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool
 		if value == "" {
 			return nil, false, nil
 		}
-	case "limits", "corrected": // corrected only for "corrected", because the agents do not correct time limits
+	case "limits", "corrected": // only "corrected" sets learn, because the agents do not correct time limits
 		learn = kind == "corrected"
 		if value == "" {
 			return ownLimits, learn, nil

@@ -25,9 +25,9 @@ const (
 	// Runs take 60 to 200 s: an agent makes forecasts only after the first minute, and a longer trace would take too
 	// long on a real cluster.
 	shortest, longest = 60, 200
-	// Loading is the time, in seconds, in which the memory use of a run rises from 0 to its level on the curve.
-	// Programs load their data in many steps, so that the agents' samples also show the memory use of a run that fails
-	// at the start.
+	// Loading is the time, in seconds, in which the memory use of a run rises from 0 to its level on the curve. The
+	// programs load their data in many steps, so the agents' samples also show the memory use of a run that fails at
+	// the start.
 	Loading = 5
 	// between is the mean time between two submissions, in seconds.
 	between = 3

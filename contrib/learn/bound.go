@@ -47,9 +47,9 @@ func (c *curve) hidden() float64 {
 	return slices.Max(c.clean) / c.clean[seen-1]
 }
 
-// leastError returns the sum of the relative errors of the peak forecasts for the runs with the given ratios (hidden),
-// when the memory is multiplied by the best factor. This factor is one of the ratios, because the sum is linear between
-// them.
+// leastError returns the sum of the relative errors of the peak forecasts for the runs with the given ratios (see
+// hidden) if every forecast is the memory multiplied by the best factor. This factor is one of the ratios, because the
+// sum is linear between them.
 func leastError(ratios []float64) float64 {
 	least := math.Inf(1)
 	for _, factor := range append(ratios, 1) {
@@ -100,7 +100,7 @@ func drawReferences(s shape) []beginning {
 	return all
 }
 
-// comparedError returns the relative error of the peak forecast from the closest of the references.
+// comparedError returns the relative error of a peak forecast that is based on the closest references.
 func (b beginning) comparedError(references []beginning) float64 {
 	type near struct{ distance, ratio float64 }
 	var all []near // in order of their distances
@@ -120,10 +120,10 @@ func (b beginning) comparedError(references []beginning) float64 {
 // bounds holds sums over runs.
 type bounds struct {
 	runs, hidden  int     // hidden: runs whose memory changes only after the first tenth
-	own, least    float64 // sums of errors: Caelum's, and the lower bound
+	own, least    float64 // sums of the errors of Caelum's forecast, and of their lower bounds
 	same, any     float64 // sums of comparedError: with the same shape, and with all shapes
 	fails, sudden int     // sudden: failed runs whose memory does not change until the failure
-	early         int     // the other runs that fail while Caelum does not raise alarms
+	early         int     // the other runs that fail before Caelum raises any alarm (see noAlarms)
 }
 
 func boundsOf(f forecaster, curves []*curve, same, every []beginning) (b bounds) {

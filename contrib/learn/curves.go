@@ -11,8 +11,8 @@ const curveSteps = 2000
 // curve is the memory use of an emulated run over time, in MiB, with one value per step.
 type curve struct {
 	shape string
-	// need is the memory without which the run fails. used is the memory that NVML shows, on a slice of any size. With
-	// a caching allocator, it includes memory that the allocator could return to the driver.
+	// need is the memory that the run needs in order not to fail. used is the memory that NVML shows, on a slice of any
+	// size. With a caching allocator, it includes memory that the allocator could return to the driver.
 	need, used []float64
 	clean      []float64 // need without noise
 	// allocated and reserved are the allocator's values, or nil if there is no caching allocator. context is the memory

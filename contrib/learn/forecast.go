@@ -29,7 +29,7 @@ var knowledges = []knowledge{
 }
 
 // alarmAt returns the step of the first alarm before the run fails or completes, or -1 if there is none. Forecasts are
-// made as often as in the agent.
+// made as often as by an agent.
 func alarmAt(c *curve, f forecaster, end func(*curve, float64) predict.End) int {
 	p := f.start(c)
 	step, next := c.seconds/curveSteps, 0.0

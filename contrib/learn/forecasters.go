@@ -109,7 +109,7 @@ func smoothed(s *samples, horizon float64) float64 {
 	return max(slices.Max(s.y), level+trend*curveSteps*(horizon-ran)/s.c.seconds)
 }
 
-// linear returns the upper bound, at a probability of 99%, of a linear regression of the highest value so far.
+// linear returns the upper 99% bound of a linear regression of the highest value so far.
 func linear(t, y []float64, horizon float64) float64 {
 	tops := slices.Clone(y)
 	for k := 1; k < len(tops); k++ {

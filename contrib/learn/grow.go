@@ -12,7 +12,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// growModes are the modes for jobs that grow.
+// growModes lists the values of the grow setting that compareGrow compares.
 var growModes = []string{"off", "oom", "forecast"}
 
 // compareGrow prints one table per population, with a row for each combination of mode and profile for unknown jobs. In

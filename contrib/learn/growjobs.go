@@ -41,10 +41,10 @@ type arrival struct {
 	growtrace.Curve
 }
 
-// draw returns a population's submissions in order of time. Except for the curve, memory use, run times, failures and
-// versions are as described for the work type. The busy share has the density 4 b^3 (predict.UnknownBusy). A recurring
-// job is first submitted at a random time within 40 days, and then about once a day. All times between submissions are
-// then multiplied by the same factor, so that the population has the given load.
+// draw returns a population's submissions in chronological order. Memory use (except for its curve), run times,
+// failures and versions are as described for the work type. The busy share has the density 4 b^3 (predict.UnknownBusy).
+// A recurring job is first submitted at a random time within 40 days, and then about once a day. All times between
+// submissions are then multiplied by the same factor, so that the population has the given load.
 func (g growing) draw(n node, seed uint64) (all []*arrival) {
 	rng := rand.New(rand.NewPCG(seed, 19))
 	people := drawUsers(rng, users)

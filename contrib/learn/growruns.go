@@ -46,9 +46,9 @@ type site struct {
 // growTally holds the results of a simulation.
 type growTally struct {
 	jobs       int
-	turnaround float64 // seconds, from the first submission to the end of the last run
+	turnaround float64 // from the first submission to the end of the last run, in seconds
 	ran        int     // jobs with a run that ran, or would have run, out of memory
-	affected   float64 // seconds, the turnaround of these jobs
+	affected   float64 // the turnaround of these jobs, in seconds
 	used, lost float64 // GPU-seconds of all runs, and of the runs that were followed by another run
 	failures   int     // runs that ran out of memory, after which the user resubmitted the job
 	requeues   int
@@ -134,8 +134,8 @@ func (g *growth) Started(t trace.Job, profile string) float64 {
 }
 
 // foresee returns the fraction of a run after which the agent stops it because the forecast peak exceeds the slice's
-// memory, and the forecast in MiB. The forecast is 0 if the agent does not stop the run before the fraction until has
-// elapsed.
+// memory, and the forecast in MiB. The forecast is 0 if the agent does not stop the run before the fraction given by
+// until has elapsed.
 func (g *growth) foresee(j *growingJob, until float64) (share, mib float64) {
 	if g.grow != "forecast" || len(j.grown) == growLimit {
 		return 0, 0

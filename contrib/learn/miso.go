@@ -62,7 +62,7 @@ func readMISO(path string, n node) ([]point, error) {
 // speed returns the speed of a point on a profile, relative to the whole GPU.
 func (p point) speed(n node, profile string) float64 { return p.step[n.whole] / p.step[profile] }
 
-// need returns Caelum's prediction from the runs of a point, except the runs on the given profile.
+// need returns Caelum's prediction from the runs of a point, excluding those on the given profile.
 func (p point) need(n node, without string) predict.Need {
 	var h predict.History
 	for _, profile := range n.model.Profiles {
@@ -254,8 +254,8 @@ func nearest(n node, all []point, at int, profile string) float64 {
 	return 1
 }
 
-// worth returns the value, according to by, of the profile that comes first in of. If by does not contain this profile
-// because the profile misses the deadline, the result is the smallest value in by.
+// worth takes the profile that comes first in the second argument, and returns its Worth in the first argument. If the
+// first argument does not contain this profile because it misses the deadline, the result is the smallest Worth there.
 func worth(by, of []predict.Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {

@@ -84,7 +84,7 @@ func (p population) simulate(n node, r rule, seed uint64) (byRun []score) {
 	return byRun
 }
 
-// simulateAll returns the combined scores for the populations that several seeds generate.
+// simulateAll returns the combined scores for the populations generated from several seeds.
 func (p population) simulateAll(n node, r rule, seeds []uint64) (all score, byRun []score) {
 	for _, seed := range seeds {
 		for nth, s := range p.simulate(n, r, seed) {

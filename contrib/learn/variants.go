@@ -22,7 +22,7 @@ func compareVariants(w io.Writer, seeds []uint64) error {
 	return variantTable(w, n, scattered, quantiles(), seeds)
 }
 
-// quantiles returns Caelum's rule with several values of peak_quantile.
+// quantiles returns variants of Caelum's rule that differ in the value of peak_quantile.
 func quantiles() []rule {
 	all := []rule{caelum()}
 	for _, q := range []float64{0.8, 0.9, 0.95, 0.99} {
@@ -33,7 +33,7 @@ func quantiles() []rule {
 	return all
 }
 
-// variantTable prints three figures for each rule and population: the fraction of repeats in the tightest profile, the
+// variantTable prints three figures for each rule and population: the fraction of repeats on the tightest profile, the
 // fraction of repeats that run out of memory, and the allocated fraction of a GPU.
 func variantTable(w io.Writer, n node, populations []population, rules []rule, seeds []uint64) error {
 	head := "in the tightest profile / out of memory / allocated share of a GPU"

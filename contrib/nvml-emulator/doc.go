@@ -1,2 +1,3 @@
-// Package nvmlemulator tests the NVML emulator, written in C (src), through go-nvml, as the agent uses it.
+// Package nvmlemulator tests the NVML emulator, which is written in C (src). Like the agent, the tests call it through
+// go-nvml.
 package nvmlemulator

@@ -29,7 +29,7 @@ var (
 	endNames   = []string{"exact", "limits", "learned"}
 )
 
-// siteMix selects the trace.Site workload, which has its own limits and load, on 24 GPUs.
+// siteMix selects the trace.Site workload on 24 GPUs. This workload has its own limits and load.
 const siteMix = "site"
 
 const (

@@ -112,8 +112,8 @@ func runOf(b *mig.Model, job uint32, profile string, seconds float64) predict.Ru
 }
 
 // estimate returns the speed on a profile, relative to a whole GPU, that internal/predict estimates from earlier runs.
-// If the runs do not show the busy share, max_slowdown does not apply (predict.Need), so the returned speed is always
-// high enough for it.
+// If the runs do not show the busy share, max_slowdown does not apply (predict.Need), so the returned speed always
+// satisfies it.
 func estimate(b *mig.Model, runs []predict.Run, profile string) float64 {
 	compute, _ := mig.Claims(profile)
 	need, _ := predict.Predict(predict.History{Runs: runs}, predict.DefaultSite)

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/place"
 )
 
-// each calls the function do for every combination of queue, ends and load.
+// each calls the function do for every combination of queue, source of the expected ends, and load.
 func (o options) each(do func(c cluster, load float64) error) error {
 	for _, queue := range o.queues {
 		for _, ends := range o.ends {

@@ -161,7 +161,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 }
 
 // whyInUse returns the reason why an instance is not idle, or an empty string if it is idle. An instance is in use if
-// processes use it or have its capability files open, or if the agent cannot list these processes.
+// processes are using it or have its capability files open, or if the agent cannot list these processes.
 func (a *Agent) whyInUse(p placed) string {
 	pids, err := a.hw.Processes(p.gpu, p.in.GI)
 	if err != nil {

@@ -145,8 +145,8 @@ func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error
 	return nil, nil
 }
 
-// refused records an instance that the driver did not destroy as stuck. If processes are using the instance, they are
-// named in the log and by `caelum status`.
+// refused marks an instance as stuck because the driver did not destroy it. If processes are using the instance, the
+// log and `caelum status` name them.
 func (a *Agent) refused(g int, in *instance, cause error) error {
 	reason, searched := "the driver did not destroy the instance", time.Time{}
 	if errors.Is(cause, gpu.ErrInUse) {

@@ -3,7 +3,7 @@
 // choose placements and offers. The agent never changes instances that it did not create, and never carves a slice that
 // slurmctld has not counted for the job.
 //
-// There are three main types: node holds the node's state in memory, publisher writes this state into slurmctld, and
+// There are three main types: node holds the node's state in memory, publisher writes this state to slurmctld, and
 // Agent serves prologs, epilogs and commands, calls the driver, and repairs differences. caelumd's main function
 // (cmd/caelumd) creates an Agent with New and calls Run.
 //

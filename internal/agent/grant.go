@@ -97,8 +97,8 @@ type carved struct {
 	reused bool
 }
 
-// carveSpots carves the instances at the spots of a pending lease. It works on all GPUs in parallel, because
-// switching the MIG mode takes seconds for each of them.
+// carveSpots carves the instances at the spots of a pending lease. It works on all GPUs in parallel, because switching
+// the MIG mode takes several seconds per GPU.
 func (a *Agent) carveSpots(id uint32, spots []offer.Spot, t *spent) ([]carved, error) {
 	all := make([]carved, len(spots))
 	errs := make([]error, len(a.cards))

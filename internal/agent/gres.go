@@ -112,7 +112,7 @@ func lowers(node slurm.Node, low map[string]int) bool {
 	return false
 }
 
-// sameCounts reports whether two GRES lists have the same entries in any order. A type that is not in slurm.conf is
+// sameCounts reports whether two GRES lists contain the same entries, in any order. A type that is not in slurm.conf is
 // listed after `closed`, regardless of its position in the update (22.05.8).
 func sameCounts(x, y slurm.GRESList) bool {
 	order := func(a, b slurm.GRES) int {

@@ -14,7 +14,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// growTimeout is the time limit for one growth. The plugin waits 5 s for the answer to the epilog, and if slurmctld
+// growTimeout is the time limit for one growth. The plugin waits 5 s for the answer to the epilog. If slurmctld
 // received the requeue only after the last epilog, dependent jobs would already have seen the failure.
 const growTimeout = 4 * time.Second
 
@@ -195,7 +195,7 @@ func (a *Agent) failedRun(id uint32) (run predict.Run, ok bool) {
 	return run, ok
 }
 
-// growKey is the key of the log line about a job that does not grow.
+// growKey is the key for rate-limiting the log lines about a job that does not grow.
 type growKey uint32
 
 // earlierRuns returns the stored runs with the same job key as run, oldest first, except run itself. The result is

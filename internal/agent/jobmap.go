@@ -38,7 +38,7 @@ const mapMode = 0o644
 // jobMap ensures that only one goroutine at a time changes the directory.
 type jobMap struct{ mu sync.Mutex }
 
-// mapFailed is the key for the limit on log lines about the job map.
+// mapFailed is the key for rate-limiting the log lines about the job map.
 type mapFailed struct{}
 
 // updateJobMap makes the job map agree with the leases: it writes the files that are missing or out of date, and

@@ -17,7 +17,7 @@ import (
 // leftoverInterval is the time between checks of the instances that are in use by leftover processes.
 const leftoverInterval = 2 * time.Second
 
-// inUse reports whether processes use an instance, and if so, marks it as stuck. The caller must already have
+// inUse reports whether processes are using an instance, and if so, marks it as stuck. The caller must already have
 // restricted the capability files to root, so that no further process can use the instance. If the driver does not list
 // the processes, inUse returns false and marks the instance as unlisted.
 func (a *Agent) inUse(g int, in *instance) (bool, error) {
@@ -32,9 +32,9 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	return true, a.setAside(g, in, true)
 }
 
-// processes lists the processes that use an instance. The result known is false if the driver cannot list them. In this
-// case, the agent does not reuse the instance for another job, but destroys it and creates a new one, because the
-// driver refuses to destroy an instance that a process uses.
+// processes lists the processes that are using an instance. The result known is false if the driver cannot list them.
+// In this case, the agent does not reuse the instance for another job, but destroys it and creates a new one, because
+// the driver refuses to destroy an instance that a process is using.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
 	a.mu.Lock()
@@ -57,8 +57,8 @@ func (a *Agent) unlisted(in *instance) bool {
 	return in.unlisted
 }
 
-// setAside marks an instance as stuck and notifies the reconciler, which checks stuck instances. The argument used
-// reports whether any process uses the instance or has its capability files open.
+// setAside marks an instance as stuck and notifies the reconciler, which checks stuck instances. The argument used is
+// true if any process is using the instance or has its capability files open.
 func (a *Agent) setAside(g int, in *instance, used bool) error {
 	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (a *Agent) setAside(g int, in *instance, used bool) error {
 	return nil
 }
 
-// closeSlice restricts a slice's capability files to root. If it cannot do so, or if processes still use the slice,
-// it sets the instance aside.
+// closeSlice restricts a slice's capability files to root. If it cannot do so, or if processes are still using the
+// slice, it sets the instance aside.
 func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	in := a.held(job, s)
 	if in == nil {
@@ -141,7 +141,7 @@ func (a *Agent) stateVersion() int {
 	return a.version
 }
 
-// hasLeftovers reports whether any process uses, or has open, an instance that no job holds.
+// hasLeftovers reports whether any process is using, or has open, an instance that no job holds.
 func (a *Agent) hasLeftovers() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,7 +155,7 @@ func (a *Agent) hasLeftovers() bool {
 	return false
 }
 
-// usedError returns the error for an idle instance that cannot be leased because processes use it.
+// usedError returns the error for an idle instance that cannot be leased because processes are using it.
 func usedError(g int, in *instance) error {
 	return fmt.Errorf("GPU %d: %s at %d is idle but still has processes", g, in.Profile, in.Start)
 }

@@ -131,7 +131,7 @@ func (p *publisher) raise(
 	return node, short, err
 }
 
-// finish is called after a plan has been published. It releases the held jobs whose slices are offered.
+// finish releases the held jobs whose slices are offered. It is called after a plan has been published.
 func (p *publisher) finish(ctx context.Context, d nodePlan, in input) error {
 	if d.withheld {
 		return errUnregistered

@@ -26,8 +26,8 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 		a.publisher.publishSoon()
 		return nil
 	}
-	// Its counts are safe even if slurmctld does not answer, because slurmctld will also count the released slices as
-	// free. The plugin disconnects after 5 s, but the pass continues for up to 10 s in total.
+	// If slurmctld does not answer, no harm is done, because it will also count the released slices as free. The plugin
+	// disconnects after 5 s, but the pass continues for up to 10 s in total.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := a.Publish(ctx); err != nil && !errors.Is(err, errBusy) {

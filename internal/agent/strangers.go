@@ -167,8 +167,8 @@ func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 	}
 }
 
-// noteOn describes the processes that use an instance or have it open but do not belong to its job, or returns the
-// reason why the driver did not destroy it. The caller holds a.mu.
+// noteOn describes the processes that are using an instance or have it open but do not belong to its job. If there are
+// none, it returns the reason why the driver did not destroy the instance. The caller holds a.mu.
 func noteOn(in *instance) string {
 	var names []string
 	for _, s := range in.strangers {

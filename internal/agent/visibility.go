@@ -25,7 +25,8 @@ func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	return api.SeesJobs
 }
 
-// hidesJobs reports whether users are not allowed to see other users' jobs. It is true until slurmctld has answered.
+// hidesJobs reports whether users are not allowed to see other users' jobs. The result is true until slurmctld has
+// answered.
 func (a *Agent) hidesJobs() bool {
 	c := a.privacy.Load()
 	return c == nil || c.HidesJobs()

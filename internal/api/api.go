@@ -6,9 +6,9 @@ const DefaultRunDir = "/run/caelum"
 // SocketName is the name, in the run directory, of the socket for all users.
 const SocketName = "caelumd.sock"
 
-// RootSocketName is the name, in the run directory, of the socket for root. It serves the same calls. Root needs a
-// separate socket because a Unix socket has a single queue of connections that have not been accepted yet, and any user
-// can fill the queue of the socket for all users.
+// RootSocketName is the name, in the run directory, of the socket for root. This socket serves the same calls. Root
+// needs a separate socket because a Unix socket has a single queue of connections that have not been accepted yet, and
+// any user can fill the queue of the socket for all users.
 const RootSocketName = "root.sock"
 
 // LeaseRequest describes the job for which a prolog requests a lease.

@@ -221,7 +221,7 @@ func answer(w http.ResponseWriter, body any, err error) {
 // CodeOf returns the HTTP status for an error that a Handler returned. With status 503, the prolog repeats the call.
 // With status 500, the prolog fails, and Slurm drains the node. Only a defect of the node itself may drain it, so a
 // Handler must return an *Error for every other failure. For a full disk, CodeOf returns 503, so that the prolog
-// repeats the call until an administrator frees disk space. If it gives up before that, its error includes the
+// repeats the call until an administrator frees disk space. If the prolog gives up before that, its error includes the
 // message.
 func CodeOf(err error) int {
 	var e *Error

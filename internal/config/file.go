@@ -53,8 +53,8 @@ func CheckFile(path string) ([]Fault, error) {
 	return faults, nil
 }
 
-// checkKey checks one key and its value, using the defaults for the other keys. The map lines contains the line number
-// of each earlier key. Its keys are in lower case, because viper ignores the case of keys.
+// checkKey checks one key and its value, using the defaults for the other keys. The argument lines maps each earlier
+// key to its line number. Its keys are in lower case, because viper ignores the case of keys.
 func checkKey(key, value *yaml.Node, lines map[string]int) []Fault {
 	name := strings.ToLower(key.Value)
 	if before := lines[name]; before > 0 {

@@ -13,8 +13,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// MaxLines and MaxBytes are the same limits as in job_submit.lua. They exist because slurmctld waits while
-// job_submit.lua reads the table.
+// MaxLines and MaxBytes limit the size of a table. job_submit.lua has the same limits. They exist because slurmctld
+// waits while job_submit.lua reads the table.
 const (
 	MaxLines = 20000
 	MaxBytes = 1 << 20

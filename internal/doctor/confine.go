@@ -18,7 +18,7 @@ import (
 type Confinement struct {
 	// Cgroup is the version of the cgroups that control access to devices, or 0 if the host has no such cgroups.
 	Cgroup int
-	// Program is true if the plugin's BPF program is attached to the cgroup of all steps.
+	// Program is true if the plugin's BPF program is attached to the cgroup that contains all steps.
 	Program bool
 	// Tasks is true if any job's tasks are running.
 	Tasks bool
@@ -44,8 +44,8 @@ func readConfinement(mountpoint, slice, node string) Confinement {
 	return Confinement{}
 }
 
-// readScope reads the cgroup of all steps. slurmd creates this cgroup when it starts, and the plugin attaches its
-// program to it. If several slurmd daemons run on a host, the cgroup's name includes the node's name.
+// readScope reads the cgroup that contains all steps. slurmd creates this cgroup when it starts, and the plugin
+// attaches its program to it. If several slurmd daemons run on a host, the cgroup's name includes the node's name.
 func readScope(slice, node string) Confinement {
 	c := Confinement{Cgroup: 2}
 	for _, name := range []string{node + "_slurmstepd.scope", "slurmstepd.scope"} {

@@ -204,7 +204,7 @@ func examine(f *Facts, checks []check) []Finding {
 			continue
 		}
 		if s, missing := f.firstMissing(c.needs); missing {
-			if c.name != string(s) { // the finding for the missing source already has the name of this check
+			if c.name != string(s) { // the finding for the missing source has the same name as this check
 				skipped[s] = append(skipped[s], c.name)
 			}
 			continue

@@ -7,11 +7,11 @@ import (
 	"caelum/internal/slurm"
 )
 
-// LacksLicense returns the first licence that the job requests in a larger number than is free. The result is empty if
-// enough licences of each kind are free, or if the job accepts alternatives (|), because slurmctld chooses between
-// them. slurmctld reserves nothing for a job that lacks a licence. slurmctld sets the reason Licenses only when it
-// evaluates the job; until then, a job that is queued behind another job is pending with the reason Priority
-// (job_scheduler.c, 22.05.8).
+// LacksLicense returns the first licence of which the job requests more than are free. The result is empty if enough
+// licences of each kind are free, or if the job accepts alternatives (|), because slurmctld chooses between them.
+// slurmctld reserves nothing for a job that lacks a licence. slurmctld sets the reason Licenses only when it evaluates
+// the job; until then, a job that is queued behind another job is pending with the reason Priority (job_scheduler.c,
+// 22.05.8).
 func LacksLicense(q slurm.Queue, w slurm.Waiting) string {
 	if w.Licenses == "" || strings.Contains(w.Licenses, "|") {
 		return ""

@@ -15,7 +15,7 @@ type Device struct{ Major, Minor uint32 }
 
 func (d Device) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
 
-// Devices returns the device numbers of Files.
+// Devices returns the device numbers of the files that Files returns.
 func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
 	if in.GI == FullGI {
 		d, err := c.Device(minor)

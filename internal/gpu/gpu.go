@@ -7,7 +7,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// Every error from a Hardware wraps ErrNoRoom, ErrInUse, ErrLost or ErrNotFound, or shows the NVML code of another
+// Every error from a Hardware wraps ErrNoRoom, ErrInUse, ErrLost or ErrNotFound, or contains the NVML code of another
 // driver error.
 var (
 	// ErrNoRoom means NVML_ERROR_INSUFFICIENT_RESOURCES: the GPU has no free units, or the placement is occupied.
@@ -66,7 +66,8 @@ type GPU struct {
 	// MemoryMiB is the GPU's memory in MiB.
 	MemoryMiB uint64
 	// Problem is the reason why the GPU cannot be managed, with a remedy. It is empty if the GPU can be managed. If
-	// Full is true, it says that MIG mode is off, and Model holds the profiles that the GPU would have.
+	// Full is true, Problem says that MIG mode is off, and Model holds the profiles that the GPU would have with MIG
+	// mode on.
 	Problem string
 }
 
@@ -76,8 +77,8 @@ const Lost = "the GPU is lost; drain the node and reboot it"
 // unreadable is the prefix of the Problem of a GPU that the driver cannot open or read.
 const unreadable = "couldn't "
 
-// Broken reports whether a Problem means that the GPU is faulty. The other problems follow from the GPU's model or MIG
-// mode, and a site may have such GPUs on purpose.
+// Broken reports whether a Problem means that the GPU is faulty. All other problems follow from the GPU's model or MIG
+// mode, and a site may use such GPUs deliberately.
 func Broken(problem string) bool { return problem == Lost || strings.HasPrefix(problem, unreadable) }
 
 // Instance is a GPU instance.

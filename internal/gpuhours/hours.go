@@ -52,7 +52,7 @@ func Hours(records []slurm.Allocation, from, to time.Time) []Run {
 // The profile is empty if AccountingStorageTRES does not list the profiles.
 type holding struct {
 	profile  string
-	models   []*mig.Model // the GPU models on which the instances may have been
+	models   []*mig.Model // the possible GPU models of the instances
 	whole    bool         // whole GPUs on nodes that Caelum does not manage
 	count    int
 	from, to float64

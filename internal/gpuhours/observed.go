@@ -36,8 +36,8 @@ func same(a, b predict.Run) bool {
 	return strings.EqualFold(a.Node, b.Node) && a.Restart == b.Restart && a.Start == b.Start
 }
 
-// Runs returns the summaries of the run that a record describes, one for each node and profile. For a run that has not
-// ended, the time until now is counted.
+// Runs returns the summaries of the run that a record describes, one for each node and profile. A run that has not
+// ended is counted up to now.
 func (o Observed) Runs(r slurm.Allocation, now time.Time) (runs []predict.Run) {
 	if r.Start.IsZero() {
 		return nil

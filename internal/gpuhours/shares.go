@@ -25,7 +25,7 @@ func modelsOf(gpuType string) (models []*mig.Model) {
 // nodes maps each node's name, in lower case, to the GPU models that the node may have.
 type nodes map[string][]*mig.Model
 
-// seen excludes the GPU models that cannot have run s: those of another type, and those without its profile. If no
+// seen excludes the GPU models on which s cannot have run: those of another type, and those without its profile. If no
 // model is left, because the node's GPU model has changed, the node may have any model of s's type.
 func (n nodes) seen(s predict.Run) {
 	node := strings.ToLower(s.Node)

@@ -95,7 +95,8 @@ echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
 	return nil
 }
 
-// pairing describes a command that measure runs with two configurations: the one in /etc/slurm and the one in conf.
+// pairing describes a command whose duration is measured with two configurations: the one in /etc/slurm and the one in
+// conf.
 type pairing struct{ command, with, without, conf string }
 
 // measure runs the two commands of each pair in random order and prints the difference between their durations. It must

@@ -29,8 +29,8 @@ type scenarios struct {
 	gpus  int // per node
 	mixed bool
 	multi float64 // the fraction of jobs that need several full GPUs (multi.go)
-	// latency is true if the emulated drivers have the latencies of real drivers. If only is not empty, it names the
-	// only scenario to run.
+	// latency is true if the emulated drivers have the latencies of real drivers. If only is not empty, no other
+	// scenario is run.
 	latency bool
 	only    string
 }

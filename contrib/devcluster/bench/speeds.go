@@ -27,8 +27,8 @@ var speedWays = []speedWay{
 	{"Caelum, adaptive", "caelum", "adaptive"},
 }
 
-// speedWay is a configuration. Its scenario is the argument of board.asks, and its sizing is the value of the `sizing`
-// key in caelum.yaml, or empty for a cluster without Caelum.
+// speedWay is one of the configurations that benchSpeeds compares. Its scenario is the argument of board.asks, and its
+// sizing is the value of the `sizing` key in caelum.yaml, or empty for a cluster without Caelum.
 type speedWay struct{ name, scenario, sizing string }
 
 // speedConf holds the scheduler parameters from docs/install.md. Backfill runs every 2 s, because the trace's jobs

@@ -56,7 +56,7 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 // published.
 type waitTimes struct {
 	offered, other, published []float64
-	found                     int // jobs whose profile was on offer, also according to slurmctld
+	found                     int // number of jobs in offered whose profile slurmctld also showed as free
 }
 
 // measure submits one job whose profile is on offer and one job whose profile is not. The agent offers an idle GPU as

@@ -300,7 +300,7 @@ func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	<-ctx.Done() // reached only if the options exclude all faults
 }
 
-// run begins a fault and ends it after the given time.
+// run starts a fault and ends it after the given time.
 func (b *breaking) run(ctx context.Context, lasts time.Duration) {
 	b.from = time.Now()
 	b.mu.Lock()

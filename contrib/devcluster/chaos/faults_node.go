@@ -114,7 +114,7 @@ func (c *campaign) adoptRest() {
 	}
 }
 
-// makeForeign creates an instance as an administrator does with nvidia-smi.
+// makeForeign creates an instance in the same way as an administrator with nvidia-smi.
 func makeForeign(b *breaking) error {
 	gpu := fmt.Sprint(b.rng.IntN(b.o.gpus))
 	out, stderr, err := b.cluster.ExecNode(

@@ -11,7 +11,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// queue holds slurmctld's jobs and nodes at a given time.
+// queue holds the jobs and nodes in slurmctld at a given time.
 type queue struct {
 	jobs  []queued
 	nodes map[string]oracle.Snapshot

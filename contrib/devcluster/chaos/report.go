@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// adder returns a function that adds findings under a rule.
+// adder returns a function that adds findings about violations of the given rule.
 func (f *findings) adder(l *timeline, rule string) func(string, ...any) {
 	return func(format string, args ...any) { f.add(l, rule, format, args...) }
 }

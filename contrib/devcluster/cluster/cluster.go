@@ -26,7 +26,7 @@ type Options struct {
 	Board string
 	// Build is the directory with the binaries, by default build/ in the repository.
 	Build string
-	// NewRoot is the root directory of the newer Slurm release that Upgrade upgrades the hosts to.
+	// NewRoot is the root directory of the newer Slurm release that Upgrade installs on the hosts.
 	NewRoot string
 	// AgentConfig is the path of the nodes' caelum.yaml, by default etc/caelum.yaml in the repository.
 	AgentConfig string
@@ -171,9 +171,9 @@ func (c *Cluster) RestartUnit(unit string) error { return c.do("restart", unit) 
 // restarts it, as systemd would, but a killed Slurm daemon stays down until StartUnit is called.
 func (c *Cluster) KillUnit(unit, signal string) error { return c.do("kill", "--signal", signal, unit) }
 
-// Upgrade replaces the programs on a host with the programs in Options.NewRoot. The hosts are dbd (slurmdbd), ctl
-// (slurmctld and the watcher), login, and the nodes. The daemons and other processes that are running on the host use
-// the old programs until they are restarted.
+// Upgrade replaces the programs on a host with those in Options.NewRoot. The hosts are dbd (slurmdbd), ctl (slurmctld
+// and the watcher), login, and the nodes. The daemons and other processes that are running on the host use the old
+// programs until they are restarted.
 func (c *Cluster) Upgrade(host string) error { return c.do("upgrade", host) }
 
 // Log returns a daemon's log.

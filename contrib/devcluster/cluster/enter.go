@@ -62,8 +62,8 @@ func (c *Cluster) enter(ctx context.Context, node, user string, args []string) *
 const cleanPath = "/run/devcluster/build/nvml-emulator:/run/devcluster/build:" +
 	"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// initPID returns the pid of the cluster's init. Like process_of in lib/common.sh, it compares the process's start
-// time, because the kernel may have reused the pid.
+// initPID returns the pid of the cluster's init process. Like process_of in lib/common.sh, it compares the process's
+// start time, because the kernel may have reused the pid.
 func (c *Cluster) initPID() (pid string, running bool) {
 	text, err := os.ReadFile(filepath.Join(c.Dir, "init.pid"))
 	words := strings.Fields(string(text))

@@ -1,9 +1,9 @@
 // Package clustertest starts a devcluster for an end-to-end test. Its functions run commands as a user, wait for
 // conditions, and check the cluster at the end of the test.
 //
-// Three environment variables configure the tests. FAULTS_KEEP names a directory for the daemons' logs of failed tests,
-// and FAULTS_BUILD the directory with the binaries (default: build/ in the repository). FAULTS_POLL sets the agents'
-// poll_interval (default: 1s, as in the devcluster, whereas the agent's own default is 15s).
+// Three environment variables configure the tests. FAULTS_KEEP names a directory for the daemon logs of failed tests,
+// and FAULTS_BUILD names the directory with the binaries (default: build/ in the repository). FAULTS_POLL sets the
+// agents' poll_interval (default: 1s, as in the devcluster, whereas the agent's own default is 15s).
 package clustertest
 
 import (
@@ -41,7 +41,8 @@ done
 kill $device
 `
 
-// conf configures the scheduler so that slurmctld starts a job at most one second after it can start.
+// conf configures the scheduler so that slurmctld starts a job at most one second after the job's resources have become
+// free.
 var conf = []string{
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 }

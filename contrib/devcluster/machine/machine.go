@@ -166,7 +166,7 @@ func (m *Machine) User(command string) string {
 	)
 }
 
-// State returns a job's state in squeue.
+// State returns a job's state according to squeue.
 func (m *Machine) State(job string) string {
 	return strings.TrimSpace(m.Try("squeue", "-h", "-t", "all", "-j", job, "-o", "%T"))
 }

@@ -28,7 +28,7 @@ var (
 	hostRange = regexp.MustCompile(`^([^\[\],]*)\[([0-9,-]+)\]$`)
 )
 
-// Allocation is the start of a job in slurmctld's log.
+// Allocation describes the start of a job according to slurmctld's log.
 type Allocation struct {
 	Job   uint32
 	Nodes []string
@@ -71,7 +71,7 @@ func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) 
 			continue
 		}
 		id, list := m[2]+m[4]+m[6], m[3]+m[5]+m[7]
-		if list == "(null)" { // slurmctld did not start the srun or salloc immediately
+		if list == "(null)" { // slurmctld did not start the srun or salloc job immediately
 			continue
 		}
 		if raw := rawID.FindStringSubmatch(id); raw != nil {

@@ -255,7 +255,8 @@ func open(counts map[string]int) bool {
 	return false
 }
 
-// lastSet returns the last change to the node's counts that slurmctld logged before the time at, or nil.
+// lastSet returns the last change to the node's counts that slurmctld logged before the given time, or nil if there is
+// none.
 func (j *check) lastSet(at int64) *Set {
 	var last *Set
 	for k, s := range j.run.Sets {
@@ -274,7 +275,7 @@ func (j *check) excesses() {
 	}
 }
 
-// ending reports whether the reason shows that the request was rejected correctly because the run had ended before its
+// ending reports whether the agent rejected the request for a valid reason, namely that the run had ended before its
 // prolog requested a lease.
 func ending(reason string) bool {
 	return strings.HasPrefix(reason, "the job is ending") ||

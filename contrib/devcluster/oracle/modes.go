@@ -95,7 +95,7 @@ func (j *check) needs(st Start, s Switch) bool {
 	return false
 }
 
-// File is the owner and mode of a GPU's device file (/dev/nvidiaN), as found by a job.
+// File holds the owner and mode of a GPU's device file (/dev/nvidiaN), as found by a job.
 type File struct {
 	Job  uint32
 	Node string
