@@ -53,7 +53,7 @@ PARTITION" writes the line without checking the partition.`,
 	}
 }
 
-// partitions is the subset of a slurmctld client that checkBypass uses. *slurm.Client implements it.
+// partitions is the subset of a slurmctld client's methods that checkBypass uses. *slurm.Client implements it.
 type partitions interface {
 	Partitions(ctx context.Context) ([]slurm.Partition, error)
 	AllNodes(ctx context.Context) ([]slurm.Node, error)

@@ -9,7 +9,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 )
 
-// top is the state of caelum top. It is used only by the goroutine of run.
+// top is the state of caelum top. Only the goroutine that calls run uses it.
 type top struct {
 	screen   tcell.Screen
 	read     func(context.Context) ([]spans, error)

@@ -81,7 +81,7 @@ func runShadow(ctx context.Context, out, errout io.Writer, path string, o shadow
 	return t.run(ctx, cfg)
 }
 
-// gpuLister is the subset of the driver used by a trial. *gpu.NVML implements it.
+// gpuLister is the subset of the driver's methods that a trial uses. *gpu.NVML implements it.
 type gpuLister interface{ GPUs() ([]gpu.GPU, error) }
 
 // trial prints a node's passes. Its interfaces have no methods that modify the GPUs or slurmctld.
@@ -147,7 +147,7 @@ func (t trial) node(cfg config.Config) (*shadow.Node, error) {
 	return shadow.NewNode(cfg.Node, settings, found, cfg.Profiles, whole, profile)
 }
 
-// pass reads slurmctld and plans the node.
+// pass reads the nodes and jobs from slurmctld and makes a plan for the node.
 func (t trial) pass(ctx context.Context, node *shadow.Node) (shadow.Pass, error) {
 	snapshot, err := plan.Read(ctx, t.ctl, t.now)
 	if err != nil {

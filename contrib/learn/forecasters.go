@@ -45,7 +45,7 @@ type series struct {
 	c       *curve
 	reports bool
 	past    predict.Series
-	top     float64 // the highest memory without which the program would have failed
+	top     float64 // the highest amount of memory that the program has needed so far
 }
 
 func (s *series) add(k int, ran float64) {

@@ -28,8 +28,8 @@ func quantile(of []float64, q float64) float64 {
 const (
 	// worstShare is the fraction of the jobs that count as the worst.
 	worstShare = 0.05
-	// shortest is the minimum run time, in seconds on a whole GPU, of the jobs that worst considers. In shorter jobs, a
-	// wait of a few seconds would dominate the slowdown.
+	// shortest is the minimum run time, in seconds on a whole GPU, of the jobs that worst considers. For shorter jobs,
+	// a wait of a few seconds would dominate the slowdown.
 	shortest = 10
 )
 

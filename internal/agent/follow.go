@@ -13,8 +13,8 @@ import (
 
 // If the watcher makes plans (`planner: true`), it writes each node's part to the node's Comment, and a heartbeat to
 // the Comment of one node (package part). While the heartbeat is fresh, the agent follows its part: a pass reads only
-// this node, and lists the jobs only if the agent's leases do not account for the node's used counts. Otherwise, the
-// agent makes the plan itself.
+// this node's record, and lists the jobs only if the agent's leases do not account for the node's used counts.
+// Otherwise, the agent makes the plan itself.
 
 // input is the data that a pass reads. If the agent follows the watcher's plan, part is the node's part of the plan,
 // and the queue contains only the waiting jobs named in the part.
@@ -81,7 +81,8 @@ func (p *publisher) sees(in input) bool {
 	return p.heartbeat.Fresh(p.heard, part.Expiry)
 }
 
-// readOwn reads this node and its part. If the node has no part, or if the heartbeat has expired, in.part is nil.
+// readOwn reads this node's record and its part of the plan. If the node has no part, or if the heartbeat has expired,
+// in.part is nil.
 func (p *publisher) readOwn(ctx context.Context) (in input, err error) {
 	limit := part.Expiry
 	began := p.clock()
@@ -124,8 +125,8 @@ func (p *publisher) readOwn(ctx context.Context) (in input, err error) {
 	return in, err
 }
 
-// readNodes reads this node. If the heartbeat was last read longer ago than the time between heartbeats, the same
-// request also reads the node that carries the heartbeat.
+// readNodes reads this node's record. If the heartbeat was last read longer ago than the time between heartbeats, the
+// same request also reads the record of the node that carries the heartbeat.
 func (p *publisher) readNodes(ctx context.Context) (own slurm.Node, err error) {
 	other := p.beatNode != "" && p.beatNode != p.cfg.Node && p.clock().Sub(p.heard) >= part.Every
 	if other {

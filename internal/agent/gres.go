@@ -70,8 +70,8 @@ func (p *publisher) write(
 	return counts || d.withheld, nil
 }
 
-// fresh is the maximum age of the node data that a write can use without rereading the node. A restart of slurmctld
-// takes longer than that.
+// fresh is the maximum age of a node's record that a write can use without rereading it. A restart of slurmctld takes
+// longer than that.
 const fresh = 250 * time.Millisecond
 
 // errOutdated ends a pass whose input may differ from slurmctld's current counts.
@@ -79,12 +79,12 @@ var errOutdated = errors.New(
 	"slurmctld's counts of this node changed during the pass, for example because slurmctld restarted",
 )
 
-// unchanged returns errOutdated if the node has changed since the caller read it. It rereads the node if the caller's
-// data is older than fresh. This detects a restart of slurmctld, after which the used counts are lost and slurmd has
-// not registered yet. If the agent then wrote totals from before the restart, slurmctld would offer slices that are not
-// free, and jobs would start without slots. If slurmctld stops while a Slurm command is reading the node, the command
-// takes up to 9 s and then succeeds with old data, because it requests the partitions last (22.05.8). The second read
-// may therefore return old data, but a third read returns current data.
+// unchanged returns errOutdated if the node has changed since the caller read it. It rereads the node's record if the
+// caller's copy is older than fresh. This detects a restart of slurmctld, after which the used counts are lost and
+// slurmd has not registered yet. If the agent then wrote totals from before the restart, slurmctld would offer slices
+// that are not free, and jobs would start without slots. If slurmctld stops while a Slurm command is reading the node's
+// record, the command takes up to 9 s and then succeeds with old data, because it requests the partitions last
+// (22.05.8). The second read may therefore return old data, but a third read returns current data.
 func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	last := node
 	for range 2 {

@@ -109,7 +109,7 @@ func (p *publisher) text(gpus []place.GPU) string {
 }
 
 // carry converts this node's part of the plan to the GPU models that its driver reports. These models may have profiles
-// that the node does not publish. It omits offers that overlap an instance of an unpublished profile.
+// that the node does not publish. Offers that overlap an instance of an unpublished profile are omitted.
 func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
 	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), AdvertisedAs: map[offer.Spot]string{}}
 	for k, on := range v.Offers(all, me) {

@@ -195,7 +195,8 @@ func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 	return snapshot, node, p.findExcess(ctx, node)
 }
 
-// recount rereads this node and the jobs after the totals were lowered. Like read, it updates the pending leases.
+// recount rereads this node's record and the jobs after the totals have been lowered. Like read, it updates the pending
+// leases.
 func (p *publisher) recount(ctx context.Context) (node slurm.Node, err error) {
 	if node, err = p.ctl.Node(ctx, p.cfg.Node); err != nil {
 		return node, err

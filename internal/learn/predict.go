@@ -13,8 +13,8 @@ import (
 
 // Table is the part of the decision table that affects predictions.
 type Table struct {
-	// Models lists the GPU models to which the table applies. Each model has only the profiles that the table lists
-	// and that a prediction may choose.
+	// Models lists the GPU models to which the table applies. Each model contains only the profiles that the table
+	// lists and that a prediction may choose.
 	Models  []*mig.Model
 	Default string
 	decided map[string]predict.Line
@@ -50,7 +50,7 @@ type Prediction struct {
 // Predict returns the prediction that applies to a job after the next [Write]. It combines the levels according to the
 // rules of the decision table. A complete run at one level overrides the more general levels. If no run at a level was
 // complete, the prediction from the more general levels applies, unless the runs at this level show that the job needs
-// more memory, in which case it is assigned a larger profile.
+// more memory. In that case, the job is assigned a larger profile.
 func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Prediction, error) {
 	p := t.without()
 	for _, kind := range slices.Backward(predict.Levels) {

@@ -29,8 +29,8 @@ const (
 	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
 	fewJobs           = 5000
 	// Some jobs and summaries reach slurmdbd late, because a node that cannot write a summary retries for up to 30
-	// days. Each sync therefore starts one hour before the end of the previous sync. Once a day, a sync starts 30 days
-	// before the end of the previous sync.
+	// days. Each sync therefore also rereads the last hour that the previous sync covered. Once a day, a sync rereads
+	// the last 30 days.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
 	first                = 400 * 24 * time.Hour // the time span of the first sync and of the runs in a repository

@@ -81,8 +81,8 @@ func (w *preemptionWay) requeued(ctx context.Context, victims []string) (n int, 
 var preemptLogged = regexp.MustCompile(`(?m)^\[([^\]]+)\] (?:debug2?: +)?.*?(_slurm_rpc_submit_batch_job:|` +
 	`_slurm_rpc_submit_batch_het_job:|_slurm_rpc_epilog_complete:|sched: Allocate|_start_job: Started) JobId=(\d+)`)
 
-// preemptionTimes returns, according to slurmctld's log, how long the preemptor waited after its submission and how
-// long it waited after its slices were free.
+// preemptionTimes returns the preemptor's wait since its submission and its wait since the last epilog of a victim,
+// according to slurmctld's log.
 func preemptionTimes(log string, victims []string, by string) (wait, room string, err error) {
 	var submitted, ended, last time.Time
 	after, starts := time.Duration(0), 0

@@ -34,12 +34,12 @@ const (
 	graceTime = "5"
 	// exempt is the PreemptExemptTime of the class exempt.
 	exempt = "00:00:10"
-	// startsIn is the time after which the table shows a preemptor that has not started as waiting. It is longer than
-	// exempt and graceTime.
+	// startsIn is the time limit for the start of a preemptor. If it is exceeded, the table shows the preemptor as
+	// waiting. The limit is longer than exempt and graceTime.
 	startsIn = 45 * time.Second
 )
 
-// on1 is the option that excludes the second node, so that the job runs on the first.
+// on1 excludes the second node, so that a job runs on the first one.
 var on1 = []string{"-x", "n2"}
 
 func twoOf(class string, args ...string) []preemptionJob {
@@ -181,8 +181,8 @@ func (w *preemptionWay) submit(ctx context.Context, j preemptionJob, profile str
 	class := []string{"-p", j.class}
 	switch {
 	case w.kind == "qos":
-		// Caelum holds jobs that exclude nodes, except in partitions that the decision table does not list. A held job
-		// does not preempt any others.
+		// Caelum holds jobs that exclude nodes, except in partitions that the decision table does not list. Held jobs
+		// do not preempt other jobs.
 		class = []string{"-p", "any", "--qos=" + j.class}
 	case j.class == "exempt": // even with preempt/partition_prio, only a QOS can set the exempt time
 		class = []string{"-p", "requeue", "--qos=exempt"}

@@ -181,8 +181,8 @@ func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	}).Name, nil
 }
 
-// whole returns the layout for the use of a GPU as a whole. If the trace contains jobs with several GPUs, this is the
-// layout of a full GPU.
+// whole returns the layout in which the GPU is a single device. If the trace contains jobs with several GPUs, the
+// device is a full GPU; otherwise, it is a slice.
 func (b *board) whole() mig.Layout {
 	if l := b.Full(); l != 0 {
 		return l

@@ -86,7 +86,7 @@ func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
 			return err
 		}
 		switch k {
-		case 0: // as in normal operation, an earlier job has used the GPU and released it
+		case 0: // the previous job has used and released the whole GPU
 			w.offered = append(w.offered, waited)
 		case 2:
 			w.other, w.published = append(w.other, waited), append(w.published, publishing)

@@ -104,8 +104,8 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// choose returns the kinds in all that are also in only and that are not in without. If only is empty, it selects from
-// all kinds.
+// choose returns the elements of the list only, or of the list all if only is empty, without the elements of the list
+// without.
 func choose(all, only, without []string) ([]string, error) {
 	for _, name := range append(slices.Clone(only), without...) {
 		if !slices.Contains(all, name) {

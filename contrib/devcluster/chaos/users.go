@@ -45,7 +45,7 @@ func (c *campaign) actAs(ctx context.Context, user string, rng *rand.Rand) {
 	}
 }
 
-// number returns a number that no other submission of the campaign has been given.
+// number returns a number that is unique among the submissions of the campaign.
 func (c *campaign) number() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
