@@ -33,8 +33,8 @@ func (a *Agent) hidesJobs() bool {
 }
 
 // publishesJobs reports whether the agent publishes the jobs that hold its slices, which the watcher needs to preempt
-// jobs. The result is false if preemption is disabled in Slurm, if users are not allowed to see other users' jobs, or
-// until slurmctld has answered.
+// jobs. The result is false until slurmctld has answered, if preemption is disabled in Slurm, or if users are not
+// allowed to see other users' jobs.
 func (a *Agent) publishesJobs() bool {
 	c := a.privacy.Load()
 	return c != nil && c.Preempts() && !c.HidesJobs()

@@ -20,9 +20,9 @@ type unsuitable struct{ reason, missing string }
 func (u *unsuitable) Error() string { return u.reason }
 
 // wants returns the slices to carve for the job on this node. These are the allocated slices or, if slurmctld has
-// allocated the whole node to the job, the requested slices. slurmctld counts all of them for the job. Every error
-// concerns only the job: it is an *unsuitable, or describes the mistake in the request. If slots is 0, the number of
-// slots is not checked.
+// allocated the whole node to the job, the requested slices. slurmctld counts all of these slices as used by the job.
+// Every error concerns only the job: it is an *unsuitable, or describes the mistake in the request. If slots is 0, the
+// number of slots is not checked.
 func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	here := job.Allocated[n.cfg.Node]
 	allocated, requested := here.Named("mig").Positive(), job.PerNode.Named("mig").Positive()
