@@ -18,7 +18,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// profileJobOptions holds the flags of caelum profile-job, which determine what is measured and how the results are
+// profileJobOptions holds the flags of caelum profile-job. They determine what is measured and how the results are
 // compared.
 type profileJobOptions struct {
 	repoOptions

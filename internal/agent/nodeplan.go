@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// nodePlan is this node's part of the cluster's plan, and the state that the plan is based on.
+// nodePlan is this node's part of the plan for the cluster, and the state on which the plan is based.
 type nodePlan struct {
 	version  int  // node.version when the plan was made
 	withheld bool // true if the node offers no slices because slurmd has not registered

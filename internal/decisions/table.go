@@ -297,7 +297,7 @@ func (r *reader) list(name string, rest []string) bool {
 	return true
 }
 
-// name sets a profile. It returns false if an earlier line has already set it.
+// name sets *to to the profile that line n names. It returns false if an earlier line has already set *to.
 func (r *reader) name(n int, to *string, profile string) bool {
 	if *to != "" {
 		return false

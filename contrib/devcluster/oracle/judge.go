@@ -209,10 +209,11 @@ func (j *check) offeredWithin(from, to int64, free map[string]int) (present []In
 	return present, want, false
 }
 
-// logged checks that slurmctld and the agent logged the same writes of counts, so that the other checks cover them all.
-// Writes that close all types are exempt from this check, because they may come from `caelumd close`, which does not log
-// its writes. slurmctld does not log a write of Extra alone, but its last logged counts must be those of the write. This
-// does not apply to counts that close all types, because slurmctld reads such counts from slurm.conf when it restarts.
+// logged checks that slurmctld and the node's agent logged the same writes of counts, so that the other checks cover
+// them all. Writes that close all types are exempt from this check, because they may come from `caelumd close`, which
+// does not log its writes. slurmctld does not log a write of Extra alone, but its last logged counts must be those of
+// the write. This does not apply to counts that close all types, because slurmctld reads such counts from slurm.conf
+// when it restarts.
 func (j *check) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)
