@@ -12,8 +12,8 @@ import (
 // deadlines contains the waiting jobs that the watcher has logged because they cannot meet their deadlines.
 type deadlines map[uint32]bool
 
-// report logs each waiting job that cannot meet its deadline, but only once while the job is waiting. Holding and
-// releasing a job does not repeat the line, even though a held job is not planned.
+// report logs each waiting job that cannot meet its deadline, but only once while the job is waiting. If the job is
+// held and released in the meantime, the line is not repeated, even though a held job is not part of the plan.
 func (d deadlines) report(snapshot plan.Snapshot, v *plan.View, made offer.Plan, log *logrus.Entry) {
 	waits := map[uint32]bool{}
 	for k := range snapshot.Queue.Waiting {

@@ -12,10 +12,10 @@ import (
 )
 
 // Whenever a job starts or ends, speculative offers may move to other nodes. For each move, the planner must write two
-// parts and two agents must publish. While slurmctld can start every waiting job on the present offers, the planner
-// therefore writes a changed part immediately only if the part offers a profile that is not currently offered by any
-// node. It writes the other parts with the next heartbeat. An old part is as safe as a new one, because the agent
-// offers only those placements of a part that fit alongside its leases.
+// parts and two agents must publish. As long as slurmctld can start every waiting job on the present offers, the
+// planner therefore writes a changed part immediately only if the part offers a profile that is not currently offered
+// by any node. It writes the other parts with the next heartbeat. An old part is as safe as a new one, because the
+// agent offers only those placements of a part that fit alongside its leases.
 
 // update is a node and its new Comment. member is its index in the plan, or -1.
 type update struct {
@@ -48,7 +48,7 @@ func deferParts(v *plan.View, made offer.Plan, all []update) deferred {
 	if !startable(v, made, all, present) {
 		return nil
 	}
-	// Writing a part withdraws the present offers on its node, so that other parts may have to be written as well.
+	// Writing a part withdraws the present offers on its node, so other parts may have to be written as well.
 	for n := -1; n != len(waits); {
 		n = len(waits)
 		covered := map[string]bool{}
@@ -139,9 +139,9 @@ func released(p part.Part) (all []part.Job) {
 
 func sameJob(a, b part.Job) bool { return a.ID == b.ID && slices.Equal(a.Spots, b.Spots) }
 
-// startable reports whether slurmctld can start every waiting job on the present offers. It is false for jobs that
-// request several slices or nodes. The nodes may differ from those in the plan, because slurmctld starts a job as soon
-// as any node offers its slice.
+// startable reports whether slurmctld can start every waiting job on the present offers. It returns false if any of the
+// jobs requests several slices or nodes. The nodes may differ from those in the plan, because slurmctld starts a job as
+// soon as any node offers its slice.
 func startable(v *plan.View, made offer.Plan, all []update, present deferred) bool {
 	if made.Reserved != nil || made.Kept != nil {
 		return false

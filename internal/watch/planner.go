@@ -20,8 +20,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// maxHeld is the maximum number of waiting jobs that an agent must read because of its part. It applies separately to
-// the held jobs to release on its node and, on the first node, to other jobs.
+// maxHeld is the maximum number of waiting jobs whose records an agent must read because its part lists them. The limit
+// applies separately to the held jobs that the agent must release and, on the first node, to the other jobs.
 const maxHeld = 16
 
 // planner writes the parts of a plan and the heartbeat into slurmctld's node records. It compares each part with the
@@ -57,8 +57,7 @@ func newPlanner(ctl Controller, log *logrus.Entry, host string, now func() time.
 // hostBytes is the length of the part of the id that is the same for all watchers on one host.
 const hostBytes = 4
 
-// beatNode returns the node whose Comment contains the heartbeat, which is the first node with gres/mig in the order of
-// the names.
+// beatNode returns the node whose Comment contains the heartbeat: the first node, by name, that has gres/mig.
 func beatNode(nodes []slurm.Node) (first slurm.Node, ok bool) {
 	for _, n := range nodes {
 		if len(n.Gres.Named("mig")) > 0 && (!ok || n.Name < first.Name) {
@@ -103,9 +102,9 @@ func (p *planner) own() string {
 	return part.BeatIn(part.WithBeat("", p.id, p.count))
 }
 
-// write writes the parts that differ from the plan, and then the heartbeat if one is due. Between heartbeats, it may
-// defer parts (deferParts). If it cannot write a part, it does not write the heartbeat either. If this continues for
-// Expiry, all agents plan for themselves.
+// write writes the parts that differ from the node records and then a heartbeat, if one is due. Between heartbeats, it
+// may defer parts (see deferParts). If it cannot write a part, it does not write the heartbeat either. If this lasts
+// longer than Expiry, all agents make their own plans.
 func (p *planner) write(
 	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan, unstarted plan.Unstarted,
 ) error {
@@ -204,7 +203,7 @@ func (p *planner) partOf(
 		own.Stray = own.Stray[:min(len(own.Stray), maxHeld)]
 	}
 	own.Held = own.Held[:min(len(own.Held), maxHeld)]
-	if n := len(other); n > 0 { // rotate, so that jobs that remain in the list do not exclude others
+	if n := len(other); n > 0 { // rotate the list, so that jobs that remain in it do not exclude others
 		first := p.count * maxHeld % n
 		own.Held = append(own.Held, slices.Concat(other[first:], other[:first])[:min(n, maxHeld)]...)
 	}

@@ -26,7 +26,7 @@ func (p *planner) offerPoweredDown(
 		if !unattended(n) {
 			continue
 		}
-		offers := map[string]int{} // for a node that is also down or draining, or that has no state in Extra
+		offers := map[string]int{} // no offers for a node that is also down or draining, or that has no state in Extra
 		if k := v.Member(n.Name); k >= 0 {
 			offers = v.Counts(made, k)
 		}
@@ -65,9 +65,10 @@ func offered(v *plan.View, names []string, w slurm.Waiting) bool {
 }
 
 // publish writes a node's offers. Like an agent, it first withdraws the offers that are not in the plan, and adds the
-// others only if no job has started on the node since. It reads the node before each write, because the node can boot
-// at any time, after which only its agent is permitted to write the offers. If slurmctld has restarted meanwhile, it no
-// longer knows the node's slots (Unregistered), so no job may start there.
+// others only if no job has started on the node since. It reads the node's record before each write, because the node
+// can boot at any time, after which only its agent is permitted to write the offers. If slurmctld has restarted in the
+// meantime, it no longer knows the node's slots (Unregistered), so publish makes no offers that would let a job start
+// there.
 func (p *planner) publish(ctx context.Context, name string, offers map[string]int) error {
 	for _, lower := range []bool{true, false} {
 		n, err := p.ctl.Node(ctx, name)

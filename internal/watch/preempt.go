@@ -40,8 +40,8 @@ type preemption struct {
 	read  time.Time // the time at which the rules were read
 }
 
-// round carries out the next steps and logs failures. The result again is true if the next round must not wait for the
-// poll interval.
+// round carries out the next steps and logs failures. again is true if the next round must not wait for the poll
+// interval.
 func (p *preemption) round(ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan) (again bool) {
 	if snapshot.At.Sub(p.read) >= readRules {
 		if err := p.readRules(ctx); err != nil {
@@ -91,8 +91,8 @@ func (p *preemption) readRules(ctx context.Context) error {
 	return nil
 }
 
-// do carries out one step. For a step that ends a run or sends signals to it, do reads the job's record first. Such a
-// step is carried out only if the run is still the same and still has its mark.
+// do carries out one step. Before a step that ends a run or sends signals to it, do reads the job's record again and
+// carries out the step only if the job is still in the same run and is still tagged as preempted for the same job.
 func (p *preemption) do(ctx context.Context, s preempt.Step) error {
 	still := func(j slurm.Job) bool {
 		mark, ok := tags.PreemptedBy(j)

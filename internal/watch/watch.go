@@ -27,11 +27,11 @@ type Config struct {
 	Address     string        // the address on which datagrams are received; if empty, all addresses of the host
 	Name        string        // the name of this host
 	Key         notify.Key    // the key; if nil, the watcher neither sends nor accepts datagrams
-	Interval    time.Duration // the time between reads if there is no notification or submission
+	Interval    time.Duration // the time between reads when there are no notifications or submissions
 	Settings    plan.Settings // the settings of the agents
 	Planner     bool          // whether the watcher writes each node's part of the plan to the node's Comment
-	// Preempt, if set, stops running jobs for waiting jobs that need other profiles, as long as this watcher is the
-	// active planner.
+	// If Preempt is set and this watcher is the active planner, the watcher stops running jobs to make room for waiting
+	// jobs that need other profiles.
 	Preempt Preemptor
 	// Now, if set, replaces the clock that measures the age of heartbeats; only tests set it.
 	Now func() time.Time
@@ -50,7 +50,7 @@ const (
 	retry = time.Second
 	// slowdown is the pause after a read, as a multiple of the duration of the read.
 	slowdown = 4
-	// maxPause limits the pause, because a read may have had to wait until slurmctld had started.
+	// maxPause limits the pause after a slow read, which may have been slow only because slurmctld was starting.
 	maxPause = 2 * time.Second
 )
 
@@ -91,7 +91,8 @@ func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
 	return w
 }
 
-// Run watches the trigger file until ctx is done. The error explains why Run cannot start or continue.
+// Run watches the trigger file until ctx is done. If Run cannot start or continue, it returns an error that explains
+// why.
 func (w *Watcher) Run(ctx context.Context) error {
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -173,7 +174,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 		case published <- struct{}{}:
 		case <-ctx.Done():
 		}
-		now := w.sent.Load() // does not include the datagrams of this reaction, which Run has not sent yet
+		now := w.sent.Load() // does not include the datagrams that Run will send in response
 		changed := now != seen
 		seen = now
 		return changed

@@ -2,8 +2,8 @@
 // agent.
 //
 // The Go object is a C shared object, loaded only by the process that Slurm forks and execs for a single prolog or
-// epilog. It is only a client for the agent's socket and never uses NVML, a database, a configuration file, a child
-// process or a signal handler. Any work that continues after the call is done by the agent.
+// epilog. It is only a client of the agent's socket and never uses NVML, a database, a configuration file, a child
+// process or a signal handler. The agent does any work that continues after the call.
 package main
 
 // #include "job.h"

@@ -105,7 +105,7 @@ func epilog(c call) error {
 }
 
 // within repeats f until it succeeds or fails permanently, or until the time limit has passed. Slurm's own time limit
-// is not suitable: by default, there is no limit, and when the limit is reached, Slurm kills the process within 10 ms.
+// is not suitable: none is set by default, and once it is reached, Slurm kills the process within 10 ms.
 func within(seconds int, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
 	defer cancel()
