@@ -91,8 +91,8 @@ func Alibaba(file string, r io.Reader, multiGPU bool) (*Workload, error) {
 	return w, nil
 }
 
-// grmuProfiles lists the profiles of an A100-40GB and, for each, the fraction of a GPU according to GRMU, which is the
-// product of its compute slices and units divided by 7 x 8.
+// grmuProfiles lists the profiles of an A100-40GB and, for each, the fraction of a GPU that it represents according to
+// GRMU: the product of its compute slices and its units, divided by 7 x 8.
 var grmuProfiles = []struct {
 	name  string
 	share float64

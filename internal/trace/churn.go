@@ -28,8 +28,8 @@ var Mixes = []struct {
 	{"four-equal", Mix{1, 0, 1, 1, 1, 0}},
 }
 
-// Churn is a synthetic workload. Jobs arrive as a Poisson process, their profiles are distributed as given by a mix,
-// and their durations are exponentially distributed.
+// Churn is a synthetic workload. Jobs arrive as a Poisson process, their profiles are drawn according to a mix, and
+// their durations are exponentially distributed.
 type Churn struct {
 	Mix          Mix
 	Jobs         int

@@ -12,7 +12,7 @@ import (
 // list of training jobs (each with a model, a batch size and a number of iterations) and the time that one iteration of
 // each model takes on each profile of an A100-40GB. A job can run only on the profiles with a measurement, because the
 // others have too little memory. The list does not contain submission times, so MISO draws exponentially distributed
-// times between submissions. The parameter every is their mean, in seconds. If it is 0, all jobs are submitted at the
+// times between submissions. every is the mean of these times, in seconds. If it is 0, all jobs are submitted at the
 // same time.
 func MISO(
 	jobsFile string,
@@ -57,8 +57,8 @@ func MISO(
 	return w, err
 }
 
-// model is a training model with a batch size: the duration of an iteration on a whole GPU, in seconds, and the speed
-// on each profile relative to the whole GPU.
+// model describes a training model with a certain batch size. It holds the duration of an iteration on a whole GPU, in
+// seconds, and the speed on each profile relative to the whole GPU.
 type model struct {
 	step  float64
 	speed map[string]float64

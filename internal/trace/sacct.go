@@ -28,9 +28,8 @@ var SacctColumns = []string{
 // The submission time is the time at which the job became eligible, so that the waiting time includes only delays for
 // which Slurm is responsible. For a job that started before its eligible time, the waiting time is 0. The duration is
 // the measured run time. Every task of an array and every component of a het job is a separate job. A job with several
-// GPUs needs one slice for each GPU. If the GPUs were not allocated by profile, the job needs whole GPUs, because a
-// step's usage is the sum over its GPUs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default
-// format.
+// GPUs needs one slice per GPU. If the GPUs were not allocated by profile, the job needs whole GPUs, because a step's
+// usage is the sum over its GPUs. Times are in seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
 //
 // Sacct omits jobs without a GPU, jobs that never started, and jobs that are still running. It also omits jobs with
 // slices of several profiles, and jobs whose AllocTRES does not show the profile of their slices.

@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// Site is a synthetic workload that resembles a real site's. Jobs arrive in bursts with the same profile, as job arrays
-// do. Their durations span four orders of magnitude. Time limits have only a few round values, and two out of seven
-// jobs have no time limit.
+// Site is a synthetic workload that resembles the workload of a real site. Like the tasks of a job array, jobs arrive
+// in bursts and have the same profile within a burst. Their durations span four orders of magnitude. Time limits take
+// only a few round values, and two out of seven jobs have no time limit.
 type Site struct {
 	Jobs int
 	GPUs int     // the number of GPUs, with 8 units each, that Load refers to

@@ -174,7 +174,7 @@ func (t *table) numbers(columns ...string) ([]float64, error) {
 	return all, nil
 }
 
-// number parses a number from 0 to 1e12 (in seconds, about 30,000 years). Because of this limit, the sum over all rows
+// number parses a number from 0 to 1e12 (about 30,000 years in seconds). Because of this limit, the sum over all rows
 // in a file is finite.
 func number(s string) (float64, error) {
 	x, err := strconv.ParseFloat(s, 64)

@@ -35,7 +35,7 @@ type Job struct {
 }
 
 // Spread returns the number of nodes for the job's slices, and the number of slices per node. The number of nodes is
-// the requested number, or the next larger number that divides the number of slices.
+// the requested number, or the next larger number that divides the number of slices evenly.
 func (j Job) Spread() (nodes, each int) {
 	n := max(j.Slices, 1)
 	nodes = min(max(j.Nodes, 1), n)
@@ -101,7 +101,7 @@ type Workload struct {
 	Assumed, Several int
 }
 
-// Left is a reason for leaving out jobs, and the number of jobs in a file that were left out because of it.
+// Left is a reason for leaving out jobs, and the number of jobs in a file that were left out for this reason.
 type Left struct {
 	Reason string `json:"reason"`
 	Jobs   int    `json:"jobs"`

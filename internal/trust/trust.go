@@ -14,14 +14,14 @@ import (
 )
 
 // Path resolves the symbolic links in path and checks the resulting file and every directory above it. The file and
-// each directory must belong to root or one of owners, and must not be writable by the group or others. The caller must
+// each directory must belong to root or one of owners and must not be writable by the group or others. The caller must
 // use the resolved path returned by Path, because other users may be able to change the links in the original path at
 // any time.
 //
 // Path rejects a directory that is writable by other users, unless it has the sticky bit (like /tmp) and belongs to
 // root or one of owners, and the next component is a directory that also belongs to root or one of owners. The kernel
-// does not allow other users to remove or rename such a component, and directories cannot be hard links. Files directly
-// in /tmp are therefore rejected.
+// does not allow other users to remove or rename such a component, and directories cannot be hard-linked. Files
+// directly in /tmp are therefore rejected.
 //
 // If an access control list grants write access to other users, the file mode shows write access for the group, so such
 // files are rejected as well.
@@ -124,7 +124,7 @@ func name(id int) string {
 
 // Directory checks the directory of path in the same way as Path, for a process that is about to create or rename a
 // file there. A user who can modify the directory could use a symbolic link to redirect a write by root. It always
-// succeeds if the process does not run as root or the directory does not exist.
+// succeeds if the process is not running as root or the directory does not exist.
 func Directory(path string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -50,7 +50,7 @@ func (m *Monitor) recordAgain(ctx context.Context) {
 	if m.Controller == nil || m.Field == "" || r.look.IsZero() || now.Before(r.look) {
 		return
 	}
-	r.look = now.Add(time.Minute) // in case of an error
+	r.look = now.Add(time.Minute) // the next request if this one fails
 	c, err := m.Controller(ctx)
 	if err != nil || c.Started.IsZero() {
 		return

@@ -47,8 +47,8 @@ func (o *observation) total(uuid string) (seconds float64) {
 	return seconds
 }
 
-// warn calls Options.Foreseen if the forecast for a slice exceeds its memory and the job is allowed to grow before it
-// fails.
+// warn calls Options.Foreseen if the memory use forecast for a slice exceeds the slice's memory and the job is allowed
+// to grow before it fails.
 func (m *Monitor) warn(h heldSlice) {
 	m.mu.Lock()
 	o, f := m.open[h.job], h.forecast

@@ -31,8 +31,8 @@ type Options struct {
 	// call, so another goroutine may have released the slice since the sample was taken.
 	Processes func(job, uid uint32, s Slice, pids []int)
 	// Foreseen is called when a job's forecast memory use exceeds its slice's memory and its lease has Grow =
-	// api.GrowForecast. A sampler calls it without a lock and repeats the call every foreseenEvery until the run ends.
-	// If it is nil, forecasts are only shown.
+	// api.GrowForecast. A sampler calls it without holding a lock and repeats the call every foreseenEvery until the
+	// run ends. If it is nil, forecasts are only shown.
 	Foreseen func(job uint32, f predict.Forecast)
 	// Controller returns the state of slurmctld. If it is nil, the recorder ignores restarts of slurmctld.
 	Controller func(ctx context.Context) (Controller, error)
@@ -65,7 +65,7 @@ type Monitor struct {
 	tookOver   bool          // true if takeOver has read the stored observations; used by only one goroutine
 	waiting    atomic.Int64  // the number of summaries that are not yet stored in slurmdbd
 	dbdFailed  atomic.Bool   // true if a failure of slurmdbd has been logged
-	spoils     sync.Once     // so that the message about another tool's text is logged only once
+	spoils     sync.Once     // logs the message about another tool's text only once
 	restarts   restarts      // restarts of slurmctld
 }
 
@@ -90,8 +90,8 @@ func Monotonic() time.Duration {
 }
 
 // Start samples the slices on these GPUs and stores the usage until ctx is done. The caller must call finish after the
-// last calls to Begin and End. finish stores the observations for the next agent. It waits for all goroutines, but at
-// most one second for the samplers, because the sampler of a hanging GPU does not end.
+// last calls to Begin and End. finish stores the observations for the next agent. It waits for all goroutines to end,
+// but at most one second for the samplers, because the sampler of a hanging GPU does not end.
 func (m *Monitor) Start(ctx context.Context, gpus []int) (finish func()) {
 	samplersEnd := m.startSamplers(ctx, gpus)
 	var tasks sync.WaitGroup
@@ -119,8 +119,8 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 			UID: l.UID, User: l.User, Account: l.Account, Name: l.Name, Start: l.Since,
 		},
 		// An earlier agent may have granted the lease, and its observation may have been lost. In that case, only the
-		// system time shows the age of the lease. Since is in whole seconds, so the lease is on average half a second
-		// younger.
+		// system time shows the age of the lease. Since is rounded down to whole seconds, so the lease is on average
+		// half a second younger than Since suggests.
 		Began: m.Clock() - max(m.Now().Sub(time.Unix(l.Since, 0))-time.Second/2, 0),
 	}
 	o.grow, o.expected = l.Grow, float64(l.Expected)

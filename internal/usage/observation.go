@@ -25,11 +25,11 @@ type observation struct {
 	grow            string            // api.Lease.Grow
 	expected, limit float64           // the learned run time and the time limit in seconds since Began; 0 if unknown
 	reporters       map[int]*reporter // by pid
-	warned          time.Duration     // CLOCK_MONOTONIC at the last call to Options.Foreseen; 0 if never called
+	warned          time.Duration     // time of CLOCK_MONOTONIC at the last call to Options.Foreseen; 0 if never called
 }
 
-// minObserved is the minimum duration of a run whose peak is recorded. A job needs about one second before it begins to
-// use its GPU.
+// minObserved is the minimum duration of a run whose peak is recorded. A job takes about one second to begin using its
+// GPU.
 const minObserved = time.Second
 
 // run returns the run and its usage. end is the time at which the run ended.

@@ -14,9 +14,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// These constants limit the attempts to record a run. Over the first ten attempts, the pause before each one grows from
-// firstPause to longestPause. The other 720 attempts are 30 to 60 minutes apart. Together, they take about 22 days, and
-// never more than 30 days.
+// These constants limit the attempts to record a run. Over the first ten attempts, the pause before each attempt grows
+// from firstPause to longestPause. The other 720 attempts are 30 to 60 minutes apart. All attempts together take about
+// 22 days, and never more than 30 days.
 const (
 	firstPause   = 5 * time.Second
 	longestPause = time.Hour
@@ -31,7 +31,7 @@ func backoff(tries int) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// recorder reads the state and exit status of finished runs from slurmdbd, and writes their summaries to slurmdbd, one
+// recorder reads the state and exit status of finished runs from slurmdbd and writes their summaries to slurmdbd, one
 // call at a time. A summary counts as recorded only after a later call has read it back, because the agents of two
 // nodes can write to the same job's field at the same time, and slurmdbd stores only the last value.
 func (m *Monitor) recorder(ctx context.Context) {
@@ -48,7 +48,7 @@ func (m *Monitor) recorder(ctx context.Context) {
 	}
 }
 
-// recordDue makes the attempts that are due and returns the time until the next call is necessary.
+// recordDue makes the attempts that are due and returns the time until the next call is due.
 func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 	defer m.countWaiting()
 	m.recordAgain(ctx)
@@ -80,9 +80,9 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 	return min(max(next.Sub(m.Now()), time.Second), longestPause)
 }
 
-// record makes one attempt for one run. If the summary is in slurmdbd, it removes the run from the outbox. Otherwise,
-// it writes the summary and postpones the run, so that a later attempt reads it back. It returns errors from slurmdbd
-// and the repository.
+// record makes one attempt to record a run. If the summary is in slurmdbd, it removes the run from the outbox.
+// Otherwise, it writes the summary and postpones the run, so that a later attempt reads it back. It returns errors from
+// slurmdbd and the repository.
 func (m *Monitor) record(ctx context.Context, p Pending) error {
 	if p.Tries >= maxTries {
 		m.Log.WithField("job", p.Run.Job).

@@ -9,26 +9,26 @@ import (
 const (
 	// maxReporters limits the number of a job's processes whose reports are stored separately.
 	maxReporters = 64
-	// oomRecent is the maximum time between an out-of-memory error and the same process's last report for which the
-	// error counts as evidence, because a process that continued for longer has handled the error.
+	// oomRecent is the maximum time between an out-of-memory error and the last report from the same process. If the
+	// process continued for longer, it has handled the error, so the error does not count as evidence.
 	oomRecent = 30 * time.Second
 	// reportValid is the time for which a report is assumed to describe the memory of its process. If no other report
 	// follows, the process has probably ended.
 	reportValid = time.Minute
-	// reportEvery is the minimum time between reports of the same process that the Monitor accepts.
+	// reportEvery is the minimum time between two reports that the Monitor accepts from the same process.
 	reportEvery = time.Second
 )
 
 // reporter is a process that reports its allocator's memory.
 type reporter struct {
-	last     time.Duration // CLOCK_MONOTONIC at the last report
+	last     time.Duration // time of CLOCK_MONOTONIC at the last report
 	ooms     int           // the number of out-of-memory errors in the last report
-	failedAt time.Duration // CLOCK_MONOTONIC at the report in which the number last grew; 0 if it never grew
+	failedAt time.Duration // time of CLOCK_MONOTONIC at the report in which the number last grew; 0 if it never grew
 	uuid     string        // the MIG device of the slice
 
 	peak, slack int64 // the highest allocated memory, and the memory that the allocator could return, in bytes
 
-	first, now progress // the first and the last report with an iteration
+	first, now progress // the first and the last report that contained an iteration
 }
 
 // progress is the iteration that a process had reached at a time of CLOCK_MONOTONIC.
@@ -67,7 +67,7 @@ func (m *Monitor) Report(job uint32, pid int, r api.MemoryReport) bool {
 	p.slack = max(r.Reserved-p.peak-r.Unreleasable, 0)
 	if r.Iteration > 0 {
 		p.now = progress{now, r.Iteration, r.Iterations}
-		if p.first.at == 0 || r.Iteration < p.first.iteration { // a new training loop
+		if p.first.at == 0 || r.Iteration < p.first.iteration { // a new training loop has begun
 			p.first = p.now
 		}
 	}

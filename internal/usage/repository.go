@@ -12,8 +12,8 @@ import (
 // Repository stores jobs' runs, observations of runs that have not ended, and the outbox, which holds the runs whose
 // summaries are not in slurmdbd yet. Its methods are safe for concurrent use.
 type Repository interface {
-	// Observe stores the observation of a run that has not ended. It replaces any earlier one with the same job and
-	// restart count.
+	// Observe stores the observation of a run that has not ended. It replaces any earlier observation with the same job
+	// and restart count.
 	Observe(o Observation) error
 	// Observations returns all stored observations.
 	Observations() ([]Observation, error)
@@ -22,7 +22,7 @@ type Repository interface {
 	// Ended stores a run that ended at the given time, removes its observation, and adds it to the outbox, where it is
 	// due immediately.
 	Ended(run predict.Run, at time.Time) error
-	// RunsOfKey returns the newest runs of a user's job key, oldest first.
+	// RunsOfKey returns a user's newest runs with the given job key, oldest first.
 	RunsOfKey(uid uint32, key string) ([]predict.Run, error)
 	// Add stores runs, completes those that are already stored, and returns the number of new runs.
 	Add(runs ...predict.Run) (added int, err error)
@@ -35,7 +35,8 @@ type Repository interface {
 	// Postpone records an attempt for a run in the outbox and sets the time of the next one. written is true if the
 	// summary was written, in which case the next attempt must read it from slurmdbd.
 	Postpone(run predict.Run, until time.Time, written bool) error
-	// Again puts a node's runs that ended between two times back into the outbox. They become due at the given time.
+	// Again puts the runs that ended on a node between two times back into the outbox. They become due at the given
+	// time.
 	Again(node string, from, to, due time.Time) error
 	// Recorded removes a run from the outbox.
 	Recorded(run predict.Run) error
@@ -44,7 +45,7 @@ type Repository interface {
 // Observation is the stored observation of a run that has not ended. Only the agent parses it.
 type Observation = repo.Observation
 
-// Pending is a run in the outbox, whose summary may not be in slurmdbd yet.
+// Pending is a run in the outbox. Its summary may not be in slurmdbd yet.
 type Pending = repo.Pending
 
 // Accounting is the set of slurmdbd calls that the recorder uses.

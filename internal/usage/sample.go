@@ -15,7 +15,7 @@ import (
 // ended and freed their memory before the epilog runs.
 
 // startSamplers starts a sampler for each of the given GPUs. The returned function waits until the samplers have ended,
-// but at most one second.
+// but for at most one second.
 func (m *Monitor) startSamplers(ctx context.Context, gpus []int) (wait func()) {
 	var samplers sync.WaitGroup
 	for _, g := range gpus {
@@ -121,9 +121,9 @@ func (m *Monitor) on(g int) (held []heldSlice) {
 	return held
 }
 
-// addSample adds a sample to a slice's usage if the job is still running. addSample returns err, which is the error of
-// the reading or nil. If it is not nil, there is no sample, and the error is logged once for each slice. If the slice
-// or its GPU no longer exists, the sampler stops sampling the slice.
+// addSample adds a sample to a slice's usage if the job is still running. err is the error from taking the sample, and
+// addSample returns it unchanged. If err is not nil, there is no sample to add, and the error is logged once per slice.
+// If the slice or its GPU no longer exists, the sampler stops sampling the slice.
 func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

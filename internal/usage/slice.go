@@ -12,8 +12,8 @@ import (
 // memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb).
 const usageBins = 128
 
-// sliceUsage holds a slice's samples as a histogram, so that the memory that they occupy does not grow with time.
-// While the job runs, the repository stores it as JSON.
+// sliceUsage holds a slice's samples as a histogram, so that the memory that they occupy does not grow with time. While
+// the job is running, the repository stores the sliceUsage as JSON.
 type sliceUsage struct {
 	GPU       int
 	UUID      string
@@ -22,7 +22,7 @@ type sliceUsage struct {
 	// Samples is the number of samples, and Bins is the number of samples in each bin of memory use.
 	Samples int
 	Bins    [usageBins]uint32
-	// PeakMiB is the exact highest memory usage. LastMiB and LastUtil are the values of the last sample.
+	// PeakMiB is the exact peak memory usage. LastMiB and LastUtil are the values of the last sample.
 	PeakMiB, LastMiB, LastUtil float64
 	// Most is the highest number of processes in a sample. Last is the number of processes in the last sample.
 	Most, Last int
@@ -30,7 +30,7 @@ type sliceUsage struct {
 	Busy        float64
 	BusySamples int
 	// Series is the memory use over time, without the memory that the job's allocator could return to the driver.
-	// Observations from earlier releases have none.
+	// Observations that earlier releases stored do not contain it.
 	Series predict.Series
 
 	slice  Slice

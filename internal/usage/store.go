@@ -15,9 +15,9 @@ const storeInterval = time.Minute
 // they occupy about 3 MB.
 const maxEnded = 10000
 
-// SetRepository sets the repository for the runs of jobs, and the access to slurmdbd for their summaries. It must be
-// called before Start. If a run ended while no agent was running, the Monitor stores the usage that an earlier agent
-// observed.
+// SetRepository sets the repository in which runs are stored and the client with which their summaries are written to
+// slurmdbd. It must be called before Start. If a run ended while no agent was running, the Monitor stores the usage
+// that an earlier agent observed.
 func (m *Monitor) SetRepository(repo Repository, accounting Accounting) {
 	m.repo, m.accounting = repo, accounting
 	m.restarts = restarts{window: usualMemory + clockSlack, look: m.Now()}
@@ -150,7 +150,7 @@ func (m *Monitor) reportRepository(err error) {
 	}
 }
 
-// countWaiting determines the number of summaries that are not yet stored in slurmdbd, for `caelum status`.
+// countWaiting counts the summaries that are not yet stored in slurmdbd, for `caelum status`.
 func (m *Monitor) countWaiting() {
 	n, err := m.repo.Waiting()
 	m.reportRepository(err)

@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// Accounting emulates slurmdbd in memory, behaving like sacct and sacctmgr 22.05.8.
+// Accounting emulates slurmdbd in memory and behaves like sacct and sacctmgr 22.05.8.
 type Accounting struct {
 	mu      sync.Mutex
 	Records map[uint32][]slurm.Record
 	Away    error
 	Calls   int
-	Refused int    // the number of rejected writes: the record was not the newest, or its run had not ended
+	Refused int    // the number of writes rejected because the record was not the newest or its run had not ended
 	Wrote   func() // called after each write; the caller does not hold the lock
 }
 

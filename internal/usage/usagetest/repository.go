@@ -44,7 +44,7 @@ func (m *Repository) Observe(o repo.Observation) error {
 	return m.full
 }
 
-// RunsOfKey returns the runs of a user's job key.
+// RunsOfKey returns a user's runs with the given job key.
 func (m *Repository) RunsOfKey(uid uint32, key string) (runs []predict.Run, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,7 +71,7 @@ func (m *Repository) Dismiss(job uint32, restart int) error {
 	return m.full
 }
 
-// Ended stores a run that ended, and adds the run to the outbox.
+// Ended stores a finished run and adds it to the outbox.
 func (m *Repository) Ended(run predict.Run, at time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -156,7 +156,7 @@ func (m *Repository) Recorded(run predict.Run) error {
 	return m.full
 }
 
-// Again puts the runs of a node that ended between two times back into the outbox.
+// Again puts the runs that ended on a node between two times back into the outbox.
 func (m *Repository) Again(node string, from, to, due time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
