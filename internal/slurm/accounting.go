@@ -204,7 +204,7 @@ func ofAccounting(err error) error {
 const textMost = 65535
 
 // SetAccounting writes a field of a job's newest accounting record. The run must have ended, because slurmctld rewrites
-// AdminComment at that point (22.05.8). sacctmgr cannot change the job's older records. It takes about 0.3 s.
+// AdminComment at that point (22.05.8). sacctmgr cannot change the job's older records. The call takes about 0.3 s.
 // SetAccounting returns ErrJobState if the run has not ended, ErrSpoils if sacctmgr would alter words that belong to
 // other tools, and ErrNoAccounting if slurmdbd did not answer.
 func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingField, text string) error {

@@ -72,7 +72,7 @@ var (
 	startLine = regexp.MustCompile(`\n   StartTime=(\S*) `)
 )
 
-// checkRun compares a job's detailed record with its record from squeue, and returns ErrChanging if they describe
+// checkRun compares a job's detailed record with its record from squeue and returns ErrChanging if they describe
 // different runs. A user can add a line that looks like a JobState or StartTime line, but cannot remove the real one,
 // so a line that occurs only once is genuine.
 func checkRun(out string, j Job) error {

@@ -41,7 +41,7 @@ type Client struct {
 	env                 []string
 	whose               []string // the sacct options that select users
 	command             runner
-	once                runner // for requests that must not reach a slurmctld started later
+	once                runner // for requests that must not reach a slurmctld that is started later
 }
 
 type runner func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)

@@ -2,9 +2,9 @@ package slurm
 
 import "time"
 
-// LatestStart returns the last time at which slurmctld starts the job, or the zero time if the job has no deadline.
-// After that, slurmctld ends the pending job with the state DEADLINE, even though the job could run for a shorter time
-// than its limit (deadline_ok in job_scheduler.c, 22.05.8 to 26.05.3).
+// LatestStart returns the latest time at which slurmctld would still start the job, or the zero time if the job has no
+// deadline. After that time, slurmctld ends the pending job with the state DEADLINE, even though the job could run for
+// a shorter time than its limit (deadline_ok in job_scheduler.c, 22.05.8 to 26.05.3).
 func (j *Job) LatestStart() time.Time {
 	switch {
 	case j.Deadline.IsZero():

@@ -12,9 +12,9 @@
 //
 // `scontrol show job` prints this name unchanged, so the package reads jobs as follows:
 //
-//   - It reads a job's properties from squeue (record.go). Each field ends with a separator that is random for each
-//     call and is passed in the environment, because all users can read squeue's arguments. A user who sets a job's
-//     text fields cannot know the separator, so no text can imitate the end of a field.
+//   - It reads a job's properties from squeue (record.go). Each field ends with a separator that is chosen at random
+//     for each call. It is passed in the environment, because all users can read squeue's arguments. A user who sets a
+//     job's text fields cannot know the separator, so no text can imitate the end of a field.
 //   - Only `scontrol -d show job` prints a job's GRES on each node. The package parses only the section of the output
 //     that contains these GRES. The job must hold its nodes both before and after the request, and the section must
 //     occur exactly once in the output (alloc.go).

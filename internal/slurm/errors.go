@@ -61,7 +61,7 @@ var messages = []struct {
 	{"Unable to establish control machine address", ErrUnreachable},
 	{"Protocol authentication error", ErrUnreachable},
 	{"If munged is up", ErrUnreachable},
-	{"Rate limit exceeded", ErrUnreachable}, // since 24.05, if slurmctld's rpc_queue.yaml drops requests
+	{"Rate limit exceeded", ErrUnreachable}, // printed since 24.05 if slurmctld's rpc_queue.yaml drops requests
 	{"Invalid job id", ErrNoJob},
 	{"Invalid node name", ErrNoNode},
 	{"not found", ErrNoNode},

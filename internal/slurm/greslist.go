@@ -54,7 +54,7 @@ func (l GRESList) Profiles() map[string]int {
 	return n
 }
 
-// Covers reports whether the count in the list is at least the count in part for every name and type.
+// Covers reports whether, for every name and type, the list contains at least as many units as part.
 func (l GRESList) Covers(part GRESList) bool {
 	type kind struct{ name, typ string }
 	left := map[kind]int{}

@@ -60,13 +60,13 @@ type Job struct {
 	// CPUs is the job's total number of CPUs over all nodes, or the requested minimum while it is pending.
 	CPUs int
 	// LastSchedEval is the time at which slurmctld last evaluated the job, possibly without trying to start it. While
-	// Reason is Priority, slurmctld may have skipped it because of an earlier job (22.05, _schedule).
+	// Reason is Priority, slurmctld may have skipped the job because of an earlier job (22.05, _schedule).
 	LastSchedEval time.Time
 	// Dependency lists the unfulfilled dependencies as slurmctld prints them ("afterany:1(unfulfilled)"). The Reason
 	// of a held job does not show them.
 	Dependency string
-	// Nice is the job's nice value, which lowers its priority. slurmctld shows it even for a held job, whose priority
-	// it shows as 0.
+	// Nice is the job's nice value, which lowers its priority. slurmctld shows the nice value even for a held job,
+	// whose priority is shown as 0.
 	Nice int64
 	// Memory is the job's total memory over all nodes, or the requested minimum while it is pending, in MiB. It is 0
 	// if unknown.
@@ -126,7 +126,8 @@ func (j Job) Holds() bool {
 }
 
 // Failed reports whether a job's batch script has ended with a non-zero exit status and its epilog has not yet ended on
-// all nodes. It returns false for jobs ended by a signal, a user or a limit, and for jobs requeued and then held.
+// all nodes. It returns false for jobs that were ended by a signal, a user or a limit, and for jobs that were requeued
+// and then held.
 func (j Job) Failed() bool { return j.State == "COMPLETING" && j.Reason == "NonZeroExitCode" }
 
 // Present reports whether the job may still be on its nodes. Unknown states count as present, so that no job is

@@ -21,8 +21,8 @@ type Node struct {
 	States     []string
 	Reason     string
 	Partitions []string
-	// Gres holds the node's totals, and GresUsed the part that slurmctld counts as used. A restart of slurmctld can
-	// reset some used counts.
+	// Gres holds the node's totals, and GresUsed holds the part of them that slurmctld counts as used. A restart of
+	// slurmctld can reset some used counts.
 	Gres, GresUsed GRESList
 	// MIGTotal is the node's gres/mig count in slurm.conf, as CfgTRES shows it: neither `scontrol update` nor the
 	// registration of slurmd changes CfgTRES (22.05.8). MIGTotal is 0, which means unknown, if AccountingStorageTRES
@@ -30,9 +30,9 @@ type Node struct {
 	MIGTotal int
 	// Unregistered is true after a restart of slurmctld until slurmd has registered. Until then, slurmctld does not
 	// know any of the node's device files: a job that it starts there is allocated gres/gpu without slot numbers, so
-	// SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this lasted 5 s. The signs are
-	// SlurmdStartTime=None and, in 22.05, the absence of "(IDX:...)" from GresUsed. Since 23.02, slurmctld saves the
-	// indices, so GresUsed shows them even before slurmd has registered (tested with 24.11.5 and 26.05.5).
+	// SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this lasted 5 s. A node is in this
+	// state if SlurmdStartTime is None or, in 22.05, if GresUsed does not contain "(IDX:...)". Since 23.02, slurmctld
+	// saves the indices, so GresUsed shows them even before slurmd has registered (tested with 24.11.5 and 26.05.5).
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
 	// Features lists the active features, that is, those that slurmctld can provide to a job without rebooting the
@@ -91,7 +91,7 @@ func (n Node) Free(name string) map[string]int {
 
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// ValidNode reports whether a string can be the name of a single node.
+// ValidNode reports whether name is a valid name for a single node.
 func ValidNode(name string) bool { return nodeName.MatchString(name) }
 
 func checkNode(name string) error {

@@ -16,9 +16,8 @@ const connecting = 900 * time.Millisecond
 
 // commandOnce is like command, but for requests that must not reach a slurmctld process that starts later. If slurmctld
 // does not accept connections, Slurm's commands retry every second for 9 s (MessageTimeout=10), and could reach the
-// next slurmctld process. commandOnce kills a command that is not connected within the time connecting, because such a
-// command cannot have sent its request. Otherwise, it waits for the command, because slurmctld may still carry out the
-// request.
+// next slurmctld process. commandOnce kills a command that has not connected in time, because such a command cannot
+// have sent its request. Otherwise, it waits for the command, because slurmctld may still carry out the request.
 func commandOnce(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = env, "/"

@@ -23,8 +23,8 @@ type QOS struct {
 // qosColumns is the number of columns that QOS requests from sacctmgr.
 const qosColumns = 5
 
-// QOS reads all QOS from slurmdbd. It returns the errors of running sacctmgr, because not every release of sacctmgr
-// prints a distinct message if slurmdbd is unreachable.
+// QOS reads all QOS from slurmdbd. If sacctmgr fails, QOS returns its error unchanged, because not every release of
+// sacctmgr prints a distinct message if slurmdbd is unreachable.
 func (c *Client) QOS(ctx context.Context) ([]QOS, error) {
 	out, err := c.run(ctx, nil, c.sacctmgr, "-n", "-P", "show", "qos",
 		"format=Name,Preempt,PreemptMode,GraceTime,PreemptExemptTime")

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// squeueArgs causes squeue to print each array task separately and to include hidden partitions, but to omit the header
-// and the jobs of other clusters.
+// squeueArgs makes squeue print each array task separately and include hidden partitions, but omit the header and the
+// jobs of other clusters.
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
 // queue returns the jobs that squeue lists for the given arguments.
@@ -177,7 +177,7 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	return Job{}, fmt.Errorf("job %d: %w", id, ErrChanging)
 }
 
-// readAllocated sets j.Allocated. If slurmctld shows a run other than that of j, it returns ErrChanging.
+// readAllocated sets j.Allocated. If slurmctld shows a different run from the one in j, it returns ErrChanging.
 func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(*j))
 	if errors.Is(err, ErrNoJob) {

@@ -80,9 +80,9 @@ func jobState(s string) (state string, expedited bool) {
 
 const expediting = "EXPEDITING"
 
-// exclusive parses the `exclusive` column, which squeue has had since 26.05. In 26.05, oversubscribe is NO for nearly
-// every job. Earlier releases print a message and leave the column empty, but in these releases oversubscribe is NO
-// only for jobs that request whole nodes (docs/slurm-releases.md, "Whole nodes").
+// exclusive parses the `exclusive` column, which squeue has supported since 26.05. In 26.05, oversubscribe is NO for
+// nearly every job. Earlier releases print a message and leave the column empty, but in these releases oversubscribe is
+// NO only for jobs that request whole nodes (docs/slurm-releases.md, "Whole nodes").
 func (j *Job) exclusive(s string) error {
 	if !isNull(s) {
 		j.Exclusive = s == "NODE" || s == "TOPO"

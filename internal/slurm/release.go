@@ -58,7 +58,7 @@ func (r Release) ReadsExtraAsJSON() bool { return r.from(23, 11) }
 // process (_try_to_reconfig in slurmd.c, since 23.11).
 func (r Release) RestartsSlurmd() bool { return r.from(23, 11) }
 
-// WaitsForPrologs reports whether slurmd's wait for running prologs includes the time limit of prologs (rpc_wait in
+// WaitsForPrologs reports whether slurmd waits for running prologs at least as long as their time limit (rpc_wait in
 // slurmd.c, since 24.11).
 func (r Release) WaitsForPrologs() bool { return r.from(24, 11) }
 

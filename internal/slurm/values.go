@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// isNull reports whether s is a string that Slurm prints for a missing value. It cannot distinguish this from the same
-// string written by a user.
+// isNull reports whether s is a string that Slurm prints for a missing value. It cannot tell whether the same string
+// was written by a user instead.
 func isNull(s string) bool { return s == "" || s == "(null)" || s == "N/A" }
 
 func orEmpty(s string) string {
@@ -125,8 +125,8 @@ func mebibytes(s string) (int, error) { return scaled(s, []string{"K", "M", "G",
 // parseUnits parses a number that squeue may have abbreviated, such as 2K for 2048 CPUs.
 func parseUnits(s string) (int, error) { return scaled(s, []string{"", "K", "M", "G", "T"}, 1) }
 
-// scaled parses a number with one of the suffixes. The first suffix represents the factor first, and each subsequent
-// suffix represents 1024 times the previous factor.
+// scaled parses a number with one of the given suffixes. The first suffix stands for the factor given by first, and
+// each further suffix stands for 1024 times the factor of the suffix before it.
 func scaled(s string, suffixes []string, first float64) (int, error) {
 	text, unit := s, 1.0
 	for k, suffix := range suffixes {

@@ -150,7 +150,7 @@ func (k Kind) version(tx *sql.Tx) (version int, err error) {
 // Close closes the database.
 func (d *DB) Close() error { return d.sql.Close() }
 
-// Do runs f in a transaction. If f returns an error, it rolls back the transaction.
+// Do runs f in a transaction. If f returns an error, Do rolls back the transaction.
 func (d *DB) Do(f func(*sql.Tx) error) error {
 	tx, err := d.sql.Begin()
 	if err != nil {

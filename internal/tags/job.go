@@ -41,8 +41,8 @@ func grownFrom(j slurm.Job, profile string) bool {
 func Growths(j slurm.Job) []predict.Growth { return predict.ParseGrowths(Value(j.AdminComment, Grown)) }
 
 // GrowMode returns the cause for which an agent may requeue the job on a larger profile: predict.RanOutOfMemory,
-// predict.Foreseen, which includes RanOutOfMemory, or an empty string. A job can grow only if it is a batch job that
-// can be requeued, is not a component of a het job, and has a profile that Caelum chose.
+// predict.Foreseen (which includes RanOutOfMemory), or an empty string. A job can grow only if it is a batch job that
+// can be requeued, it is not a component of a het job, and Caelum chose its profile.
 func GrowMode(j slurm.Job) predict.Cause {
 	mode := predict.Cause(Value(j.AdminComment, Grow))
 	if mode != predict.RanOutOfMemory && mode != predict.Foreseen ||

@@ -71,7 +71,7 @@ func WithoutPreempts(j slurm.Job) string {
 }
 
 // HasPreempted is like PreemptsSince, but ignores the number of pending tasks. It remains true after tasks of an array
-// have started or have been cancelled. A task that slurmctld splits off the array has a copy of its tag.
+// have started or have been cancelled. When slurmctld splits a task off the array, the task receives a copy of the tag.
 func HasPreempted(j slurm.Job) bool {
 	n, ok := numbers(Value(j.AdminComment, Preempts), 3)
 	return ok && n[0] == int64(j.Restarts)

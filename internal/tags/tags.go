@@ -12,17 +12,17 @@ package tags
 
 import "strings"
 
-// Caelum writes the following tags into a job's admin_comment, which may also contain other tools' text. Only
+// Caelum writes the following tags into a job's admin_comment, which may also contain text from other tools. Only
 // administrators and job_submit.lua can write admin_comment: slurmctld does not allow users to change it, either at
 // submission or later.
 const (
-	// Grow is followed by oom or forecast: an agent may requeue the job on a larger profile after it has run out of GPU
-	// memory (oom), or even before this happens (forecast).
+	// Grow is followed by oom or forecast: an agent may requeue the job on a larger profile after the job has run out
+	// of GPU memory (oom), or even before this happens (forecast).
 	Grow = "caelum:grow="
 	// Grown is followed by the job's growths (predict.FormatGrowths). The Size tag contains the resulting profile.
 	Grown = "caelum:grown="
-	// Held marks a job that job_submit.lua has held at submission, and that an agent must release. A hold without this
-	// tag was set by a user or an administrator.
+	// Held marks a job that job_submit.lua held at submission and that an agent must release. A hold without this tag
+	// was set by a user or an administrator.
 	Held = "caelum:held"
 	// Released replaces Held when an agent has released the job. Any later hold was set by a user or an administrator.
 	Released = "caelum:released"
@@ -41,8 +41,8 @@ const (
 	Fingerprint = "caelum:work="
 	// Requeued is followed by the number of times that the job was requeued because its slice was not available.
 	Requeued = "caelum:requeued="
-	// NoRoom is followed by the slices that were not available, and by the node. An agent writes it when it stops
-	// requeuing a job and leaves it held.
+	// NoRoom is followed by the slices that were not available and by the name of the node. An agent writes this tag
+	// when it stops requeuing a job and leaves the job held.
 	NoRoom = "caelum:no-room="
 	// Preempted is followed by the id of the job for which the watcher is stopping this job's run, the restart count of
 	// the run, and the end of the grace time in Unix seconds, or 0 if the grace time has not begun.
@@ -75,7 +75,7 @@ func Value(comment, prefix string) string {
 	return ""
 }
 
-// Remove returns the comment without the tag. With each occurrence, one adjacent space is also removed. Nothing else is
+// Remove returns the comment without the tag. One adjacent space is removed along with each occurrence. Nothing else is
 // changed, because the comment may contain structured text from other tools.
 func Remove(comment, word string) string {
 	parts := strings.Split(comment, " ")

@@ -1,16 +1,16 @@
-// Package slurmtest emulates slurmctld in memory, for tests. The Fake type implements the methods of slurm.Client, and
+// Package slurmtest emulates slurmctld in memory, for tests. The Fake type implements the methods of slurm.Client and
 // additional methods that simulate the actions of users, jobs and daemons, such as Submit, Tick, End, RunEpilogs and
 // Restart. It never runs any programs.
 //
 // The behaviour was measured with Slurm 22.05.8. Unless noted otherwise, 24.11 and 26.05 behave the same way:
 //
-//   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count. In that
+//   - An update changes a node's counts of a count-only GRES immediately, even to fewer than are in use. In that
 //     case, slurmctld does not start any more jobs that request this type. An update replaces the node's entire GRES
 //     list. For gres/gpu, slurmctld accepts only the configured count or 0.
 //   - The used count increases when a job starts, before its prolog, and decreases when the job enters COMPLETING,
 //     before its epilog. slurmctld does not start jobs on a node with a COMPLETING job.
-//   - A request without a type is allocated the first types with a free count, which may include `closed`. An
-//     --exclusive job needs an empty node and is allocated all of its GRES, including `closed`.
+//   - A request without a type is satisfied from the first types that are not fully used, which may include `closed`.
+//     An --exclusive job needs an empty node and is allocated all of its GRES, including `closed`.
 //   - slurmctld rejects the submission of a job that no node could ever run, unless the job is held. This check
 //     includes the catalogue nodes, even though they are in the FUTURE state. If no node can run a pending job any
 //     more, the job's reason becomes BadConstraints and its priority becomes 0. Once the job is released, slurmctld
@@ -151,7 +151,7 @@ func New(nodes ...Node) *Fake {
 	return f
 }
 
-// Before sets a hook that runs before each call takes effect. If it returns an error, the call has no effect and
+// Before sets a hook that runs before each call takes effect. If the hook returns an error, the call has no effect and
 // returns that error. Returning slurm.ErrUnreachable simulates a slurmctld that is down.
 func (f *Fake) Before(hook func(Call) error) {
 	f.mu.Lock()
@@ -218,7 +218,7 @@ func (f *Fake) Writes() []Call {
 	})
 }
 
-// call performs and records one call, and runs the hooks before and after it.
+// call performs and records one call and runs the hooks before and after it.
 func (f *Fake) call(c Call, do func() error) error {
 	f.mu.Lock()
 	c.Seq = len(f.calls) + 1

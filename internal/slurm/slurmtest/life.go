@@ -12,9 +12,9 @@ import (
 var ErrRefused = errors.New("requested node configuration is not available")
 
 // Submit adds a job to the queue and returns its id. It uses only the fields of j that a submission can set: name,
-// user, partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. If j.Priority is 0, the job is
-// given a lower priority than all earlier jobs whose Priority was 0. Submit returns ErrRefused if no node, not even a
-// catalogue node, can ever run the job.
+// user, partition, GRES, nodes, batch and requeue, begin time (Eligible) and admin_comment. If j.Priority is 0, the job
+// is given a lower priority than all earlier jobs whose Priority was 0. Submit returns ErrRefused if no node, not even
+// a catalogue node, can ever run the job.
 func (f *Fake) Submit(j slurm.Job) (uint32, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,9 +171,8 @@ func (f *Fake) Configure(name string, gres slurm.GRESList) error {
 }
 
 // Recount simulates a restart of slurmctld, or `scontrol reconfigure`, after which slurmctld counts each running job's
-// slices several times, as it does for a job on several nodes. The argument nodes is the number of times. Only types
-// whose count in slurm.conf is 0 are affected. When a job ends, its slices are subtracted only once, and the excess
-// still counts as used.
+// slices several times, as if the job were running on the given number of nodes. Only types whose count in slurm.conf
+// is 0 are affected. When a job ends, its slices are subtracted only once, and the excess still counts as used.
 func (f *Fake) Recount(nodes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -198,7 +197,7 @@ func (f *Fake) reset() {
 	}
 }
 
-// Unregister puts a node into the state between a restart of slurmctld and the registration of the node's slurmd.
+// Unregister puts a node into the state that it has after a restart of slurmctld, until the node's slurmd registers.
 func (f *Fake) Unregister(name string) error { return f.register(name, true) }
 
 // Register simulates the registration of a node's slurmd after Unregister.
@@ -217,7 +216,7 @@ func (f *Fake) register(name string, un bool) error {
 // RestartSlurmd simulates a restart of a node's slurmd, which then re-registers. As in 22.05, this resets the count of
 // the `closed` type to the one in slurm.conf, while the other types keep their counts. If jobs use gres/mig and the
 // counts in the last update did not add up to the total in slurm.conf, the node is drained. The counts after the
-// registration add up to more than the total as well, but do not cause a drain.
+// registration also add up to more than the total, but this does not cause a drain.
 func (f *Fake) RestartSlurmd(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -224,7 +224,7 @@ func (f *Fake) Tick() []uint32 {
 	return ids
 }
 
-// waitReason returns the reason that squeue shows for a job waiting for nodes.
+// waitReason returns the reason that squeue shows for a job that is waiting for nodes.
 func (f *Fake) waitReason(j *job, passed bool) string {
 	up, _ := f.largeEnough(j)
 	switch {
