@@ -54,8 +54,8 @@ func (l line) value(key string) string {
 	return w.value
 }
 
-// form returns the line's words in a canonical form, so that equivalent lines can be compared: lower-case keys and
-// single spaces.
+// form returns the line's words in a canonical form (lower-case keys and single spaces), so that equivalent lines can
+// be compared.
 func (l line) form() string {
 	var parts []string
 	for _, w := range l.words {

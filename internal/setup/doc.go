@@ -3,13 +3,13 @@
 // site's files.
 //
 // The lines that Caelum needs come from `caelum slurm-config`. Package setup merges them into the existing files: it
-// adds values to lists, changes the nodes' Gres=, adds the catalogue nodes to the partitions, replaces the GPUs' lines
-// in gres.conf, and makes the site's job_submit.lua call Caelum's functions. It changes only the bytes of these values,
-// so comments, continuation lines, line endings (including CRLF) and the order of the lines are preserved. If Caelum's
-// lines are already in the files, the patch is empty.
+// adds values to lists, changes the nodes' Gres= values, adds the catalogue nodes to the partitions, replaces the GPUs'
+// lines in gres.conf, and makes the site's job_submit.lua call Caelum's functions. It changes only the bytes of these
+// values, so comments, continuation lines, line endings (including CRLF) and the order of the lines are preserved. If
+// Caelum's lines are already in the files, the patch is empty.
 //
-// Merge reports a Problem with file and line for each construct that it cannot change safely, such as a NodeName line
-// that describes both managed and other nodes. A caller must not print a patch if there are problems.
+// Merge reports a Problem, with its file and line, for each construct that it cannot change safely, such as a NodeName
+// line that describes both managed and other nodes. A caller must not print a patch if there are problems.
 //
 // Files:
 //

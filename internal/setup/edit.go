@@ -38,7 +38,7 @@ func (f *file) extend(l line, text string) {
 	f.edits = append(f.edits, edit{at, at, text})
 }
 
-// insert adds a line below a line.
+// insert adds a line below another line.
 func (f *file) insert(l line, text string) {
 	f.edits = append(f.edits, edit{l.to, l.to, f.eol() + text})
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// gresConf replaces the lines of the managed nodes' GPUs in gres.conf. others lists the other nodes with GPUs.
+// gresConf replaces the lines of the managed nodes' GPUs in gres.conf. others lists the other nodes that have GPUs.
 func (m *merger) gresConf(others gpuNodes) {
 	top, lines := m.load(m.beside("gres.conf"))
 	if top == nil {

@@ -16,11 +16,11 @@ import (
 var hardware = []string{"CPUs", "Procs", "Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket", "ThreadsPerCore",
 	"RealMemory", "TmpDisk", "Feature", "Features"}
 
-// gpuNodes holds the names of the nodes with GPUs that Caelum does not manage.
+// gpuNodes holds the names of the nodes that have GPUs but are not managed by Caelum.
 type gpuNodes []string
 
-// overlap expands the hostlist of a line. The result inside is true if all of its hosts are managed, and apart is true
-// if none of them are. If the list cannot be expanded or contains both kinds, overlap reports a problem.
+// overlap expands the hostlist of a line. inside is true if all of these hosts are managed, and apart is true if none
+// of them are. If the list cannot be expanded or contains both kinds, overlap reports a problem.
 func (m *merger) overlap(l line, list string) (hosts []string, inside, apart bool) {
 	hosts, err := slurm.ExpandHosts(list)
 	if err != nil {
@@ -43,8 +43,8 @@ func (m *merger) overlap(l line, list string) (hosts []string, inside, apart boo
 	return hosts, len(in) > 0, len(in) == 0
 }
 
-// nodes changes Gres= of the managed nodes and adds the catalogue nodes to the nodes and partitions. It returns the
-// other nodes with GPUs.
+// nodes changes the Gres= value of the managed nodes and adds the catalogue nodes to the nodes and partitions. It
+// returns the other nodes that have GPUs.
 func (m *merger) nodes(lines []line) (others gpuNodes) {
 	generated, _ := m.generated("nodes")
 	gres, catalogue := generated[0].value("Gres"), generated[1]
@@ -95,7 +95,7 @@ func (m *merger) nodes(lines []line) (others gpuNodes) {
 	return others
 }
 
-// realNode sets Gres= in the line of managed nodes. It keeps all GRES except gpu and mig.
+// realNode sets Gres= in a line that describes managed nodes. It keeps all GRES except gpu and mig.
 func (m *merger) realNode(l line, site, gres string) {
 	list := items(gres)
 	for _, item := range items(site) {
@@ -153,8 +153,9 @@ var catalogueName = regexp.MustCompile(`^mig-catalog(?:\[(\d+)-(\d+)\]|(\d+))$`)
 func isCatalogue(l line) bool { return catalogueName.MatchString(l.value("NodeName")) }
 
 // catalogue adds the catalogue nodes below the last line of the managed nodes, where the same NodeName=DEFAULT line
-// applies. It returns their NodeName. If slurm.conf already has catalogue nodes with the same GRES and hardware, it
-// adds none. The number of the first catalogue node is higher than the numbers of all existing catalogue nodes.
+// applies. It returns their NodeName. If slurm.conf already contains catalogue nodes with the same GRES and hardware,
+// no nodes are added. The number of the first catalogue node is higher than the numbers of all existing catalogue
+// nodes.
 func (m *merger) catalogue(lines []line, after, want line, parts map[string]string) string {
 	next := 1
 	for _, l := range lines {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// perLine lists the keys of lines that each describe a single object. The other words in these lines are not cluster
-// parameters.
+// perLine lists the keys with which lines that describe a single object begin. The other words in these lines are not
+// cluster parameters.
 var perLine = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "SwitchName"}
 
 func describesObject(l line) bool {

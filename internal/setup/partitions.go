@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// partitions adds the catalogue nodes to the partitions with managed nodes, except to those with Nodes=ALL, which
-// already includes the catalogue nodes. features lists the managed nodes' features.
+// partitions adds the catalogue nodes to the partitions that contain managed nodes, except those with Nodes=ALL, which
+// already include the catalogue nodes. features lists the managed nodes' features.
 func (m *merger) partitions(lines []line, catalogue, features string) {
 	sets := nodeSets(lines, items(features))
 	defaults, found := "", false
@@ -42,8 +42,8 @@ func (m *merger) partitions(lines []line, catalogue, features string) {
 	}
 }
 
-// nodeSets returns the nodes of each NodeSet line. For a set with one of the features, this is ALL, because it
-// includes the managed nodes and the catalogue nodes.
+// nodeSets returns the nodes of each NodeSet line. For a set that is defined by one of the features, it returns ALL,
+// because the set includes both the managed nodes and the catalogue nodes.
 func nodeSets(lines []line, features []string) map[string]string {
 	sets := map[string]string{}
 	for _, l := range lines {

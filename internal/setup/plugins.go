@@ -38,8 +38,8 @@ func (m *merger) plugstack(lines []line) {
 
 // jobSubmit makes the site's job_submit.lua call Caelum's functions. It turns the site's text into the body of a
 // function without parsing it. A Lua chunk is always a valid function body, even if it ends with a return statement.
-// The text above and below the site's text has its own local variables, and loading the file returns the site's value
-// to slurmctld.
+// The site's local variables are therefore separate from those of the lines above and below, and the file still returns
+// the site's value when slurmctld loads it.
 func (m *merger) jobSubmit(lines []line) {
 	f := m.open(m.beside("job_submit.lua"))
 	if f == nil {

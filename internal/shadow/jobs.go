@@ -12,8 +12,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// withSlices returns a copy of the snapshot in which each job with GPUs requests slices, as if job_submit.lua had
-// processed it.
+// withSlices returns a copy of the snapshot in which all jobs that request GPUs also request slices, as if
+// job_submit.lua had processed it.
 func (n *Node) withSlices(snapshot plan.Snapshot) plan.Snapshot {
 	snapshot.Nodes = slices.Clone(snapshot.Nodes)
 	snapshot.Queue.All = slices.Clone(snapshot.Queue.All)
@@ -27,7 +27,7 @@ func (n *Node) withSlices(snapshot plan.Snapshot) plan.Snapshot {
 	return snapshot
 }
 
-// addSlices adds one slice for each GPU to the request of a job that requests GPUs but no slices.
+// addSlices adds one slice per GPU to the request of a job that requests GPUs but no slices.
 func (n *Node) addSlices(j *slurm.Job) {
 	gpus := j.GPUsPerNode()
 	if gpus == 0 || len(j.SlicesPerNode()) > 0 {

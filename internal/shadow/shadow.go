@@ -97,12 +97,12 @@ type Pass struct {
 	Node string    `json:"node"`
 	// Closed is the node's state in Slurm if slurmctld does not start jobs on it. In that case, Starts is empty.
 	Closed string `json:"closed,omitempty"`
-	// Running lists the jobs with GPUs that are running on the node, with the slices that they would hold. NoRoom lists
-	// the ids of the jobs whose slices do not fit on the node.
+	// Running lists the jobs that are using GPUs on the node, with the slices that they would hold. NoRoom lists the
+	// ids of the jobs whose slices do not fit on the node.
 	Running []Placed `json:"running"`
 	NoRoom  []uint32 `json:"no_room,omitempty"`
-	// Starts lists the waiting jobs that would start on the node now. Waiting is the number of waiting jobs that
-	// could run on the node, but would not start now on any node.
+	// Starts lists the waiting jobs that would start on the node now. Waiting is the number of waiting jobs that could
+	// run on this node but would not start on any node now.
 	Starts  []Placed `json:"starts"`
 	Waiting int      `json:"waiting"`
 	// First explains why the first of these jobs must wait. It is nil if there is no explanation.
@@ -157,7 +157,7 @@ func (n *Node) Pass(snapshot plan.Snapshot) (Pass, error) {
 	return p, nil
 }
 
-// plan adds the starts and offers of member me to p, and marks the spots of the starts as busy in gpus. A job starts if
+// plan adds the starts and offers of member me to p and marks the spots of the starts as busy in gpus. A job starts if
 // the plan offers all of its slices or, for a job on several nodes, its slices on this node.
 func (n *Node) plan(v *plan.View, me int, gpus []place.GPU, p *Pass) {
 	all := v.Plan()

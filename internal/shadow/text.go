@@ -50,7 +50,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// on writes a line for each slice of the jobs on GPU k.
+// on writes a line for each slice that a job holds on GPU k.
 func (p Pass) on(b *strings.Builder, k int, verb string, jobs []Placed) {
 	for _, j := range jobs {
 		for _, s := range j.Slices {

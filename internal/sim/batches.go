@@ -18,7 +18,7 @@ import (
 // The relative speed of a job is its speed on its profile divided by its speed on a whole GPU (trace.Job.Speed), or 1
 // if the job is equally fast on all profiles. The search uses branch and bound, with bounds derived from the free units
 // and compute slices. Of two subsets with the same throughput, it chooses the one that contains the first job that is
-// not in both. A job with several slices starts either on a single GPU or not at all.
+// in only one of them. A job with several slices starts either on a single GPU or not at all.
 //
 // The search skips GPUs without free units and visits the others in ascending order, first by the fraction that is free
 // and then by index. If a subset fits, its jobs start and the search begins again. The policy chooses the jobs'
@@ -197,8 +197,8 @@ func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 }
 
 // visit extends the subset under construction with jobs from the window, beginning with the k-th job. It tries the
-// subset first with the k-th job and then without it, so that subsets with earlier jobs come first. The argument free
-// holds the GPU resources that the subset does not use.
+// subset first with the k-th job and then without it, so that subsets with earlier jobs come first. free holds the GPU
+// resources that the subset does not use.
 func (b *batches) visit(k int, free resources, t throughput) {
 	if !b.better(b.bound(k, free, t)) {
 		return

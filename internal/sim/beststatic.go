@@ -200,8 +200,8 @@ func holds(b *mig.Model, l mig.Layout, profile string) bool {
 	return false
 }
 
-// enough reports whether the profile has provides at least as many units and compute slices as the profile needs. Only
-// a full GPU is sufficient for a job that needs mig.Full, because such a job may use several GPUs together.
+// enough reports whether a slice with one profile (has) is large enough for a job that needs another profile (needs).
+// Only a full GPU is sufficient for a job that needs mig.Full, because such a job may use several GPUs together.
 func enough(has, needs mig.Profile) bool {
 	return needs.Size <= has.Size && needs.Compute <= has.Compute && (needs.Name != mig.Full || has.Name == mig.Full)
 }

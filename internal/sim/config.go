@@ -15,9 +15,9 @@ import (
 type Config struct {
 	GPUs []*mig.Model // the model of each GPU
 
-	// Nodes holds the number of GPUs in each node, in the order of GPUs. A job's slices are on one node, or on as many
-	// nodes as it requests. If Nodes is nil, a job can use all GPUs. The reference that moves jobs (see Policy) ignores
-	// Nodes.
+	// Nodes holds the number of GPUs in each node. The field GPUs lists the nodes' GPUs in the same order. A job's
+	// slices are on one node, or on as many nodes as it requests. If Nodes is nil, a job can use all GPUs. The
+	// reference that moves jobs (see Policy) ignores Nodes.
 	Nodes []int
 
 	// Policy is the policy that places slices on demand. Static holds fixed layouts. At most one of the two may be set.
@@ -31,7 +31,7 @@ type Config struct {
 	// Without Offers, the policy places jobs directly when a job is submitted or ends. Offers requires FIFO or EASY.
 	Offers bool
 
-	// Sizing determines the profile for a job with Speed. Speeds returns the speed that the planner expects on a
+	// Sizing determines the profile of a job whose Speed is set. Speeds returns the speed that the planner expects on a
 	// profile, relative to a whole GPU. If Speeds is nil, the planner knows the true speeds.
 	Sizing Sizing
 	Speeds func(j trace.Job, profile string) float64
@@ -45,14 +45,14 @@ type Config struct {
 	// Create and Destroy are the times, in seconds, that it takes to create and destroy an instance. If either is
 	// nonzero, the instances of finished jobs remain for reuse until their units are needed.
 	Create, Destroy float64
-	// Switch is the time, in seconds, that it takes to switch a GPU's MIG mode. A GPU that holds an instance of the
-	// mig.Full profile has its MIG mode off. After the job has ended, the MIG mode remains off until the GPU is needed
-	// for a slice.
+	// Switch is the time, in seconds, that it takes to switch a GPU's MIG mode. The MIG mode of a GPU that holds an
+	// instance of the mig.Full profile is off. After the job has ended, the MIG mode remains off until the GPU is
+	// needed for a slice.
 	Switch float64
 
 	// WholeShare is the maximum fraction of the GPUs that can be full while jobs are waiting for slices
-	// (offer.Cluster). 1 means no limit. With 0, the limit depends on the number of jobs that are waiting for slices,
-	// but there is no limit if the discipline is neither FIFO nor EASY.
+	// (offer.Cluster). 1 means no limit. If WholeShare is 0, the limit depends on the number of jobs that are waiting
+	// for slices, but there is no limit if the discipline is neither FIFO nor EASY.
 	WholeShare float64
 
 	// Said returns a job's estimated run time in seconds, or +Inf if unknown. If Said is nil, the estimate is the

@@ -22,8 +22,8 @@ type Deadlines struct {
 type DeadlineUse int
 
 const (
-	// DeadlinesCounted means that neither slurmctld nor the plan knows the deadlines, as if the jobs had none. The
-	// simulation counts the jobs that end in time.
+	// DeadlinesCounted means that neither slurmctld nor the plan knows the deadlines, as if the jobs had no deadlines.
+	// The simulation counts the jobs that end in time.
 	DeadlinesCounted DeadlineUse = iota
 	// DeadlinesInSlurm means that slurmctld removes jobs that have not started by their latest start, but the plan does
 	// not know the deadlines.
@@ -32,7 +32,8 @@ const (
 	DeadlinesInPlan
 )
 
-// check returns an error if the simulation does not support deadlines with the configuration.
+// check returns an error if the simulation does not support deadlines in combination with the rest of the
+// configuration.
 func (d *Deadlines) check(c *Config) error {
 	switch {
 	case d == nil:

@@ -5,9 +5,9 @@
 // # Time
 //
 // The simulation processes two kinds of events: the submission and the end of a job. The clock advances from one event
-// to the next. If a submission and an end coincide, the end is processed first. After all ends that occur at the same
-// time, and after each submission, the simulation starts jobs from the queue until no more jobs can start. Two
-// simulations with identical configurations and jobs produce identical results.
+// to the next. If a submission and an end coincide, the end is processed first. Once all ends that occur at the same
+// time have been processed, and after each submission, the simulation starts jobs from the queue until no more jobs can
+// start. Two simulations with identical configurations and jobs produce identical results.
 //
 // # Parts
 //

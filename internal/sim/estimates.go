@@ -11,13 +11,13 @@ import (
 )
 
 // Limits returns a function that generates a random time limit for a job, similar to the limits that users set. The
-// limits are uniformly distributed between from and to times the true duration.
+// limits are uniformly distributed between from*d and to*d, where d is the job's true duration.
 func Limits(from, to float64, seed uint64) func(trace.Job) float64 {
 	return func(j trace.Job) float64 { return j.Duration * (from + (to-from)*chance(seed, j).Float64()) }
 }
 
 // Predictions returns a function that generates a random prediction of a job's run time. A prediction is the true
-// duration with a lognormal error; sigma is the standard deviation of its logarithm.
+// duration with a lognormal error; sigma is the standard deviation of the logarithm of the error.
 func Predictions(sigma float64, seed uint64) func(trace.Job) float64 {
 	return func(j trace.Job) float64 { return j.Duration * math.Exp(sigma*chance(seed, j).NormFloat64()) }
 }
@@ -36,7 +36,7 @@ type foresight struct {
 	corrected *predict.Ends // nil if the simulation does not correct estimates
 }
 
-// version returns a number that changes whenever total's results for a running job may have changed.
+// version returns a number that changes whenever the result of total for a running job may have changed.
 func (f foresight) version() int {
 	if f.corrected == nil {
 		return 0

@@ -124,8 +124,8 @@ func (f *fixed) start(j *job, numbers []int) {
 	f.s.start(j, 0, least)
 }
 
-// reserve returns a reservation for the job's earliest start, according to the running jobs' estimated ends. It
-// includes the slices for the job.
+// reserve returns a reservation for the job's earliest start, according to the running jobs' estimated ends. The
+// reservation includes the slices for the job.
 func (f *fixed) reserve(j *job, free, busy [][]int) *reservation {
 	var nodes []*reservation
 	for n := range free {

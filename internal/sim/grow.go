@@ -13,7 +13,7 @@ type Growth interface {
 	Submitted(j trace.Job) (profile string)
 	// Started returns the run time, in seconds, of a job that has just started on a slice of the given profile.
 	Started(j trace.Job, profile string) (seconds float64)
-	// Ended determines what happens after a run that has just ended. The argument now is the time at which it ended, in
+	// Ended determines what happens after a run that has just ended. now is the time at which the run ended, in
 	// seconds.
 	Ended(j trace.Job, now float64) Next
 }

@@ -89,7 +89,7 @@ func below(b *mig.Model, memory float64) (most float64) {
 	return most
 }
 
-// mostMemory returns the index of the profile with the most memory, except mig.Full.
+// mostMemory returns the index of the profile with the most memory, other than mig.Full.
 func mostMemory(b *mig.Model) (most int) {
 	for p := range b.Profiles {
 		if b.Profiles[p].Name != mig.Full && b.Profiles[p].Memory() > b.Profiles[most].Memory() {

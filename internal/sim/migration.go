@@ -66,7 +66,7 @@ func add(counts []int, j *job) []int {
 	return all
 }
 
-// reserve returns the earliest time at which, according to the estimated ends, the head of the queue can be packed, and
+// reserve returns the earliest time at which the head of the queue can be packed, according to the estimated ends, and
 // the counts at that time.
 func (m *moved) reserve(k int) *reservation {
 	if m.s.Discipline != EASY || k > 0 {

@@ -14,8 +14,8 @@ import (
 type Moves struct {
 	Rule MoveRule
 	// Cost is the run time, in seconds, that a job loses when it is moved or stopped: the time since its last
-	// checkpoint. A job never loses more run time than has passed since its start or its last move. With +Inf, a job
-	// loses its entire run.
+	// checkpoint. A job never loses more run time than has passed since its start or its last move. If Cost is +Inf, a
+	// job loses its entire run.
 	Cost float64
 	// Beta is the Beta field of [reconfigure.LastResort], in seconds. Only StopForHead uses it.
 	Beta float64
@@ -25,7 +25,8 @@ type Moves struct {
 type MoveRule int
 
 const (
-	// MoveAfterDeparture moves instances after a job has ended, if the moves reduce fragmentation (FragAware).
+	// MoveAfterDeparture moves instances after a job has ended, provided that the moves reduce fragmentation
+	// (FragAware).
 	MoveAfterDeparture MoveRule = iota + 1
 	// MoveAfterRejection moves the instances on the most fragmented GPU when the head of the queue cannot start or,
 	// without a queue, before a job is rejected. Each hour, it also consolidates half-full GPUs (GRMU).
@@ -38,8 +39,8 @@ const (
 const (
 	// lazyLoad is the load below which FragAware does not count a GPU as busy.
 	lazyLoad = 0.4
-	// consolidateEvery is the time between consolidations, in seconds. GRMU's paper (arXiv 2502.01909) consolidates
-	// periodically.
+	// consolidateEvery is the time between consolidations, in seconds. The method of the GRMU paper (arXiv 2502.01909)
+	// consolidates GPUs periodically.
 	consolidateEvery = 3600
 )
 
@@ -127,7 +128,7 @@ func (m *mover) move(plan reconfigure.Plan) {
 	c := m.c
 	for _, s := range plan {
 		if s.Job == reconfigure.NoJob {
-			continue // Pool.Start destroys the idle instances that overlap
+			continue // Pool.Start destroys the overlapping idle instances
 		}
 		j := m.numbered[s.Job]
 		switch s.Do {
@@ -164,7 +165,8 @@ func (m *mover) lose(j *job) float64 {
 // ran returns the time for which a job has run since its start or its last move, in seconds.
 func (m *mover) ran(j *job) float64 { return max(0, m.c.s.now-j.from) }
 
-// stopForHead stops jobs for the head of the queue if this is worthwhile, and then selects the slice for the head.
+// stopForHead stops jobs to make room for the head of the queue if this is worthwhile, and then selects the slice for
+// the head.
 func (m *mover) stopForHead() bool {
 	s, head := m.c.s, m.c.s.queue.at(0)
 	if head.slices() > 1 {

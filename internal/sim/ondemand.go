@@ -115,8 +115,8 @@ func (s *simulation) profile(at place.Spot) *mig.Profile {
 	return &b.Profiles[b.Placements[at.Placement].Profile]
 }
 
-// slowest returns an upper bound on the time, in seconds, until a new slice is ready. It includes all pending work,
-// destroying all of a GPU's instances, switching the MIG mode, and creating one instance.
+// slowest returns an upper bound on the time, in seconds, until a new slice is ready. The bound includes all pending
+// work, the destruction of all of a GPU's instances, a switch of the MIG mode, and the creation of one instance.
 func (c *cut) slowest() float64 {
 	if !c.s.keeps() && c.s.Switch == 0 {
 		return 0
@@ -180,9 +180,9 @@ func (c *cut) leave(j *job) {
 	c.free += j.units
 }
 
-// account counts the reuse of a slice or, if it must be created, the creation, the destructions and the switch of MIG
-// mode that it requires. It returns the time, in seconds, until the slice is ready. A GPU performs only one of these
-// operations at a time.
+// account counts a slice as reused or, if the slice must be created, counts the creation, the destructions and the
+// switch of the MIG mode that are required. It returns the time, in seconds, until the slice is ready. A GPU performs
+// only one of these operations at a time.
 func (c *cut) account(spot place.Spot) (takes float64) {
 	before := c.Pool.GPU(spot.GPU)
 	if before.Idle.Has(spot.Placement) {

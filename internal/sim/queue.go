@@ -81,7 +81,7 @@ func (s *simulation) turn() bool {
 }
 
 // any searches the queue for the first job that fits and does not delay the reservation, and starts it. order maps a
-// position to a job's index in the queue. The search begins at the position given by the argument from.
+// position to a job's index in the queue. The search begins at position from.
 func (s *simulation) any(from int, r *reservation, order func(int) int) bool {
 	type need struct {
 		profiles string

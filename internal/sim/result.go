@@ -7,8 +7,8 @@ type Result struct {
 	// Waits is the distribution of the waits of the started jobs. The wait of a requeued job is the total time during
 	// which it was not running.
 	Waits Waits
-	// Prompt and Found are set only with offers. Prompt is the number of jobs that could start at submission. Found is
-	// the number of these jobs whose slices were already on offer.
+	// Prompt and Found are set only in simulations with offers. Prompt is the number of jobs that could start at
+	// submission. Found is the number of these jobs whose slices were already on offer.
 	Prompt, Found int
 	Turnaround    float64 // the total time from submission to end of the started jobs
 
@@ -112,7 +112,8 @@ func (r *Result) close() {
 // MeanTurnaround returns the mean time from submission to end of the started jobs, in seconds, or 0 if no job started.
 func (r *Result) MeanTurnaround() float64 { return r.Turnaround / float64(max(r.Started, 1)) }
 
-// Worst returns the smallest fraction of started jobs for any profile, or 1 if no job was submitted.
+// Worst returns the fraction of jobs that started, for the profile with the lowest such fraction, or 1 if no job was
+// submitted.
 func (r *Result) Worst() float64 {
 	worst := 1.0
 	for _, p := range r.Profiles {

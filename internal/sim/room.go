@@ -16,7 +16,7 @@ type room interface {
 	place(k int, r *reservation) (bool, *reservation)
 	// leave frees the slices of a job that has ended.
 	leave(j *job)
-	// idle returns the number of units without a job. fragmentation returns the total fragmentation of the GPUs.
+	// idle returns the number of units that no job occupies. fragmentation returns the total fragmentation of the GPUs.
 	idle() int
 	fragmentation() float64
 }
@@ -24,9 +24,9 @@ type room interface {
 // reservation is the planned start of the job at the head of the queue.
 type reservation struct {
 	at      float64      // the start in seconds
-	spots   []place.Spot // the job's slices, if the room has a policy
-	numbers []int        // the job's slices, if the room has fixed layouts
-	counts  []int        // for the reference: the number of slices of each profile, including the job's, at the time at
+	spots   []place.Spot // the job's slices, if the room uses a policy
+	numbers []int        // the job's slices, if the room uses fixed layouts
+	counts  []int        // for the reference: the number of slices of each profile at that time, including the job's
 }
 
 // onCut converts the reservation to package offer's type.

@@ -28,7 +28,7 @@ type job struct {
 	estimate    float64  // estimated run time in seconds; +Inf: unknown
 	high        float64  // 90% quantile of the run time in seconds; 0: unknown
 	runs        float64  // true run time in seconds, on the job's slice or on the profile asksFor
-	needs       string   // asksFor at submission, which may be larger after the job ran out of memory
+	needs       string   // the value of asksFor at submission; asksFor may be larger once the job has run out of memory
 	unitSeconds float64  // units times run time, for the requested profiles at submission
 
 	submitted     float64 // time of the last submission by the user
@@ -44,7 +44,7 @@ type job struct {
 	outOfMemory bool    // true if memory is less than peak, or, with Growth, if the job will run again
 	resubmits   bool    // true if the user of an absent job will resubmit it
 
-	// expected is the expected end of a running job. It remains valid until the time until.
+	// expected is the expected end of a running job. The field until is the time until which it remains valid.
 	expected, until float64
 	version         int // the version of predict.Ends when expected was computed
 
@@ -54,11 +54,11 @@ type job struct {
 	from    float64 // with Moves, the start of the run or the time of its last move
 	lost    float64 // with Moves, the run time that the job has lost in its current run, in seconds
 	done    float64 // the fraction of the run that the job completed before it was stopped
-	stopped bool    // true if the job has been stopped for another job
+	stopped bool    // true if the job has been stopped to make room for another job
 
-	spots   []place.Spot // slices, with a policy
-	numbers []int        // indices of the slices, with fixed layouts
-	kind    int          // index of the profile, in the reference that moves jobs
+	spots   []place.Spot // the job's slices, if a policy places them
+	numbers []int        // indices of the slices, if the layouts are fixed
+	kind    int          // index of the profile, used by the reference that moves jobs
 }
 
 // slices returns the number of slices that the job needs at the same time.
@@ -135,7 +135,7 @@ func newSimulation(c Config) *simulation {
 	return s
 }
 
-// submitAll submits all jobs, and then continues the simulation until no more jobs can end.
+// submitAll submits all jobs and then continues the simulation until no more jobs can end.
 func (s *simulation) submitAll(jobs iter.Seq[trace.Job]) error {
 	for j := range jobs {
 		if err := s.submit(j); err != nil {

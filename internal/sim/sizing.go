@@ -9,7 +9,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// Sizing determines which profile is assigned to a job with Speed.
+// Sizing determines which profile is assigned to a job whose Speed is set.
 type Sizing int
 
 const (
@@ -73,8 +73,8 @@ func (s *simulation) recordSubmission(j *job) {
 	s.earlier = append(s.earlier, submission)
 }
 
-// startPlanned starts the jobs that package offer's plan starts now. It replaces turn if jobs are given adaptive sizes
-// or if the share of full GPUs is limited.
+// startPlanned starts the jobs that start now according to package offer's plan. It replaces turn if jobs are given
+// adaptive sizes or if the share of full GPUs is limited.
 func (c *cut) startPlanned() {
 	s := c.s
 	c.Speculative = map[string]bool{} // no speculative offers
@@ -89,7 +89,7 @@ func (c *cut) startPlanned() {
 	}
 }
 
-// plan makes package offer's plan for the current queue.
+// plan returns package offer's plan for the current queue.
 func (c *cut) plan() offer.Plan {
 	s := c.s
 	s.expire()
