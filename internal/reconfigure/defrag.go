@@ -19,10 +19,10 @@ const lessFrag = 1e-9
 // AfterDeparture returns FragAware's plan after a job has left GPU k (arXiv 2512.16099). A GPU is busy if its load is
 // at least the threshold (0.4 in the policy). If GPU k is busy, the plan moves instances within it; otherwise, it moves
 // instances from busy GPUs to GPU k. To distribute the load, GPU k's load must stay below the source GPU's previous
-// load. As long as any move reduces fragmentation, the plan adds the move after which fragmentation is lowest. Both
-// GPUs' fragmentation counts, so no move improves one at the expense of the other. The plan moves an instance at most
-// once. Among equally good moves, AfterDeparture prefers a placement with an idle instance, and then the lowest GPU and
-// start.
+// load. As long as any move reduces fragmentation, the plan adds the move after which fragmentation is lowest. The
+// fragmentation of both GPUs counts, so no move improves one GPU at the expense of the other. The plan moves an
+// instance at most once. Among equally good moves, AfterDeparture prefers a placement with an idle instance, and then
+// the lowest GPU and start.
 func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable) Plan {
 	if pool.GPU(k).Model == nil {
 		return nil
@@ -73,11 +73,11 @@ func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	return d.plan
 }
 
-// Consolidate returns the plan for GRMU's consolidation (arXiv 2502.01909). It considers GPUs with exactly one busy
-// instance that has half of the units (a 3g or a 4g on an A100). The plan turns two half-full GPUs into one full and
-// one empty GPU. Consolidate first pairs the GPUs with the fewest possible partners: a 4g.20gb, which has only one
-// start, never fits alongside another one. If possible, the plan moves the instance on the GPU with the higher index;
-// otherwise, it moves the other one.
+// Consolidate returns the plan for GRMU's consolidation (arXiv 2502.01909). It considers GPUs on which exactly one
+// instance is busy and this instance occupies half of the units (a 3g or a 4g on an A100). The plan turns two half-full
+// GPUs into one full and one empty GPU. Consolidate begins with the GPUs that have the fewest possible partners: a
+// 4g.20gb, which has only one start, never fits alongside another one. If possible, the plan moves the instance on the
+// GPU with the higher index; otherwise, it moves the other one.
 func Consolidate(pool *place.Pool, movable Movable) Plan {
 	d := draft{gpus: gpusOf(pool), movable: movable}
 	var halves []int

@@ -1,4 +1,4 @@
-// Package reconfigure plans changes to several instances on GPUs with running jobs. A plan lists the instances to
+// Package reconfigure plans changes to several instances on GPUs that are running jobs. A plan lists the instances to
 // destroy and to create, in order. A MIG instance cannot be moved, so changing a busy instance stops its job, which
 // then restarts on another instance, either after a requeue or from a checkpoint made by the site's checkpoint command.
 //

@@ -145,9 +145,9 @@ func (d *draft) repack(k int) (mig.Layout, bool) {
 	return mock.Layout, true
 }
 
-// shift adds the moves that give GPU k the layout mock to the plan. Instances of the same profile are interchangeable,
-// so instances are moved only where the sets of placements differ. All moved instances are destroyed before the first
-// of them is re-created.
+// shift adds to the plan the moves that change the layout of GPU k to mock. Instances of the same profile are
+// interchangeable, so instances are moved only where the sets of placements differ. All moved instances are destroyed
+// before the first of them is re-created.
 func (d *draft) shift(k int, mock mig.Layout) {
 	g := d.gpus[k]
 	type shifted struct{ from, to, job int }

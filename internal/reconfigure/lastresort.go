@@ -20,7 +20,7 @@ type Running struct {
 	Requeue bool
 }
 
-// LastResort decides between waiting and stopping jobs when a request does not fit anywhere (DynaP's
+// LastResort decides whether to wait or to stop jobs when a request does not fit anywhere (DynaP's
 // reconfiguration-last). A plan stops jobs if
 //
 //	C_r - C_w <= Beta
@@ -30,8 +30,8 @@ type Running struct {
 // GPU has no benefit if another GPU becomes free in a minute.
 //
 // A plan stops a job only if the job may be requeued and would still meet its deadline after restarting on the next
-// free spot. It does not stop a job for another job that would use the same placement with the same profile, because
-// that would be preemption without a change in the GPU's layout.
+// free spot. It does not stop a job to make room for another job that would use the same placement, because that would
+// be preemption without a change in the GPU's layout.
 type LastResort struct {
 	// Fixed is the total time, in seconds, needed to stop jobs, to destroy and create instances, and to wait until a
 	// requeued job is eligible to start. With Slurm 22.05, it is about 120.
@@ -107,7 +107,7 @@ func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []opti
 }
 
 // worth returns the value of an instance that is in the way. The value increases with the run time of the instance's
-// job, and is highest if the job must not be stopped.
+// job and is highest if the job must not be stopped.
 func worth(owner map[place.Spot]int, jobs []Running, at place.Spot) float64 {
 	if j, known := owner[at]; known && jobs[j].Requeue {
 		return -jobs[j].Start
@@ -154,9 +154,9 @@ func roomFrom(g place.GPU, i int, now float64) float64 {
 	return from
 }
 
-// busyInTheWay returns the busy instances that must be destroyed for placement i: all instances that overlap i and, if
-// i needs other resources that instances hold (instance limit, media engines), the least valuable of the instances that
-// hold these resources.
+// busyInTheWay returns the busy instances that must be destroyed to make room for placement i: all instances that
+// overlap i and, if i needs other resources that instances hold (instance limit, media engines), the least valuable of
+// the instances that hold these resources.
 func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 	busy := slices.Collect(g.Busy.Indices())
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(worth(b), worth(a)) })

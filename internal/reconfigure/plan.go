@@ -70,7 +70,7 @@ func (p Plan) String() string {
 }
 
 // Stops returns the jobs that the plan stops, in ascending order. These include jobs that are moved and jobs that are
-// stopped for another job.
+// stopped to make room for another job.
 func (p Plan) Stops() []int {
 	var jobs []int
 	for _, s := range p {

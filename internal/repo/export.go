@@ -42,7 +42,8 @@ type Line struct {
 	ForeseenMiB float64 `json:"foreseen_mib,omitempty"`
 }
 
-// Export writes every run as one JSON object per line, oldest first. Equal repositories produce identical exports.
+// Export writes every run as one JSON object per line, oldest first. Repositories that contain the same runs produce
+// identical exports.
 func (r *Repo) Export(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)

@@ -59,8 +59,8 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 // all keys.
 const allUsers = -1
 
-// ForgetKey removes all users' runs of a key that began before now and returns the number of removed runs. Later syncs
-// will not add them again.
+// ForgetKey removes all runs with the given key, whoever owns them, that began before now. It returns the number of
+// removed runs. Later syncs will not add them again.
 func (r *Repo) ForgetKey(key string, now time.Time) (int, error) {
 	return r.forget(key, allUsers, now)
 }
@@ -108,7 +108,7 @@ func deleted(tx *sql.Tx, where string, args ...any) (int, error) {
 }
 
 // These constants limit the runs in a repository: keepOfKey is the maximum number of runs for each of a user's keys,
-// keepFor the maximum age of a run, and keepInAll the maximum number of runs in total (about 100 MB).
+// keepFor is the maximum age of a run, and keepInAll is the maximum number of runs in total (about 100 MB).
 const (
 	keepOfKey = 128
 	keepFor   = 400 * 24 * time.Hour
@@ -166,7 +166,7 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 }
 
 // userShare returns the maximum number of runs per user: the largest number for which the total does not exceed room,
-// or math.MaxInt if the total does not exceed room anyway.
+// or math.MaxInt if no limit is necessary.
 func userShare(tx *sql.Tx, room int) (int, error) {
 	counts, err := sqlite.List(tx, func(rows *sql.Rows) (n int, err error) {
 		err = rows.Scan(&n)

@@ -66,7 +66,7 @@ type Pending struct {
 }
 
 // Due returns up to n due runs in the outbox, in the order of their due times. A run whose due time is more than a day
-// in the future is also due, because the clock must have been set back.
+// in the future is also due, because in this case, the clock must have been set back.
 func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 	return query(r, func(rows *sql.Rows) (p Pending, err error) {
 		var since int64
@@ -117,7 +117,7 @@ func (r *Repo) Recorded(n predict.Run) error {
 	)
 }
 
-// longestRun is the time before its interval in which [Repo.Again] looks for starts of runs.
+// longestRun limits the search of [Repo.Again] to runs that started at most this long before the given interval.
 const longestRun = 60 * 24 * time.Hour
 
 // Again puts a node's runs that ended in the given interval back into the outbox, because their summaries may have been

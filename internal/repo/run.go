@@ -44,7 +44,7 @@ func fields(n *predict.Run) []any {
 	}
 }
 
-// insert is a statement that adds a run unless it already exists or has been forgotten.
+// insert is a statement that adds a run unless the run already exists or has been forgotten.
 const insert = `INSERT OR IGNORE INTO run (` + columns + `)
 	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24
 	WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE key IN ('', ?5) AND uid IN (-1, ?7) AND before > ?4)`
@@ -114,7 +114,7 @@ func (a *adder) add(n predict.Run) error {
 // errInvalid is the error for a run that could not be restored from its summary in slurmdbd.
 var errInvalid = errors.New("is invalid; nothing was recorded")
 
-// fromSummary returns the run as its summary describes it, with names of limited length. A run observed by the agent is
+// fromSummary returns the run as its summary describes it, with long names shortened. A run observed by the agent is
 // therefore equal to the same run read from slurmdbd.
 func fromSummary(n predict.Run) (predict.Run, error) {
 	summaries := predict.Summaries(n.Summary())
@@ -144,9 +144,9 @@ func text(s string) string {
 // Window is the maximum number of runs in a history, which holds the newest ones.
 const Window = 64
 
-// ByKey returns the history of a user's key. It does not include other users' runs, because the key is not a
-// cryptographic hash, so another user could write a script with the same key. Nor does it include runs without a
-// script, because their key does not identify the program.
+// ByKey returns the history of a user's runs with the given key. It does not include other users' runs. The key is not
+// a cryptographic hash, so another user could write a script with the same key. The history does not include runs
+// without a script either, because their key does not identify the program.
 func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	if key == "" {
 		return predict.History{}, nil
@@ -154,13 +154,13 @@ func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	return r.history(predict.ByKey, "key = ? AND uid = ? AND work <> ''", key, uid)
 }
 
-// RunsOfKey returns the newest runs of a user's key, oldest first, including runs without a script.
+// RunsOfKey returns a user's newest runs with the given key, oldest first, including runs without a script.
 func (r *Repo) RunsOfKey(uid uint32, key string) ([]predict.Run, error) {
 	h, err := r.history(predict.ByKey, "key = ? AND uid = ?", key, uid)
 	return h.Runs, err
 }
 
-// Owners returns the ids of the users who have runs with a key.
+// Owners returns the ids of the users who have runs with the given key.
 func (r *Repo) Owners(key string) ([]uint32, error) {
 	return query(r, func(rows *sql.Rows) (uid uint32, err error) {
 		err = rows.Scan(&uid)

@@ -17,8 +17,8 @@ const (
 	right     = 48  // the right margin
 )
 
-// colours lists the colours of Okabe and Ito, which colour-blind readers can distinguish, and which are visible on
-// both white and black.
+// colours lists the colours of Okabe and Ito, which colour-blind readers can distinguish and which are visible on both
+// white and black.
 var colours = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7f7f7f", "#b8a800"}
 
 func colour(k int) string { return colours[k%len(colours)] }

@@ -25,7 +25,7 @@ type Page struct {
 
 // Policy is the result for one policy. Times are in seconds, and fractions are from 0 to 1.
 type Policy struct {
-	// Reference is true for results that are not those of a usable policy, such as the jobs' actual waiting times.
+	// Reference is true for results that do not come from a usable policy, such as the jobs' actual waiting times.
 	Reference                                           bool
 	Name, Note                                          string
 	Started, Refused, Created                           int
@@ -95,8 +95,8 @@ func (p Page) rows() (rows []row) {
 	return rows
 }
 
-// File is the file of a page. An existing file at the same path remains in place until Write has written the complete
-// new page.
+// File is the file to which a page is written. An existing file at the same path remains in place until Write has
+// written the complete new page.
 type File struct {
 	path string
 	temp *os.File
