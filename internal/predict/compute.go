@@ -33,8 +33,8 @@ func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 // the given number of slices busy.
 func busyOn(util, slices float64) float64 { return util * slices / (1 - util + util*slices) }
 
-// Slowdown returns a job's run time on a slice with on compute slices divided by its run time on a slice with than
-// compute slices. busy is the job's busy share, from 0 to 1.
+// Slowdown compares a job's run times on two slices: it returns the run time with the first number of compute slices
+// (on) divided by the run time with the second number (than). busy is the job's busy share, from 0 to 1.
 func Slowdown(busy float64, on, than int) float64 {
 	return takes(busy, float64(on)) / takes(busy, float64(than))
 }
@@ -100,17 +100,18 @@ func (o observations) informative() bool {
 	return o.util >= 0 || o.differ(o.completed) || o.differ(o.reached)
 }
 
-// differ reports whether any run in the list used a slice of a different size from that of the first completed run.
+// differ reports whether any run in the list used a slice whose size differs from the size of the first completed run's
+// slice.
 func (o observations) differ(all []timed) bool {
 	return len(o.completed) > 0 &&
 		slices.ContainsFunc(all, func(t timed) bool { return t.slices != o.completed[0].slices })
 }
 
 // likelihood returns a number proportional to the probability of the observations, given a busy share. The run times
-// are first divided by takes. The logarithms of the results are assumed to be normally distributed, with an unknown
-// mean and a variance with the same prior as that of run times (priorSigma). The probability is therefore a power of
-// the sum of squares. The run time of a later run follows Student's distribution, which gives the probability that this
-// run exceeds a time limit.
+// are first divided by takes. The logarithms of the results are assumed to be normally distributed. Their mean is
+// unknown, and their variance has the same prior as the variance of run times (priorSigma). The probability is
+// therefore a power of the sum of squares. The run time of a later run follows Student's distribution, which gives the
+// probability that this run exceeds a time limit.
 func (o observations) likelihood(b float64) float64 {
 	l := 1.0
 	if o.util >= 0 {

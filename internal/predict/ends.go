@@ -7,9 +7,9 @@ import (
 
 // Ends learns the ratio between jobs' run times and their stated durations. A stated duration is a time limit or a
 // prediction. Users' time limits are several times too long, but a job that has already run longer than most others
-// will probably run much longer still. So the expected duration of a running job is the mean over the past jobs that
-// ran at least as long, where all durations are relative to the stated one. The zero value has recorded no jobs and
-// expects each job to run for its stated duration.
+// will probably run much longer still. The expected duration of a running job is therefore the mean over the past jobs
+// that ran at least as long, where all durations are relative to the stated one. The zero value has recorded no jobs
+// and expects each job to run for its stated duration.
 type Ends struct {
 	ratios    []float64 // run time / stated duration of the last finished jobs, as a ring buffer
 	next      int
@@ -60,8 +60,8 @@ func (e *Ends) Version() int { return e.updated }
 
 // Expect returns the expected total duration of a job that has run for ran seconds. stated is the job's stated
 // duration, or +Inf if unknown. A job that has run longer than all recorded jobs is expected to run for another quarter
-// of its run time so far. The result total remains valid until the job's run time reaches the result until, in seconds,
-// unless another job is recorded first.
+// of its run time so far. total remains valid until the job's run time reaches until (in seconds), unless another job
+// is recorded first.
 func (e *Ends) Expect(stated, ran float64) (total, until float64) {
 	if math.IsInf(stated, 1) {
 		return stated, stated

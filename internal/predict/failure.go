@@ -4,17 +4,18 @@ import "math"
 
 // A failed run has two possible explanations: the slice had too little memory, or the run failed for another reason.
 // The latter is likely for a job that often fails. chance is the fraction of the job's runs that fail for other
-// reasons, so the probability that this happens n times in a row is chance^n. If it is below a threshold, the run is
-// assumed to have run out of memory.
+// reasons, so the probability that this happens n times in a row is chance^n. If this probability is below a threshold,
+// the run is assumed to have run out of memory.
 const (
-	// likely is the threshold for a failed run that used nearly all of its slice's memory, and for a job's first
-	// failure after its only complete run, if its slice is smaller than the slice of the complete run.
+	// likely is the threshold for a failed run that used nearly all of its slice's memory. It also applies to a job's
+	// first failure after its only complete run if the failed run's slice is smaller than the complete run's.
 	likely = 0.1
 	// unlikely is the threshold for all other failed runs. A job without earlier failures falls below the threshold
 	// with its third failure in a row, or with its second in a row after nine complete runs.
 	unlikely = 1e-4
 	// priorFailures and priorTrials describe the fraction of failed runs that is assumed before any runs exist:
-	// priorFailures out of priorTrials runs. All constants were chosen on seed 1 of `go run ./contrib/learn variants`.
+	// priorFailures out of priorTrials runs. All constants were chosen with seed 1 of `go run ./contrib/learn
+	// variants`.
 	priorFailures = 0.1
 	priorTrials   = 2
 	// unusual is the ratio of a failed run's peak to the peak of the last complete run above which the failed run

@@ -17,14 +17,15 @@ type Forecast struct {
 	Exceeds  bool
 }
 
-// The forecast's constants were chosen on seeds 1 to 20 of `go run ./contrib/learn forecast`. A false alarm discards
+// The forecast's constants were chosen with seeds 1 to 20 of `go run ./contrib/learn forecast`. A false alarm discards
 // the work of a job that would have completed. The constants therefore favour late alarms over false alarms.
 const (
-	// blocks is the number of points to which the forecast reduces each part of the past. With fewer than minPoints
-	// points, the forecast is the highest memory use so far.
+	// blocks is the maximum number of points to which the forecast reduces the memory use in each of the periods that
+	// it considers. With fewer than minPoints points, the forecast is the highest memory use so far.
 	blocks    = 16
 	minPoints = 8
-	// growthShare is the fraction of the past, before its last half, over which the memory use must also have grown.
+	// The slope is limited by the slope over all but the first part of the run so far (the fraction growthShare). The
+	// memory use must therefore also have grown before the last half.
 	growthShare = 1.0 / 8
 	// The growth is slowing down if, in the last half of the run, it is less than slowing times the growth in the
 	// preceding quarter.
@@ -53,9 +54,9 @@ type End struct {
 	Limit   float64 // the time limit
 }
 
-// horizons returns the expected end of a run, and a time until which it almost certainly lasts, in seconds since its
-// start. If neither the number of iterations nor a learned run time is known, the run is expected to last twice as long
-// as it already has, because users often set time limits that are many times longer than the run.
+// horizons returns the expected end of a run, and a time until which it will almost certainly last, both in seconds
+// since its start. If neither the number of iterations nor a learned run time is known, the run is expected to last
+// twice as long as it already has, because users often set time limits that are many times longer than the run.
 func (e End) horizons() (expected, sure float64) {
 	expected, sure = e.Total, e.Total
 	if e.Total <= 0 {
@@ -72,9 +73,9 @@ func (e End) horizons() (expected, sure float64) {
 
 // Forecast returns the forecast for a slice with sliceMiB of memory. The growth of the highest memory use so far is the
 // median of the slopes between all pairs of points in the last half of the run (the Theil-Sen estimator, which is
-// robust against up to 29% of outliers). If the growth slows down, the forecast continues the slowdown: the slope is
-// then a power of the time. For Exceeds, the slope is a low quantile of these slopes, the growth must not be slowing
-// down, and the horizon is a time until which the run almost certainly lasts.
+// robust against up to 29% outliers). If the growth slows down, the forecast continues the slowdown: the slope is then
+// a power of the time. For Exceeds, the slope is a low quantile of these slopes, the growth must not be slowing down,
+// and the horizon is a time until which the run will almost certainly last.
 func (s Series) Forecast(end End, sliceMiB float64) Forecast {
 	horizon, sure := end.horizons()
 	f := Forecast{Horizon: horizon, SliceMiB: sliceMiB}

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// Growth is the replacement of a job's profile with a larger one after the job had already started.
+// Growth is the replacement of a job's profile with a larger one after the job has already started.
 type Growth struct {
 	Profile string `json:"profile"` // the profile that was too small
 	Cause   Cause  `json:"cause"`
@@ -39,7 +39,7 @@ func (g Growth) String() string {
 	return text
 }
 
-// FormatGrowths formats growths, without spaces, for ParseGrowths.
+// FormatGrowths formats growths, without spaces, in the form that ParseGrowths parses.
 func FormatGrowths(growths []Growth) string {
 	var all []string
 	for _, g := range growths {
@@ -140,7 +140,7 @@ func (r Run) usual(earlier []Run, site Site) bool {
 }
 
 // Foresaw returns the need of a job whose current run is expected to use foreseenMiB of memory. earlier lists the
-// earlier runs with its job key, oldest first. If they contradict the forecast, Foresaw returns false.
+// earlier runs with the job's key, oldest first. If they contradict the forecast, Foresaw returns false.
 func Foresaw(earlier []Run, current Run, foreseenMiB float64, site Site) (Need, bool) {
 	if current.usual(earlier, site) {
 		return Need{}, false

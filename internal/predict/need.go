@@ -25,7 +25,8 @@ type Site struct {
 	// Margin is the safety margin, as a fraction of the peak, if only one run is known. If more runs are known, it is
 	// the upper bound of the safety margin.
 	Margin float64
-	// Share enables predictions from other users' runs of the same script for users who have not run it themselves.
+	// Share enables predictions from other users' runs of the same script for users who have not run the script
+	// themselves.
 	Share bool
 	// Users is the number of users who must have a complete run of a script before their runs are used for others. 0
 	// means 3.
@@ -61,8 +62,8 @@ type History struct {
 type Need struct {
 	Level Level
 	Runs  int // the number of complete runs on which the need is based
-	// PeakMiB is the memory that the job needs on each slice, including the margin. HighestMiB is the same without the
-	// margin.
+	// PeakMiB is the memory that the job needs on each slice, including the margin. HighestMiB is this memory without
+	// the margin.
 	PeakMiB, HighestMiB float64
 	// Seconds is the expected run time on a slice with Compute compute slices, or 0 if unknown. Low and High are the
 	// 10% and 90% quantiles of the run time.
@@ -76,8 +77,8 @@ type Need struct {
 	// any job.
 	Busy      float64
 	BusyKnown bool
-	// MaxSlowdown is the site's MaxSlowdown. Limit is a time limit, in seconds, that an earlier run of the job reached,
-	// or 0. Line.InTime takes a submission's own time limit into account.
+	// MaxSlowdown is copied from the site's settings. Limit is a time limit, in seconds, that an earlier run of the job
+	// reached, or 0. Line.InTime takes a submission's own time limit into account.
 	MaxSlowdown, Limit float64
 	// Why explains PeakMiB in one sentence.
 	Why string
@@ -100,10 +101,9 @@ func Predict(h History, site Site) (Need, bool) {
 	return n, n.Runs > 0
 }
 
-// On returns the smallest profile of a GPU model that satisfies the need. It considers only profiles with a placement
-// in the layout given by the argument of, and returns false if none of them is sufficient. If no profile has enough
-// memory for the need including the margin, the profile with the most memory counts as sufficient if it has at least
-// HighestMiB.
+// On returns the smallest profile of a GPU model that satisfies the need. It considers only profiles that have a
+// placement in the given layout and returns false if none of them is sufficient. If no profile has enough memory for
+// the need including the margin, the profile with the most memory counts as sufficient if it has at least HighestMiB.
 func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	most := 0.0
 	for k := range b.Profiles {

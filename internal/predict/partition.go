@@ -13,7 +13,7 @@ type Measured struct {
 	Profile    string
 	Latency    float64 // duration of a training step in seconds
 	Throughput float64 // samples per second
-	MiB        float64 // memory in use; 0 if the model ran but its memory is unknown
+	MiB        float64 // memory in use; 0 if the model ran but its memory use is unknown
 }
 
 // Goal holds the criteria for the choice of a partition. Lambda, from 0 to 1, is the weight of latency relative to

@@ -58,7 +58,7 @@ func second(of []float64) float64 {
 	return sorted[len(sorted)-2]
 }
 
-// scatter returns the margin as a fraction of the peak. It is half of the quantile, as configured by the site, of the
+// scatter returns the margin as a fraction of the peak. It is half of the quantile (configured by the site) of the
 // changes in the peak between consecutive runs, but at most the site's margin. Two changes equal to the site's margin
 // are added to the observed changes, so that the margin is large while there are only a few runs.
 func scatter(peaks []float64, site Site) float64 {
@@ -104,9 +104,9 @@ func coveredMiB(runs []attempt, quantile float64) float64 {
 
 // tooLittle returns the memory, in MiB, of the largest slice that was too small, or 0 if there is no such slice. A
 // slice was too small if a run on it certainly or possibly ran out of memory. The result is the larger of two values:
-// the largest such slice after the last complete run, and the second largest in the entire window, so that a single
-// failed run before a complete run is ignored. If a run before the last complete run only possibly ran out of memory,
-// it is considered only if the next complete run used a larger slice.
+// the largest such slice after the last complete run, and the second largest in the entire window. A single failed run
+// before a complete run is therefore ignored. If a run before the last complete run only possibly ran out of memory, it
+// is considered only if the next complete run used a larger slice.
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
 	doubt := 0.0

@@ -92,7 +92,7 @@ const (
 )
 
 // meanAbove returns the mean of the values above a bound in a lognormal distribution with the given median and sigma,
-// or 0 if they are too improbable for a float64.
+// or 0 if such values are too improbable for a float64.
 func meanAbove(bound, median, sigma float64) float64 {
 	if sigma == 0 {
 		return median

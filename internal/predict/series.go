@@ -71,7 +71,7 @@ func (s Series) Valid() bool {
 	return true
 }
 
-// point is the highest memory usage from the start of a run until the time at, in seconds.
+// point is the highest memory usage from the start of a run until the time given by at, in seconds.
 type point struct{ at, mib float64 }
 
 // highest returns the highest memory usage since the start, at the end of each interval with samples. ran is the

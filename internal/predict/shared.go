@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// PredictShared returns the need of a job according to other users' runs of the same script. The argument users
-// contains one history per user. The need is first predicted for each user separately, so that all users have the same
-// weight regardless of their number of runs. Every figure in the result is the upper median of the users' figures.
-// Therefore, if fewer than half of the users are hostile, each figure lies between the smallest and the largest figure
-// of the honest users. It returns false if fewer than [Site.Users] users have a complete run.
+// PredictShared predicts the need of a job from other users' runs of the same script. users contains one history per
+// user. The need is first predicted for each user separately, so that all users have the same weight regardless of
+// their number of runs. Every figure in the result is the upper median of the users' figures. Therefore, if fewer than
+// half of the users are hostile, each figure lies between the smallest and the largest figure of the honest users. It
+// returns false if fewer than [Site.Users] users have a complete run.
 func PredictShared(users []History, site Site) (Need, bool) {
 	var needs []Need
 	for _, h := range users {

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// begin examines at most maxLooks waiting jobs per round, and searches for room for at most maxCandidates of them.
+// begin examines at most maxLooks waiting jobs per round and searches for room for at most maxCandidates of them.
 // Examining a job visits all running jobs and members, and a search also visits all placements.
 const (
 	maxLooks      = 100
@@ -67,7 +67,7 @@ func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Ste
 }
 
 // starting returns the members on which a job has slices that the agent has not published yet. Their published state
-// shows room that does not exist, so a preemption that begins there would be given up in the next round.
+// shows room that does not exist, so a preemption that begins there would be abandoned in the next round.
 func starting(s plan.Snapshot, v *plan.View) map[int]bool {
 	type run struct {
 		job    uint32
@@ -133,16 +133,16 @@ func mayBegin(w slurm.Waiting) bool {
 	return eligible.WaitsForNodes(w) && w.Reason != "None" && w.Reason != "Priority" && !w.Exclusive && w.HetJob == 0
 }
 
-// failedUsers returns the users who have a job for which other jobs were stopped but which has not started, either
-// because it is still waiting, for any reason, or because it ended before it started. As long as slurmctld still shows
-// such a job, no other job is stopped on behalf of its user.
+// failedUsers returns the users who own a job for which other jobs were stopped but which has not started. Such a job
+// is still waiting, for whatever reason, or ended before it started. As long as slurmctld still shows such a job, no
+// other job is stopped on behalf of its user.
 func failedUsers(s plan.Snapshot) map[uint32]bool {
 	type tag struct {
 		array uint32
 		text  string
 	}
 	tagOf := func(j *slurm.Job) tag { return tag{j.ArrayJob, tags.Value(j.AdminComment, tags.Preempts)} }
-	started := map[tag]bool{} // arrays of which a task with the tag has started
+	started := map[tag]bool{} // arrays with a tagged task that has started
 	for k := range s.Queue.All {
 		j := &s.Queue.All[k]
 		if t := tagOf(j); t.array != 0 && t.text != "" && (!tags.HasPreempted(*j) || !unused(*j)) {
@@ -206,7 +206,7 @@ func overlap(a, b []int) bool {
 	return false
 }
 
-// native reports whether slurmctld can preempt jobs for the k-th waiting job itself, because enough of the victims hold
+// native reports whether slurmctld itself can preempt jobs for the k-th waiting job, because enough of the victims hold
 // slices of the requested profiles.
 func native(v *plan.View, k int, victims []*slurm.Job) bool {
 	held := map[string]map[string]int{} // the victims' slices by node and profile

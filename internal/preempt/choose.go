@@ -16,20 +16,20 @@ type Victim struct {
 	Lost  float64      // the run time in seconds that the job loses
 }
 
-// Room describes a search for victims that make room for a job. Cluster contains the state without the plan, in which
-// slices of jobs that have ended are not busy.
+// Room describes a search for victims that make room for a job. Cluster contains the state of the cluster without the
+// plan. In this state, the slices of jobs that have ended are not busy.
 type Room struct {
 	Cluster *offer.Cluster
 	Victims []Victim
-	// Enough reports whether the job could start on the node, apart from its slices, if the victims with these indices
-	// were stopped. If Enough is nil, the job always could.
+	// Enough reports whether the job could start on the node, leaving its slices aside, if the victims with these
+	// indices were stopped. If Enough is nil, the job could always start.
 	Enough func(node int, stop []int) bool
 }
 
 // Choose returns the ids of the jobs to stop for j. It chooses as few jobs as possible and, among sets with the same
 // number of jobs, one that loses the least run time. The result is exact for a job that needs one slice. For other
-// jobs, a smaller set may exist, but no job can be removed from the chosen set. The result stop is empty if the job
-// already fits, and ok is false if no set of victims makes room.
+// jobs, a smaller set may exist, but no job can be removed from the chosen set. stop is empty if the job already fits,
+// and ok is false if no set of victims makes room.
 func (r Room) Choose(j *offer.Job) (stop []uint32, ok bool) {
 	owner := map[offer.Spot]int{}
 	on := make([][]int, len(r.Cluster.Nodes)) // the victims on each node

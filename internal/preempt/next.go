@@ -86,7 +86,7 @@ func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, min
 		switch {
 		case lost: // nothing has happened to the marked jobs, so the preemptor may try again
 			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: tags.WithoutPreempts(w.Job), For: w.ID})
-		case !ok && !begun: // a time in the past ends the preemptor's first place in the plan
+		case !ok && !begun: // because of a time in the past, the preemptor no longer comes first in the plan
 			comment := tags.WithPreempts(w.Job, time.Unix(0, 0))
 			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: comment, For: w.ID})
 		}

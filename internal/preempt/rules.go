@@ -25,7 +25,7 @@ const (
 	byQOS       = "preempt/qos"
 )
 
-// slurmdbd is the AccountingStorageType of a cluster with QOS.
+// slurmdbd is the AccountingStorageType of a cluster that uses QOS.
 const slurmdbd = "accounting_storage/slurmdbd"
 
 // Rules contains slurmctld's settings for preemption. If the rules cannot determine everything that Slurm's settings
@@ -40,8 +40,8 @@ type Rules struct {
 	needsQOS   bool // jobs have a QOS
 }
 
-// NewRules returns the rules of a configuration. The argument qos contains all QOS, or is nil if there is no slurmdbd.
-// NewRules returns an error if the configuration cannot be parsed.
+// NewRules returns the rules of a configuration. qos contains all QOS, or is nil if there is no slurmdbd. NewRules
+// returns an error if the configuration cannot be parsed.
 func NewRules(c slurm.Config, partitions []slurm.Partition, qos []slurm.QOS) (Rules, error) {
 	r := Rules{
 		kind: c.Values["PreemptType"], mode: strings.ToUpper(c.Values["PreemptMode"]),
@@ -67,7 +67,7 @@ func NewRules(c slurm.Config, partitions []slurm.Partition, qos []slurm.QOS) (Ru
 }
 
 // minExemptPriority returns the priority above which PreemptParameters exempts jobs from preemption, or 0 if it exempts
-// no jobs. Slurm has had the parameter since 23.02 (src/interfaces/preempt.c).
+// no jobs. Slurm has supported the parameter since 23.02 (src/interfaces/preempt.c).
 func minExemptPriority(parameters string) (uint64, error) {
 	for parameter := range strings.SplitSeq(parameters, ",") {
 		name, value, _ := strings.Cut(parameter, "=")
@@ -91,7 +91,7 @@ func (r Rules) Enabled() bool { return r.kind != "" }
 // has reports whether a PreemptMode contains a word.
 func has(mode, word string) bool { return slices.Contains(strings.Split(mode, ","), word) }
 
-// known reports whether the rules support all words of a PreemptMode. Slurm has had PRIORITY since 25.11.
+// known reports whether the rules support all words of a PreemptMode. Slurm has supported PRIORITY since 25.11.
 func known(mode string) bool {
 	for word := range strings.SplitSeq(mode, ",") {
 		switch word {
@@ -126,7 +126,7 @@ func (r Rules) ModeOf(j slurm.Job) Mode {
 	return Off
 }
 
-// Grace returns the time between the signals to a preempted job and its end.
+// Grace returns the time between sending the signals to a preempted job and ending the job.
 func (r Rules) Grace(j slurm.Job) time.Duration {
 	if r.kind == byPartition {
 		return r.partitions[j.Partition].Grace
@@ -134,7 +134,7 @@ func (r Rules) Grace(j slurm.Job) time.Duration {
 	return r.qos[j.QOS].Grace
 }
 
-// May reports whether slurmctld would stop the running job j for the waiting job w at the time now.
+// May reports whether slurmctld would stop the running job j for the waiting job w at the given time.
 func (r Rules) May(w slurm.Waiting, j slurm.Job, now time.Time) bool {
 	if !r.Enabled() || j.State != "RUNNING" || j.HetJob != 0 || w.HetJob != 0 || j.Start.IsZero() {
 		return false
@@ -152,9 +152,9 @@ func (r Rules) May(w slurm.Waiting, j slurm.Job, now time.Time) bool {
 	return r.qosAllows(w, j)
 }
 
-// exemptTime returns the time after its start during which a job is exempt: the longest of the times set by the
-// cluster, by the job's QOS and by its partition's QOS. slurmctld may use a shorter one of them (acct_policy.c,
-// 22.05.8). ok is false if a QOS is unknown.
+// exemptTime returns the time for which a job is exempt after its start: the longest of the times set by the cluster,
+// by the job's QOS and by its partition's QOS. slurmctld may use a shorter one of them (acct_policy.c, 22.05.8). ok is
+// false if a QOS is unknown.
 func (r Rules) exemptTime(j slurm.Job) (exempt time.Duration, ok bool) {
 	exempt = r.exempt
 	for _, name := range []string{j.QOS, r.partitions[j.Partition].QOS} {

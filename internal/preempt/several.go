@@ -10,8 +10,8 @@ import (
 )
 
 // severalSlices returns a set of victims that makes room for several slices on a node. It takes victims, beginning with
-// those that lose the least run time, until the slices fit, and then removes all victims that are not necessary. The
-// argument here lists the victims on the node.
+// those that lose the least run time, until the slices fit, and then removes all victims that are not necessary. here
+// lists the victims on the node.
 func (r Room) severalSlices(node int, j *offer.Job, here []int, owner map[offer.Spot]int) (stop []int, found bool) {
 	slices.SortStableFunc(here, func(a, b int) int { return cmp.Compare(r.Victims[a].Lost, r.Victims[b].Lost) })
 	fits := func(stop []int) bool {
@@ -32,7 +32,7 @@ func (r Room) severalSlices(node int, j *offer.Job, here []int, owner map[offer.
 	return stop, true
 }
 
-// fits reports whether all slices that a job needs on a node fit there without the stopped jobs.
+// fits reports whether all slices that a job needs on a node would fit there once the given jobs were stopped.
 func (r Room) fits(node int, j *offer.Job, stop []int, owner map[offer.Spot]int) bool {
 	var gpus []place.GPU
 	for _, k := range r.Cluster.Nodes[node] {
