@@ -52,7 +52,7 @@
 //	Switch   the MIG mode must be switched first: off for the full profile, on for all other profiles
 //
 // The [Policy] chooses among the candidates of the cheapest way, with two exceptions. fragaware compares load and
-// fragmentation first. The policies that use expected ends (lifetime, scarcity, qla) consider all candidates, and use
+// fragmentation first. The policies that use expected ends (lifetime, scarcity, qla) consider all candidates and use
 // the acquisition cost only to break ties. An acquisition takes at most half a second, whereas a later job might have
 // to wait an hour if a placement is chosen only because it has an idle instance. In simulations in which instances
 // remain after their jobs have ended (churn on 16 A100s, FIFO, exact ends), preferring the cheapest way increased the
@@ -71,8 +71,9 @@
 //	scarcity                 scarcity.go    ... and the number of free slots of each profile over time
 //	qla                      qla.go         ... and the waiting jobs; qla may hold a job that could start
 //
-// For the policies from first-fit to fgd in the table, GPUs with the same layout have the same cost, and the one with
-// the lowest index is chosen. These policies therefore evaluate each layout in the pool only once ([Pool]).
+// For the policies from first-fit to fgd in the table, all GPUs with the same layout have the same cost, so these
+// policies choose the one with the lowest index. These policies therefore evaluate each layout in the pool only once
+// ([Pool]).
 //
 // # Reach over several GPUs
 //

@@ -16,8 +16,8 @@ type GPU struct {
 	// Blocked is a mask of the unusable units, which belong to instances that cannot be destroyed or that do not match
 	// any of the GPU model's placements.
 	Blocked uint64
-	// Idle holds the instances without a lease. An idle instance can be reused at no cost, and may be destroyed if
-	// its units are needed. Busy and Idle are disjoint and together form a legal layout.
+	// Idle holds the instances without a lease. An idle instance can be reused at no cost and may be destroyed if its
+	// units are needed. Busy and Idle are disjoint and together form a legal layout.
 	Idle mig.Layout
 	// Ends holds, for each placement, the expected end of its busy instance in seconds, or +Inf if unknown. If it is
 	// nil, all ends are unknown.
@@ -27,7 +27,7 @@ type GPU struct {
 	Offerable mig.Layout
 	// NVLink is the number of the GPU's group. All GPUs of a node with the same number are connected to each other by
 	// NVLinks. It is 0 if the GPU is connected to no other GPU or to all GPUs of the node. Policies ignore NVLink, but
-	// package offer uses it to choose the GPUs for a job with several full GPUs.
+	// package offer uses it to choose the GPUs for a job that needs several full GPUs.
 	NVLink int
 	// Node is the index of the GPU's node. Policies use it only for GPUs that may be full (nodeSlots).
 	Node int
@@ -85,8 +85,8 @@ func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 }
 
 // of returns the possible placements for which m is the cheapest acquisition. carve holds the placements that fit
-// alongside the busy and idle instances. full is the mig.Full profile's placement. A GPU with an instance of this
-// profile has its MIG mode off.
+// alongside the busy and idle instances. full is the mig.Full profile's placement. The MIG mode of a GPU that holds an
+// instance of this profile is off.
 func (m Acquisition) of(possible, carve, idle, full mig.Layout) mig.Layout {
 	if m == Reuse {
 		return possible & idle

@@ -46,8 +46,8 @@ const fragStep = 1e-9
 
 // FragAware prefers GPUs whose load, the fraction of their units that are busy, is below Threshold. Among these GPUs,
 // it chooses the placement after which the GPU is least fragmented. If the instance fits on none of them, the same rule
-// is applied to the other GPUs. Among equal placements, FragAware chooses the placement that is cheapest to acquire
-// (arXiv 2512.16099).
+// is applied to the other GPUs. Among equally good placements, FragAware chooses the placement that is cheapest to
+// acquire (arXiv 2512.16099).
 type FragAware struct{ Threshold float64 }
 
 func (FragAware) with(share float64) Policy { return FragAware{Threshold: share} }

@@ -10,7 +10,7 @@ func (r Request) duration() float64 { return min(r.Duration, unknownDuration) }
 
 // maxMeanDurations limits the duration of a job, as a multiple of the mean duration of recent jobs. With qla, the
 // multiples 1, 2 and 4 lead to similar waits. If three out of ten jobs have no time limit, the mean waits with lifetime
-// are 6% longer when durations are not limited in this way (load 0.7 and 0.85, seeds 1 to 3).
+// are 6% longer without this limit (load 0.7 and 0.85, seeds 1 to 3).
 const maxMeanDurations = 2.0
 
 // counted returns the duration of a request in seconds, limited to maxMeanDurations times the recent mean duration.
@@ -32,8 +32,8 @@ func (s *Situation) counted(r Request) float64 {
 //	until 10:00 |1g====|......|2g===========|   ... and here it costs that slot an hour
 //
 // If jobs can use full GPUs, the sum also includes the node's slot (nodeSlots). Instances that end at similar times are
-// then placed on the same node, so that nodes become free for jobs with several full GPUs. Without the nodes' slots,
-// these jobs wait 1.3 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
+// then placed on the same node, so that nodes become free for jobs that need several full GPUs. Without the nodes'
+// slots, these jobs wait 1.3 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
 //
 // If several placements have the same sum, the policy compares the acquisition cost first, then the reach, and then the
 // GPU and the start. Lifetime needs neither migration nor a queue and never holds a job. The only information about
@@ -85,7 +85,7 @@ type lifetimeSearch struct {
 	nodes nodeSlots
 }
 
-// run considers the candidates whose acquisition is in the range [from, to), and reports whether there are any. It
+// run considers the candidates whose acquisition is in the range [from, to) and reports whether there are any. It
 // begins with the candidate with the lowest bound, so that it can skip most of the others.
 func (s *lifetimeSearch) run(profile string, from, to Acquisition) (found bool) {
 	s.nodes = s.Pool.nodeSlots()

@@ -1,9 +1,9 @@
 package place
 
-// nodeSlots holds one slot for each node. A job with several full GPUs needs GPUs on one node that are free at the same
-// time, which the slots of a single GPU cannot represent. Policies that use expected ends therefore treat all GPUs of a
-// node that can be full GPUs as one additional slot, which is blocked by an instance on any of these GPUs. GPU.Node
-// identifies the node of a GPU.
+// nodeSlots holds one slot for each node. A job that needs several full GPUs requires all of them to be free on one
+// node at the same time, which the slots of a single GPU cannot represent. Policies that use expected ends therefore
+// treat all GPUs of a node that can be full GPUs as one additional slot, which is blocked by an instance on any of
+// these GPUs. GPU.Node identifies the node of a GPU.
 type nodeSlots []nodeSlot
 
 type nodeSlot struct {
@@ -11,8 +11,7 @@ type nodeSlot struct {
 	free float64 // the slot's time F, in seconds, at which all jobs on the node's instances will have ended
 }
 
-// nodes holds the slots of a pool's nodes, and keeps track of the slots that nodeSlots must recompute after GPUs
-// change.
+// nodes holds the slots of a pool's nodes and keeps track of the slots that nodeSlots must recompute after GPUs change.
 type nodes struct {
 	slots nodeSlots
 	on    [][]int // for each node, the indices in the pool of the GPUs that can be full GPUs
@@ -64,8 +63,8 @@ func (p *Pool) nodeSlots() nodeSlots {
 }
 
 // cost returns the additional time in seconds for which an instance on the k-th GPU blocks the slot of its node after
-// all other instances have ended, weighted by the size of the slot. The instance runs for d seconds, beginning at the
-// time start.
+// all other instances have ended, weighted by the size of the slot. The instance is in use for d seconds, beginning at
+// start.
 func (all nodeSlots) cost(p *Pool, k int, start, d float64) float64 {
 	g := &p.gpus[k]
 	if all == nil || g.Model.Full() == 0 {

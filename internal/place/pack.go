@@ -111,8 +111,8 @@ func (p *packing) place(k int) bool {
 	return false
 }
 
-// enough returns false if the remaining items cannot fit. Without the other items, the items with the k-th item's
-// profile must fit, and the GPUs must have enough compute slices and units for all of the items.
+// enough returns false if the remaining items cannot fit. The items with the k-th item's profile must fit if the other
+// items are left out, and the GPUs must have enough compute slices and units for all of the items.
 func (p *packing) enough(k int) bool {
 	like, room := 0, 0
 	var need, have amount

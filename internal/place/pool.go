@@ -17,7 +17,8 @@ type Pool struct {
 	sim    simState // working memory of QLA
 	alike  Weights  // equal weights, for a Situation whose Weights is nil
 	nodes  nodes
-	// log lists the indices of the GPUs that have changed, except for the oldest changes, which forgotten counts.
+	// log lists the indices of the GPUs that have changed since the log was last cleared. forgotten is the number of
+	// entries that have been cleared from it.
 	log       []int
 	forgotten uint64
 }

@@ -29,8 +29,9 @@ import (
 // Because a hold leaves a GPU idle, four rules limit holds:
 //
 //   - The queue must be ordered ([Situation.Ordered]). With backfill, holds have no benefit: at a site where few jobs
-//     wait (trace.Site, with offers), the ratio of the mean wait to that of best-fit is 0.97 without holds and 1.15
-//     with holds. On churn, the mean waits with and without holds differ by at most about 5%.
+//     have to wait (trace.Site, with offers), the ratio of the mean wait with QLA to the mean wait with best-fit is
+//     0.97 without holds and 1.15 with holds. On churn, the mean waits with and without holds differ by at most about
+//     5%.
 //   - The hold must shorten the simulated waits of the jobs behind the head by more than its own duration. The slot
 //     cost may favour a hold, but never justifies one. If the queue contains no other jobs, the head therefore starts
 //     immediately.
@@ -43,11 +44,11 @@ import (
 // The recent mean duration is [Situation.MeanDuration], the mean over the jobs whose duration is known. If no duration
 // is known, QLA does not hold jobs.
 //
-// The constants were tuned on churn on 16 A100s with a FIFO queue at load 0.85, seeds 1 to 10, with exact ends and with
-// time limits. Halving or doubling any constant has little effect on the results. In the following table, the first two
-// rows compare the current policy with the policy without limits on holds. The other rows are earlier variants that did
-// not improve the results. The numbers are mean waits divided by the mean wait with best-fit (uniform6 / skew-small /
-// bimodal / four-equal):
+// The constants were tuned with churn on 16 A100s and a FIFO queue (load 0.85, seeds 1 to 10), both with exact ends and
+// with time limits. Halving or doubling any constant has little effect on the results. In the following table, the
+// first two rows compare the current policy with the policy without limits on holds. The other rows are earlier
+// variants that did not improve the results. The numbers are mean waits divided by the mean wait with best-fit
+// (uniform6 / skew-small / bimodal / four-equal):
 //
 //	                                         exact ends             limits 1 to 6 x too long, corrected
 //	current policy                           .21 / .12 / .29 / .24  .43 / .39 / .48 / .51

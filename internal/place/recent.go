@@ -1,7 +1,7 @@
 package place
 
 // Recent holds the recent requests. Some policies, and the choice of speculative offers, assume that future requests
-// are similar. The zero value contains no requests.
+// will be similar to these. The zero value contains no requests.
 type Recent struct {
 	asked   []Request // a ring buffer
 	next    int

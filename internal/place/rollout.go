@@ -120,9 +120,9 @@ func least(free []float64, starts []int) float64 {
 	return f
 }
 
-// rollout places the head at o, and then the jobs behind the head in order. It returns the sum of these jobs' waits,
-// in seconds, or +Inf if the sum exceeds the limit. No job starts before the previous one, so rollout can stop before
-// all jobs are placed.
+// rollout places the head at o and then the jobs behind the head in order. It returns the sum of these jobs' waits, in
+// seconds, or +Inf if the sum exceeds the limit. No job starts before the previous one, so rollout can stop before all
+// jobs are placed.
 func (sim *simState) rollout(o *option, d float64, limit float64) float64 {
 	copy(sim.simFree, sim.free)
 	copy(sim.simFirst, sim.first)
@@ -149,7 +149,7 @@ func (sim *simState) rollout(o *option, d float64, limit float64) float64 {
 	return sum
 }
 
-// bestSlot is the best slot on a GPU, and its price, for a job that cannot start before the time from.
+// bestSlot is the best slot on a GPU, and its price, for a job that cannot start before a certain time.
 type bestSlot struct {
 	version      uint64
 	from         float64
@@ -158,7 +158,7 @@ type bestSlot struct {
 }
 
 // pick returns the GPU with the lowest price for the k-th job behind the head, or -1 if no GPU has a slot. The job
-// cannot start before the time from. The slot on the returned GPU is in bestSlots.
+// cannot start before from, which is a time in seconds. The slot on the returned GPU is in bestSlots.
 func (sim *simState) pick(k int, from float64) (gpu int) {
 	j := &sim.behind[k]
 	gpu, best := -1, math.Inf(1)

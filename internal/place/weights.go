@@ -38,7 +38,7 @@ func (s *Situation) WeightsOn(b *mig.Model) []float64 {
 	for i := range of {
 		if sum > 0 {
 			of[i] /= sum
-		} else { // none of the GPU model's profiles was requested: equal weights
+		} else { // none of the GPU model's profiles was requested, so all weights are equal
 			of[i] = 1 / float64(len(of))
 		}
 	}

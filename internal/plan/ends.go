@@ -36,10 +36,11 @@ func runningOn(jobs []*slurm.Job, now time.Time) (on []running) {
 // any number. Even 16 GPUs have at most 112 slices.
 const maxSlices = 112
 
-// fillEnds sets the expected ends of a node's busy slices from the jobs on the node if its published state does not
-// show them. An agent does not publish the ends if users are not permitted to see each other's jobs. If several slices
-// have the same profile, fillEnds cannot determine which of them belongs to which job, so it assigns the ends in order,
-// first by GPU and then by start. Jobs with larger slices than requested are matched with the remaining slices.
+// fillEnds sets the expected ends of a node's busy slices from the jobs on the node if the node's published state does
+// not show the ends. An agent does not publish the ends if users are not permitted to see each other's jobs. If several
+// slices have the same profile, fillEnds cannot determine which of them belongs to which job, so it assigns the ends in
+// order, first by GPU and then by start. Jobs that hold larger slices than they requested are matched with the
+// remaining slices.
 func fillEnds(gpus []place.GPU, jobs []running) {
 	for _, g := range gpus {
 		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {

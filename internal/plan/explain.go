@@ -50,8 +50,8 @@ type Explanation struct {
 	// the number of these jobs.
 	Place int `json:"place,omitempty"`
 	Of    int `json:"of,omitempty"`
-	// Larger is the profile of the slice that the job holds or is waiting for if it is larger than the requested
-	// profile, and empty otherwise. RunTime is the expected run time on that slice, in seconds, or 0 if unknown.
+	// Larger is the profile of the slice that the job holds or is waiting for, if this profile is larger than the
+	// requested one, and empty otherwise. RunTime is the expected run time on that slice, in seconds, or 0 if unknown.
 	Larger  string  `json:"larger,omitempty"`
 	RunTime float64 `json:"run_time,omitempty"`
 	// On lists the nodes on which the job's slices exist, are planned or are reserved.
@@ -65,9 +65,9 @@ type Explanation struct {
 	// did not start it while its slices were offered. It is 0 if the job keeps its position, or if no agent has
 	// published the time.
 	BackUntil int64 `json:"back_until,omitempty"`
-	// Deadline is the job's deadline, and LatestStart is the latest time at which slurmctld starts the job. Both are in
-	// Unix seconds, or 0 if the job has no deadline. Misses is the reason why the job is not expected to meet its
-	// deadline, or empty.
+	// Deadline is the job's deadline, and LatestStart is the latest time at which slurmctld would start the job. Both
+	// are in Unix seconds, or 0 if the job has no deadline. Misses is the reason why the job is not expected to meet
+	// its deadline, or empty.
 	Deadline    int64  `json:"deadline,omitempty"`
 	LatestStart int64  `json:"latest_start,omitempty"`
 	Misses      string `json:"misses_deadline,omitempty"`

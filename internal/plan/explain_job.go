@@ -136,8 +136,8 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	)
 }
 
-// explainOtherReason explains a job that slurmctld would not start for a reason other than slices. In a het job, the
-// reason may apply to another component.
+// explainOtherReason explains a job that slurmctld would not start for a reason that is unrelated to slices. In a het
+// job, the reason may apply to another component.
 func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
 	lacking, other := eligible.LacksLicense(s.Queue, w), unreadyComponent(s, w)
 	switch {
@@ -202,8 +202,8 @@ func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
 	return strings.Join(all, "; ")
 }
 
-// unreadyComponent returns another component of w's het job that could not start even if its slices were offered, and
-// which therefore prevents w from starting. It returns nil if all other components could start.
+// unreadyComponent returns another component of w's het job that could not start even if its slices were offered and
+// that therefore prevents w from starting. It returns nil if all other components could start.
 func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	for k := range snapshot.Queue.Waiting {
 		o := &snapshot.Queue.Waiting[k]

@@ -47,8 +47,8 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slur
 	}
 }
 
-// addUnplanned adds the names of the nodes whose agents do not publish offers to the explanation of a job that is
-// waiting for room. Plans do not include these nodes.
+// addUnplanned adds, to the explanation of a job that is waiting for room, the names of the nodes whose agents do not
+// publish offers. Plans do not include these nodes.
 func (e *Explanation) addUnplanned(v *View, nodes []slurm.Node) {
 	if e.Verdict != First && e.Verdict != Behind && e.Verdict != NoRoom {
 		return
@@ -338,8 +338,8 @@ func (v *View) startAll(all [][]offer.Spot) {
 	}
 }
 
-// deferReason looks for the first node with one of the spots on which the job cannot start for a reason other than
-// slices. It returns the node's name and the reason, or "" if the job could start on all of these nodes.
+// deferReason looks for the first node that contains one of the spots but on which the job cannot start for a reason
+// other than slices. It returns the node's name and the reason, or "" if the job could start on all of these nodes.
 func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	for _, name := range v.On(spots) {
 		m := v.Member(name)
@@ -352,8 +352,8 @@ func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 
 // sameProfile returns the first earlier job that slurmctld would start instead of the k-th job, or nil if it would
 // start the k-th job. The returned job is waiting for a profile that the k-th job requests, and could start on one of
-// the nodes in room with the slices that would be offered on that node. Only the given number (front) of jobs at the
-// head of the queue are considered.
+// the nodes in room with the slices that would be offered on that node. Only jobs with an index below front are
+// considered.
 func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer.Job {
 	for i := range front {
 		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {

@@ -15,7 +15,7 @@ import (
 
 // jobsPrefix is the prefix of the `caelum-jobs` entry in a node's Extra, which lists the leased slices and the jobs
 // that hold them, for example "caelum-jobs=0:1g.5gb@6/17,0:1g.5gb@5/18". The watcher needs it to find the jobs whose
-// end makes room for another job. Agents write the entry only if Slurm is configured to preempt jobs and users are
+// end would make room for another job. Agents write the entry only if Slurm is configured to preempt jobs and users are
 // allowed to see other users' jobs. The entry is not part of the node state, because agents of earlier releases reject
 // a node state that contains an unknown item.
 const jobsPrefix = "caelum-jobs="
@@ -81,7 +81,7 @@ func (v *View) Holders() map[offer.Spot]uint32 {
 const stopping = 1
 
 // earlyEnds returns the expected ends, in seconds, of the node's slices whose jobs have ended or are being stopped by
-// the watcher. The node was read before the jobs, so a job that does not hold the node has ended.
+// the watcher. The node was read before the jobs, so a job that no longer holds the node has ended.
 func (n *known) earlyEnds(now float64) (ends map[offer.Spot]float64) {
 	if len(n.parsed.holders) == 0 {
 		return nil
@@ -129,7 +129,7 @@ func (s Snapshot) preemptionEnds(j slurm.Job) (end time.Time, ok bool) {
 // this time, the jobs' epilogs end and slurmctld starts the preemptor.
 const KeepRoom = 5 * time.Minute
 
-// Preempts reports whether the watcher stops other jobs for a waiting job.
+// Preempts reports whether the watcher is stopping other jobs to make room for a waiting job.
 func (s Snapshot) Preempts(j slurm.Job) bool {
 	end, ok := s.preemptionEnds(j)
 	return ok && s.At.Before(end)
@@ -137,7 +137,7 @@ func (s Snapshot) Preempts(j slurm.Job) bool {
 
 // preemptorsFirst returns an order of the queue in which the preemptors come ahead of all other jobs. Otherwise, the
 // slices of the jobs that the watcher stops could be assigned to other jobs, and the watcher would have stopped the
-// jobs for nothing.
+// jobs unnecessarily.
 func (s Snapshot) preemptorsFirst(order []int) []int {
 	first := func(k int) bool { return s.Preempts(s.Queue.Waiting[k].Job) }
 	if !slices.ContainsFunc(order, first) {

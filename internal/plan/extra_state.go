@@ -15,8 +15,8 @@ import (
 // programs.
 const prefix = "caelum="
 
-// version is the version of the state's format. Agents exclude nodes with another version from their plans, but never
-// their own node.
+// version is the version of the state's format. Agents exclude nodes that publish another version from their plans, but
+// never their own node.
 const version = "1"
 
 // State is the node state that an agent publishes.

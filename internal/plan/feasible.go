@@ -50,8 +50,8 @@ func (v *View) feasible(jobs []*offer.Job) bool {
 
 // maxWants and maxKinds bound the cost of a plan, because any user can submit any request. maxWants limits the number
 // of entries for slices in one request: it is larger than the number of profiles, but much smaller than Slurm's own
-// limit. maxKinds is the maximum number of kinds of components in a het job. Components are of the same kind, and share
-// one search, if they request the same slices and have the same expected run time and time limit.
+// limit. maxKinds is the maximum number of kinds of components in a het job. If components request the same slices and
+// have the same expected run time and time limit, they are of the same kind and share one search.
 const (
 	maxWants = 64
 	maxKinds = 16

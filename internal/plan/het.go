@@ -19,7 +19,7 @@ type hetJob struct {
 	whole   bool     // slurmctld would start it if its slices were offered
 }
 
-// hetJobs returns the het jobs with pending components, by het job id.
+// hetJobs returns the het jobs that have pending components, by het job id.
 func (s Snapshot) hetJobs() map[uint32]*hetJob {
 	all := map[uint32]*hetJob{}
 	for k := range s.Queue.Waiting {
@@ -59,9 +59,9 @@ func (s Snapshot) hetJobs() map[uint32]*hetJob {
 const requeuing = 5 * time.Second
 
 // Stray returns the components that slurmctld would start even though another component of their het job cannot start.
-// When backfill plans a component, it does not check the others, and while a stray component waits, it reserves nodes
-// for it ahead of all jobs with lower priority (backfill.c, 22.05.8). Therefore, an agent holds stray components until
-// the entire het job can start. Stray ignores het jobs that do not request slices.
+// When backfill plans a component, it does not check the others. While a stray component is waiting, backfill reserves
+// nodes for it ahead of all jobs with lower priority (backfill.c, 22.05.8). Therefore, an agent holds stray components
+// until the entire het job can start. Stray ignores het jobs that do not request slices.
 func Stray(snapshot Snapshot) (all []slurm.Waiting) {
 	jobs := snapshot.hetJobs()
 	for _, w := range snapshot.Queue.Waiting {

@@ -108,12 +108,12 @@ func (p *Planner) setJobs(all []slurm.Job) {
 	}
 }
 
-// temporary reports whether the state of the node's GPUs now differs from the state in Extra.
+// temporary reports whether the state of the node's GPUs currently differs from the state in Extra.
 func (n *known) temporary(now float64) bool {
 	return n.parsed.soonest < now || n.parsed.endless && len(n.jobs) > 0 || n.earlyEnds(now) != nil
 }
 
-// current returns the state of the node's GPUs at the time now. The argument at is the same time in seconds.
+// current returns the state of the node's GPUs at the given time. now and at are the same time; at is in seconds.
 func (n *known) current(at time.Time, now float64) []place.GPU {
 	if n.adjusted = n.temporary(now); !n.adjusted {
 		return n.parsed.GPUs

@@ -100,7 +100,7 @@ func set(times *map[int]float64, member int, at float64) {
 	(*times)[member] = at
 }
 
-// account records the time for which slices were reserved for those of a user's jobs that lack other resources.
+// account records how long slices were reserved for a user's jobs while these jobs lacked other resources.
 type account struct {
 	kept  time.Duration
 	last  time.Time     // the last time at which slices were reserved

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// findNodes sets the members on which a job can run. The argument d holds the verdicts from the last call for an equal
-// request. The result temporary is true if the members depend on more than the job's request and the nodes' records.
+// findNodes sets the members on which a job can run. d holds the verdicts from the last call for an equal request.
+// temporary is true if the members depend on more than the job's request and the nodes' records.
 func (v *View) findNodes(job *offer.Job, w *slurm.Waiting, d *verdicts) (temporary bool) {
 	sized := tags.Sized(w.Job)
 	if sized {
@@ -69,8 +69,9 @@ func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	}
 }
 
-// setNodesWithoutSlices sets the members on which a component without slices may start. In slurmctld's order of nodes,
-// all of these members come before the first node outside the plan on which the component could start now.
+// setNodesWithoutSlices sets the members on which a component that requests no slices is allowed to start. In
+// slurmctld's order of nodes, all of these members come before the first node outside the plan on which the component
+// could start now.
 func (v *View) setNodesWithoutSlices(job *offer.Job, w *slurm.Waiting, nodes []slurm.Node) {
 	job.EligibleNodes = []int{}
 	for _, n := range nodes {
@@ -104,9 +105,9 @@ func (v *View) equivalentProfiles(profile string) (names []string) {
 
 // forgotten reports whether slurmctld's used count of a profile on a member is lower than the number of slices of this
 // profile that jobs hold there. It always returns false for profiles of the member's own GPU model. When slurmctld
-// restarts, it loses the used counts of types that slurm.conf does not list for the node, and when a job with slices of
-// a lost type ends, it subtracts them from the used count of other jobs (22.05.8). Until the counts agree again, the
-// member offers no further slices under the profile's name.
+// restarts, it loses the used counts of types that slurm.conf does not list for the node. When a job that holds slices
+// of such a type ends, slurmctld subtracts them from the count of the slices that other jobs use (22.05.8). Until the
+// counts agree again, the member offers no further slices under the profile's name.
 func (v *View) forgotten(member int, profile string) bool {
 	for _, g := range v.Nodes[member] {
 		if b := v.Pool.GPU(g).Model; b != nil {

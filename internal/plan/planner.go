@@ -21,8 +21,9 @@ import (
 //	a waiting job         the job for package offer, and the kind of its request (waitingJob.update)
 //	the list of nodes     the cluster (Planner.setCluster)
 //
-// A Planner's memory is proportional to the number of nodes and jobs in the last snapshot, apart from two bits for each
-// pair of a node and a distinct request, and the distinct sets of nodes of the requests (verdicts.go).
+// The memory that a Planner uses is proportional to the number of nodes and jobs in the last snapshot. In addition, a
+// Planner stores two bits for each pair of a node and a distinct request, and the distinct sets of nodes of the
+// requests (verdicts.go).
 type Planner struct {
 	settings Settings
 	round    uint64 // the number of snapshots so far

@@ -67,7 +67,7 @@ func (j *waitingJob) update(record *slurm.Waiting) {
 	}
 }
 
-// queue sets Jobs and Waiting in queue order. nodes are the snapshot's nodes in slurmctld's order.
+// queue sets Jobs and Waiting in queue order. nodes lists the snapshot's nodes in slurmctld's order.
 func (v *View) queue(snapshot Snapshot, nodes []slurm.Node) {
 	p := v.planner
 	v.Jobs, v.Waiting = p.planned[:0], p.waiting[:0]
@@ -94,8 +94,8 @@ func (v *View) queue(snapshot Snapshot, nodes []slurm.Node) {
 	p.planned, p.waiting = v.Jobs, v.Waiting
 }
 
-// place takes jobs that start together and sets their properties that depend on the nodes and the time. It returns
-// false if they could not start even on empty GPUs.
+// place takes jobs that start together and sets those of their properties that depend on the nodes and the time. It
+// returns false if they could not start even on empty GPUs.
 func (v *View) place(snapshot Snapshot, waiting []*waitingJob, nodes []slurm.Node) bool {
 	jobs := make([]*offer.Job, len(waiting))
 	for k, j := range waiting {
@@ -156,8 +156,8 @@ func (v *View) request(j *waitingJob) *request {
 	return *at
 }
 
-// setNodes sets the members on which a job can run. Jobs with equal requests share these sets; otherwise, most of the
-// time for planning many jobs and nodes would be spent here.
+// setNodes sets the members on which a job can run. Jobs with equal requests share these sets; otherwise, with many
+// jobs and nodes, most of the planning time would be spent here.
 func (v *View) setNodes(j *waitingJob) {
 	r := &request{}
 	if j.shared {

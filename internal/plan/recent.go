@@ -28,8 +28,8 @@ func (v *View) recent(all []slurm.Job) {
 	}
 }
 
-// lastSubmitted returns the last place.RecentKept submitted jobs with slices, in order of submission, and the last
-// submitted job for each profile.
+// lastSubmitted returns the place.RecentKept most recently submitted jobs that request slices, in order of submission,
+// and the most recently submitted job for each profile.
 func (p *Planner) lastSubmitted(all []slurm.Job) (last []*slurm.Job, byProfile map[string]*slurm.Job) {
 	order := func(a, b *slurm.Job) int { return cmp.Or(a.Submit.Compare(b.Submit), cmp.Compare(a.ID, b.ID)) }
 	byProfile = map[string]*slurm.Job{}

@@ -55,8 +55,8 @@ func ParseSettings(policy, sizing string, wholeShare float64) (s Settings, err e
 }
 
 // Sizes returns the larger profiles, on the GPUs in kinds, that may be assigned to a job instead of the requested one.
-// There are none unless Caelum chose the job's profile and the job needs a single slice. After a growth, the profile
-// that the job needs replaces the requested one. The relative run times follow from the job's busy share
+// The result is empty unless Caelum chose the job's profile and the job needs a single slice. After a growth, the
+// profile that the job needs replaces the requested one. The relative run times follow from the job's busy share
 // (predict.Slowdown).
 func Sizes(j slurm.Job, kinds []place.GPU) (all []offer.Size) {
 	requested := j.SlicesPerNode()
@@ -95,7 +95,7 @@ func appendSizes(all []offer.Size, g place.GPU, requested string, busy float64) 
 
 // setSpeculative determines the profiles that may be offered speculatively. These are the largest slices of each GPU
 // model, and the profiles whose most recent job cannot be assigned a larger profile or is too short to benefit from
-// one. last maps each profile to the job that was submitted last.
+// one. last maps each profile to the most recently submitted job that requested it.
 func (v *View) setSpeculative(last map[string]*slurm.Job) {
 	v.Speculative = map[string]bool{}
 	for _, g := range v.kinds {

@@ -30,7 +30,7 @@ type verdicts struct {
 // knows reports whether the verdict on a node is valid.
 func (d *verdicts) knows(n *known) bool { return n.stamp <= d.stamp && d.members.has(n.slot) }
 
-// sharedSets maps the text form of each set of members to the set itself, for all requests in a view.
+// sharedSets maps the text form of each set of members to the set. It is shared by all requests in a view.
 type sharedSets map[string][]int
 
 // of returns a list equal to members, which must be in ascending order. Equal sets share a single list.

@@ -78,7 +78,7 @@ func (v *View) Counts(p offer.Plan, member int) map[string]int {
 	return n
 }
 
-// On returns the names of the nodes with these spots, in the order of the members.
+// On returns the names of the nodes that contain these spots, in the order of the members.
 func (v *View) On(spots []offer.Spot) (all []string) {
 	var members []int
 	for _, s := range spots {

@@ -28,8 +28,8 @@ type Rules struct {
 
 // Optimum returns the smallest total wait, in seconds, of any schedule of the jobs on the GPUs, with full knowledge of
 // the future. The result is +Inf if any of the jobs does not fit on any GPU. Optimum assumes that busy instances remain
-// forever, ignores idle instances, and never stops a job. The search is exact, and practical for about ten jobs in FIFO
-// order or seven jobs in any order.
+// forever, ignores idle instances, and never stops a job. The search is exact. It is practical for up to about ten jobs
+// in FIFO order or seven jobs in any order.
 //
 // The search tries all orders of starts and, without migration, all placements of each job. For a given order and given
 // placements, every job starts as soon as possible, because an earlier start results in an earlier end and does not
@@ -100,7 +100,7 @@ func (s *schedule) search(n int, last, sum float64) {
 }
 
 // certain returns a lower bound on the waits of the jobs that have not started, assuming that none of them starts
-// before the time from.
+// before from, which is a time in seconds.
 func (s *schedule) certain(from float64) float64 {
 	sum := 0.0
 	for j, job := range s.jobs {
@@ -194,7 +194,7 @@ func (s *schedule) roomAt(at place.Spot, earliest float64) float64 {
 	}
 }
 
-// alike reports whether two GPUs have the same instances and these become free at the same times.
+// alike reports whether two GPUs have the same instances, each of which becomes free at the same time on both.
 func (s *schedule) alike(a, b int, now float64) bool {
 	if s.empty[a] != s.empty[b] {
 		return false

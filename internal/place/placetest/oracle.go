@@ -9,7 +9,7 @@ import (
 )
 
 // The oracle is a simple implementation of the rules of MIG and of the measures of a GPU, based on sets of intervals.
-// It uses only the GPU model's list of profiles, but no tables, pools or sets of placements.
+// It uses only the GPU model's list of profiles and no tables, pools or sets of placements.
 
 // Interval is an instance: a profile on the units [from, to).
 type Interval struct {
@@ -132,8 +132,8 @@ func (o PlainGPU) CC(set []Interval) []int {
 	return n
 }
 
-// placeable returns the maximum number of additional instances of profile p that fit between the unit from and the end
-// of the GPU. It tries all combinations.
+// placeable returns the maximum number of additional instances of profile p that fit between a given unit (from) and
+// the end of the GPU. It tries all combinations.
 func (o PlainGPU) placeable(set []Interval, p, from int) int {
 	most := 0
 	for _, s := range o.Model.Profiles[p].Starts {
