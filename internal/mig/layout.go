@@ -34,7 +34,7 @@ func (l Layout) Indices() iter.Seq[int] {
 	}
 }
 
-// span returns a mask of size consecutive units, beginning with the unit start.
+// span returns a mask of size consecutive units, beginning with unit start.
 func span(start, size int) uint64 {
 	return (^uint64(0) >> (64 - size)) << start
 }

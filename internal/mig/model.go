@@ -120,7 +120,7 @@ func (b *Model) Select(keep func(Profile) bool) *Model {
 	return s
 }
 
-// Carry converts a layout of the GPU model from to a layout of b. If a placement does not exist in b, its units are
+// Carry converts a layout of another GPU model to a layout of b. If a placement does not exist in b, its units are
 // returned as blocked units.
 func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	for i := range l.Indices() {
@@ -148,8 +148,8 @@ func (b *Model) ProfileIndex(name string) (int, bool) {
 // EquivalentProfile returns the smallest profile of b that is at least as large as the named profile, which may belong
 // to another GPU model. If b itself has a profile with this name, the result is that profile. Otherwise, it is the
 // smallest plain profile whose name states at least as many compute slices and at least as much memory. Variants of
-// other GPU models have no equivalent profile. The result is restricted to profiles that have a placement in the set
-// of. The second result is false if b has no equivalent profile.
+// other GPU models have no equivalent profile. The result is restricted to profiles that have at least one of the given
+// placements. The second result is false if b has no equivalent profile.
 func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true

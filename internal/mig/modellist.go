@@ -20,8 +20,8 @@ var models = sync.OnceValue(func() []*Model {
 	return bs
 })
 
-// Models returns the GPU models in models.txt with all their profiles. Only simulations, tests, the emulator and
-// `caelumd check` call it; the agent reads the geometry of its GPUs from NVML instead.
+// Models returns the GPU models in models.txt, including all of their profiles. Only simulations, tests, the emulator
+// and `caelumd check` call it; the agent reads the geometry of its GPUs from NVML instead.
 func Models() []*Model { return slices.Clone(models()) }
 
 // ModelByName returns the GPU model in models.txt with the given name, such as A100-40GB, ignoring case. If there is no

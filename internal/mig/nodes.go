@@ -112,7 +112,7 @@ func (n *Node) Table() *Table { return n.table }
 // With returns the node that is reached by adding placement i. The placement must be open.
 func (n *Node) With(i int) *Node { return &n.table.nodes[n.next[i]] }
 
-// Placeable returns the number of additional instances of profile p, an index into Profiles, that fit.
+// Placeable returns the number of additional instances of profile p (an index into Profiles) that fit.
 func (n *Node) Placeable(p int) int { return int(n.placeable[p]) }
 
 // Ideal returns the number of instances of profile p for which enough compute slices and units are free, regardless of

@@ -7,13 +7,13 @@
 // A receiver accepts a datagram only once, and only if all of the following conditions are met:
 //
 //   - The MAC is correct, and the datagram names this receiver.
-//   - The time in the datagram differs from the receiver's clock by at most 30 seconds. It is later than the receiver's
-//     start, and later than the time in the sender's previous datagram.
+//   - The time in the datagram differs from the receiver's clock by at most 30 seconds. It is also later than both the
+//     start of the receiver and the time in the sender's previous datagram.
 //   - The datagram comes from one of the sender's addresses.
 //
 // A captured datagram therefore has no effect after its first arrival, and a forged datagram costs the receiver only
 // the computation of one MAC. If the clocks differ by more than 30 seconds, receivers reject all datagrams, and agents
-// only poll.
+// rely on polling.
 //
 // The package also limits the reactions to datagrams: at most 20 in a burst, and then two per second. The pause between
 // reactions doubles for as long as the reactions do not change anything.

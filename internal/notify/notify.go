@@ -72,7 +72,7 @@ type Listener struct {
 
 // Listen receives datagrams until ctx is done and calls react after accepting datagrams. react reports whether the
 // reaction had an effect. All datagrams that arrive during a call to react or during a pause together trigger only one
-// further call. The error explains why Listen cannot start or continue.
+// further call. If Listen cannot start or continue, it returns an error that explains why.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(l.Address, strconv.Itoa(l.Port)))
 	if err != nil {

@@ -17,10 +17,10 @@ const (
 	leastSpan = 1.0 // seconds
 )
 
-// ExpectedArrivals returns the number of jobs that are expected to be submitted during a mean run, or 0 if unknown. all
-// lists the earlier submissions in chronological order, and now is the current time in seconds. The mean run time is
-// computed over the last [place.RecentKept] submissions, but only over learned run times, because time limits are often
-// several times as long.
+// ExpectedArrivals returns the number of jobs that are expected to be submitted during a run of average length, or 0 if
+// unknown. all lists the earlier submissions in chronological order, and now is the current time in seconds. The
+// average is computed from the learned run times of the last [place.RecentKept] submissions. Time limits are not used,
+// because they are often several times as long.
 func ExpectedArrivals(all []Submission, now float64) float64 {
 	gaps := min(len(all)-1, arrivalGaps)
 	if gaps < leastGaps {

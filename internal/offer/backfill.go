@@ -47,7 +47,7 @@ type search struct {
 // job, up to 500 times.
 const maxSearches = 8
 
-// again reports whether a plan should search for spots for a group of jobs and records the search. It returns false if
+// again reports whether a plan should search for spots for a group of jobs, and records the search. It returns false if
 // the same search has already failed in this plan, because even fewer spots are free now. It also returns false after
 // maxSearches searches. Each plan starts without any recorded searches.
 func (t searches) again(k int, jobs []*Job, r *Reservation) bool {

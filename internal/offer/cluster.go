@@ -62,7 +62,7 @@ func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 	return c
 }
 
-// SetGPUs replaces the GPUs of a node with an equal number of other GPUs. It reports whether all models and all
+// SetGPUs replaces the GPUs of a node with the same number of other GPUs. It reports whether all models and all
 // placements that can be offered are unchanged.
 func (c *Cluster) SetGPUs(node int, gpus []place.GPU) (same bool) {
 	same, linked := true, false
@@ -299,7 +299,7 @@ func without(nodes, some []int) []int {
 // them fit.
 func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 	if w := j.Wants[0]; len(w.Alternatives)+len(w.Sizes) == 0 && c.placeable(gpus, w.Profile) < w.Count {
-		return nil // a faster search for the most common result
+		return nil // a faster search for the most common case
 	}
 	s := c.situationOn(gpus)
 	for _, w := range c.bySize(j.Wants) {

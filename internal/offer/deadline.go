@@ -29,13 +29,14 @@ const (
 	maxUrgent = 8
 )
 
-// tooLate reports whether the job would miss its deadline if it started at the time start and ran for runs seconds.
+// tooLate reports whether the job would miss its deadline if it started at the given time and had the given run time,
+// both in seconds.
 func (j *Job) tooLate(start, runs float64) bool {
 	return j.Deadline > 0 && (start > j.LatestStart || start+runs > j.Deadline)
 }
 
-// lastChance reports whether the job has waited for some time and is so close to its latest start that the next plan
-// may be too late. A job whose deadline is close to its submission is not given priority over others.
+// lastChance reports whether the job has been waiting for some time and is so close to its latest start that the next
+// plan may be too late. A job whose deadline is close to its submission is not given priority over others.
 func (j *Job) lastChance(now float64) bool {
 	return j.Deadline > 0 && j.Waited >= urgency && j.LatestStart-now <= lastPlan
 }

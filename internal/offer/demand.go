@@ -3,7 +3,7 @@ package offer
 import "slices"
 
 // demand holds the smallest number of slices per node that an earlier job is waiting for. For jobs that can use every
-// node, the numbers are stored by profile name, and otherwise by profile name and node.
+// node, the numbers are stored by profile name. For other jobs, they are stored by profile name and node.
 type demand struct {
 	everywhere map[string]int
 	on         map[wanted]int

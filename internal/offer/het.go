@@ -45,8 +45,8 @@ func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 // AssignNodes assigns disjoint sets of nodes to the jobs and returns the spots of each job. Like slurmctld, it
 // processes the jobs in order. Each job is assigned the first nodes that leave enough nodes for the later jobs. room
 // returns the spots of the k-th job on node n, or nil if the job does not fit; it is called once for each job and node.
-// A job with OutsideCluster is assigned the nodes that the other jobs leave free. The result is nil if no assignment
-// exists.
+// A job whose OutsideCluster is true is assigned the nodes that the other jobs leave free. The result is nil if no
+// assignment exists.
 func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
 	spots := make([]map[int][]Spot, len(jobs))
@@ -90,7 +90,7 @@ func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot 
 // matching assigns nodes to jobs, each node to at most one job. To assign a node, it visits the candidate nodes of
 // each job at most once.
 type matching struct {
-	rooms  [][]int // for each job, the nodes with room for its slices, in ascending order
+	rooms  [][]int // for each job, the nodes that have room for its slices, in ascending order
 	holder []int   // for each node, the job to which it is assigned, or vacant or settled
 }
 
@@ -161,7 +161,7 @@ func (m *matching) last(k int) int {
 }
 
 // starts reports whether slurmctld would start each job on its spots in all if these spots were offered. slurmctld
-// processes the jobs in order, and starts each job on the first nodes that offer its slices and are not used by an
+// processes the jobs in order and starts each job on the first nodes that offer its slices and are not used by an
 // earlier job (backfill.c, 22.05.8).
 func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	nodeOf := c.nodeOf()

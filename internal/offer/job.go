@@ -11,7 +11,7 @@ import (
 // Job holds the requirements of a waiting job.
 type Job struct {
 	ID            uint32
-	User          uint32 // the user's id; a plan divides the places of urgent jobs among users
+	User          uint32 // the user's id; a plan divides the number of urgent jobs among the users
 	Wants         []Want // the slices that the job needs on each of its nodes
 	Nodes         int    // the number of nodes; 0 means 1
 	EligibleNodes []int  // the nodes on which the job can run; nil means all nodes
@@ -24,8 +24,8 @@ type Job struct {
 	// free. A plan reserves slices for the job on these nodes and lends them to jobs that end before that time. On a
 	// node without an entry, the missing resources may become free at any time.
 	ReadyAt map[int]float64
-	// FreedAt maps DeferredNodes to the time, in seconds, at which jobs with slices are expected to have released the
-	// missing resources. On a deferred node without an entry, a plan does not reserve spots for the job.
+	// FreedAt maps DeferredNodes to the time, in seconds, at which jobs that hold slices are expected to have released
+	// the missing resources. On a deferred node without an entry, a plan does not reserve spots for the job.
 	FreedAt map[int]float64
 	// A plan places at most one of the jobs with the same SingletonKey, unless the key is 0.
 	SingletonKey uint64
@@ -36,16 +36,16 @@ type Job struct {
 	TimeLimit float64 // the time limit in seconds, or +Inf if it is not set
 	Waited    float64 // the time, in seconds, since the job became eligible
 	// Deadline is the time in seconds by which the job must end, or 0 if the job has no deadline. LatestStart is the
-	// last time at which slurmctld starts a job with a deadline.
+	// latest time at which slurmctld would start a job with a deadline.
 	Deadline, LatestStart float64
-	// First is true if other jobs are being stopped to make room for the job. Such a job precedes all other jobs, and
-	// is not subject to the limit on full GPUs, because otherwise those jobs would have been stopped for nothing.
+	// First is true if other jobs are being stopped to make room for the job. Such a job precedes all other jobs and is
+	// not subject to the limit on full GPUs, because otherwise the other jobs would have been stopped unnecessarily.
 	First bool
 	// Priority is the same for two jobs if slurmctld orders them only by their submission times. It is 0 if no other
 	// job has the same priority.
 	Priority uint64
 	// Het identifies the het job to which a component belongs, and is 0 for other jobs. A het job's components are
-	// adjacent in the queue, and start only together and on different nodes. Only slurmctld's backfill starts
+	// adjacent in the queue and start only together and on different nodes. Only slurmctld's backfill starts
 	// components, and it reserves nodes for each component (backfill.c, 22.05.8). A component does not have to request
 	// slices. OutsideCluster means that a component without slices can start on a node outside the cluster if other
 	// components use all of its eligible nodes.
@@ -109,8 +109,8 @@ func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 	}
 }
 
-// RequestedAs returns the requested profile name for a slice that was placed as profile for a job with these wants.
-// slurmctld counts the slice under that name.
+// RequestedAs returns the requested profile name for a slice of the given profile that was placed for a job with these
+// wants. slurmctld counts the slice under that name.
 func RequestedAs(wants []Want, profile string) string {
 	for _, w := range wants {
 		if w.Needed() == profile {

@@ -67,7 +67,7 @@ func (c *Cluster) unreservable(jobs []*Job) bool {
 }
 
 // lendKept lends the kept spots to waiting jobs that will end before the spots are needed. If it lends any spots, it
-// removes the jobs for which they were kept from the plan.
+// removes from the plan the jobs for which they were kept.
 func (p *planner) lendKept() {
 	first, owners := Components(p.jobs, p.plan.Kept.Job)
 	theirs := p.plan.Spots[first : first+len(owners)]

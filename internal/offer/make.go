@@ -9,15 +9,16 @@ import (
 )
 
 // Make makes the plan. It first places the waiting jobs with the policy, in queue order. For the first job that must
-// wait, it reserves the spots that will become free first or, if the policy holds the job for a spot, that spot. If
-// strict is false, later jobs can use the reserved spots until the reservation begins.
+// wait, it reserves the spots that will become free first. If the policy holds the job until a particular spot becomes
+// free, Make reserves that spot instead. If strict is false, later jobs can use the reserved spots until the
+// reservation begins.
 //
 // slurmctld knows only the offered profiles and their nodes: it starts the first job that requests a profile on the
-// first node that offers it. Make therefore offers only slices that slurmctld will allocate to the intended jobs, and
+// first node that offers it. Make therefore offers only slices that slurmctld will allocate to the intended jobs and
 // leaves the rest to the next plan.
 //
 // For jobs that will be submitted later, Make speculatively offers the units that no waiting job needs, but only as
-// profiles for which no job is waiting. Otherwise, slurmctld could allocate a slice to a waiting job for which the
+// profiles for which no job is waiting. Otherwise, slurmctld could allocate such a slice to a waiting job for which the
 // policy chose another slice. Make does not change the cluster's pool.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	order := deadlineOrder(jobs, c.Now, strict)
@@ -107,7 +108,7 @@ func (p *planner) planQueue() {
 	}
 }
 
-// placeQueue places the queue's jobs. It stops when the head of the queue must wait and no later job can be placed
+// placeQueue places the jobs in the queue. It stops when the head of the queue must wait and no later job can be placed
 // without delaying the head. After each job that backfill has placed, it retries the head, because a better reservation
 // may now be possible.
 func (p *planner) placeQueue() {

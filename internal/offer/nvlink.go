@@ -63,8 +63,8 @@ func groupsOf(gpu func(int) place.GPU, gpus []int) (groups [][]int) {
 	return groups
 }
 
-// setLinked determines whether there is a node with NVLinks between only some of its GPUs. If there is no such node,
-// the functions in this file do not change any spots.
+// setLinked determines whether there is a node on which NVLinks connect only some of the GPUs. If there is no such
+// node, the functions in this file do not change any spots.
 func (c *Cluster) setLinked() {
 	c.linked = false
 	for k := range c.Pool.Len() {
@@ -125,9 +125,9 @@ func fullPlacement(b *mig.Model) int {
 	return -1
 }
 
-// spare keeps connected GPUs free for jobs with several full GPUs. If the spot is on a GPU without busy instances, it
-// considers the node's GPUs with the same state, which are equally suitable, and returns the same placement on the GPU
-// with the fewest NVLinks to other free GPUs.
+// spare keeps connected GPUs free for jobs that need several full GPUs. If the spot is on a GPU without busy instances,
+// it considers the node's GPUs with the same state, which are equally suitable, and returns the same placement on the
+// GPU with the fewest NVLinks to other free GPUs.
 func (c *Cluster) spare(at Spot) Spot {
 	g := c.Pool.GPU(at.GPU)
 	if !c.linked || g.Busy != 0 || g.Blocked != 0 {

@@ -12,15 +12,15 @@ import (
 type Plan struct {
 	// Offers holds one set of placements per GPU.
 	Offers []mig.Layout
-	// AdvertisedAs maps a placement to the requested profile name if it is not offered under the name of its own
-	// profile.
+	// AdvertisedAs maps a placement to the requested profile name if the placement is not offered under the name of its
+	// own profile.
 	AdvertisedAs map[Spot]string
 	// Spots holds each job's spots, in queue order, or nil for a job that has to wait.
 	Spots [][]Spot
 	// Reserved is the reservation for the first job that has to wait, or nil if there is no reservation.
 	Reserved *Reservation
 	// Kept describes the spots that are kept for a job that lacks resources other than slices, or is nil if there are
-	// none. Until the time Kept.At, they are lent to other jobs.
+	// no such spots. Until Kept.At, these spots are lent to other jobs.
 	Kept *Reservation
 	// OverQuota is true for each job that has no spots because too many GPUs would be full. It is nil if there are no
 	// such jobs.
@@ -78,8 +78,8 @@ func (p Plan) Check(gpus []place.GPU) error {
 }
 
 // Pack finds placements for the demands of all jobs, alongside the busy placements. Agents call it after a restart if
-// the plan that assigned jobs their slices has been lost. It returns false only if no placements for all demands exist
-// ([place.Pack]).
+// the plan that assigned jobs their slices has been lost. It returns false only if there are no placements that meet
+// all demands ([place.Pack]).
 func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	largest := NewCluster(nil, gpus)
 	var jobs []uint32

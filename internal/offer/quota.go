@@ -10,19 +10,21 @@ import (
 // full while a job holds its mig.Full instance.
 //
 // If WholeShare is above 0, the limit is this fraction of the GPUs and applies while any job is waiting for slices. If
-// WholeShare is 0, a job that requests n full GPUs exceeds the limit while the waiting jobs for slices need at least n
-// GPUs. Emptying a node for such a job would delay many other jobs. After MaxDeferral, this limit no longer applies to
-// a job.
+// WholeShare is 0, a job that requests n full GPUs exceeds the limit while the jobs that are waiting for slices need at
+// least n GPUs. Emptying a node for such a job would delay many other jobs. After MaxDeferral, this limit no longer
+// applies to a job.
 //
-// Make first places the queue as if there were no quota, except that a job for full GPUs is denied if it would exceed
-// the quota while a job for slices has no spots yet. A denied job is given neither spots nor a reservation, and all
-// later jobs for full GPUs are denied too; otherwise, a sequence of small jobs could use up the quota, and a large one
-// would never start. Then Make places the denied jobs on the GPUs that are still free. By then, all jobs for slices
-// that can start have their spots, so the denied jobs do not take a GPU on which one of them could start.
+// Make first places the queue as if there were no quota, except that a job that needs full GPUs is denied if it would
+// exceed the quota while a job that needs slices has no spots yet. A denied job is given neither spots nor a
+// reservation, and all later jobs that need full GPUs are denied too. Otherwise, a sequence of small jobs could use up
+// the quota, and a large job would never start. Then Make places the denied jobs on the GPUs that are still free. By
+// then, all jobs that need slices and can start have their spots, so the denied jobs do not take a GPU on which one of
+// them could have started.
 
-// MaxDeferral is the maximum time, in seconds, for which jobs for slices are placed ahead of a job for full GPUs
-// regardless of queue order if WholeShare is 0. Without this limit, a user who always has many jobs for slices in the
-// queue could block jobs for full GPUs forever. If it were shorter, jobs for slices would wait longer under high load.
+// MaxDeferral is the maximum time, in seconds, for which jobs that need slices are placed ahead of a job that needs
+// full GPUs, regardless of queue order, if WholeShare is 0. Without this limit, a user who always has many jobs that
+// need slices in the queue could block jobs that need full GPUs forever. If this time were shorter, jobs that need
+// slices would wait longer under high load.
 const MaxDeferral = 2 * 86400
 
 // quota is the state of the quota in a plan.
@@ -30,7 +32,7 @@ type quota struct {
 	limit int          // the maximum number of full GPUs
 	left  int          // the limit minus the number of full GPUs; below 0 if the quota is exceeded
 	off   bool         // the quota does not apply
-	shut  bool         // a job has been denied, so later jobs for full GPUs are denied too
+	shut  bool         // a job has been denied, so later jobs that need full GPUs are denied too
 	over  map[int]bool // the denied jobs, by the index of the first job of their group
 	need  []float64    // the number of GPUs that each job needs for slices; nil unless WholeShare is 0
 }
@@ -106,8 +108,8 @@ func (p *planner) deny(k, n int) bool {
 	return true
 }
 
-// slicesWait reports whether any job that needs slices has no spots yet or, if WholeShare is 0, whether these jobs
-// need at least n GPUs for their slices.
+// slicesWait reports whether any job that needs slices has no spots yet. If WholeShare is 0, it reports whether such
+// jobs together need at least n GPUs for their slices.
 func (p *planner) slicesWait(n int) bool {
 	sum := 0.0
 	for k, j := range p.jobs {
@@ -155,8 +157,8 @@ func (c *Cluster) becomeFull(all [][]Spot) (n int) {
 }
 
 // placeDenied places the denied jobs, in queue order, on the GPUs that are still free. If a job does not fit, it is
-// given a reservation unless another job already has one, in which case no later job for full GPUs is placed. If the
-// order is strict, no job is placed behind the first job that has to wait.
+// given a reservation unless another job already has one, in which case no later job that needs full GPUs is placed. If
+// the order is strict, no job is placed behind the first job that has to wait.
 func (p *planner) placeDenied() {
 	if p.quota.off {
 		return

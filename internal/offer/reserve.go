@@ -21,8 +21,8 @@ type Reservation struct {
 	Beside *Reservation // another job's reservation that also applies, or nil
 }
 
-// Reserve returns the reservation with the earliest spots for a job for which Find returned none. The argument why is
-// the choice that Find returned.
+// Reserve returns the reservation with the earliest spots for a job for which Find returned no spots. why is the choice
+// that Find returned.
 func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	if why.Verdict == place.Hold {
 		return &Reservation{
@@ -59,7 +59,7 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 }
 
 // ReserveAll returns the reservation with the earliest spots for jobs that start together and for which FindAll
-// returned none. The argument why is the choice that FindAll returned.
+// returned no spots. why is the choice that FindAll returned.
 func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	if len(jobs) == 1 {
 		return c.Reserve(jobs[0], why)

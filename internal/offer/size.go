@@ -20,7 +20,7 @@ import (
 //
 // A large slice must not delay other jobs, so Make plans twice. The first plan multiplies the price by the constant
 // fair, and therefore starts more jobs on smaller slices. The second plan uses the real price. Make returns the second
-// plan only if it starts all jobs that the first one starts, and does not delay the first waiting job's reservation.
+// plan only if it starts all jobs that the first one starts and does not delay the first waiting job's reservation.
 
 // Size is a profile that a job can be given instead of the requested one.
 type Size struct {
@@ -51,14 +51,14 @@ func (j *Job) takes(profile string) float64 {
 }
 
 // Growable reports whether a job can be given a larger slice than requested and runs long enough to benefit from it
-// even after a short delay. A plan makes no speculative offers for growable jobs, because they would start on the
-// requested profile.
+// even after a short delay. A plan makes no speculative offers for growable jobs, because these jobs would then start
+// on the requested profile.
 func Growable(j Job) bool {
 	return j.RunTime >= shortJob && slices.ContainsFunc(j.Wants, func(w Want) bool { return len(w.Sizes) > 0 })
 }
 
-// shortJob is a run time in seconds, at least ten times the delay of one to two seconds before a job without a
-// speculative offer starts.
+// shortJob is a run time in seconds. It is at least ten times the delay of one to two seconds after which a job without
+// a speculative offer starts.
 const shortJob = 20
 
 // sizing holds the inputs for the choice of a size.
@@ -81,8 +81,8 @@ type sizing struct {
 // running jobs, this product counts instead. It is limited to mostArrivals times the number of running and waiting
 // jobs, because jobs that are submitted together are often not followed by others.
 //
-// While the head of the queue waits for a larger slice, it delays each of the other waiting jobs by heldShare times its
-// own wait.
+// While the head of the queue is waiting for a larger slice, it delays each of the other waiting jobs by heldShare
+// times its own wait.
 const (
 	priceWaiting = 0.4
 	priceRunning = 0.15

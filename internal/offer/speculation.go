@@ -24,8 +24,8 @@ type speculation struct {
 	full int            // the maximum number of full GPUs to offer
 }
 
-// addSpeculative adds the speculative offers to the plan. It fills the GPUs on which the policy would place slices
-// before all others, and fuller GPUs before emptier ones. Small profiles are therefore offered on nearly full GPUs, and
+// addSpeculative adds the speculative offers to the plan. It first fills the GPUs on which the policy would place
+// slices, and it fills fuller GPUs before emptier ones. Small profiles are therefore offered on nearly full GPUs, and
 // large profiles on emptier GPUs.
 func (p *planner) addSpeculative() {
 	if p.plan.Reserved != nil {
@@ -90,8 +90,8 @@ func (p *planner) waited() demand {
 	return all
 }
 
-// choose sets best to the policy's placement of one slice of each profile, and returns the number of these placements
-// on each GPU.
+// choose sets best to the policy's placement of one slice of each profile and returns the number of these placements on
+// each GPU.
 func (s *speculation) choose() map[int]int {
 	preferred := map[int]int{}
 	var seen []*mig.Model
@@ -124,7 +124,7 @@ func (s *speculation) choose() map[int]int {
 }
 
 // may reports whether a profile can be offered speculatively on a node. A speculative offer on a powered-down node
-// could cause slurmctld to resume it for a job that another node could run a moment later.
+// could cause slurmctld to resume the node for a job that another node could have run a moment later.
 func (s *speculation) may(profile string, node int) bool {
 	return node < s.awake() && (s.Speculative == nil || s.Speculative[profile]) && !s.waited.has(profile, node) &&
 		(profile != mig.Full || s.full > 0)

@@ -70,7 +70,7 @@ const (
 	RowBlocked = '#'
 )
 
-// Nodes returns the nodes that Caelum manages, that is, those with gres/mig, in the order of records.
+// Nodes returns the nodes that Caelum manages, that is, those with gres/mig, in the same order as records.
 func Nodes(records []slurm.Node) []Node {
 	all := []Node{}
 	for _, r := range records {

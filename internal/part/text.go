@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// version is the version of the format. An agent plans for itself if a part has a different version.
+// version is the version of the format. An agent makes its own plan if a part has a different version.
 const version = "1"
 
 // maxItems is the maximum number of items that Parse accepts. A node has at most 16 GPUs with at most 12 units each.
