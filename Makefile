@@ -2,7 +2,7 @@
 #
 #   make demo    runs 24 unchanged scripts on a private Slurm cluster with emulated GPUs, and prints their slices
 #   make test    runs every check: lint, unit tests, the plugin's harness, a real Slurm cluster, five minutes of chaos
-#   make check   runs the checks that need no Slurm cluster; make test includes them
+#   make check   runs lint and the shorter forms of the unit tests, in less than two minutes
 #   make test-matrix    runs the tests that depend on Slurm, on three Slurm releases or on those in RELEASES
 #   make mixed   upgrades a cluster to a newer Slurm release while jobs run, and tests nodes older than slurmctld
 #
@@ -107,7 +107,7 @@ demo: prerequisites
 # fault.
 test: prerequisites
 	$(MAKE) all
-	$(MAKE) check e2e CAELUM_KILLS=2 HOLD_SEEDS=10
+	$(MAKE) lint unit e2e
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
 # Tests everything that depends on the Slurm release, on each release in MATRIX. Each one needs a root directory with a
@@ -171,26 +171,31 @@ fuzz: prerequisites
 	$(MAKE) -C spank/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 	$(MAKE) -C contrib/nvml-emulator/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 
+# Runs lint and the unit tests in less than two minutes on two cores. make test runs the same checks, but without -short.
+# With -short, tests that repeat random events repeat fewer of them. SKIP leaves out the tests that run hundreds of
+# commands of the programs with the race detector, and WITHOUT_RACE runs them without it. GORACE omits the pause of one
+# second in which a process that ends waits for races in its remaining goroutines.
+check: SHORT := -short
+check: SKIP := -skip '^(TestScripts|TestPagesShowWhatIsPrinted)$$'
+check: WITHOUT_RACE := ./cmd/caelum ./cmd/caelumd
+check: export GORACE := atexit_sleep_ms=0
 check: lint unit
 
 # Runs the tests with the race detector, except in the packages in PURE, which start no goroutines (internal/lint checks
 # the list). In these packages, the race detector would find nothing and make the tests up to ten times slower. -vet=off
 # avoids repeating the lint target's vet run. Because some tests mostly wait, make unit tests twice as many packages in
 # parallel as the machine has cores.
-#
-# CAELUM_KILLS is the number of kills at each failpoint (internal/agent, TestKill). HOLD_SEEDS is the number of
-# simulated sites with offers (internal/sim, TestHoldsPay). `make test` uses larger values.
-PURE := docs internal/config internal/decisions internal/eligible internal/inventory internal/learn \
-	internal/ledger internal/lint internal/mig internal/offer internal/overview internal/place internal/place/placetest internal/plan \
-	internal/predict internal/reconfigure internal/report internal/sim internal/sqlite internal/tags internal/trace \
-	internal/trust contrib/devcluster/oracle contrib/job_submit contrib/learn contrib/nvml-emulator/fuzz contrib/seeds spank/fuzz
-export CAELUM_KILLS ?= 1
-export HOLD_SEEDS   ?= 4
-GOTEST  = $(GO) test -vet=off -p $(shell expr 2 \* $$(nproc))
+PURE := contrib/ansible contrib/growtrace contrib/mail contrib/monitoring contrib/sizing contrib/devcluster/oracle \
+	contrib/job_submit contrib/learn contrib/nvml-emulator/fuzz contrib/seeds docs internal/config internal/decisions \
+	internal/eligible internal/gpuhours internal/inventory internal/jobreport internal/learn internal/ledger \
+	internal/lint internal/man internal/mig internal/offer internal/overview internal/part internal/place \
+	internal/place/placetest internal/plan internal/predict internal/preempt internal/reconfigure internal/report \
+	internal/setup internal/shadow internal/sim internal/sqlite internal/tags internal/trace internal/trust spank/fuzz
+GOTEST  = $(GO) test -vet=off -p $(shell expr 2 \* $$(nproc)) $(SHORT)
 TESTED  = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
 unit:
-	$(GOTEST) -race $(filter-out $(PURE:%=caelum/%),$(TESTED))
-	$(GOTEST) $(PURE:%=./%)
+	$(GOTEST) -race $(SKIP) $(filter-out $(PURE:%=caelum/%),$(TESTED))
+	$(GOTEST) $(PURE:%=./%) $(WITHOUT_RACE)
 
 # Tests Caelum on a real Slurm cluster, with Debian's slurmctld, slurmd, slurmdbd, MariaDB and munge. Only the GPUs are
 # emulated. E2E lists the test packages.

@@ -65,6 +65,7 @@ func TestPagesShowWhatIsPrinted(t *testing.T) {
 	}
 	node := gputest.New(t, "A100-40GB", 2)
 	testscript.Run(t, testscript.Params{Dir: dir, Setup: func(env *testscript.Env) error {
+		env.Setenv("GORACE", "atexit_sleep_ms=0")
 		env.Setenv("NVML_EMULATOR_STATE", node.State)
 		env.Setenv("LD_LIBRARY_PATH", node.Build())
 		return nil

@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 			go server.Serve(l)
 			env.Defer(func() { server.Close() })
 			env.Setenv("RUN", run)
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			env.Setenv("NVML_EMULATOR_STATE", node.State)
 			env.Setenv("LD_LIBRARY_PATH", node.Build())
 			return nil

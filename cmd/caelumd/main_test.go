@@ -22,6 +22,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			env.Setenv("NVML_EMULATOR_STATE", node.State)
 			env.Setenv("NVML", filepath.Join(node.Build(), "libnvidia-ml.so.1"))
 			env.Setenv("DEV", node.Dev)

@@ -264,20 +264,29 @@ func (s *Server) Do(req Request, rep *Reply) error {
 // recovery, no two jobs may hold the same slice, and no slice may be lost. Every running job must still have the
 // slice that it had before the kill, and the jobs that slurmctld started after it must be running. A job's slices
 // must be in the job map when its prolog ends, and gone when its epilog ends. CAELUM_KILLS is the number of kills at
-// each failpoint: 2 by default and in `make test`, 1 in `make check`. TestKillHook covers the destroy hook's
-// failpoints.
+// each failpoint, by default 2. With -short, TestKill kills the agent once at every second failpoint, and TestKillFull
+// once at the others. TestKillHook covers the destroy hook's failpoints.
 func TestKill(t *testing.T) {
-	killEverywhere(t, newCampaign, "create.half")
+	killEverywhere(t, newCampaign, 0, "create.half")
 }
 
 // TestKillFull is like TestKill, but with jobs that use slices and jobs that use full GPUs. It also kills the agent
 // in the middle of a switch of the MIG mode.
 func TestKillFull(t *testing.T) {
-	killEverywhere(t, newFullCampaign, "switch.before", "switch.torn", "switch.after")
+	killEverywhere(t, newFullCampaign, 1, "switch.before", "switch.torn", "switch.after")
 }
 
-func killEverywhere(t *testing.T, campaign func(testing.TB) *campaign, further ...string) {
+// killEverywhere kills the agent at all failpoints and at the points in further. With -short, it leaves out the
+// failpoints whose index in failpoint.Points does not have the given remainder modulo 2.
+func killEverywhere(t *testing.T, campaign func(testing.TB) *campaign, remainder int, further ...string) {
 	each := 2
+	points := slices.Clone(failpoint.Points)
+	if testing.Short() {
+		each = 1
+		points = slices.DeleteFunc(points, func(p string) bool {
+			return slices.Index(failpoint.Points, p)%2 != remainder
+		})
+	}
 	if text := os.Getenv("CAELUM_KILLS"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
@@ -286,7 +295,7 @@ func killEverywhere(t *testing.T, campaign func(testing.TB) *campaign, further .
 		each = n
 	}
 	var recoveries, unmapped []time.Duration
-	for _, point := range slices.Concat(failpoint.Points, further) {
+	for _, point := range append(points, further...) {
 		if strings.HasPrefix(point, "hook.") {
 			continue
 		}

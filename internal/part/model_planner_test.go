@@ -324,10 +324,13 @@ func (m plannerModel) settle(s *plannerState) {
 	}
 }
 
-// TestPlanners checks that the offers are right one poll interval after the last failure.
+// TestPlanners checks that the offers are right one poll interval after the last failure. With -short, two planners
+// plan only one job, because with two jobs the model has 1.4 million states.
 func TestPlanners(t *testing.T) {
 	for planners := range 3 {
-		holds(t, plannerModel{planners: planners, wants: [2]int8{big, small}, failures: int8(2 - planners)})
+		if planners < 2 || !testing.Short() {
+			holds(t, plannerModel{planners: planners, wants: [2]int8{big, small}, failures: int8(2 - planners)})
+		}
 		one := plannerModel{planners: planners, wants: [2]int8{big, none}, failures: int8(3 - planners), oneJob: true}
 		holds(t, one)
 	}

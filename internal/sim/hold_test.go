@@ -68,8 +68,8 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 // site whose GPUs are busy a third of the time, where waits are rare and occur in bursts, so that only the mean over
 // many seeds is conclusive.
 //
-// With offers, the simulation takes twenty times as long, so this case uses HOLD_SEEDS seeds, by default 4. `make test`
-// uses 10, with means of 84 s (best-fit), 79 s (lifetime) and 87 s (qla). If a changed policy fails only with 4
+// With offers, the simulation takes twenty times as long, so this case uses HOLD_SEEDS seeds, by default 10, with means
+// of 84 s (best-fit), 79 s (lifetime) and 87 s (qla). With -short, it uses 4. If a changed policy fails only with 4
 // seeds, the result with 10 seeds decides.
 func TestHoldsPay(t *testing.T) {
 	site := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
@@ -79,7 +79,10 @@ func TestHoldsPay(t *testing.T) {
 		c := trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: 600, GPUs: 8, Load: 0.7, Seed: seed}
 		return c.All(), unlimited(0.3, seed)
 	}
-	offerSeeds := uint64(4)
+	offerSeeds := uint64(10)
+	if testing.Short() {
+		offerSeeds = 4
+	}
 	fmt.Sscan(os.Getenv("HOLD_SEEDS"), &offerSeeds)
 	for _, w := range []struct {
 		name  string

@@ -175,11 +175,16 @@ func TestScopeLocked(t *testing.T) {
 }
 
 // TestFirstTasks checks tasks that start at the same time on a node without a program. All tasks must use the same
-// program, and each job must be able to open its device.
+// program, and each job must be able to open its device. With -short, the test starts the tasks once instead of five
+// times.
 func TestFirstTasks(t *testing.T) {
 	const jobs = 12
 	bpfScope(t, 1) // skips the test if the machine does not allow BPF programs
-	for range 5 {
+	rounds := 5
+	if testing.Short() {
+		rounds = 1
+	}
+	for range rounds {
 		path := scope(t, jobs)
 		var all sync.WaitGroup
 		for j := range jobs {
