@@ -64,9 +64,10 @@ func Job(w slurm.Waiting) *offer.Job {
 	if latest := w.LatestStart(); !latest.IsZero() {
 		j.Deadline, j.LatestStart = float64(w.Deadline.Unix()), float64(latest.Unix())
 	}
+	grown := tags.Needed(w.Job) // once, because a request may list thousands of slices
 	for _, g := range w.SlicesPerNode() {
 		if g.Type != "" && g.Type != slurm.ClosedType {
-			j.Wants = append(j.Wants, offer.Want{Profile: g.Type, Count: g.Count, Grown: tags.Needed(w.Job)})
+			j.Wants = append(j.Wants, offer.Want{Profile: g.Type, Count: g.Count, Grown: grown})
 		}
 	}
 	return j
