@@ -288,7 +288,8 @@ func TestSlowClients(t *testing.T) {
 			defer c.Close()
 			io.WriteString(c, begun)
 			c.SetReadDeadline(time.Now().Add(time.Minute)) // this deadline only prevents a broken test from hanging
-			if _, err := io.ReadAll(c); err != nil {
+			// The connection is reset if the server closes it before it has read all of the request.
+			if _, err := io.ReadAll(c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("the server did not close the connection: %v", err)
 			}
 			if len(f.asked) > 0 {
