@@ -24,7 +24,7 @@ func newAdopt(g *globals) *cobra.Command {
 		Long: `adopt converts foreign instances on this node to idle instances, which the agent can then lease to
 jobs or destroy to make room for others.
 
-An instance stays foreign while a process uses it or has its device files open, or if no compute
+An instance stays foreign while a process is using it or has its device files open, or if no compute
 instance spans the whole GPU instance; adopt then prints the reason. While a job with GPUs but no
 lease is running on the node, no instances are converted. Only root may run adopt.`,
 		Example: `  caelum status                                          # shows the foreign instances

@@ -22,14 +22,15 @@ func newDecisions(g *globals) *cobra.Command {
 		Use:   "decisions",
 		Short: "Check or change the decision table that job_submit.lua reads",
 		Long: `decisions checks the decision table or changes one line of it. job_submit.lua rereads a changed
-table at the next job submission, so slurmctld needs no restart. Run these commands on slurmctld's
-host.`,
+table at the next job submission, so slurmctld does not need to be restarted. Run these commands on
+slurmctld's host.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := cmd.PersistentFlags()
 	f.StringVar(&o.config, "config", config.DefaultPath, "the configuration file")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by the table key in the "+
+		"configuration file")
 	cmd.AddCommand(newDecisionsCheck(g, &o), newDecisionsSet(g, &o), newDecisionsRemove(g, &o),
 		newDecisionsBypass(g, &o))
 	return cmd
@@ -96,7 +97,7 @@ func (o *decisionsOptions) change(w io.Writer, g *globals, text string, edit fun
 	}
 	state := "the table already contains this line"
 	if changed {
-		state = "changed; applies to jobs submitted from now on"
+		state = "the table was changed; the change applies to jobs submitted from now on"
 	}
 	if text != "" {
 		state += ": " + text

@@ -20,10 +20,10 @@ func newDecisionsBypass(g *globals, o *decisionsOptions) *cobra.Command {
 		Long: `bypass PARTITION makes job_submit.lua send each new job that requests GPUs in a managed partition to
 PARTITION, whose nodes must have GPUs but no slices. Because the command only writes the bypass line
 of the decision table, it takes effect with the next submission, without a restart. slurmctld checks
-the jobs as if the users had named PARTITION, so its AllowAccounts and AllowGroups apply. Jobs that
-name a profile (--gres=mig:...) are refused. Jobs that are already waiting or running keep their
-slices. Until "bypass off" is run, users can neither move a job into a managed partition nor add the
-first GPU to a job there.
+the jobs as if the users had named PARTITION, so the partition's AllowAccounts and AllowGroups
+apply. Jobs that name a profile (--gres=mig:...) are refused. Jobs that are already waiting or
+running keep their slices. Until "bypass off" is run, users can neither move a job into a managed
+partition nor add GPUs to a job there.
 
 If the site has no suitable partition, create one without a restart:
 
@@ -42,9 +42,9 @@ PARTITION" writes the line without checking the partition.`,
 					return err
 				}
 			}
-			text := "new jobs with GPUs in managed partitions go to partition " + args[0]
+			text := "new jobs that request GPUs in managed partitions are sent to partition " + args[0]
 			if args[0] == "off" {
-				text = "new jobs with GPUs in managed partitions get slices"
+				text = "new jobs that request GPUs in managed partitions get slices again"
 			}
 			return o.change(cmd.OutOrStdout(), g, text, func(path string) (bool, error) {
 				return learn.SetLine(path, []string{"bypass", args[0]})
@@ -92,12 +92,12 @@ func checkBypass(ctx context.Context, ctl partitions, name string) error {
 		}
 	}
 	if with != "" {
-		return fmt.Errorf("node %s of partition %s has slices (gres/mig); choose a partition that contains only "+
-			"nodes that Caelum does not manage, or create one with `scontrol create PartitionName=NAME Nodes=NODES`",
+		return fmt.Errorf("node %s in partition %s has slices (gres/mig); choose a partition whose nodes Caelum does "+
+			"not manage, or create one with `scontrol create PartitionName=NAME Nodes=NODES`",
 			with, name)
 	}
 	if !gpus {
-		return fmt.Errorf("no node of partition %s has GPUs (gres/gpu); choose another partition", name)
+		return fmt.Errorf("no node in partition %s has GPUs (gres/gpu); choose another partition", name)
 	}
 	return nil
 }

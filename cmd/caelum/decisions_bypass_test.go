@@ -43,10 +43,10 @@ func TestCheckBypass(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"whole":   "",
-		"gpu":     "node n1 of partition gpu has slices",
-		"both":    "node n1 of partition both has slices",
-		"reserve": "node mig-catalog1 of partition reserve has slices",
-		"cpu":     "no node of partition cpu has GPUs",
+		"gpu":     "node n1 in partition gpu has slices",
+		"both":    "node n1 in partition both has slices",
+		"reserve": "node mig-catalog1 in partition reserve has slices",
+		"cpu":     "no node in partition cpu has GPUs",
 		"Whole":   `slurmctld has no partition "Whole"; the partitions are gpu, whole, both, cpu, reserve`,
 	} {
 		err := checkBypass(t.Context(), ctl, name)

@@ -55,7 +55,7 @@ Slurm commands, waits at most 4 seconds for the agent and the driver, and prints
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath, "the agent's configuration file")
-	f.BoolVar(&o.controller, "controller", false, "this is slurmctld's host: omit the checks of GPU nodes")
+	f.BoolVar(&o.controller, "controller", false, "this is slurmctld's host: omit the checks for GPU nodes")
 	f.StringVar(&o.decisions, "decisions", "/etc/caelum/decisions", "the decision table that job_submit.lua reads")
 	f.BoolVar(&o.nhc, "nhc", false, "check only this node, without slurmctld, and print one line for a node health "+
 		"checker")

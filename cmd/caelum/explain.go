@@ -24,7 +24,7 @@ func newExplain(g *globals) *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "explain ID",
-		Short: "Explain why a job waits: no free slice, reserved slices, or another reason",
+		Short: "Explain why a job is waiting: no free slice, reserved slices, or another reason",
 		Long: `explain reads the nodes and the queue from slurmctld, computes the same plan as the agents do, and
 prints the part that concerns the job. It runs on any host where squeue and scontrol work.
 
@@ -83,9 +83,9 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	fmt.Fprintf(w, "job %d, %s", e.Job, printable(e.State))
 	switch {
 	case e.Place == 1 && e.Of == 1:
-		fmt.Fprint(w, ", is the only job that waits for slices")
+		fmt.Fprint(w, ", is the only job waiting for slices")
 	case e.Place > 0:
-		fmt.Fprintf(w, ", is number %d of %d jobs that wait for slices", e.Place, e.Of)
+		fmt.Fprintf(w, ", is number %d of %d jobs waiting for slices", e.Place, e.Of)
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", printable(e.Text))
 	if e.Misses != "" && err == nil {
@@ -105,15 +105,16 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		_, err = fmt.Fprintf(
 			w,
 			"the job named no profile, so Caelum chose %s. If the job sets --mig-mem or --mig=off, the choice "+
-				"depends on this option. Otherwise, the choice depends on the job's earlier runs (see `caelum "+
-				"predict %d`) or, without earlier runs, is the default profile\n",
+				"depends on this option. Otherwise, the choice depends on the job's earlier runs (see `caelum predict "+
+				"%d`); without earlier runs, Caelum chooses the default profile\n",
 			printable(e.Sized), e.Job,
 		)
 	}
 	if e.InsteadOf != "" && err == nil {
 		_, err = fmt.Fprintf(
 			w,
-			"%[1]s is larger than %[2]s because of the time limit of %[3]s: on %[2]s, the job could reach the limit\n",
+			"Caelum chose %[1]s instead of %[2]s because of the time limit of %[3]s, which the job could reach on "+
+				"%[2]s\n",
 			printable(e.Sized), printable(e.InsteadOf), limitText(e.TimeLimit),
 		)
 	}

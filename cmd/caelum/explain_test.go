@@ -12,8 +12,8 @@ import (
 // in the queue.
 func TestExplainedPlace(t *testing.T) {
 	for want, e := range map[string]plan.Explanation{
-		"job 7, PENDING, is number 2 of 3 jobs that wait for slices": {Place: 2, Of: 3},
-		"job 7, PENDING, is the only job that waits for slices":      {Place: 1, Of: 1},
+		"job 7, PENDING, is number 2 of 3 jobs waiting for slices": {Place: 2, Of: 3},
+		"job 7, PENDING, is the only job waiting for slices":       {Place: 1, Of: 1},
 		"job 7, PENDING": {Of: 1},
 	} {
 		e.Job, e.State = 7, "PENDING"
@@ -30,9 +30,9 @@ func TestExplainedPlace(t *testing.T) {
 // TestExplainedLimit tests the output for a job whose profile is larger because of a time limit.
 func TestExplainedLimit(t *testing.T) {
 	for seconds, want := range map[int]string{
-		3600:  "3g.20gb is larger than 1g.5gb because of the time limit of 01:00:00: ",
-		90061: "the time limit of 1-01:01:01: ",
-		0:     "the time limit of the partition: ",
+		3600:  "Caelum chose 3g.20gb instead of 1g.5gb because of the time limit of 01:00:00, which",
+		90061: "the time limit of 1-01:01:01, ",
+		0:     "the time limit of the partition, ",
 	} {
 		e := plan.Explanation{Job: 7, State: "PENDING", Sized: "3g.20gb", InsteadOf: "1g.5gb", TimeLimit: seconds}
 		var b strings.Builder

@@ -71,7 +71,7 @@ func forecast(u *api.Use) string {
 	case u == nil || u.ForecastMiB <= 0:
 		return ""
 	case u.Exceeds:
-		return fmt.Sprintf(", forecast peak %.0f MiB, which exceeds the slice", u.ForecastMiB)
+		return fmt.Sprintf(", forecast peak %.0f MiB, which exceeds the slice's memory", u.ForecastMiB)
 	}
 	return fmt.Sprintf(", forecast peak %.0f MiB", u.ForecastMiB)
 }

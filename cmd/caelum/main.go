@@ -161,7 +161,7 @@ func askWithin[T any](g *globals, limit time.Duration, call func(context.Context
 	var answer *api.Error
 	if err != nil && !errors.As(err, &answer) {
 		err = fmt.Errorf(
-			"%w on %s (%s); run `systemctl status caelumd` to see whether caelumd runs on this node",
+			"%w on %s (%s); run `systemctl status caelumd` to see whether caelumd is running on this node",
 			errNoAgent, client.Socket(), api.Reason(err),
 		)
 	}

@@ -52,7 +52,7 @@ func newPlace(g *globals) *cobra.Command {
 		Short: "Show where a policy places slices on GPUs that you draw",
 		Long: `place places one slice of each PROFILE, one after the other, on GPUs that you draw on the command
 line. It prints each slice's placement and one of these words:
-  reuse    the slice is an existing idle instance with the profile
+  reuse    the slice is an existing idle instance of the profile
   carve    the units of the placement are free, so the slice can be carved
   reclaim  idle instances, which place lists, must be destroyed before the slice can be carved
 place uses the agents' default policy unless --policy specifies another one.
@@ -188,7 +188,7 @@ func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []plac
 		} else if held = c.Verdict == place.Hold; held {
 			b := pool.GPU(c.GPU).Model
 			free := time.Duration(pool.FreeAt(c.GPU, c.Placement) * float64(time.Second))
-			s.held = fmt.Sprintf("held although a placement is free: %s of GPU %d becomes free in %v",
+			s.held = fmt.Sprintf("held even though a placement is free: %s on GPU %d becomes free in %v",
 				b.Label(c.Placement), c.GPU, free)
 		} else {
 			s.room = hasRoom(pool, r.Profile)

@@ -81,7 +81,8 @@ func addIdle(g *place.GPU, drawing string) error {
 		return usageError{fmt.Errorf("--idle %s contains blocked units (#); draw blocked units in --gpu", drawing)}
 	case g.Idle != 0:
 		return usageError{
-			fmt.Errorf("--idle %s: this GPU already has an --idle; draw all its idle instances in one --idle", drawing),
+			fmt.Errorf("--idle %s: this GPU already has an --idle; draw all of its idle instances in one "+
+				"--idle", drawing),
 		}
 	case b.Occupied(idle)&(b.Occupied(g.Busy)|g.Blocked) != 0:
 		return usageError{fmt.Errorf("--idle %s overlaps busy or blocked units of the GPU %s", drawing, busy)}
@@ -107,7 +108,7 @@ func addEnds(g *place.GPU, list string) error {
 	case len(times) != g.Busy.Count():
 		return usageError{
 			fmt.Errorf(
-				"--ends %s contains %s for %s, %s; specify one time for each instance, or ? if the time is unknown",
+				"--ends %s contains %s for %s, %s; specify one time per instance, or ? if the time is unknown",
 				list,
 				plural(len(times), "time"),
 				plural(g.Busy.Count(), "instance"),

@@ -58,8 +58,9 @@ job's key depends on them, and predict does not read these lines.`,
 	f.StringVar(&o.config, "config", config.DefaultPath,
 		"the configuration file; only its repo, table, margin, peak_quantile, share, share_users and "+
 			"max_slowdown keys are used")
-	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by repo in the configuration file")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
+	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by the repo key in the configuration file")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by the table key in the "+
+		"configuration file")
 	f.StringVar(&o.board, "board", "", "the GPU model; default: the GPU models in the decision table")
 	f.StringVar(&o.key, "key", "", "the job's key: 16 hexadecimal digits")
 	f.StringVar(&o.script, "script", "", "the batch script")
@@ -71,8 +72,8 @@ job's key depends on them, and predict does not read these lines.`,
 	f.StringVar(&o.limit, "time", "", "the job's time limit: minutes or [D-]HH:MM:SS; default: no limit")
 	f.IntVar(&o.gpus, "gpus", 1, "number of GPUs on each node")
 	f.IntVar(&o.nodes, "nodes", 1, "number of nodes")
-	f.IntVar(&o.tasks, "ntasks", 0, "number of tasks, if the job sets it")
-	f.IntVar(&o.cpus, "cpus-per-task", 0, "CPUs per task, if the job sets them")
+	f.IntVar(&o.tasks, "ntasks", 0, "number of tasks, if the job specifies it")
+	f.IntVar(&o.cpus, "cpus-per-task", 0, "CPUs per task, if the job specifies them")
 	return cmd
 }
 

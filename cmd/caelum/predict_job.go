@@ -35,8 +35,8 @@ func (o predictOptions) job(ctx context.Context, args []string) (j namedJob, err
 	}
 	if len(args) == 1 && o.key == "" && o.script == "" {
 		if o.limit != "" {
-			return j, usageError{errors.New("--time applies only to --script and --key, because a submitted job has " +
-				"a time limit; omit --time")}
+			return j, usageError{errors.New("--time applies only to --script and --key, because a submitted job " +
+				"already has a time limit; omit --time")}
 		}
 		id, _, err := jobRef(args[0]) // all tasks of an array have the same key
 		if err != nil {

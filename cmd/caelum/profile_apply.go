@@ -24,8 +24,8 @@ func (o profileJobOptions) applyChoice(w io.Writer, j evaluation) error {
 		return m.Profile == v.Choice && m.Batch == v.Batch && m.completed() && m.Job != 0
 	})
 	if v.Choice == "" || at < 0 {
-		return fmt.Errorf("DynaP chooses no profile from the measurements in %s; measure the script with --batches "+
-			"and --steps", o.from)
+		return fmt.Errorf("DynaP cannot choose a profile from the measurements in %s; measure the script with "+
+			"--batches and --steps", o.from)
 	}
 	r, _, err := o.open(true)
 	if err != nil {

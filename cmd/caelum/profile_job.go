@@ -69,7 +69,8 @@ that stores the repository, and then runs "caelum repo decisions".`,
 	f.SetInterspersed(false) // flags after the script are the script's own arguments
 	f.StringVar(&o.config, "config", config.DefaultPath,
 		"the configuration file; only its table and accounting_field keys are used")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by the table key in the "+
+		"configuration file")
 	f.StringVar(&o.board, "board", "",
 		"the GPU model; default: the first model with these profiles in the decision table, or in Caelum's tables")
 	f.StringArrayVar(&o.sbatch, "sbatch", nil, "an option for sbatch; can be repeated")
@@ -103,18 +104,18 @@ func (o profileJobOptions) check(args []string) error {
 	case !(o.lambda >= 0 && o.lambda <= 1):
 		return bad("--lambda %v is not between 0 and 1", o.lambda)
 	case !(o.deadline >= 0):
-		return bad("--deadline %v must be a number of seconds and at least 0", o.deadline)
+		return bad("--deadline must be at least 0 seconds, not %v", o.deadline)
 	case o.steps < 0 || o.batch < 0:
 		return bad("--steps and --batch must not be negative")
 	}
 	for _, n := range o.batches {
 		if n < 1 {
-			return bad("--batches: %d is not a batch size; specify a number of at least 1", n)
+			return bad("--batches: %d is not a batch size; specify at least 1", n)
 		}
 	}
 	for _, s := range o.sbatch {
 		if !strings.HasPrefix(s, "-") {
-			return bad("--sbatch: %q is not an option of sbatch; specify an option, as in --sbatch=--gres=gpu:1", s)
+			return bad("--sbatch: %q is not an sbatch option; specify one, as in --sbatch=--gres=gpu:1", s)
 		}
 	}
 	return nil

@@ -128,15 +128,15 @@ func parseMeasurement(text []byte) (measurement, error) {
 	err := d.Decode(&m)
 	switch {
 	case err != nil:
-		return m, fmt.Errorf("the line is not a measurement of `caelum profile-job --out`: %w", err)
+		return m, fmt.Errorf("the line is not a measurement written by `caelum profile-job --out`: %w", err)
 	case d.More():
 		return m, errors.New("unexpected text after the measurement")
 	case m.Profile == "" || m.State == "":
 		return m, errors.New("profile or state is missing; state must be a Slurm job state, such as COMPLETED")
 	case m.Seconds < 0 || m.completed() && m.Seconds == 0 || m.PeakMiB < 0 || m.Batch < 0 || m.Steps < 0 ||
 		m.Util > 1 || m.Util < 0 && m.Util != -1:
-		return m, errors.New("a value is out of range; seconds must be above 0, peak_mib, batch and steps must be " +
-			"at least 0, and util must be from 0 to 1 or -1")
+		return m, errors.New("a value is out of range; seconds must be above 0, peak_mib, batch and steps must be at " +
+			"least 0, and util must be -1 or from 0 to 1")
 	}
 	return m, nil
 }

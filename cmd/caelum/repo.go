@@ -45,8 +45,9 @@ whole cluster from slurmdbd into the local host's repository.`,
 	f.StringVar(&o.config, "config", config.DefaultPath,
 		"the configuration file; only its repo, table, accounting_field, margin, peak_quantile, share and "+
 			"max_slowdown keys are used")
-	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by repo in the configuration file")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
+	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by the repo key in the configuration file")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by the table key in the "+
+		"configuration file")
 	cmd.AddCommand(
 		newRepoList(g, &o),
 		newRepoShow(g, &o),
@@ -170,7 +171,7 @@ func (o repoOptions) tablePath(cfg config.Config) string {
 	return cfg.Table
 }
 
-var errNoRun = errors.New("the repository has no run")
+var errNoRun = errors.New("the repository has no runs")
 
 func checkKey(key string) error {
 	if key == "" || !repo.IsHash(key) {

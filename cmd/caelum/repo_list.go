@@ -40,8 +40,8 @@ func newRepoList(g *globals, o *repoOptions) *cobra.Command {
 		Short: "List the keys: user, number of runs, highest peak, predicted profile",
 		Long: `list prints one line for each combination of user and key, most recent run first. PEAK is the
 highest memory usage of any slice in any run. PROFILE is the profile that the next run would
-request, on the GPU model given by --board or else on that of the decision table's default profile.
-TIME is the expected run time.`,
+request, on the GPU model given by --board or, without --board, on the model of the decision table's
+default profile. TIME is the expected run time.`,
 		Example: `  caelum repo list | head
   caelum repo list --json | jq '.[] | select(.user == "user1")'`,
 		Args: cobra.NoArgs,
@@ -155,9 +155,9 @@ func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show KEY",
 		Short: "Show the runs of a key, oldest first",
-		Long: `show prints the slice and the usage of a key's newest 64 runs, in one table for each user who has
-runs. The prediction for a job is based on these runs, except for other users' runs and runs without
-a script.`,
+		Long: `show prints the slice and the usage of a key's newest 64 runs, in a separate table for each user.
+The prediction for a job is based on these runs, except for other users' runs and runs without a
+script.`,
 		Example: `  caelum repo show 16e6c08ad68451a8`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -86,8 +86,8 @@ func newRepoSync(g *globals, o *repoOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sync",
 		Short: "Read the summaries of earlier runs from slurmdbd into the repository",
-		Long: `sync reads the summaries of runs from the job records in slurmdbd, at least one day's records per
-query. For a new repository, it reads the last 400 days; each later sync begins one hour before the
+		Long: `sync reads the summaries of runs from the job records in slurmdbd. Each query covers at least one
+day. For a new repository, it reads the last 400 days; each later sync begins one hour before the
 end of the previous one. Once a day, sync rereads the last 30 days, because an agent that cannot
 write a summary retries for up to 30 days. If a sync fails, the next one continues where it stopped.
 

@@ -34,8 +34,8 @@ advises a different profile or time limit, it prints the lines to put in the job
 array's id, report summarizes the tasks; for a het job's id, it shows each component. Without a job,
 it lists your own latest GPU jobs.
 
-report reads only slurmdbd, so it runs on every host where sacct works. The GPU usage comes from the
-summaries that the agents store after a job has ended (the accounting_field key in caelum.yaml).
+report queries only slurmdbd, so it can run on any host where sacct works. The GPU usage comes from
+the summaries that the agents store after a job has ended (the accounting_field key in caelum.yaml).
 slurmdbd decides which users may see which jobs (PrivateData in slurmdbd.conf).
 
 GPU-HOURS weights each slice by the share of the GPU that it occupied, as in caelum usage.`,
@@ -128,7 +128,7 @@ func reportLatest(
 		return printJSON(w, append([]jobreport.Report{}, all...))
 	}
 	if len(all) == 0 {
-		_, err := fmt.Fprintf(w, "slurmdbd has no GPU jobs of yours since %s\n", from.Format(time.DateTime))
+		_, err := fmt.Fprintf(w, "slurmdbd has no record of a GPU job of yours since %s\n", from.Format(time.DateTime))
 		return err
 	}
 	printReports(w, all)

@@ -195,7 +195,8 @@ func printEarlier(w io.Writer, j jobreport.Job) {
 // gpuHours formats the GPU-hours and the slice-hours, both with two decimals.
 func gpuHours(gpu, slice float64, unweighted bool) string {
 	if unweighted {
-		return fmt.Sprintf("unknown (%.2f slice-hours), because slurmdbd does not show the GPU model", slice)
+		return fmt.Sprintf("unknown (%.2f slice-hours), because the record in slurmdbd does not contain the GPU "+
+			"model", slice)
 	}
 	return fmt.Sprintf("%.2f (%.2f slice-hours)", gpu, slice)
 }

@@ -95,7 +95,8 @@ func runSetup(w, stderr io.Writer, g *globals, o setupOptions) error {
 		fmt.Fprintln(stderr, "caelum:", printable(p.String()))
 	}
 	if n := len(result.Problems); n > 0 {
-		return fmt.Errorf("couldn't make a patch because of %s above; correct the files and run the command again",
+		return fmt.Errorf("couldn't make a patch because of %s, listed above; correct the files and run the command "+
+			"again",
 			plural(n, "problem"))
 	}
 	for _, note := range result.Notes {

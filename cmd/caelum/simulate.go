@@ -60,8 +60,8 @@ func newSimulate(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Simulate a workload on a cluster under several policies",
-		Long: `simulate runs a workload on a simulated cluster of GPUs, under one policy after the other, and
-prints the jobs' waiting times under each one. The policies run the same code as in the agents.
+		Long: `simulate runs a workload on a simulated cluster of GPUs, under one policy after another, and prints
+the jobs' waiting times under each one. The policies use the same code as the agents.
 
 WORKLOADS, exactly one of these
   --churn MIX       synthetic jobs: Poisson arrivals, exponential durations, one slice per job, and
@@ -70,13 +70,14 @@ WORKLOADS, exactly one of these
   --alibaba FILE    a pod list from Alibaba's gpu-v2023 trace (openb_pod_list_*.csv). The jobs are
                     the pods with one GPU. Each job needs the smallest profile that is at least as
                     large as the pod's share of a GPU. With --multi-gpu, a pod with several GPUs
-                    becomes a job that needs as many full GPUs on one node (with --per-node)
+                    becomes a job that needs the same number of full GPUs on one node (with
+                    --per-node)
   --grmu FILE       a pod list as for --alibaba, with the profiles that the GRMU paper (arXiv
                     2502.01909) assigns to the pods
   --miso FILE       the training jobs of the MISO paper (arXiv 2207.11428, jobs_100.csv), with the
                     step times measured on each profile (--miso-steps a100_40gb_mig_step_time.csv).
-                    A job needs the smallest profile on which it fits and is not slower than
-                    --slowdown allows, and runs at the measured speed. --every sets the mean time
+                    A job needs the smallest profile on which it fits and is no slower than
+                    --slowdown allows. It runs at the measured speed. --every sets the mean time
                     between submissions
   --from-sacct      the jobs of this site, as reported by sacct (--since, --until). A job needs the
                     profile of the slices that it had. A job without slices needs the smallest
@@ -98,7 +99,7 @@ POLICIES, any number of these
                     with the shortest mean time from submission to end or, without a queue, with the
                     most accepted work. A job gets the smallest free slice that is large enough
   moved             a reference for comparison, which can move running jobs at any time and at no
-                    cost. With --queue fifo, no policy can be better, unless jobs run slower on
+                    cost. With --queue fifo, no policy can do better, unless jobs run slower on
                     smaller slices (--miso)
 
 QUEUES
@@ -186,7 +187,7 @@ OUTPUT
   UTIL is the share of all units (an A100 has eight) that jobs needed, from the first submission to
   the last end. FRAG is the mean fragmentation of the GPUs, from 0 to 1. CUT is the number of
   instances created. ACCEPTED is the accepted share of the requested work, measured as units times
-  time. WORST is the share of jobs that started, for the profile for which this share is lowest.`,
+  time. WORST is the lowest share of started jobs among all profiles.`,
 		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
   caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 \
     --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved
@@ -209,7 +210,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.alibaba, "alibaba", "", "pod list from Alibaba's gpu-v2023 trace")
 	f.StringVar(&o.grmu, "grmu", "", "pod list from Alibaba's gpu-v2023 trace, with GRMU's profiles")
 	f.StringVar(&o.miso, "miso", "", "job list from the MISO paper")
-	f.StringVar(&o.misoSteps, "miso-steps", "", "--miso: the step times on each profile")
+	f.StringVar(&o.misoSteps, "miso-steps", "", "--miso: file with the step times for each profile")
 	f.DurationVar(&o.every, "every", time.Minute, "--miso: mean time between submissions")
 	f.Float64Var(&o.slowdown, "slowdown", 0,
 		"--miso: the longest acceptable run time, as a multiple of the run time on a whole GPU; 0: no limit")
@@ -245,7 +246,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.create, "create", 0, "time to create an instance (on an A100: 160ms to 240ms); "+
 		"if --create or --destroy is not 0, instances remain when their jobs end")
 	f.DurationVar(&o.destroy, "destroy", 0, "time to destroy an instance (on an A100: 200ms to 220ms)")
-	f.BoolVar(&o.wholeGPUs, "whole-gpus", false, "each GPU may be full (MIG mode off) instead of holding slices")
+	f.BoolVar(&o.wholeGPUs, "whole-gpus", false, "allow GPUs to be full (MIG mode off) instead of holding slices")
 	f.DurationVar(&o.change, "switch", 0, "--whole-gpus: time to switch the MIG mode of a GPU")
 	f.Float64Var(&o.wholeShare, "whole-share", 0,
 		"--whole-gpus: largest share of the GPUs that may be full while jobs wait for slices; "+
@@ -254,9 +255,9 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.moves, "moves", "", "move or stop running jobs: fragaware, grmu or dynap[=SECONDS]")
 	f.StringVar(&o.moveCost, "move-cost", wholeRun,
 		"--moves: the maximum run time that a moved or stopped job loses, or run for its whole run")
-	f.Float64Var(&o.deadlines, "deadlines", 0, "share of jobs with a deadline; requires --queue fifo or easy")
+	f.Float64Var(&o.deadlines, "deadlines", 0, "share of the jobs that have a deadline; requires --queue fifo or easy")
 	f.StringVar(&o.deadlineSlack, "deadline-slack", "0-2",
-		"--deadlines: longest wait with which a job meets its deadline, in multiples of its time limit")
+		"--deadlines: longest wait after which a job still meets its deadline, as a multiple of its time limit")
 	f.StringVar(&o.deadlineUse, "deadline-use", "plan", "--deadlines: plan, slurm or none")
 	f.BoolVar(&o.equalPriority, "equal-priority", false, "--deadlines: all jobs have the same priority")
 	f.StringVar(&o.report, "report", "", "also write a self-contained HTML page with drawings to this file")
@@ -361,7 +362,7 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 				whole, ok = b.Full(), true // a full GPU is also sufficient for a job that needs a slice
 			}
 			if !ok {
-				return run{}, usageError{fmt.Errorf("--profiles: no profile of %s is a whole GPU", b.Name)}
+				return run{}, usageError{fmt.Errorf("--profiles: no profile of %s occupies a whole GPU", b.Name)}
 			}
 			c.Static = append(c.Static, whole)
 		}

@@ -217,7 +217,7 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 			}
 		default:
 			if _, err := place.ByName(name); err != nil {
-				return nil, usageError{fmt.Errorf("--policies: %w; further policies are whole, static and moved", err)}
+				return nil, usageError{fmt.Errorf("--policies: %w; whole, static and moved are also policies", err)}
 			}
 		}
 	}

@@ -37,10 +37,10 @@ in slurm.conf, or an MCS plugin with privatedata), other users see the slices th
 not the job itself.
 
 On other hosts, such as login nodes, and with --all, status shows all nodes that Caelum manages.
-With NODE, it shows one of them and the jobs on it. In both cases, it needs no agent on this host,
-because it reads what the agents publish in slurmctld's node records. It runs scontrol once, and
-with NODE also squeue. The records include neither the UUIDs nor the usage of slices; to see these,
-run status on the node.`,
+With NODE, it shows only that node and the jobs on it. In both cases, it needs no agent on this
+host, because it reads what the agents publish in slurmctld's node records. It runs scontrol once
+and, with NODE, also squeue. The records include neither the UUIDs nor the usage of slices; to see
+these, run status on the node.`,
 		Example: `  caelum status
   caelum status --all
   caelum status n1
@@ -103,22 +103,22 @@ func printNotes(w io.Writer, s *api.Status) {
 		fmt.Fprintf(w, "cannot publish: %s\n", printable(s.PublishError))
 	}
 	if s.Closed != "" {
-		fmt.Fprintf(w, "no slices are offered, because slurmctld starts no jobs on this node in the state %s\n",
+		fmt.Fprintf(w, "no slices are offered, because slurmctld starts no jobs on this node while its state is %s\n",
 			printable(s.Closed))
 	}
 	if len(s.Stale) > 0 {
 		fmt.Fprintf(
 			w,
-			"slurm.conf has %s, which this node's driver does not report (the driver reports %s): "+
-				"jobs that request these slices never start on this node; see `caelum doctor`\n",
+			"slurm.conf lists %s, which this node's driver does not report (the driver reports %s): jobs that request "+
+				"these slices never start on this node; see `caelum doctor`\n",
 			strings.Join(s.Stale, ", "), strings.Join(s.Profiles, ", "),
 		)
 	}
 	if len(s.Excess) > 0 {
 		fmt.Fprintf(w, "slurmctld counts as used some slices that no job holds: %s; ", counts(s.Excess))
 		if len(s.ExcessShort) > 0 {
-			fmt.Fprintf(w, "the agent cannot raise the node's total of gres/mig to compensate for %s, "+
-				"so jobs wait although slices are free; see `caelum doctor`\n", counts(s.ExcessShort))
+			fmt.Fprintf(w, "the agent cannot raise the node's total of gres/mig to compensate for %s, so jobs wait "+
+				"even though slices are free; see `caelum doctor`\n", counts(s.ExcessShort))
 		} else {
 			fmt.Fprintln(w, "the agent has raised the published totals by the same number, "+
 				"so only --exclusive jobs may have to wait; see `caelum doctor`")
@@ -133,7 +133,7 @@ func printNotes(w io.Writer, s *api.Status) {
 		fmt.Fprintf(w, "reserved for job %d, from %s: %s\n", r.Job, begin, strings.Join(reserved, ", "))
 	}
 	if n := s.SummariesWaiting; n > 0 {
-		fmt.Fprintf(w, "slurmdbd has not recorded the usage of %s yet\n", plural(n, "ended run"))
+		fmt.Fprintf(w, "slurmdbd has not recorded the usage of %s yet\n", plural(n, "finished run"))
 	}
 }
 

@@ -39,7 +39,7 @@ func newTop(g *globals) *cobra.Command {
 If the NO_COLOR environment variable is set, top uses no colours. If standard output is not a
 terminal, or with --json, top prints the output once.
 
-Each refresh runs scontrol once, and with NODE also squeue. While slurmctld answers slowly, top
+Each refresh runs scontrol once and, with NODE, also squeue. While slurmctld answers slowly, top
 refreshes less often. If slurmctld does not answer, top keeps the last output, shows its age and the
 error, and retries after twice the previous pause, up to a minute. If no key is pressed for an hour,
 it stops refreshing until one is pressed.
@@ -52,7 +52,8 @@ KEYS
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if interval < topFastest {
-				return usageError{fmt.Errorf("--interval must be at least %v, because every refresh loads slurmctld",
+				return usageError{fmt.Errorf("--interval must be at least %v, because every refresh puts load on "+
+					"slurmctld",
 					topFastest)}
 			}
 			name := strings.Join(args, "")
@@ -64,7 +65,7 @@ KEYS
 		},
 	}
 	cmd.Flags().DurationVar(&interval, "interval", topInterval,
-		fmt.Sprintf("pause between two refreshes, at least %v", topFastest))
+		fmt.Sprintf("pause between refreshes, at least %v", topFastest))
 	return cmd
 }
 

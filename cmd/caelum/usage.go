@@ -27,10 +27,10 @@ func newUsage(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Add up the GPU-hours of accounts, users and partitions",
-		Long: `usage reads the site's jobs from slurmdbd and adds up the GPU time that they held. SLICE-HOURS
-counts each slice and each whole GPU as one, as Slurm does. GPU-HOURS weights each of them by the
-share of the GPU that it occupied: an hour on a 2g.10gb of an A100-40GB, which occupies 2 of 8
-units, is 0.25 GPU-hours.
+		Long: `usage reads the site's jobs from slurmdbd and adds up the time for which they held slices and whole
+GPUs. SLICE-HOURS counts each slice and each whole GPU as one, as Slurm does. GPU-HOURS weights each
+of them by the share of the GPU that it occupied: an hour on a 2g.10gb of an A100-40GB, which
+occupies 2 of 8 units, is 0.25 GPU-hours.
 
 If the agents store summaries of the runs (the accounting_field key in caelum.yaml), usage counts
 the slices that a job actually held, which can be larger than the requested ones. Without summaries,
@@ -52,7 +52,7 @@ slurmdbd decides which users may see which jobs (PrivateData in slurmdbd.conf).`
 	f.StringVar(&o.since, "since", "",
 		"start of the period, for example 2026-11-21 or 2026-11-21T04:57:35 (default: the first of this month)")
 	f.StringVar(&o.until, "until", "", "end of the period (default: now)")
-	f.StringSliceVar(&o.by, "by", []string{"account", "user"}, "the rows: account, user, partition")
+	f.StringSliceVar(&o.by, "by", []string{"account", "user"}, "columns to group by: account, user, partition")
 	return cmd
 }
 

@@ -83,8 +83,8 @@ func checkSchemas(path, supported string) error {
 	for word := range strings.SplitSeq(supported, ",") {
 		name, number, _ := strings.Cut(word, "=")
 		if limits[name], err = strconv.Atoi(number); err != nil {
-			return fmt.Errorf("--supported: %q has no version; specify the line that `caelumd schema` of the other "+
-				"release prints", word)
+			return fmt.Errorf("--supported: %q contains no version; specify the line that `caelumd schema` of the "+
+				"other release prints", word)
 		}
 	}
 	for _, d := range databases {

@@ -48,7 +48,7 @@ func TestSchema(t *testing.T) {
 	check(fmt.Sprintf("ledger=%d,repository=%d", ledger.Supports()+1, repo.Supports()+1), "")
 	check(fmt.Sprintf("ledger=%d,repository=%d", ledger.Supports()-1, repo.Supports()), "the ledger "+dir)
 	check(fmt.Sprintf("ledger=%d,repository=%d", ledger.Supports(), repo.Supports()-1), "the repository "+dir)
-	check("ledger", "has no version")
+	check("ledger", "contains no version")
 	if err := os.WriteFile(filepath.Join(dir, "repo.db"), bytes.Repeat([]byte("text"), 200), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -34,13 +34,13 @@ func newShadow(path *string) *cobra.Command {
 		Short: "Print what the agent would do on this node, without changing anything",
 		Long: `shadow lets you try Caelum without risk. Every poll_interval, it reads the GPUs and slurmctld's
 records, and prints the slices that Caelum would carve if it managed this node: for the jobs that
-are running on the node now, for the waiting jobs that would start, and for jobs to come. A pass is
+are running on the node now, for the waiting jobs that would start, and for future jobs. A pass is
 printed only if the plan has changed.
 
 shadow needs neither MIG mode nor slices in slurm.conf, and does not interfere with the node's
 present jobs and configuration: it makes no calls that change a GPU, a file or slurmctld. It need
-not run as root. If it does not, the profiles come from Caelum's own table of GPU models, and
-slurmctld may hide other users' jobs (PrivateData).
+not run as root. If it does not run as root, the profiles come from Caelum's own table of GPU
+models, and slurmctld may hide other users' jobs (PrivateData).
 
 Each pass begins with the jobs that are running now, as if Caelum had started them, so it does not
 include the effects of earlier passes. A job that requests one GPU and names no profile gets the one

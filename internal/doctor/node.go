@@ -96,7 +96,7 @@ func excess(f *Facts) []Finding {
 	const clear = "to clear the surplus, restart slurmctld while no multi-node job is running on this node"
 	if len(f.Agent.ExcessShort) > 0 {
 		return []Finding{fault(text+"; the agent cannot raise the total of gres/mig to compensate for "+
-			list(f.Agent.ExcessShort)+": jobs wait although slices are free", clear)}
+			list(f.Agent.ExcessShort)+": jobs wait even though slices are free", clear)}
 	}
 	return []Finding{warning(
 		text+"; the agent has raised the totals of these profiles by the same numbers, but --exclusive jobs cannot "+

@@ -52,7 +52,7 @@ func TestRequeue(t *testing.T) {
 	s.completed(t, id)
 	all := s.held(t, "requeue", "1g.5gb") // the first run has written no record, because it was killed
 	if len(all) == 1 && all[0].restart != "1" {
-		t.Errorf("the restart count of the ended run is %s", all[0].restart)
+		t.Errorf("the restart count of the finished run is %s", all[0].restart)
 	}
 	restarts := []float64{}
 	for line := range s.agentLog(t, "n1") {

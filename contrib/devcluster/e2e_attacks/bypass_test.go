@@ -48,7 +48,7 @@ func testBypass(t *testing.T, s *clustertest.Site) {
 	decide := func(to string) { t.Helper(); s.Must("ctl", "root", "caelum", "decisions", "bypass", to) }
 
 	for to, want := range map[string]string{
-		"gpu": " of partition gpu has slices", "plain": "node n1 of partition plain has slices",
+		"gpu": " in partition gpu has slices", "plain": "node n1 in partition plain has slices",
 		"none": "slurmctld has no partition",
 	} {
 		_, stderr, err := s.ExecNode(t.Context(), "ctl", "root", "caelum", "decisions", "bypass", to)

@@ -70,7 +70,7 @@ func (s *site) driftReported() {
 	}
 	if shown := s.Must("n1", "root", "caelum", "status"); !strings.Contains(
 		shown,
-		"slurm.conf has 1g.5gb, which this node's driver does not report",
+		"slurm.conf lists 1g.5gb, which this node's driver does not report",
 	) {
 		s.t.Errorf("caelum status:\n%s", shown)
 	}
