@@ -178,7 +178,7 @@ local function parse(text)
   for profile, line in pairs(t.named) do
     if not t.profiles[profile] and (not wrong or line < wrong) then wrong = line end
   end
-  if wrong then return nil, "line " .. wrong .. " names a profile without a profile line" end
+  if wrong then return nil, "line " .. wrong .. " names a profile that has no profile line" end
   if t.bypass == "off" then t.bypass = nil end
   if t.bypass and t.partitions[t.bypass] then
     return nil, "line " .. t.bypass_line .. " sends jobs to a managed partition"
@@ -341,7 +341,7 @@ local function slots(r, job)
     even, what = scaled(r.job.gpu, 1, r.nodes), counted(r.job.gpu.all, "GPU")
   elseif r.socket.gpu.all > 0 then
     local sockets = count(job.sockets_per_node)
-    if not sockets then return nil, "--gpus-per-socket needs --sockets-per-node" end
+    if not sockets then return nil, "--gpus-per-socket requires --sockets-per-node" end
     return scaled(r.socket.gpu, sockets, 1)
   elseif r.task.gpu.all > 0 then
     local tasks = r.tasks_per_node and r.tasks_per_node * r.nodes or r.tasks or r.nodes
@@ -796,7 +796,7 @@ end
 local function lacks_slots(job, r, why)
   if r and (r.node.mig.all == 0 or typed(r)) then return nil end
   if r then
-    return "a request for slices must name the same number of GPUs: write --gres=gpu:<count>,mig:<profile>:<count>"
+    return "a request for slices must include the same number of GPUs: write --gres=gpu:<count>,mig:<profile>:<count>"
   end
   for _, per in ipairs(PER) do
     for _, entry in ipairs(entries(job["tres_per_" .. per])) do
@@ -810,11 +810,11 @@ end
 -- list the site's partitions, and part_list only those that the user may use.
 local function send_past(job, r, to)
   if r.node.mig.all > 0 then
-    return refuse("no new job gets MIG slices at present, because the administrator sends new GPU jobs to partition " ..
+    return refuse("new jobs get no MIG slices at present, because the administrator sends new GPU jobs to partition " ..
       to .. ": request GPUs without a profile, for example --gres=gpu:1")
   end
   job.partition = to
-  inform("the job was sent to partition " .. to .. ", because no new job gets MIG slices at present")
+  inform("the job was sent to partition " .. to .. ", because new jobs get no MIG slices at present")
   return slurm.SUCCESS
 end
 
@@ -926,8 +926,8 @@ local function modify(job, record, parts)
   -- BadConstraints. slurm_job_modify cannot remove the tag from admin_comment.
   local holds = job.priority == 0 or job.priority == slurm.INFINITE
   if holds and tostring(record.admin_comment):find("caelum:held", 1, true) then
-    return refuse("the job is held until its slice can be carved, and is then released automatically; " ..
-      "cancel it with scancel")
+    return refuse("the job is held until its slice can be carved, and will then be released automatically; " ..
+      "to cancel it, use scancel")
   end
   -- ntasks_per_tres and cpus_per_tres add GPUs that appear in none of the job's strings (source of 22.05). scontrol
   -- cannot set ntasks_per_tres, but other clients can.
@@ -963,7 +963,7 @@ local function modify(job, record, parts)
   end
   local more = before and (r.node.mig.all > before.node.mig.all or r.node.gpu.all > before.node.gpu.all)
   if t.bypass and (moves or more or not (before or unknown)) then
-    return refuse("no job gets new MIG slices at present: submit the job to partition " .. t.bypass)
+    return refuse("jobs get no new MIG slices at present: submit the job to partition " .. t.bypass)
   end
   -- A job record shows neither the number of tasks nor the number of sockets, so the script can add types only to
   -- counts per node.

@@ -175,7 +175,7 @@ int caelum_prolog(spank_t sp, int ac, char **av)
 	if (config_rc < 0) {
 		snprintf(message, sizeof(message),
 			 "couldn't read the plugstack.conf line: %s; "
-			 "correct the line, then scontrol update nodename=%s state=resume",
+			 "correct the line, then run scontrol update nodename=%s state=resume",
 			 why, node());
 		goto done;
 	}
@@ -240,7 +240,7 @@ int caelum_epilog(spank_t sp, int ac, char **av)
 
 done:
 	if (rv < 0)
-		slurm_error("caelum: epilog: job %s on %s: %s; the agent releases the slices of ended jobs by itself",
+		slurm_error("caelum: epilog: job %s on %s: %s; the agent releases the slices of finished jobs by itself",
 			    env("SLURM_JOB_ID"), node(), message);
 	return 0;
 }

@@ -79,13 +79,15 @@ static void check_lease(spank_t sp)
 	uint32_t restart = 0;
 
 	if (task.lease.job != task.job || spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || task.lease.uid != uid)
-		fail("the lease file belongs to another job; submit again, and tell the admin to run 'caelum status' on this node");
+		fail("the lease file belongs to another job; "
+		     "submit the job again, and ask an administrator to run 'caelum status' on this node");
 	/*
 	 * Up to 26.05, the restart count from SPANK is always 0, because SPANK reads a field that slurmstepd never sets. A
 	 * restart count of 0 is therefore not compared with the lease.
 	 */
 	else if (spank_get_item(sp, S_SLURM_RESTART_COUNT, &restart) == ESPANK_SUCCESS && restart && restart != task.lease.restart)
-		fail("the lease file belongs to an earlier run of this job; submit again, and tell the admin to run 'caelum status' on this node");
+		fail("the lease file belongs to an earlier run of this job; "
+		     "submit the job again, and ask an administrator to run 'caelum status' on this node");
 	else if (task.lease.error[0])
 		fail(task.lease.error);
 }
@@ -99,7 +101,7 @@ static void read_lease(spank_t sp, const struct config *config)
 	if (lease_read(&task.lease, path, why, sizeof(why)) < 0)
 		snprintf(task.error, sizeof(task.error),
 			 "couldn't read the lease file %s: %s; "
-			 "submit again, and tell the admin to run 'caelum status' on this node",
+			 "submit the job again, and ask an administrator to run 'caelum status' on this node",
 			 path, why);
 	else
 		check_lease(sp);
@@ -140,7 +142,7 @@ static void confine(const struct config *config)
 	else if (rc < 0 || (rc == CGROUP_NONE && task.bound))
 		snprintf(task.error, sizeof(task.error),
 			 "couldn't deny this job access to other jobs' slices (%s): %s; "
-			 "tell the admin to run 'caelum doctor' on this node",
+			 "ask an administrator to run 'caelum doctor' on this node",
 			 path, why);
 	else if (rc == CGROUP_NONE)
 		slurm_error("caelum: task: couldn't deny job %u access to other jobs' slices (%s): %s", task.job, path, why);
@@ -161,9 +163,11 @@ int caelum_task_privileged(spank_t sp, int ac, char **av)
 	found = read_slots(sp, &task.step);
 	task.bound = found != 0;
 	if (found < 0)
-		snprintf(task.error, sizeof(task.error), "couldn't read the slots in %s; tell the admin to check gres.conf", task.list);
+		snprintf(task.error, sizeof(task.error), "couldn't read the slots in %s; ask an administrator to check gres.conf",
+			 task.list);
 	else if (config_rc < 0 && task.bound)
-		snprintf(task.error, sizeof(task.error), "couldn't read the plugstack.conf line: %s; tell the admin to correct it", why);
+		snprintf(task.error, sizeof(task.error), "couldn't read the plugstack.conf line: %s; ask an administrator to correct it",
+			 why);
 	else if (task.bound)
 		read_lease(sp, &config);
 	else
@@ -192,7 +196,7 @@ static bool allowed_slots(struct slots *own)
 		else if (errno != EPERM) {
 			snprintf(task.error, sizeof(task.error),
 				 "couldn't check this task's access to %s: %s; "
-				 "tell the admin to make the file readable (chmod 0444)",
+				 "ask an administrator to make the file readable (chmod 0444)",
 				 path, strerror(errno));
 			return false;
 		}
@@ -210,7 +214,8 @@ static bool own_slots(spank_t sp, struct slots *own)
 	bool rv = true;
 
 	if (found < 0) {
-		snprintf(task.error, sizeof(task.error), "couldn't read the slots in %s; tell the admin to check gres.conf", task.list);
+		snprintf(task.error, sizeof(task.error), "couldn't read the slots in %s; ask an administrator to check gres.conf",
+			 task.list);
 		rv = false;
 	} else if (found == 0 || slots_equal(own, &task.step)) {
 		*own = task.step;
@@ -218,7 +223,7 @@ static bool own_slots(spank_t sp, struct slots *own)
 		rv = allowed_slots(own);
 	} else if (!slots_within(own, &task.step)) {
 		fail("couldn't find this task's slices: Slurm bound the task to GPUs that its step does not have; "
-		     "leave out --gres-flags=allow-task-sharing");
+		     "omit --gres-flags=allow-task-sharing");
 		rv = false;
 	}
 	return rv;
@@ -267,7 +272,7 @@ static bool translate(const struct slots *slots, char *uuids, size_t size, int *
 	if (*slices < 0)
 		snprintf(task.error, sizeof(task.error),
 			 "couldn't find slot %u in the lease file; "
-			 "submit again, and tell the admin to run 'caelum status' on this node",
+			 "submit the job again, and ask an administrator to run 'caelum status' on this node",
 			 unknown);
 	return *slices >= 0;
 }
@@ -291,7 +296,7 @@ int caelum_task(spank_t sp, int ac, char **av)
 	correct_count(sp, of_step);
 	/* Slurm sets NoDevFiles for a step without a GPU. CUDA then finds no device. */
 	if (spank_setenv(sp, "CUDA_VISIBLE_DEVICES", of_task ? uuids : "NoDevFiles", 1) != ESPANK_SUCCESS) {
-		fail("couldn't set CUDA_VISIBLE_DEVICES; submit again");
+		fail("couldn't set CUDA_VISIBLE_DEVICES; submit the job again");
 		goto done;
 	}
 	if (of_task && task.growth)

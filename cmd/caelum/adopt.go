@@ -78,7 +78,7 @@ func printAdoptions(w io.Writer, list []api.Adoption) error {
 	for _, d := range list {
 		name := printable(d.UUID)
 		if d.Profile != "" {
-			name = fmt.Sprintf("%s at %d of GPU %d, %s", d.Profile, d.Start, d.GPU, name)
+			name = fmt.Sprintf("%s at %d on GPU %d, %s", d.Profile, d.Start, d.GPU, name)
 		}
 		verdict := "adopted"
 		if d.Reason != "" {

@@ -137,7 +137,7 @@ func (fixed) Adopt(_ context.Context, req api.AdoptRequest) ([]api.Adoption, err
 			UUID:      "MIG-8",
 			State:     "foreign",
 		},
-		Reason: "processes [4711] use the instance",
+		Reason: "processes [4711] are using the instance",
 	}
 	switch {
 	case len(req.UUIDs) == 0:
@@ -147,7 +147,7 @@ func (fixed) Adopt(_ context.Context, req api.AdoptRequest) ([]api.Adoption, err
 	}
 	return nil, &api.Error{
 		Code:    http.StatusConflict,
-		Message: "couldn't adopt: job 5 is on this node and has no lease; try again when the job has ended",
+		Message: "couldn't adopt: job 5 is on this node but has no lease; try again when the job has ended",
 	}
 }
 

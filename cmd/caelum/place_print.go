@@ -21,7 +21,7 @@ func (t trial) print(w io.Writer) {
 			fmt.Fprintf(w, "%s: %s\n", s.profile, s.why(t.policy))
 			continue
 		}
-		fmt.Fprintf(w, "%s: at position %d of GPU %d, %s\n", s.profile, s.start(), s.gpu, s.how())
+		fmt.Fprintf(w, "%s: at position %d on GPU %d, %s\n", s.profile, s.start(), s.gpu, s.how())
 		printGPU(w, s.gpu, s.left)
 	}
 	if len(t.before) > 1 {

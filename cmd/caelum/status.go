@@ -127,7 +127,7 @@ func printNotes(w io.Writer, s *api.Status) {
 	if r := s.Reserved; r != nil {
 		var reserved []string
 		for _, slice := range r.Slices {
-			reserved = append(reserved, fmt.Sprintf("%s at %d of GPU %d", slice.Profile, slice.Start, slice.GPU))
+			reserved = append(reserved, fmt.Sprintf("%s at %d on GPU %d", slice.Profile, slice.Start, slice.GPU))
 		}
 		begin := time.Unix(r.At, 0).Format(time.DateTime)
 		fmt.Fprintf(w, "reserved for job %d, from %s: %s\n", r.Job, begin, strings.Join(reserved, ", "))

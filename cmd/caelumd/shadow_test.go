@@ -95,8 +95,8 @@ GPU 1  NVIDIA A100-SXM4-40GB  (now: MIG mode is off; turn it on with "nvidia-smi
   |7g.40gb========================================================================|
   7g.40gb  at 0  job 3 of user 1001 would start now
 free for further jobs: none
-jobs that would wait: 1; job 4 is the first: the job is the first that must wait: the GPUs have no room for ` +
-		`7g.40gb x2, and the time at which room becomes free is unknown
+jobs that would wait: 1; job 4 is the first: the job is the first in the queue that must wait: ` +
+		`the GPUs have no room for 7g.40gb x2, and the time at which room becomes free is unknown
 
 `
 	if got := strings.ReplaceAll(out.String(), "`", `"`); got != want || errout.Len() > 0 {

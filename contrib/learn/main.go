@@ -29,7 +29,8 @@ func run(args []string, w io.Writer) error {
 		usual = "101-120"
 	}
 	list := f.String("seeds", usual, "seeds of the populations or runs")
-	tune := f.Bool("tune", false, "compare windows, quantiles and margins of Caelum's rules instead of the rules")
+	tune := f.Bool("tune", false, "compare windows, quantiles and margins for Caelum's rules instead of comparing "+
+		"the rules")
 	bounds := f.Bool("bounds", false, "forecast: print what no rule can foresee instead of comparing the rules")
 	devcluster := f.Int("devcluster", 0, "grow: simulate the trace of devcluster-bench -grow with this number of jobs")
 	if err := f.Parse(args[1:]); err != nil {

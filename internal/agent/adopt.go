@@ -85,7 +85,7 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 	}
 	for _, j := range slurm.On(jobs, a.cfg.Node) {
 		if a.leaseOf(j.ID) == nil && (asksForSlices(j) || j.Problem != "") {
-			return fmt.Errorf("job %d is on this node and has no lease; try again when the job has ended", j.ID)
+			return fmt.Errorf("job %d is on this node but has no lease; try again when the job has ended", j.ID)
 		}
 	}
 	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
@@ -96,7 +96,8 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 		id, err := strconv.ParseUint(f.Name(), 10, 32)
 		if err == nil && a.leaseOf(uint32(id)) == nil {
 			return fmt.Errorf(
-				"no lease belongs to the lease file %s; if job %d is not running on this node, remove the file",
+				"the lease file %s does not belong to any lease; if job %d is not running on this node, remove the "+
+					"file",
 				a.leaseFile(uint32(id)),
 				id,
 			)
@@ -168,7 +169,7 @@ func (a *Agent) whyInUse(p placed) string {
 		return "couldn't list the processes on the instance: " + err.Error()
 	}
 	if len(pids) > 0 {
-		return fmt.Sprintf("processes %v use the instance", pids)
+		return fmt.Sprintf("processes %v are using the instance", pids)
 	}
 	found, err := a.holders([]placed{p})
 	if err != nil {

@@ -114,7 +114,7 @@ func TestAdoptRefused(t *testing.T) {
 		prepare func(w *held, uuid string)
 		why     string
 	}{
-		"a process computes on it": {func(w *held, uuid string) { w.compute(uuid) }, "use the instance"},
+		"a process computes on it": {func(w *held, uuid string) { w.compute(uuid) }, "are using the instance"},
 		"a process has its file open": {func(w *held, uuid string) {
 			w.process(41, 20002, [2]string{w.agent.caps.Files(0, w.instance(uuid))[0], ""})
 		}, "held open by"},
@@ -160,7 +160,7 @@ func TestAdoptBesideUnknownJob(t *testing.T) {
 			t.Errorf("%+v, %v: want %q; the instance is %s", all, err, why, w.states()[uuid])
 		}
 	}
-	refused(fmt.Sprintf("job %d is on this node and has no lease", id))
+	refused(fmt.Sprintf("job %d is on this node but has no lease", id))
 	w.fake.Epilog(nil)
 	if err := w.fake.Finish(id); err != nil {
 		t.Fatal(err)

@@ -128,9 +128,9 @@ func (p *publisher) noteStale(node slurm.Node) {
 	p.set(func(s *publishStatus) { s.stale = stale })
 	if changed && len(stale) > 0 {
 		p.log.Errorf(
-			"in slurm.conf, %s has %s, which its driver does not report (the node has %s): "+
-				"jobs that request a stale profile stay pending; run `caelum slurm-config` again and put its lines "+
-				"into slurm.conf and the decision table",
+			"slurm.conf gives %s the profiles %s, which the node's driver does not report (it reports %s): jobs that "+
+				"request these profiles stay pending; run `caelum slurm-config` again and put its lines into "+
+				"slurm.conf and the decision table",
 			p.cfg.Node,
 			strings.Join(stale, ", "),
 			strings.Join(p.profiles, ", "),

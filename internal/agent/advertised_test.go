@@ -61,7 +61,8 @@ func TestNamesDriftUnderAJob(t *testing.T) {
 		t.Errorf("total of gres/mig is %d, want 28 always", w.total())
 	}
 	w.publish()
-	if n := strings.Count(w.log.String(), "in slurm.conf, n1 has 1g.5gb, which its driver does not report"); n != 1 {
+	if n := strings.Count(w.log.String(), "slurm.conf gives n1 the profiles 1g.5gb, which the node's driver does not "+
+		"report"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, w.log.String())
 	}
 

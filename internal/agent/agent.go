@@ -341,7 +341,8 @@ func (a *Agent) reconciler(ctx context.Context) {
 			a.updateJobMap()
 			err = errors.Join(err, a.adoptFull(ctx), a.Publish(ctx), a.releaseGone(ctx))
 			if err != nil && ctx.Err() == nil {
-				a.log.WithError(err).Warn("couldn't compare the GPUs, the ledger and slurmctld; trying again")
+				a.log.WithError(err).Warn("couldn't compare the GPUs with the ledger and slurmctld's records; trying " +
+					"again")
 				compare = time.After(5 * retryInterval)
 			}
 		}

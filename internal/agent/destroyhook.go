@@ -239,8 +239,8 @@ func (a *Agent) resume() bool {
 		err = a.ledger.SetMeta(pausedMeta, "")
 	}
 	if err != nil {
-		a.log.WithError(err).Errorf("the destroy hook didn't resume the monitoring program; trying again in %v; until "+
-			"then, the agent does not pause it again", hookRetry)
+		a.log.WithError(err).Errorf("the destroy hook didn't resume the monitoring program; trying again in %v; "+
+			"until then, the agent will not pause it again", hookRetry)
 	}
 	return err == nil
 }
@@ -287,7 +287,7 @@ func hookPath(path string) (string, error) {
 	}
 	info, err := os.Stat(resolved)
 	if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&0o100 == 0) {
-		err = fmt.Errorf("couldn't use %s: it is not an executable file; chmod u+x %[1]s", resolved)
+		err = fmt.Errorf("couldn't use %s: it is not an executable file; run chmod u+x %[1]s", resolved)
 	}
 	return resolved, err
 }

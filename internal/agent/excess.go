@@ -69,7 +69,7 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	switch {
 	case maps.Equal(found, before):
 	case len(found) == 0:
-		p.log.Info("slurmctld no longer counts as used any slices that no job holds")
+		p.log.Info("slurmctld no longer counts slices as used that no job holds")
 	default:
 		p.log.WithFields(logrus.Fields{"before": before, "now": found}).
 			Warn("slurmctld counts as used some slices that no job holds; raised the totals by the same number")

@@ -146,7 +146,7 @@ func (a *Agent) makeFullHeld(g int) error {
 	case full:
 		return nil
 	case has || !ok:
-		return errors.New("other jobs use the GPU")
+		return errors.New("other jobs are using the GPU")
 	}
 	in, err := a.create(0, offer.Spot{GPU: g, Placement: p}, new(spent))
 	if err != nil {

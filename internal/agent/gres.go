@@ -76,7 +76,7 @@ const fresh = 250 * time.Millisecond
 
 // errOutdated ends a pass whose input may differ from slurmctld's current counts.
 var errOutdated = errors.New(
-	"slurmctld's counts of this node changed during the pass, for example because slurmctld restarted",
+	"slurmctld's counts for this node changed during the pass, for example because slurmctld restarted",
 )
 
 // unchanged returns errOutdated if the node has changed since the caller read it. It rereads the node's record if the

@@ -36,8 +36,8 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	log := a.log.WithField("job", lease.Job)
 	job, err := a.ctl.Job(ctx, lease.Job)
 	if err != nil {
-		log.WithError(err).Warn("couldn't check whether the job ran out of GPU memory; " +
-			"if it failed, it is not requeued")
+		log.WithError(err).Warn("couldn't check whether the job ran out of GPU memory; if it failed, it will not be " +
+			"requeued")
 		return
 	}
 	if !job.Failed() || job.Restarts != lease.Restart || tags.GrowMode(job) == "" {
@@ -45,13 +45,14 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	}
 	need, short := predict.RanOut(runs, tags.Growths(job), a.cfg.Site())
 	if !short {
-		log.Info("the job failed, but did not run out of GPU memory: its peak fits into a smaller slice that it had")
+		log.Info("the job failed, but did not run out of GPU memory: its peak would fit into a smaller slice that it " +
+			"had earlier")
 		return
 	}
 	growth := growthOf(job, run, predict.RanOutOfMemory, run.PeakMiB)
 	larger, err := a.larger(job, lease, runs, need)
 	if err != nil {
-		log.WithError(err).Info("the job ran out of GPU memory and is not requeued")
+		log.WithError(err).Info("the job ran out of GPU memory and will not be requeued")
 		return
 	}
 	a.usage.MarkEnd(job.ID, predict.EndOOM, 0)
@@ -124,7 +125,7 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	larger, err := a.larger(job, *lease, append(runs, run), need)
 	if err != nil {
 		if a.mayLog(growKey(id)) {
-			log.WithError(err).Info("a job will run out of GPU memory, but it is not requeued")
+			log.WithError(err).Info("a job will run out of GPU memory, but it will not be requeued")
 		}
 		return
 	}

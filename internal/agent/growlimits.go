@@ -38,7 +38,7 @@ func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need 
 	want := offer.Want{Profile: larger, Count: len(lease.Slices)}
 	j := &offer.Job{Wants: []offer.Want{want}, RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
 	if spots, _ := offer.NewCluster(a.settings.Policy, empty).Find(j, nil); spots == nil {
-		return "", fmt.Errorf("the GPUs of %s have no room for %d slices of %s", a.cfg.Node, want.Count, larger)
+		return "", fmt.Errorf("the GPUs on %s have no room for %d slices of %s", a.cfg.Node, want.Count, larger)
 	}
 	return larger, nil
 }

@@ -52,7 +52,7 @@ func (a *Agent) updateJobMap() {
 	// The leases are read under the lock, so that the last update never writes an earlier state.
 	if err := writeJobMap(a.cfg.JobMapDir, a.mapFiles()); err != nil && a.mayLog(mapFailed{}) {
 		a.log.WithError(err).WithField("job_map_dir", a.cfg.JobMapDir).
-			Error("couldn't update the job map; monitoring programs may show wrong jobs")
+			Error("couldn't update the job map; monitoring programs may show the wrong jobs")
 	}
 }
 

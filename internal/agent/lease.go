@@ -190,8 +190,8 @@ func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason st
 	case errors.Is(answer, slurm.ErrNoJob):
 		return "slurmctld no longer knows this job", nil
 	case errors.Is(answer, slurm.ErrAmbiguous):
-		return "the job's name or comment contains text that looks like Slurm's record of an allocation; " +
-			"submit the job with another name and comment", nil
+		return "the job's name or comment contains text that looks like Slurm's record of an allocation; submit the " +
+			"job with a different name and comment", nil
 	case classOf(answer) == later:
 		return "", api.NotNow(answer.Error())
 	case classOf(answer) == defect:
@@ -201,7 +201,7 @@ func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason st
 	case job.Restarts > lease.Restart || !job.Holds():
 		return "the job is ending", nil
 	case !slices.Contains(job.Nodes, a.cfg.Node):
-		return "the job was changed while it started, and is no longer on " + a.cfg.Node, nil
+		return "the job was changed while it was starting, and is no longer on " + a.cfg.Node, nil
 	}
 	return "", nil
 }

@@ -84,7 +84,7 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	if err := a.caps.Close(a.cards[s.GPU].Minor, a.hwOf(in)); err != nil {
 		a.log.WithError(err).
 			WithField("job", job).
-			Error("couldn't restrict a released slice's capability files to root; destroying it")
+			Error("couldn't restrict a released slice's capability files to root; destroying the slice")
 		return a.setAside(s.GPU, in, false) // because the job's user could still open it
 	}
 	_, err := a.inUse(s.GPU, in)
@@ -157,5 +157,5 @@ func (a *Agent) hasLeftovers() bool {
 
 // usedError returns the error for an idle instance that cannot be leased because processes are using it.
 func usedError(g int, in *instance) error {
-	return fmt.Errorf("GPU %d: %s at %d is idle but still has processes", g, in.Profile, in.Start)
+	return fmt.Errorf("GPU %d: %s at %d is idle, but processes are still using it", g, in.Profile, in.Start)
 }

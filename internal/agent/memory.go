@@ -43,8 +43,9 @@ func (a *Agent) ReportMemory(ctx context.Context, job uint32, pid int, r api.Mem
 	}
 	if !a.usage.Report(job, pid, r) {
 		return &api.Error{
-			Code:    http.StatusTooManyRequests,
-			Message: "couldn't store the report: at most 64 processes of a job may report, each once a second",
+			Code: http.StatusTooManyRequests,
+			Message: "couldn't store the report: at most 64 processes of a job may report, each at most once per " +
+				"second",
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ func (p *publisher) plan(in input, node slurm.Node) nodePlan {
 	if err := d.mine.Check(d.gpus); err != nil {
 		// An unsound plan indicates a bug in the planner. The agent then offers no slices, so that no slice is
 		// allocated to two jobs.
-		p.log.WithError(err).Error("the plan is unsound; offering no slices; report this defect")
+		p.log.WithError(err).Error("the plan is unsound; offering no slices; report this bug")
 		d.mine, d.served, d.next = nothing, nil, next{}
 	}
 	d.offers = d.mine.Counts(d.gpus)
@@ -98,7 +98,7 @@ func (p *publisher) planAll(d *nodePlan, snapshot plan.Snapshot, node slurm.Node
 		d.next = nextOn(v, all, me)
 	} else if eligible.Schedulable(node) && !node.Unregistered {
 		p.log.WithField("extra", d.text).
-			Error("couldn't parse the state that this node publishes; offering no slices; report this defect")
+			Error("couldn't parse the state that this node publishes; offering no slices; report this bug")
 	}
 }
 

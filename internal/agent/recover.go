@@ -109,8 +109,8 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			// release.
 			if _, err := os.Lstat(a.leaseFile(old.Job)); err == nil {
 				return fmt.Errorf(
-					"the lease files of jobs %d and %d name the same slice %s: "+
-						"drain %s, wait until no job runs on the node, remove %s and start caelumd again",
+					"the lease files of jobs %d and %d name the same slice %s: drain %s, wait until no job is running "+
+						"on the node, remove %s and start caelumd again",
 					old.Job,
 					l.Job,
 					s.UUID,

@@ -50,7 +50,7 @@ func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 			p = known.Process
 		} else if a.mayLog(strangerOn{s.UUID, job}) {
 			a.log.WithField("job", job).WithField("gpu", s.GPU).WithField("uuid", s.UUID).Warnf(
-				"a process outside the job uses its slice: %v, %s", p, why)
+				"a process outside the job is using its slice: %v, %s", p, why)
 		}
 		found[pid] = stranger{p, why}
 	}
@@ -160,10 +160,10 @@ func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 	}
 	log := a.log.WithField("gpu", g).WithField("uuid", uuid)
 	if len(ended) > 0 {
-		log.Warnf("ended a process that may not use the slice: %s", describe(ended))
+		log.Warnf("killed a process that was not allowed to use the slice: %s", describe(ended))
 	}
 	if len(left) > 0 {
-		log.Errorf("couldn't end a process that may not use the slice: %s", describe(left))
+		log.Errorf("couldn't kill a process that was not allowed to use the slice: %s", describe(left))
 	}
 }
 

@@ -114,7 +114,7 @@ func TestStranger(t *testing.T) {
 			if c.strange {
 				want = 1
 			}
-			if n := strings.Count(h.logged(), fmt.Sprintf("uses its slice: pid %d", pid)); n != want {
+			if n := strings.Count(h.logged(), fmt.Sprintf("is using its slice: pid %d", pid)); n != want {
 				t.Errorf("logged %d times:\n%s", n, h.logged())
 			}
 			if c.ended {
@@ -127,7 +127,7 @@ func TestStranger(t *testing.T) {
 				}
 				return
 			}
-			if len(ended) > 0 || strings.Contains(h.logged(), "ended a process") {
+			if len(ended) > 0 || strings.Contains(h.logged(), "killed a process") {
 				t.Errorf("the process was ended:\n%s", h.logged())
 			}
 		})
@@ -146,7 +146,7 @@ func TestStrangerPidTakenOver(t *testing.T) {
 	s := in.strangers[pid]
 	s.Start++
 	h.agent.endStrangers(u, []gpu.Process{s.Process}, id, 20001)
-	if len(ended) > 0 || strings.Contains(h.logged(), "ended a process") {
+	if len(ended) > 0 || strings.Contains(h.logged(), "killed a process") {
 		t.Error("another process was ended")
 	}
 	h.agent.endStrangers(u, []gpu.Process{in.strangers[pid].Process}, id, 20001)
@@ -216,7 +216,7 @@ func TestHolderEnded(t *testing.T) {
 			}
 			h.fake.Finish(id)
 			h.fake.RunEpilogs()
-			if got := strings.Contains(h.logged(), "ended a process"); got != c.ended {
+			if got := strings.Contains(h.logged(), "killed a process"); got != c.ended {
 				t.Errorf("ended is %v:\n%s", got, h.logged())
 			}
 			if !c.ended {

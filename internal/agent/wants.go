@@ -66,7 +66,7 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 			case want.Grown != "":
 				return nil, n.tooSmall(want)
 			default:
-				return nil, fmt.Errorf("no GPU of %s has the profile %q or an equivalent profile; the node has %s",
+				return nil, fmt.Errorf("no GPU on %s has the profile %q or an equivalent profile; the node has %s",
 					n.cfg.Node, g.Type, strings.Join(n.profiles, ", "))
 			}
 		}
@@ -105,7 +105,7 @@ func (n *node) noSize(job slurm.Job, gpus int) error {
 func (n *node) tooSmall(want offer.Want) error {
 	missing := fmt.Sprintf("%s:%d", want.Grown, want.Count)
 	return &unsuitable{
-		fmt.Sprintf("an earlier run showed that the job needs %s, but no GPU of %s has this profile or an equivalent "+
+		fmt.Sprintf("an earlier run showed that the job needs %s, but no GPU on %s has this profile or an equivalent "+
 			"profile", want.Grown, n.cfg.Node),
 		missing,
 	}

@@ -78,7 +78,7 @@ func (c Config) checkPlanning() error {
 	}
 	if c.DefaultProfile != "" && len(c.Profiles) > 0 && !slices.Contains(c.Profiles, c.DefaultProfile) {
 		return fmt.Errorf(
-			"default_profile: %[1]q is not among profiles (%[2]s)",
+			"default_profile: %[1]q is not listed in profiles (%[2]s)",
 			c.DefaultProfile, strings.Join(c.Profiles, ", "))
 	}
 	return nil
@@ -123,12 +123,12 @@ func (c Config) checkUsage() error {
 		return fmt.Errorf("grow_limit: %d is not between 0 (no job grows) and 100", c.GrowLimit)
 	}
 	if !(c.Margin >= 0 && c.Margin <= 10) {
-		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1 means 10 %% more than the observed peak memory)",
+		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1 means 10%% more than the observed peak memory)",
 			c.Margin)
 	}
 	if q := c.PeakQuantile; q != 0 && !(q >= 0.5 && q <= 0.999) {
-		return fmt.Errorf("peak_quantile: %v is not between 0.5 and 0.999 "+
-			"(0.95: at most 5 %% of the runs are expected to exceed the predicted memory; 0: off)", q)
+		return fmt.Errorf("peak_quantile: %v is not between 0.5 and 0.999 (0.95: at most 5%% of the runs are expected "+
+			"to exceed the predicted memory; 0: off)", q)
 	}
 	if c.ShareUsers < 1 || c.ShareUsers > 1000 {
 		return fmt.Errorf("share_users: %d is not between 1 and 1000 "+
@@ -136,7 +136,7 @@ func (c Config) checkUsage() error {
 	}
 	if c.MaxSlowdown != 0 && !(c.MaxSlowdown >= 1 && c.MaxSlowdown <= 1000) {
 		return fmt.Errorf("max_slowdown: %v is neither 0 (only the memory determines the profile) nor between 1 and "+
-			"1000 (1.5 means a run time up to 50 %% longer than on the whole GPU)", c.MaxSlowdown)
+			"1000 (1.5 means a run time up to 50%% longer than on the whole GPU)", c.MaxSlowdown)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func TestCheckFile(t *testing.T) {
 			[]string{`3 warning profiles: no GPU model that Caelum knows has the profile "1g.7gb"`}},
 		{"profiles: {a100: 1g.5gb}\n", []string{`1 unknown key "profiles.a100"`}},
 		{"profiles: [1g.5gb]\ndefault_profile: 2g.10gb\n",
-			[]string{`2 default_profile: "2g.10gb" is not among profiles`}},
+			[]string{`2 default_profile: "2g.10gb" is not listed in profiles`}},
 		{"node: n1\nNODE: n2\n", []string{"2 node: line 1 already sets this key"}},
 		{"policy: best\nwhole_gpus: some\nsizing: tight\n", []string{"1 policy: ", "2 whole_gpus: ", "3 sizing"}},
 		{"node: n1\nprofiles: [1g.5gb\n", []string{"not valid YAML: "}},

@@ -71,7 +71,7 @@ func explain(line string) string {
 	case blank(rune(line[0])):
 		return "the line begins with a blank"
 	case !ok:
-		return fmt.Sprintf("no line may begin with %.40q; a line begins with %s", words[0],
+		return fmt.Sprintf("no line may begin with %.40q; a line must begin with %s", words[0],
 			strings.Join(slices.Sorted(maps.Keys(forms)), ", "))
 	}
 	return "the line must have the form " + form

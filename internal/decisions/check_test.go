@@ -24,7 +24,7 @@ func TestCheck(t *testing.T) {
 		{head + valid + "partition gpu grow=on\n partition gpu\nprofil#2g.10gb\ndefault 1g.5gb\n", []string{
 			"4 the line must have the form partition NAME [PROFILE] [grow=off|oom|forecast]",
 			"5 the line begins with a blank",
-			`6 no line may begin with "profil"; a line begins with bypass, default, grow, key`,
+			`6 no line may begin with "profil"; a line must begin with bypass, default, grow, key`,
 			"7 the line must have the form default PROFILE, once",
 		}},
 		{head + valid + "whole 7g.40gb\nmodel a100 7g.40gb\nuser 1:0 1g.5gb\n",

@@ -326,7 +326,7 @@ func (r *reader) whole() (Table, error) {
 		wrong = min(wrong, n)
 	}
 	if len(r.named) > 0 {
-		return Table{}, fmt.Errorf("line %d names a profile without a profile line", wrong)
+		return Table{}, fmt.Errorf("line %d names a profile that has no profile line", wrong)
 	}
 	if slices.Contains(r.Partitions, r.Bypass) {
 		return Table{}, fmt.Errorf("line %d sends jobs to a managed partition", r.bypass)

@@ -36,7 +36,7 @@ func gpus(f *Facts) []Finding {
 		if g.Problem != "" {
 			found = append(found, warning(
 				fmt.Sprintf("GPU %d is not managed: %s. Jobs get no slices on this GPU", g.Index, g.Problem),
-				"drain the node and follow this message; the agent rechecks the GPU every minute",
+				"drain the node and follow the instructions in this message; the agent rechecks the GPU every minute",
 			))
 		}
 	}
@@ -61,18 +61,18 @@ func instances(f *Facts) []Finding {
 	var found []Finding
 	for _, g := range f.Agent.GPUs {
 		for _, in := range g.Instances {
-			name := fmt.Sprintf("%s at %d of GPU %d", in.Profile, in.Start, g.Index)
+			name := fmt.Sprintf("%s at %d on GPU %d", in.Profile, in.Start, g.Index)
 			switch in.State {
 			case api.StateStuck:
 				if in.Note != "" {
 					found = append(found, warning(name+" is stuck: "+in.Note+"; its units are not offered",
-						"end these processes; the agent rechecks the instance every 2 s"))
+						"kill these processes; the agent rechecks the instance every 2 s"))
 					continue
 				}
 				found = append(found, warning(
 					name+" is stuck: the agent could not destroy it; its units are not offered",
-					"find the process that uses the instance (`nvidia-smi`, `fuser /dev/nvidia*`), and end "+
-						"it; the agent retries every minute",
+					"find the process that is using the instance (`nvidia-smi`, `fuser /dev/nvidia*`), and kill it; "+
+						"the agent retries every minute",
 				))
 			case api.StateForeign:
 				found = append(found, warning(
@@ -94,7 +94,7 @@ func ledger(f *Facts) []Finding {
 	var found []Finding
 	for _, in := range f.Unlisted {
 		found = append(found, fault(
-			fmt.Sprintf("job %d has lost its slice %s (%s at %d): the driver does not list this instance",
+			fmt.Sprintf("job %d has lost its slice %s (%s at %d): the driver no longer lists this instance",
 				in.Job, in.UUID, in.Profile, in.Start),
 			"find the program that destroyed the instance (for example `nvidia-smi mig` or a GPU reset), and resubmit "+
 				"the job",

@@ -47,8 +47,8 @@ func catalogue(f *Facts) []Finding {
 		found = append(
 			found,
 			fault(fmt.Sprintf(
-				"no partition of %s (%s) has a catalogue node: "+
-					"slurmctld rejects jobs whose slice is not on offer when they are submitted",
+				"no partition of %s (%s) contains a catalogue node: slurmctld rejects jobs whose slice is not on "+
+					"offer when they are submitted",
 				f.Node.Name, strings.Join(f.Node.Partitions, ", "),
 			), "add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure),
 		)
@@ -79,7 +79,7 @@ func catalogueState(n slurm.Node) []Finding {
 func features(f *Facts) []Finding {
 	catalogue := f.catalogueNodes()
 	if len(catalogue) == 0 {
-		return []Finding{note("no catalogue node shares a partition with this node, so features are not compared")}
+		return []Finding{note("no catalogue node shares a partition with this node, so the features were not compared")}
 	}
 	const next = "in slurm.conf, give the catalogue nodes the Features= of the real nodes" + reconfigure
 	var found []Finding
@@ -92,7 +92,7 @@ func features(f *Facts) []Finding {
 	if len(missing) > 0 {
 		found = append(found, warning(
 			fmt.Sprintf(
-				"no catalogue node has all features of %s (the closest lacks %s): slurmctld rejects jobs that "+
+				"no catalogue node has all of the features of %s (the closest lacks %s): slurmctld rejects jobs that "+
 					"request these features while their slices are not on offer",
 				f.Node.Name, strings.Join(missing, ", "),
 			),
@@ -118,7 +118,7 @@ func features(f *Facts) []Finding {
 		} else if !slices.ContainsFunc(f.Nodes, func(r slurm.Node) bool {
 			return !f.isCatalogue(r) && len(difference(n.Features, r.Features)) == 0
 		}) {
-			found = append(found, warning(fmt.Sprintf("catalogue node %s has the features %s, and no real node has "+
+			found = append(found, warning(fmt.Sprintf("catalogue node %s has the features %s, but no real node has "+
 				"all of them: jobs that request all of these features wait forever instead of being rejected",
 				n.Name, strings.Join(n.Features, ", ")),
 				"in slurm.conf, give each catalogue node the Features= of one kind of real node"+reconfigure))
@@ -133,9 +133,9 @@ func difference(list, other []string) []string {
 }
 
 // renewConfig is the remedy if the profiles in slurm.conf or in the decision table differ from those of the driver.
-const renewConfig = "drain the node and wait until it is empty; replace the lines in slurm.conf and in the " +
-	"decision table with the output of `caelum slurm-config`; restart slurmctld; cancel the jobs that wait for an " +
-	"old profile, or change their profile with `scontrol update job=ID gres=...`"
+const renewConfig = "drain the node and wait until it is empty; replace the lines in slurm.conf and in the decision " +
+	"table with the output of `caelum slurm-config`; restart slurmctld; cancel the jobs that are waiting for an old " +
+	"profile, or change their profile with `scontrol update job=ID gres=...`"
 
 // profiles compares the profiles in slurm.conf with those of the driver, because a new driver release can rename
 // profiles.
@@ -144,8 +144,8 @@ func profiles(f *Facts) []Finding {
 	if stale := f.Agent.Stale; len(stale) > 0 {
 		found = append(found, fault(
 			fmt.Sprintf(
-				"in slurm.conf, %s has %s, which its driver does not report (the driver reports %s): jobs that "+
-					"request these slices wait forever",
+				"slurm.conf gives %s the profiles %s, which the node's driver does not report (it reports %s): jobs "+
+					"that request these slices wait forever",
 				f.Node.Name, strings.Join(stale, ", "), strings.Join(f.Agent.Profiles, ", "),
 			),
 			renewConfig,
@@ -159,7 +159,7 @@ func profiles(f *Facts) []Finding {
 	if lacks := difference(f.Agent.Profiles, known); len(catalogue) > 0 && len(lacks) > 0 {
 		found = append(found, fault(
 			fmt.Sprintf(
-				"no catalogue node has %s, which %s has: slurmctld rejects jobs that request this slice unless "+
+				"no catalogue node has slices of %s, but %s does: slurmctld rejects jobs that request them unless "+
 					"one is on offer at that moment",
 				strings.Join(lacks, ", "), f.Node.Name,
 			),

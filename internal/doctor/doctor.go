@@ -128,7 +128,7 @@ func checks() []check {
 		{"slot files", "the device files of all slots exist", []Source{Agent}, slotFiles},
 		{"device files", "a slice can be opened only by the user of its job", []Source{Agent, Devices}, deviceFiles},
 		{"prolog", "PrologFlags includes Alloc and does not include RunInJob", ctld, prologFlags},
-		{"batch start", "BatchStartTimeout is longer than a prolog may wait", ctld, batchStart},
+		{"batch start", "BatchStartTimeout is longer than the maximum wait of a prolog", ctld, batchStart},
 		{"reconfigure", "`scontrol reconfigure` does not interrupt a waiting prolog", ctld, reconfigureWait},
 		{"select", "SelectType can allocate parts of a node", ctld, selectType},
 		{"backfill", "SchedulerParameters includes bf_continue", ctld, backfill},
@@ -146,7 +146,7 @@ func checks() []check {
 			node,
 			total,
 		},
-		{"used", "a job holds every slice that slurmctld counts as used", append(node, Agent), excess},
+		{"used", "every slice that slurmctld counts as used is held by a job", append(node, Agent), excess},
 		{"slots", "the gres/gpu count equals the largest number of slices on the GPUs", append(node, Agent), slots},
 		{"partitions", "every partition of this node can allocate parts of it", node, exclusive},
 		{
@@ -156,7 +156,7 @@ func checks() []check {
 			catalogue,
 		},
 		{"features", "the catalogue nodes have the same features as the real nodes", node, features},
-		{"profiles", "slurm.conf contains the same profiles as the driver", append(node, Agent), profiles},
+		{"profiles", "slurm.conf lists the same profiles as the driver", append(node, Agent), profiles},
 		{
 			"decision table",
 			"job_submit.lua can read the table, and the table agrees with slurm.conf",
@@ -172,7 +172,7 @@ func checks() []check {
 		{"isolation", "no other user or job can open a job's slice", node, isolation},
 		{
 			"driver",
-			"ModifyDeviceFiles is 0, and the device files that GPU programs need exist",
+			"ModifyDeviceFiles is 0, and all device files that GPU programs need exist",
 			[]Source{Module},
 			driver,
 		},

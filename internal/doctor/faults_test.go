@@ -117,7 +117,7 @@ var cases = []struct {
 		"cannot publish: slurmctld cannot be reached",
 		func(f *Facts) { f.Agent.PublishError = "slurmctld cannot be reached" },
 	},
-	{"ledger", Error, "job 7 has lost its slice MIG-7 (1g.5gb at 2): the driver does not list this instance",
+	{"ledger", Error, "job 7 has lost its slice MIG-7 (1g.5gb at 2): the driver no longer lists this instance",
 		func(f *Facts) {
 			f.Unlisted = []api.Instance{{Placement: api.Placement{Profile: "1g.5gb", Start: 2}, UUID: "MIG-7", Job: 7}}
 		}},
@@ -134,17 +134,17 @@ var cases = []struct {
 	{
 		"instances",
 		Warning,
-		"1g.5gb at 0 of GPU 0 is stuck",
+		"1g.5gb at 0 on GPU 0 is stuck",
 		func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "stuck" },
 	},
-	{"instances", Warning, `1g.5gb at 0 of GPU 0 is stuck: held open by pid 7, uid 5, "x"; its units`, func(f *Facts) {
+	{"instances", Warning, `1g.5gb at 0 on GPU 0 is stuck: held open by pid 7, uid 5, "x"; its units`, func(f *Facts) {
 		in := &f.Agent.GPUs[0].Instances[0]
 		in.State, in.Note = "stuck", `held open by pid 7, uid 5, "x"`
 	}},
 	{
 		"instances",
 		Warning,
-		"1g.5gb at 0 of GPU 0 is foreign",
+		"1g.5gb at 0 on GPU 0 is foreign",
 		func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "foreign" },
 	},
 	{
@@ -204,20 +204,20 @@ var cases = []struct {
 	{
 		"total",
 		Error,
-		"adds up to 34 on n1, but slurm.conf has 28: slurmctld will drain",
+		"adds up to 34 on n1, but to 28 in slurm.conf: slurmctld will drain",
 		func(f *Facts) { f.Node.Gres[2].Count = 30 },
 	},
 	{
 		"total",
 		Error,
-		"adds up to 22 on n1, but slurm.conf has 28: slurmctld will drain",
+		"adds up to 22 on n1, but to 28 in slurm.conf: slurmctld will drain",
 		func(f *Facts) { f.Node.Gres[2].Count = 18 },
 	},
-	{"total", Info, "the sum is not compared with slurm.conf", func(f *Facts) { f.Node.MIGTotal = 0 }},
+	{"total", Info, "the sum was not compared with slurm.conf", func(f *Facts) { f.Node.MIGTotal = 0 }},
 	{
 		"total",
 		Warning,
-		"adds up to 32 on n1, but slurm.conf has 28: slurmd has restarted",
+		"adds up to 32 on n1, but to 28 in slurm.conf: slurmd has restarted",
 		func(f *Facts) { f.Node.Gres[2].Count = 28 },
 	},
 	{
@@ -260,10 +260,10 @@ var cases = []struct {
 	{
 		"features",
 		Warning,
-		"no catalogue node has all features of n1 (the closest lacks big, nvlink)",
+		"no catalogue node has all of the features of n1 (the closest lacks big, nvlink)",
 		func(f *Facts) { f.Node.Features = []string{"a100", "big", "nvlink"} },
 	},
-	{"features", Warning, "mig-catalog1 has the features a100, big, and no real node has all of them", func(f *Facts) {
+	{"features", Warning, "mig-catalog1 has the features a100, big, but no real node has all of them", func(f *Facts) {
 		other := f.Nodes[0]
 		other.Name, other.Features = "n2", []string{"big"}
 		f.Nodes = append(f.Nodes, other)
@@ -278,10 +278,10 @@ var cases = []struct {
 	{
 		"profiles",
 		Error,
-		"in slurm.conf, n1 has 1g.23gb, which its driver does not report (the driver reports 1g.5gb)",
+		"slurm.conf gives n1 the profiles 1g.23gb, which the node's driver does not report (it reports 1g.5gb)",
 		func(f *Facts) { f.Agent.Stale = []string{"1g.23gb"} },
 	},
-	{"profiles", Error, "no catalogue node has 1g.6gb, which n1 has", func(f *Facts) {
+	{"profiles", Error, "no catalogue node has slices of 1g.6gb, but n1 does", func(f *Facts) {
 		f.Agent.Profiles = []string{"1g.6gb"}
 		f.Config.Values["AccountingStorageTRES"] += ",gres/mig:1g.6gb"
 	}},
@@ -322,14 +322,14 @@ var cases = []struct {
 		func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) },
 	},
 	{"decision table", Warning, "ignored 3 key lines because of a", func(f *Facts) { f.Table.OldKeys = 3 }},
-	{"decision table", Warning, "to the partition elsewhere: no new job gets slices",
+	{"decision table", Warning, "to the partition elsewhere: new jobs get no slices",
 		func(f *Facts) { f.Table.Bypass = "elsewhere" }},
 	{"decision table", Error, "to the partition whole, which is not in slurm.conf",
 		func(f *Facts) { f.Table.Bypass = "whole" }},
 	{"decision table", Error, "to the partition plain, but Caelum manages its node n1",
 		func(f *Facts) { f.Table.Bypass = "plain" }},
 	{"decision table", Warning, "rejects jobs with --mig-mem", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
-	{"decision table", Warning, "the catalogue has 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
+	{"decision table", Warning, "catalogue contains 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})
 	}},
 	{"release", Error, "Slurm 21.08, but Caelum needs 22.05", set("SLURM_VERSION", "21.08.8")},
@@ -424,7 +424,7 @@ var cases = []struct {
 	{
 		"whole GPUs",
 		Warning,
-		"unless gres.conf names the file, every job",
+		"unless gres.conf names the file, any job",
 		func(f *Facts) { f.Unmanaged = []UnmanagedGPU{{Index: 1, Path: "/dev/nvidia1", Mode: 0o666}} },
 	},
 	{"owners", Error, "/etc/caelum: /etc/caelum belongs to slurm, not to root: root's processes", func(f *Facts) {

@@ -67,7 +67,7 @@ func TestWholeGPUsWithoutConstrainDevices(t *testing.T) {
 	if len(found) != 1 ||
 		!strings.HasPrefix(
 			found[0].Text,
-			"GPU 1 is not managed, and /dev/nvidia1 has mode 0666: no devices cgroup confines jobs here",
+			"GPU 1 is not managed, and /dev/nvidia1 has mode 0666: jobs are not confined by a devices cgroup here",
 		) {
 		t.Errorf("%+v", found)
 	}

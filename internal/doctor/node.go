@@ -57,20 +57,20 @@ func total(f *Facts) []Finding {
 			"the agent cannot publish all of its offers",
 			cmp.Or(configured, mig), f.Node.Name, gpus, inventory.Total(gpus)), slurmConfig)}
 	case configured == 0:
-		return []Finding{note(fmt.Sprintf("gres/mig adds up to %d on %s; the sum is not compared with slurm.conf, "+
+		return []Finding{note(fmt.Sprintf("gres/mig adds up to %d on %s; the sum was not compared with slurm.conf, "+
 			"because AccountingStorageTRES does not include gres/mig", mig, f.Node.Name))}
 	case mig == configured:
 		return nil
 	case closed == configured: // slurmd has re-registered since the agent's last pass
 		return []Finding{warning(fmt.Sprintf(
-			"gres/mig adds up to %d on %s, but slurm.conf has %d: "+
-				"slurmd has restarted, and the agent has not published offers since then",
+			"gres/mig adds up to %d on %s, but to %d in slurm.conf: slurmd has restarted, and the agent has not "+
+				"published offers since then",
 			mig, f.Node.Name, configured,
 		), "rerun `caelum doctor` after the agent's poll_interval; if the warning remains, find the cause with "+
 			"`journalctl -u caelumd`")}
 	}
-	return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, but slurm.conf has %d: "+
-		"slurmctld will drain the node when its slurmd restarts",
+	return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, but to %d in slurm.conf: slurmctld will drain "+
+		"the node when its slurmd restarts",
 		mig, f.Node.Name, configured),
 		"run `systemctl restart caelumd`; if the error remains, find the cause with `journalctl -u caelumd`")}
 }
@@ -89,8 +89,8 @@ func excess(f *Facts) []Finding {
 		return strings.Join(all, ", ")
 	}
 	text := fmt.Sprintf(
-		"slurmctld counts as used some slices of %s that no job holds: %s (after its restart or "+
-			"`scontrol reconfigure`, it counts the slices of a job on several nodes once for each of these nodes)",
+		"slurmctld counts as used some slices of %s that no job holds: %s (after a restart or `scontrol "+
+			"reconfigure`, it counts the slices of a multi-node job once per node)",
 		f.Node.Name, list(f.Agent.Excess),
 	)
 	const clear = "to clear the surplus, restart slurmctld while no multi-node job is running on this node"
@@ -116,7 +116,8 @@ func slots(f *Facts) []Finding {
 	case has < can:
 		return []Finding{fault(
 			fmt.Sprintf(
-				"gres/gpu is %d on %s, but the GPUs hold up to %d slices: slurmctld can never allocate some slices",
+				"gres/gpu is %d on %s, but the GPUs hold up to %d slices: slurmctld can never allocate some of the "+
+					"slices",
 				has, f.Node.Name, can,
 			),
 			slurmConfig,

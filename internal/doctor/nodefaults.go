@@ -20,9 +20,9 @@ import (
 // findings have the Error severity.
 func NodeFaults(ctx context.Context, host Host) []Finding {
 	f := &Facts{RunDir: host.RunDir, Missing: map[Source]Finding{
-		Slurmctld: note("slurmctld is not asked"),
-		OwnNode:   note("slurmctld is not asked"),
-		Slurmdbd:  note("slurmdbd is not asked"),
+		Slurmctld: note("slurmctld is not queried"),
+		OwnNode:   note("slurmctld is not queried"),
+		Slurmdbd:  note("slurmdbd is not queried"),
 		Decisions: note("the decision table is not on this host"),
 	}}
 	client := api.NewClient(host.RunDir)

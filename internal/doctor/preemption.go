@@ -18,7 +18,7 @@ func preemption(f *Facts) (found []Finding) {
 	if mode := f.Config.Values["PreemptMode"]; suspends(mode) {
 		found = append(found, warning(
 			fmt.Sprintf("PreemptMode=%s suspends preempted jobs, but a suspended job keeps its slice, so the "+
-				"preemptor cannot use it, and the watcher stops no jobs for other profiles", mode),
+				"preemptor cannot use it, and the watcher does not stop jobs to make room for other profiles", mode),
 			"set PreemptMode=REQUEUE or PreemptMode=CANCEL in slurm.conf"+reconfigure,
 		))
 		return found
@@ -27,7 +27,7 @@ func preemption(f *Facts) (found []Finding) {
 		if suspends(p.PreemptMode) {
 			found = append(found, warning(
 				fmt.Sprintf("partition %s has PreemptMode=%s, but a suspended job keeps its slice: the watcher does "+
-					"not stop this partition's jobs for other profiles", p.Name, p.PreemptMode),
+					"not stop this partition's jobs to make room for other profiles", p.Name, p.PreemptMode),
 				"set PreemptMode=REQUEUE, CANCEL or OFF for the partition in slurm.conf"+reconfigure,
 			))
 		}

@@ -179,7 +179,7 @@ func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client)
 // starts or ends in between does not cause a finding. The driver lists instances only for root.
 func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	if os.Geteuid() != 0 {
-		f.Missing[Devices] = warning("the driver shows instances only to root", "run `caelum doctor` as root")
+		f.Missing[Devices] = warning("the driver lists instances only for root", "run `caelum doctor` as root")
 		return
 	}
 	if f.lacks(Agent) {

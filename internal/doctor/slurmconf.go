@@ -202,7 +202,7 @@ func clock(f *Facts) []Finding {
 // other.
 func isolation(f *Facts) []Finding {
 	const own = "other users cannot open a job's slice, but other jobs of the same user on this node can: "
-	const trust = "no action is necessary if a user's jobs need not be isolated from each other; otherwise "
+	const trust = "if a user's jobs need not be isolated from each other, no action is necessary; otherwise, "
 	switch {
 	case !f.Config.Has("TaskPlugin", "task/cgroup") && !f.Config.Has("TaskPlugin", "cgroup"):
 		return []Finding{warning(

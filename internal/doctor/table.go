@@ -137,19 +137,19 @@ func (f *Facts) tablePartition(name string, nodes int) []Finding {
 		)}
 	case nodes < t.MaxNodes:
 		return []Finding{fault(
-			sizes+"slurmctld rejects jobs for more nodes than the catalogue has, instead of holding them",
+			sizes+"slurmctld rejects jobs that request more nodes than the catalogue has, instead of holding them",
 			fmt.Sprintf("set max_nodes to %d: %s%s; or add catalogue nodes to slurm.conf", nodes, changeTable, t.Path),
 		)}
 	case nodes > t.MaxNodes:
-		return []Finding{note(sizes + "job_submit.lua holds jobs for more than max_nodes nodes, which is not " +
-			"necessary")}
+		return []Finding{note(sizes + "job_submit.lua holds jobs that request more than max_nodes nodes, which is " +
+			"not necessary")}
 	}
 	return nil
 }
 
 // bypass reports that new jobs are not assigned any slices, and checks the partition to which they are sent.
 func (f *Facts) bypass() []Finding {
-	const change = "run `caelum decisions bypass off`, or name another partition in place of off"
+	const change = "run `caelum decisions bypass off`, or name another partition instead of off"
 	t := f.Table
 	if t.Bypass == "" {
 		return nil
@@ -165,7 +165,7 @@ func (f *Facts) bypass() []Finding {
 				sends+", but Caelum manages its node "+n.Name+": jobs without slices cannot run there", change)}
 		}
 	}
-	return []Finding{warning(sends+": no new job gets slices",
+	return []Finding{warning(sends+": new jobs get no slices",
 		"run `caelum decisions bypass off` when new jobs should get slices again")}
 }
 
@@ -182,7 +182,7 @@ func (t Table) compareProfiles(served []string) (found []Finding) {
 	}
 	if lacks := difference(served, t.Names()); len(lacks) > 0 {
 		found = append(found, warning(
-			fmt.Sprintf("the catalogue has %s, which %s does not list: job_submit.lua rejects jobs that request "+
+			fmt.Sprintf("the catalogue contains %s, which %s does not list: job_submit.lua rejects jobs that request "+
 				"these profiles", strings.Join(lacks, ", "), t.Path),
 			renewConfig,
 		))

@@ -66,18 +66,18 @@ func wholeGPUs(f *Facts) []Finding {
 		if g.Mode.Perm()&0o066 == 0 {
 			continue
 		}
-		denied := "no devices cgroup confines jobs here (ConstrainDevices=yes in cgroup.conf and " +
+		denied := "jobs are not confined by a devices cgroup here (ConstrainDevices=yes in cgroup.conf and " +
 			"TaskPlugin=task/cgroup are not set), and"
 		if f.Config.RelativeIndex() {
 			denied = "unless gres.conf names the file,"
 		}
 		found = append(found, warning(
 			fmt.Sprintf(
-				"GPU %d is not managed, and %s has mode %04o: %s every job on this node can use the whole "+
-					"GPU without requesting it from Slurm",
+				"GPU %d is not managed, and %s has mode %04o: %s any job on this node can use the whole GPU without "+
+					"requesting it from Slurm",
 				g.Index, g.Path, g.Mode.Perm(), denied,
 			),
-			strings.Join([]string{"choose one remedy: enable MIG mode, so that Caelum manages the GPU",
+			strings.Join([]string{"choose one of these remedies: enable MIG mode, so that Caelum manages the GPU",
 				fmt.Sprintf(
 					"or put `Name=gpu Type=whole File=%s` into gres.conf and set ConstrainDevices=yes in "+
 						"cgroup.conf, so that Slurm allocates the GPU to one job and denies access to all others",

@@ -19,7 +19,7 @@ func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):
 		return fmt.Sprintf("has %d CPUs free, but the job needs %d", n.CPUsFree, needsCPUs(n, w))
 	case LacksGRES(n, w):
-		return "has GRES that slurmctld counts as used, but the job needs a node with none in use (--exclusive)"
+		return "has GRES that slurmctld counts as used, but the job needs a node with no GRES in use (--exclusive)"
 	case LacksMemory(n, w):
 		return fmt.Sprintf("has %d MiB of memory free, but the job needs %d MiB", n.MemoryFree, needsMemory(n, w))
 	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && !n.Is("POWERED_DOWN") &&

@@ -217,7 +217,7 @@ func (d *device) create(profile string, start int) (Instance, error) {
 	}
 	in, err := d.describe(gi, uuids)
 	if err == nil && in.UUID == "" {
-		err = errors.New("the driver shows no MIG device for the new instance")
+		err = errors.New("the driver lists no MIG device for the new instance")
 	}
 	if err != nil {
 		return in, errors.Join(err, destroy(gi))

@@ -183,7 +183,7 @@ func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, 
 	for _, name := range named {
 		if known := namesOf(found); len(known) > 0 && !slices.Contains(known, name) {
 			return nil, nil, fmt.Errorf(
-				"profiles: no GPU of this node has the profile %q; choose from the node's profiles: %s",
+				"profiles: no GPU on this node has the profile %q; choose from the node's profiles: %s",
 				name,
 				strings.Join(known, ", "),
 			)

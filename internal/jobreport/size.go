@@ -149,7 +149,8 @@ func (j Job) smaller(site predict.Site) []Advice {
 		return []Advice{{Topic: WellSized, Text: text}}
 	case len(least) > 1:
 		return []Advice{{
-			Topic: Unclear, Text: "Depending on the GPU model, a smaller profile is sufficient. Request the memory:",
+			Topic: Unclear, Text: "A smaller profile may be sufficient, depending on the GPU model. Request the " +
+				"memory:",
 			Paste: j.migMem(s, math.Ceil(need.PeakMiB)),
 		}}
 	}

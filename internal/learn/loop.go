@@ -46,7 +46,7 @@ func (l *Loop) Run(ctx context.Context) {
 		case err != nil && !l.failing:
 			l.Log.WithError(err).Warn("couldn't learn from earlier runs; the previously learned lines remain valid")
 		case err != nil:
-			l.Log.WithError(err).Debug("couldn't learn from earlier runs again")
+			l.Log.WithError(err).Debug("still couldn't learn from earlier runs")
 		}
 		l.failing = err != nil
 	}
@@ -62,7 +62,7 @@ func (l *Loop) once(ctx context.Context) error {
 	defer r.Close()
 	done, syncErr := Sync(ctx, l.DBD, r, l.Field, time.Time{}, time.Now())
 	if done.New > 0 {
-		l.Log.WithFields(logrus.Fields{"new": done.New, "jobs": done.Jobs}).Info("earlier runs read from slurmdbd")
+		l.Log.WithFields(logrus.Fields{"new": done.New, "jobs": done.Jobs}).Info("read the earlier runs from slurmdbd")
 	}
 	wrote, err := Write(l.Table, r, l.Site)
 	if err == nil && wrote.Changed {

@@ -49,9 +49,9 @@ func RemoveLine(path string, words []string) (changed bool, err error) {
 
 var (
 	errWords = errors.New("the line must begin with partition, default, whole, grow, max_nodes, bypass, key, user or " +
-		"site, and have a value")
-	errKey = errors.New("name the line by its first word and, after partition, key, user and site, also by its " +
-		"second word")
+		"site, and contain a value")
+	errKey = errors.New("identify the line by its first word and, for partition, key, user and site lines, also by " +
+		"its second word")
 )
 
 // edit replaces the lines of the table at path with those that change returns. words are the words of the changed line.
@@ -61,7 +61,7 @@ func edit(path string, words []string, change func(table) (own, learned string))
 	}
 	for _, w := range words {
 		if !plainWord.MatchString(w) {
-			return false, fmt.Errorf("%.40q is not a word of the table: omit blanks and #", w)
+			return false, fmt.Errorf("%.40q is not a valid word in the table: omit blanks and #", w)
 		}
 	}
 	t, info, err := readTable(path)

@@ -300,7 +300,7 @@ func TestWriteRefuses(t *testing.T) {
 		"caelum-decisions 1 1\r\n" + own:    "the first line is not",
 		"caelum-decisions 1 1\n":            "the default line is missing",
 		"caelum-decisions 1 1\n" + own[:90]: "the last line is not complete",
-		"caelum-decisions 1 1\nprofile 1g.5gb\ndefault 2g.10gb\n": "line 3 names a profile without a profile line",
+		"caelum-decisions 1 1\nprofile 1g.5gb\ndefault 2g.10gb\n": "line 3 names a profile that has no profile line",
 		strings.Repeat("x", decisions.MaxBytes+1):                 "is not a decision table",
 	} {
 		path := begin(t, text)

@@ -53,11 +53,11 @@ func New(state func() State) *Metrics {
 		registry: prometheus.NewPedanticRegistry(),
 		lease: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "caelum_lease_duration_seconds", Buckets: leaseBuckets,
-			Help: "Duration of the prolog calls that got slices, from the call to the reply.",
+			Help: "Duration of the prolog calls for which slices were leased, from the call to the reply.",
 		}),
 		carve: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "caelum_carve_duration_seconds", Buckets: carveBuckets,
-			Help: "Time that the driver takes to create a slice.",
+			Help: "Time taken by the driver to create a slice.",
 		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "caelum_failures_total",

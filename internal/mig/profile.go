@@ -64,7 +64,7 @@ func (p Profile) check(grid int) error {
 	case p.Max < 1:
 		return fmt.Errorf("profile %s: the instance limit is %d, but must be at least 1", p.Name, p.Max)
 	case len(p.Starts) == 0:
-		return fmt.Errorf("profile %s has no start; remove the profile from the GPU model", p.Name)
+		return fmt.Errorf("profile %s has no start position; remove the profile from the GPU model", p.Name)
 	}
 	for i, s := range p.Starts {
 		if s < 0 || s+p.Size > grid {

@@ -93,7 +93,7 @@ func node(r slurm.Node) Node {
 	}
 	text := plan.StateIn(r.Extra)
 	if text == "" {
-		n.Problem = "the agent does not run"
+		n.Problem = "the agent is not running"
 		return n
 	}
 	state, err := plan.Parse(text)

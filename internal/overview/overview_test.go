@@ -74,7 +74,7 @@ func TestNodes(t *testing.T) {
 		"[{3g.20gb 0 4 busy 2000000000} {1g.5gb 4 1 idle 0} {1g.5gb 6 1 busy 2000000000}]" {
 		t.Error(got)
 	}
-	if !strings.Contains(nodes[1].Problem, "the agent does not run") ||
+	if !strings.Contains(nodes[1].Problem, "the agent is not running") ||
 		!strings.Contains(nodes[2].Problem, "has version") {
 		t.Errorf("%q, %q", nodes[1].Problem, nodes[2].Problem)
 	}

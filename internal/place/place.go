@@ -106,7 +106,7 @@ func ByName(name string) (Policy, error) {
 		}
 		a, ok := p.Policy.(adjustable)
 		if !ok {
-			return nil, fmt.Errorf("placement policy %q: %[2]s has no parameter; write %[2]s", name, base)
+			return nil, fmt.Errorf("placement policy %q: %[2]s takes no parameter; write %[2]s", name, base)
 		}
 		share, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(share >= 0 && share <= 1) {

@@ -154,7 +154,7 @@ func TestParameters(t *testing.T) {
 		"fragaware=0.6": "",
 		"grmu=1":        "",
 		"grmu=0":        "",
-		"best-fit=0.4":  `placement policy "best-fit=0.4": best-fit has no parameter; write best-fit`,
+		"best-fit=0.4":  `placement policy "best-fit=0.4": best-fit takes no parameter; write best-fit`,
 		"grmu=30%":      `placement policy "grmu=30%": the share must be from 0 to 1, as in grmu=0.4`,
 		"fragaware=1.1": `placement policy "fragaware=1.1": the share must be from 0 to 1, as in fragaware=0.4`,
 		"fragaware=NaN": `placement policy "fragaware=NaN": the share must be from 0 to 1, as in fragaware=0.4`,

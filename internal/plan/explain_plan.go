@@ -131,8 +131,8 @@ func (x *inPlan) explain(e *Explanation) {
 		e.On = x.On(kept.Spots)
 		e.set(
 			Lacks,
-			"the job's slices on %s are reserved for it, but lent to other jobs "+
-				"that will end in time. It cannot start there yet: %s",
+			"the job's slices on %s are reserved for it, but have been lent to other jobs that will end in time. It "+
+				"cannot start there yet: %s",
 			strings.Join(e.On, ", "),
 			x.deferReason(x.Waiting[x.k], kept.Spots),
 		)
@@ -148,8 +148,8 @@ func (x *inPlan) explainOverQuota(e *Explanation) {
 	if x.WholeShare > 0 {
 		e.set(
 			OverQuota,
-			"jobs wait for slices, and with %s the share of full GPUs would exceed whole_share (%v). The job can "+
-				"start when fewer GPUs are full, or when no waiting job can use the GPUs for slices",
+			"other jobs are waiting for slices, and with %s, the share of full GPUs would exceed whole_share (%v). "+
+				"The job can start when fewer GPUs are full, or when no waiting job can use the GPUs for slices",
 			x.wants,
 			x.WholeShare,
 		)
@@ -157,7 +157,7 @@ func (x *inPlan) explainOverQuota(e *Explanation) {
 	}
 	e.set(
 		OverQuota,
-		"the jobs that wait for slices need at least as many GPUs as %s. These jobs start first (whole_share: 0). The "+
+		"the jobs waiting for slices need at least as many GPUs as %s. These jobs start first (whole_share: 0). The "+
 			"job can start when fewer jobs wait for slices, when no waiting job can use the GPUs for slices, or after "+
 			"it has waited for %v",
 		x.wants,
@@ -238,13 +238,14 @@ func (x *inPlan) explainFirst(e *Explanation, r *offer.Reservation) {
 	}
 	e.On = x.On(r.Spots)
 	if e.At = x.unix(r.At); e.At == 0 {
-		e.set(First, "the job is the first that must wait: the GPUs have no room for %s%s", wants, timeUnknown)
+		e.set(First, "the job is the first in the queue that must wait: the GPUs have no room for "+
+			"%s%s", wants, timeUnknown)
 		return
 	}
 	e.set(
 		First,
-		"the job is the first that must wait: room for %s is reserved on %s from %s, "+
-			"the time by which the jobs in that room are expected to end",
+		"the job is the first in the queue that must wait: room for %s is reserved on %s from %s, the time by which "+
+			"the jobs in that room are expected to end",
 		wants,
 		strings.Join(e.On, ", "),
 		clock(e.At),

@@ -36,10 +36,10 @@ func (n *Need) memory(runs []attempt, covered float64, site Site) {
 	case less > 0 && less >= n.PeakMiB:
 		n.Why = whyLarger(runs)
 	case covered > 0 && covered == n.PeakMiB:
-		n.Why = fmt.Sprintf("the next peak is expected to be at most %.0f MiB with a probability of %g%%",
+		n.Why = fmt.Sprintf("the next peak will be at most %.0f MiB with a probability of %g%%",
 			covered, 100*site.PeakQuantile)
 	case n.Runs > 0 && open > n.HighestMiB*(1+margin):
-		n.Why = fmt.Sprintf("a run that was not complete used %.0f MiB: the job needs at least that much", open)
+		n.Why = fmt.Sprintf("an incomplete run used %.0f MiB: the job needs at least that much", open)
 	default:
 		n.Why = whyPeak(runs, n.Runs, cmp.Or(n.HighestMiB, open), margin)
 	}
@@ -156,11 +156,11 @@ func whyPeak(runs []attempt, complete int, peak, margin float64) string {
 	case len(runs) == 0:
 		return "no run was sampled"
 	case complete == 0 && len(runs) == 1:
-		return fmt.Sprintf("the only run was not complete; the job needs at least %.0f MiB", peak)
+		return fmt.Sprintf("the only run was incomplete; the job needs at least %.0f MiB", peak)
 	case complete == 0:
 		return fmt.Sprintf("none of the %d runs was complete; the job needs at least %.0f MiB", len(runs), peak)
 	case complete == 1:
-		return fmt.Sprintf("the peak is %.0f MiB, with 1 complete run; the margin is %.1f%%", peak, 100*margin)
+		return fmt.Sprintf("the peak is %.0f MiB, from one complete run; the margin is %.1f%%", peak, 100*margin)
 	}
 	return fmt.Sprintf(
 		"%.0f MiB is the larger of the last peak and the second highest peak of %d complete runs; the margin is %.1f%%",

@@ -30,7 +30,7 @@ func (m *merger) partitions(lines []line, catalogue, features string) {
 			found = true
 		} else if managed {
 			m.note("The partition %s also contains managed nodes. Its jobs get no slices unless the decision table "+
-				"has a line `partition %s`.", name, name)
+				"contains the line `partition %s`.", name, name)
 		}
 		if set && managed && !complete {
 			m.set(l, own, own.value+","+catalogue)

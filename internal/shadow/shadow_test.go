@@ -90,7 +90,7 @@ func TestPass(t *testing.T) {
 	if p.Waiting != 1 || p.First == nil || p.First.Job != 10 || p.First.Verdict != plan.First {
 		t.Errorf("%d jobs wait, first %+v", p.Waiting, p.First)
 	}
-	for _, text := range []string{"GPU 1 ", "job 6 runs now, but its", "jobs that would wait: 1; job 10 is the"} {
+	for _, text := range []string{"GPU 1 ", "job 6 is running, but its", "jobs that would wait: 1; job 10 is the"} {
 		if !strings.Contains(p.Text(), text) {
 			t.Errorf("the text does not contain %q:\n%s", text, p.Text())
 		}
@@ -154,9 +154,9 @@ func TestNewNode(t *testing.T) {
 		want string
 	}{
 		"a lost GPU beside a good one": {[]gpu.GPU{a100, lost, old}, ""},
-		"a lost GPU":                   {[]gpu.GPU{lost}, "no GPU of this node supports MIG"},
-		"a GPU without MIG":            {[]gpu.GPU{old}, "no GPU of this node supports MIG"},
-		"no GPU":                       {nil, "no GPU of this node supports MIG"},
+		"a lost GPU":                   {[]gpu.GPU{lost}, "no GPU on this node supports MIG"},
+		"a GPU without MIG":            {[]gpu.GPU{old}, "no GPU on this node supports MIG"},
+		"no GPU":                       {nil, "no GPU on this node supports MIG"},
 	} {
 		n, err := NewNode("n1", settings, c.gpus, nil, mig.Whole{}, "2g.10gb")
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -28,7 +28,7 @@ func (p Pass) Text() string {
 		p.on(&b, k, "would start now", p.Starts)
 	}
 	for _, id := range p.NoRoom {
-		fmt.Fprintf(&b, "job %d runs now, but its slices would not fit on the node\n", id)
+		fmt.Fprintf(&b, "job %d is running, but its slices would not fit on the node\n", id)
 	}
 	fmt.Fprintf(&b, "free for further jobs: %s\n", counts(p.Offers))
 	fmt.Fprintf(&b, "jobs that would wait: %d", p.Waiting)

@@ -35,8 +35,8 @@ var (
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
 	// ErrSpoils means that sacctmgr would alter the given text before storing it.
 	ErrSpoils = errors.New(
-		"sacctmgr would change another tool's text in the field: sacctmgr replaces quotes with `, " +
-			"and up to Slurm 22.05 also changes letters to lower case",
+		"sacctmgr would change another tool's text in the field: sacctmgr replaces quotes with ` and, up to Slurm " +
+			"22.05, also changes letters to lower case",
 	)
 )
 

@@ -57,7 +57,7 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 			}
 			return nil
 		}
-		if err := t.once("job", id, "; leave -D (--duplicates) out"); err != nil {
+		if err := t.once("job", id, "; omit -D (--duplicates)"); err != nil {
 			return err
 		}
 		at[id] = -1

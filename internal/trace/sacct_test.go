@@ -140,7 +140,7 @@ func TestSacctMalformed(t *testing.T) {
 			"jobs:1: the table lacks column JobID, State, Submit, Start, ElapsedRaw, AllocTRES; " +
 				"the columns are 7, COMPLETED, 1000",
 		},
-		{sacctHead + good + good, "jobs:3: job 7 is already on line 2; leave -D (--duplicates) out"},
+		{sacctHead + good + good, "jobs:3: job 7 is already on line 2; omit -D (--duplicates)"},
 		{sacctHead + "7.batch" + good[1:], "jobs:2: the record of step batch precedes the record of its job 7"},
 		{sacctHead + good[1:], "jobs:2: no JobID"},
 		{sacctHead + "\n" + good + "8|COMP\"LETED\n", "jobs:4: the line has 2 values, but the table has 10 columns"},

@@ -140,7 +140,7 @@ func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 		m.forecast(o, u)
 	case errors.Is(err, gpu.ErrLost), errors.Is(err, gpu.ErrNotFound):
 		u.over = true
-		log.Warn("a job's slice no longer exists; the usage of the slice is no longer sampled")
+		log.Warn("a job's slice no longer exists; the usage of the slice will no longer be sampled")
 	case !u.failed:
 		u.failed = true
 		log.Warn("couldn't sample the usage of a job; trying again")

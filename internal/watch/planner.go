@@ -82,7 +82,7 @@ func (p *planner) mayPlan(heartbeat string, at time.Time) bool {
 	p.other.Read(heartbeat, at)
 	active := p.other.Fresh(at, part.Expiry)
 	if active != p.yield {
-		p.log.WithField("active", !active).Info("another watcher makes plans, or no longer does")
+		p.log.WithField("active", !active).Info("another watcher has started or stopped making plans")
 	}
 	p.yield = active
 	return !active
@@ -129,7 +129,7 @@ func (p *planner) write(
 			continue
 		}
 		if p.now().Sub(began) > part.Expiry {
-			return errors.New("writing the plan takes too long; the rest of it is outdated")
+			return errors.New("writing the plan is taking too long; the rest of it is outdated")
 		}
 		err := p.ctl.SetNodeComment(ctx, u.node.Name, u.comment)
 		if errors.Is(err, slurm.ErrUnreachable) {

@@ -45,7 +45,7 @@ type preemption struct {
 func (p *preemption) round(ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan) (again bool) {
 	if snapshot.At.Sub(p.read) >= readRules {
 		if err := p.readRules(ctx); err != nil {
-			p.log.WithError(err).Warn("couldn't read Slurm's settings for preemption; the watcher tries again soon")
+			p.log.WithError(err).Warn("couldn't read Slurm's settings for preemption; the watcher will try again soon")
 			return true
 		}
 		p.read = snapshot.At
@@ -55,10 +55,10 @@ func (p *preemption) round(ctx context.Context, snapshot plan.Snapshot, v *plan.
 		log := p.log.WithFields(logrus.Fields{"step": s.Do, "job": s.Job.ID, "preemptor": s.For})
 		switch {
 		case errors.Is(err, slurm.ErrNoJob), errors.Is(err, slurm.ErrJobState):
-			log.WithError(err).Info("the job has changed; the next round decides again")
+			log.WithError(err).Info("the job has changed; the next round will decide again")
 			return true
 		case err != nil:
-			log.WithError(err).Warn("couldn't carry out a step of a preemption; the next round decides again")
+			log.WithError(err).Warn("couldn't carry out a step of a preemption; the next round will decide again")
 			return true
 		}
 		log.Info("preemption step done")

@@ -137,7 +137,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if err != nil {
 			if ctx.Err() == nil {
 				w.log.WithError(err).Warn(
-					"the watcher's round failed; the agents plan for themselves until one succeeds")
+					"the watcher's round failed; the agents plan for themselves until a round succeeds")
 			}
 			next.Reset(retry)
 			continue

@@ -48,7 +48,7 @@ func prolog(c call) error {
 	if err == nil {
 		return nil
 	}
-	next := fmt.Sprintf("then scontrol update nodename=%s state=resume", c.node)
+	next := fmt.Sprintf("then run scontrol update nodename=%s state=resume", c.node)
 	var refused *api.Error
 	switch {
 	case errors.As(err, &refused) && refused.Code == 503:
@@ -125,7 +125,7 @@ func removeStale(c call, restart int) error {
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf(
-			"couldn't remove the lease file of an earlier run: %w; remove it, then scontrol update nodename=%s "+
+			"couldn't remove the lease file of an earlier run: %w; remove it, then run scontrol update nodename=%s "+
 				"state=resume",
 			err,
 			c.node,

@@ -170,7 +170,7 @@ func (r *speedRun) agents() (string, error) {
 			if strings.Contains(line, `"msg":"published"`) {
 				writes++
 			}
-			if strings.Contains(line, `"level":"error"`) || strings.Contains(line, "please report this") ||
+			if strings.Contains(line, `"level":"error"`) || strings.Contains(line, "report this bug") ||
 				strings.Contains(line, "counts as used some slices that no job holds") {
 				return "", fmt.Errorf("%s logged: %s", unit, line)
 			}

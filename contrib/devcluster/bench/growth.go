@@ -149,7 +149,7 @@ func (r *growthRun) serve(ctx context.Context) error {
 				case over && (code == completed) == (j.Until == 1) && (code == broken) == (j.Until < 1):
 					continue
 				case over:
-					return fmt.Errorf("job %s ended with the exit code %s", j.ids[n-1], code)
+					return fmt.Errorf("job %s ended with exit code %s", j.ids[n-1], code)
 				}
 			}
 			waiting = true

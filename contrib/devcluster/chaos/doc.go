@@ -36,6 +36,6 @@
 //	processes.go    rule 1 at the end of a round: every CUDA process in the emulators' logs
 //	quiet.go        rules 2, 3 and 6: traces of jobs (quietLimit), gres/mig counts (miscounts), nodes not up
 //	queue.go        reads scontrol; jobs that wait only for slices (runnable), or can never start (never)
-//	waits.go        rule 4: jobs that wait although the GPUs have room (patience); checks `caelum explain`
+//	waits.go        rule 4: jobs that wait even though the GPUs have room (patience); checks `caelum explain`
 //	ends.go         rule 5: the runs in sacct; the action or fault that explains an end (explain; around, aftermath)
 package main

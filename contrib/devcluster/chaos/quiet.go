@@ -52,7 +52,7 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 		return append(all, left{ruleTools, "no snapshot was read"})
 	}
 	for _, p := range s.Procs {
-		all = append(all, left{ruleLeft, fmt.Sprintf("process %d (%s) of job %s still runs on %s",
+		all = append(all, left{ruleLeft, fmt.Sprintf("process %d (%s) of job %s is still running on %s",
 			p.PID, p.Name, p.Job, p.Node)})
 	}
 	for _, node := range c.nodes() {
@@ -206,12 +206,12 @@ func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted 
 		total, allUsed = total+n, allUsed+used
 		if profile == closed {
 			if used > 0 && !recounted {
-				say("slurmctld counts %d of closed as used without a job", used)
+				say("slurmctld counts %d of closed as used, but no job holds them", used)
 			}
 			continue
 		}
 		if said := status.Excess[profile]; used > 0 && !recounted || used != said {
-			say("slurmctld counts %d %s as used without a job, but the agent reports an excess of %d",
+			say("slurmctld counts %d %s that no job holds as used, but the agent reports an excess of %d",
 				used, profile, said)
 		}
 		allFree += n - used
@@ -221,7 +221,7 @@ func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted 
 		}
 	}
 	if allFree > total-allUsed {
-		say("%d slices are free, but the total of gres/mig leaves only %d", allFree, total-allUsed)
+		say("%d slices are free, but the total of gres/mig leaves room for only %d", allFree, total-allUsed)
 	}
 	if total != configured {
 		say("the total of gres/mig is %d, but slurm.conf sets %d: %v", total, configured, l.Total)

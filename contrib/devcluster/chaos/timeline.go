@@ -75,7 +75,7 @@ const (
 	ruleTwice  = "1 slice with two jobs"
 	ruleLeft   = "2 remains of jobs"
 	ruleCounts = "3 counts"
-	ruleWaits  = "4 waits although the GPUs have room"
+	ruleWaits  = "4 waits even though the GPUs have room"
 	ruleEnds   = "5 unexplained end"
 	ruleNodes  = "6 node not up"
 	ruleTools  = "7 command failed"

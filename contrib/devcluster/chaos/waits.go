@@ -47,7 +47,7 @@ func (w *waitWatch) check(q queue, s snapshot) {
 			w.found.add(
 				&w.time,
 				ruleWaits,
-				"job %s (%s, %s) has waited for %v although the GPUs have room: %s",
+				"job %s (%s, %s) has waited for %v even though the GPUs have room: %s",
 				j.id,
 				j.name,
 				j.reason,

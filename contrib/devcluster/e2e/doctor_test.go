@@ -66,7 +66,7 @@ func (s *site) doctorHealthy(t *testing.T) {
 	if a := s.call(t, "n1", user, "", "caelum", "doctor"); a.status != 0 ||
 		!strings.Contains(
 			a.stdout,
-			"warning  device files: the driver shows instances only to root; not checked: ledger, whole GPUs",
+			"warning  device files: the driver lists instances only for root; not checked: ledger, whole GPUs",
 		) {
 		t.Errorf("caelum doctor as a user returned status %d: %s%s", a.status, a.stdout, a.stderr)
 	}

@@ -294,7 +294,7 @@ func TestHolderOutsideJob(t *testing.T) {
 			}
 			if way == outside {
 				if log, err := s.Log("agent-n1"); err != nil ||
-					!strings.Contains(log, "ended a process that may not use the slice: pid "+pid) {
+					!strings.Contains(log, "killed a process that was not allowed to use the slice: pid "+pid) {
 					t.Errorf("the agent's log does not name process %s (%v)", pid, err)
 				}
 				select {
@@ -414,7 +414,7 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 			state, text, want)
 	}
 	log, err := s.Log("agent-n1")
-	if n := strings.Count(log, "a process outside the job uses its slice: "); err != nil || n != 1 {
+	if n := strings.Count(log, "a process outside the job is using its slice: "); err != nil || n != 1 {
 		t.Errorf("the log contains %d lines about the stranger, want 1 (%v)", n, err)
 	}
 	if len(ended) > 0 {

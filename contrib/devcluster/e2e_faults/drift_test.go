@@ -60,12 +60,12 @@ func (s *site) withoutAgent(do func()) {
 // driftReported checks that the agent's log, slurmctld's node and caelum doctor report the change.
 func (s *site) driftReported() {
 	s.t.Helper()
-	const said = "which its driver does not report"
+	const said = "which the node's driver does not report"
 	log, err := s.Log("agent-n1")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if !strings.Contains(log, "in slurm.conf, n1 has 1g.5gb, "+said) {
+	if !strings.Contains(log, "slurm.conf gives n1 the profiles 1g.5gb, "+said) {
 		s.t.Error("the agent's log does not contain the old profile")
 	}
 	if shown := s.Must("n1", "root", "caelum", "status"); !strings.Contains(
@@ -74,7 +74,7 @@ func (s *site) driftReported() {
 	) {
 		s.t.Errorf("caelum status:\n%s", shown)
 	}
-	if !s.findings("in slurm.conf, n1 has 1g.5gb, "+said, doctor.Error) ||
+	if !s.findings("slurm.conf gives n1 the profiles 1g.5gb, "+said, doctor.Error) ||
 		!s.findings("no catalogue node has 1g.6gb", doctor.Error) ||
 		!s.findings("AccountingStorageTRES does not include 1g.6gb", doctor.Warning) {
 		s.t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))

@@ -51,7 +51,7 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 	}
 	s.Must("", "root", "bash", "-c", fmt.Sprintf(`gres=$(scontrol show node n1 | sed -n 's/^ *Gres=//p')
 		scontrol update nodename=n1 gres="${gres/closed:%d/closed:%d}"`, n, n+6))
-	if !s.findings("gres/mig adds up to 62 on n1, but slurm.conf has 56", doctor.Error) {
+	if !s.findings("gres/mig adds up to 62 on n1, but to 56 in slurm.conf", doctor.Error) {
 		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
 	if err := s.StartUnit("agent-n1"); err != nil {

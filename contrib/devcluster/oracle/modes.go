@@ -76,7 +76,7 @@ func (j *check) switches() {
 			}
 		}
 		if !slices.ContainsFunc(j.run.Starts, func(st Start) bool { return j.needs(st, s) }) {
-			j.add("switch", name, s.At, "%v, but no run that waited for its lease needed the mode", s)
+			j.add("switch", name, s.At, "%v, but no run that was waiting for its lease needed the mode", s)
 		}
 	}
 }

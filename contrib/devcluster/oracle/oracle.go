@@ -149,8 +149,8 @@ func (r *Report) String() string {
 	)
 	fmt.Fprintf(
 		&b,
-		"started runs without a lease, summed over all writes %d; passes that gave up %d; processes %d, devices seen "+
-			"by jobs %d\n",
+		"started runs without a lease, summed over all writes %d; passes that gave up %d; processes %d, devices "+
+			"visible to jobs %d\n",
 		r.Waits,
 		r.GaveUp,
 		r.Processes,
