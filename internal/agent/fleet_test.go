@@ -26,7 +26,9 @@ import (
 type fleet struct {
 	t       testing.TB
 	fake    *slurmtest.Fake
-	hw      *gputest.Node // a process can use only one emulated node, so that each agent uses one of its GPUs
+	hw      *gputest.Node          // a process can use only one emulated node, so that each agent uses one of its GPUs
+	ctl     func(k int) Controller // the controller of each agent; nil for fake
+	raised  func()                 // replaces the agents' notifications to the watcher, if set
 	agents  map[string]*Agent
 	names   []string
 	log     *logrus.Logger
@@ -43,6 +45,15 @@ func fleetNode(k int) string { return fmt.Sprintf("n%02d", k) }
 // newFleet returns nodes with one GPU each. Their agents run passes only on request, unless options changes the
 // configuration.
 func newFleet(t testing.TB, nodes int, options ...func(k int, c *config.Config)) *fleet {
+	f := newNodes(t, nodes)
+	for k := range nodes {
+		f.start(k, options...)
+	}
+	return f
+}
+
+// newNodes returns a fleet without agents.
+func newNodes(t testing.TB, nodes int) *fleet {
 	f := &fleet{t: t, agents: map[string]*Agent{}, leases: map[uint32]api.Lease{}, log: logrus.New()}
 	f.hw = gputest.New(t, "A100-40GB", nodes)
 	f.log.SetOutput(io.Discard)
@@ -54,8 +65,12 @@ func newFleet(t testing.TB, nodes int, options ...func(k int, c *config.Config))
 			Addr: fmt.Sprintf("127.0.1.%d", k+1),
 		})
 	}
-	f.fake = slurmtest.New(append(all, slurmtest.Node{
-		Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, fullA100)})...)
+	for _, name := range []string{"mig-catalog1", "mig-catalog2"} { // for jobs on two nodes
+		all = append(all, slurmtest.Node{
+			Name: name, Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, fullA100),
+		})
+	}
+	f.fake = slurmtest.New(all...)
 	f.fake.SetConfig("SlurmctldHost[0]", "ctl(127.0.0.1)")
 	f.fake.Prolog(func(j slurm.Job, node string) { f.prologs.Go(func() { f.prolog(j, node) }) })
 	f.fake.Epilog(func(j slurm.Job, node string) {
@@ -63,9 +78,6 @@ func newFleet(t testing.TB, nodes int, options ...func(k int, c *config.Config))
 			t.Errorf("epilog of job %d: %v", j.ID, err)
 		}
 	})
-	for k := range nodes {
-		f.start(k, options...)
-	}
 	return f
 }
 
@@ -78,12 +90,19 @@ func (f *fleet) start(k int, options ...func(int, *config.Config)) {
 	for _, set := range options {
 		set(k, &cfg)
 	}
-	a, err := newAgent(cfg, oneGPU{f.hw.NVML, k}, f.fake, f.log.WithField("node", cfg.Node), f.hw.Proc,
+	ctl := Controller(f.fake)
+	if f.ctl != nil {
+		ctl = f.ctl(k)
+	}
+	a, err := newAgent(cfg, oneGPU{f.hw.NVML, k}, ctl, f.log.WithField("node", cfg.Node), f.hw.Proc,
 		&gpu.Processes{Proc: f.t.TempDir()})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	a.now, a.publisher.clock = f.fake.Now, f.clock
+	if f.raised != nil {
+		a.publisher.raised = f.raised
+	}
 	f.agents[cfg.Node] = a
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup

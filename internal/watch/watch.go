@@ -35,6 +35,8 @@ type Config struct {
 	Preempt Preemptor
 	// Now, if set, replaces the clock that measures the age of heartbeats; only tests set it.
 	Now func() time.Time
+	// Send, if set, replaces the datagrams to the agents; only tests set it.
+	Send func(node slurm.Node) error
 }
 
 // Controller is the set of slurmctld calls that the watcher uses. *slurm.Client implements it.
@@ -240,7 +242,11 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 
 func (w *Watcher) notify(n slurm.Node) {
 	log := w.log.WithField("node", n.Name)
-	if err := w.sender.Send(n.Name, n.Addr, w.cfg.WakePort); err != nil {
+	send := w.cfg.Send
+	if send == nil {
+		send = func(n slurm.Node) error { return w.sender.Send(n.Name, n.Addr, w.cfg.WakePort) }
+	}
+	if err := send(n); err != nil {
 		log.WithError(err).Warn("couldn't notify an agent")
 		return
 	}
