@@ -78,10 +78,15 @@ func (f *fleet) count(since, twice int) (all, listings int) {
 
 // BenchmarkRequests submits jobs one after the other, lets each of them start and end, and reports the number of Slurm
 // commands per job. The agents, the watcher and their datagrams are real. slurmctld is slurmtest.Fake, which starts
-// jobs every 20 ms.
+// jobs every 20 ms. CAELUM_NODES sets the number of nodes; more than 16 nodes need an emulator that has been compiled
+// with a larger EMU_MAX_GPUS.
 func BenchmarkRequests(b *testing.B) {
-	for _, nodes := range []int{4, 16, 64} {
-		if nodes < 64 {
+	sizes := []int{4, 16}
+	if n := envInt(b, "CAELUM_NODES", 0); n > 0 {
+		sizes = []int{n}
+	}
+	for _, nodes := range sizes {
+		if nodes <= 16 {
 			b.Run(fmt.Sprintf("nodes=%d/planner=false", nodes), func(b *testing.B) { benchmarkRequests(b, nodes, 0) })
 		}
 		for _, jobs := range []int{1, 5} {

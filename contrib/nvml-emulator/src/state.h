@@ -19,7 +19,9 @@
 
 #define EMU_DEFAULT_STATE "/run/nvml-emulator/state"
 #define EMU_VERSION 3
-#define EMU_MAX_GPUS 16
+#ifndef EMU_MAX_GPUS
+#define EMU_MAX_GPUS 16 /* with more GPUs, --nvlink does not work */
+#endif
 #define EMU_MAX_GI 15 /* ids 0 to 14 on an 8-unit grid */
 #define EMU_MAX_CI 8
 #define EMU_MAX_CLIENTS 256
