@@ -72,9 +72,9 @@ func siteRefuses(t *testing.T, s *clustertest.Site) {
 }
 
 // drained changes the configuration while n1 is drained, because a node whose slurmd reports fewer GPUs than slurm.conf
-// would drain. It resumes n1 after slurmd has registered with the new configuration, because slurmctld refuses to resume a
-// node in the states UNKNOWN+DRAIN and IDLE+DRAIN+INVALID_REG. slurmctld sets INVALID_REG if slurmd registers after
-// slurmctld's restart but before its own.
+// would drain. It resumes n1 after slurmd has registered with the new configuration, because slurmctld refuses to
+// resume a node in the states UNKNOWN+DRAIN and IDLE+DRAIN+INVALID_REG. slurmctld sets INVALID_REG if slurmd registers
+// after slurmctld's restart but before its own.
 func drained(t *testing.T, s *clustertest.Site, change func()) {
 	t.Helper()
 	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=drain", "reason=caelum")
