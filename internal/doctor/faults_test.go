@@ -329,7 +329,7 @@ var cases = []struct {
 	{"decision table", Error, "to the partition plain, but Caelum manages its node n1",
 		func(f *Facts) { f.Table.Bypass = "plain" }},
 	{"decision table", Warning, "rejects jobs with --mig-mem", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
-	{"decision table", Warning, "catalogue contains 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
+	{"decision table", Warning, "contains 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})
 	}},
 	{"release", Error, "Slurm 21.08, but Caelum needs 22.05", set("SLURM_VERSION", "21.08.8")},
