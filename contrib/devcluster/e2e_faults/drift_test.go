@@ -75,7 +75,7 @@ func (s *site) driftReported() {
 		s.t.Errorf("caelum status:\n%s", shown)
 	}
 	if !s.findings("slurm.conf gives n1 the profiles 1g.5gb, "+said, doctor.Error) ||
-		!s.findings("no catalogue node has 1g.6gb", doctor.Error) ||
+		!s.findings("no catalogue node has slices of 1g.6gb", doctor.Error) ||
 		!s.findings("AccountingStorageTRES does not include 1g.6gb", doctor.Warning) {
 		s.t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
