@@ -61,8 +61,8 @@ these, run status on the node.`,
 	return cmd
 }
 
-// statusHere prints the status of this node. If no agent runs on this host and Caelum does not manage it, statusHere
-// prints all nodes.
+// statusHere prints the status of this node. If no agent is running on this host and Caelum does not manage the host,
+// statusHere prints all nodes.
 func statusHere(ctx context.Context, w io.Writer, g *globals) error {
 	status, err := ask(g, func(ctx context.Context, c *api.Client) (*api.Status, error) { return c.Status(ctx) })
 	if _, missing := os.Stat(api.NewClient(g.runDir).Socket()); err != nil && errors.Is(missing, fs.ErrNotExist) {

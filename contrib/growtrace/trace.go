@@ -35,9 +35,9 @@ const (
 	failing = 0.1
 )
 
-// Trace returns the first n jobs of the trace with the given seed, in order of their submissions. The curves are those
-// of Draw with three changes: there are at most 25 jumps, no rise is shorter than twice Loading, and there are no
-// decreases after the first epoch, because these do not affect the peak.
+// Trace returns the first n jobs of the trace with the given seed, in order of submission. The curves are those of Draw
+// with three changes: there are at most 25 jumps, no rise is shorter than twice Loading, and there are no decreases
+// after the first epoch, because these do not affect the peak.
 func Trace(seed uint64, n int) (all []Job) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	at := 0.0

@@ -4,8 +4,8 @@
 //	go run ./contrib/policies [-seeds 101,102] [-policies lifetime,qla] [-queues ...] [-ends ...] [-unlimited ...]
 //	                          [-loads ...]
 //
-// Each row corresponds to one scheduler, one source of the expected ends of the jobs, and one fraction of jobs without
-// a time limit; each column corresponds to one load. Each cell shows, for each policy, the mean waiting time over all
+// Each row corresponds to one scheduler, one source of the jobs' expected end times, and one fraction of jobs without a
+// time limit; each column corresponds to one load. Each cell shows, for each policy, the mean waiting time over all
 // mixes and seeds, divided by the mean waiting time for best-fit. The cluster has 16 A100-40GB GPUs on four nodes. The
 // last lines show each policy's worst ratio for a single mix, over all seeds.
 //

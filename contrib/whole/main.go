@@ -42,8 +42,8 @@ func start(args []string, w io.Writer) error {
 		return fmt.Errorf("specify one of the commands split, quota and policies")
 	}
 	f := flag.NewFlagSet("whole "+args[0], flag.ContinueOnError)
-	reported := f.String("seeds", "101-105", "first and last seed of the workloads")
-	tune := f.String("tune", "1-3", "first and last seed of the workloads for the search for the best split")
+	reported := f.String("seeds", "101-105", "first and last seeds of the workloads")
+	tune := f.String("tune", "1-3", "first and last seeds of the workloads used in the search for the best split")
 	splits := f.String("splits", "1-7", "first and last number of nodes with full GPUs in the search for a split")
 	loads := f.String("loads", "0.7,0.85,0.95", "mean loads: the units that jobs request, as a share of all units")
 	queues := f.String("queues", "fifo,easy,offers", "queues; offers is EASY through offers, as in production")

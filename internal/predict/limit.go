@@ -57,8 +57,8 @@ func (l Line) InTime(floor string, profiles []string, limit float64) string {
 	return floor
 }
 
-// On returns the expected run time on a profile and its 90% quantile, in seconds, rounded up. If profile or l.Profile
-// is not a plain profile, the results are Seconds and High.
+// On returns the expected value and the 90% quantile of the run time on a profile, in seconds, rounded up. If profile
+// or l.Profile is not a plain profile, the results are Seconds and High.
 func (l Line) On(profile string) (seconds, high int) {
 	to, from := l.factors(profile)
 	if from == 0 {

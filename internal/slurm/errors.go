@@ -30,7 +30,7 @@ var (
 	ErrAmbiguous = errors.New("the job's name or comment contains text that looks like an allocation")
 	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The caller may
 	// retry.
-	ErrChanging = errors.New("the job changes too fast to be read")
+	ErrChanging = errors.New("the job is changing too quickly to be read")
 	// ErrCommand means that one of Slurm's commands does not exist or cannot be run. Its cause is always a fault on
 	// the host, never a job.
 	ErrCommand = errors.New("couldn't run a Slurm command")

@@ -10,7 +10,8 @@ const (
 	// maxReporters limits the number of a job's processes whose reports are stored separately.
 	maxReporters = 64
 	// oomRecent is the maximum time between an out-of-memory error and the last report from the same process. If the
-	// process continued for longer, it has handled the error, so the error does not count as evidence.
+	// process kept running for longer than that, it must have handled the error, so the error does not count as
+	// evidence.
 	oomRecent = 30 * time.Second
 	// reportValid is the time for which a report is assumed to describe the memory of its process. If no other report
 	// follows, the process has probably ended.

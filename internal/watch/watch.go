@@ -35,7 +35,7 @@ type Config struct {
 	Preempt Preemptor
 	// Now, if set, replaces the clock that measures the age of heartbeats; only tests set it.
 	Now func() time.Time
-	// Send, if set, replaces the datagrams to the agents; only tests set it.
+	// Send, if set, is called instead of sending a datagram to the node's agent; only tests set it.
 	Send func(node slurm.Node) error
 }
 

@@ -29,7 +29,7 @@ func benchWaits(ctx context.Context, pairs int) error {
 	)
 	return errors.Join(
 		waits(ctx, pairs, "with a watcher", "poll_interval: 1h\nwake_port: 6873\n"),
-		waits(ctx, (pairs+9)/10, "without a watcher, polling every 15 s, a tenth of the jobs", "poll_interval: 15s\n"),
+		waits(ctx, (pairs+9)/10, "no watcher, with polls every 15 s, for a tenth of the jobs", "poll_interval: 15s\n"),
 	)
 }
 

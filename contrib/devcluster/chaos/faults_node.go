@@ -188,7 +188,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "create-fails-late",
-		does:     "makes the next creation of an instance succeed but return an error",
+		does:     "makes the next call that creates an instance return an error even though it succeeds",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,

@@ -95,7 +95,7 @@ func (n nodeState) leftovers(node string, killed bool) (all []left) {
 		say("the lease file of job %s still exists", l.Job)
 	}
 	for _, name := range n.Other {
-		say("the directory of the lease files contains the file %s", name)
+		say("the lease directory contains the file %s", name)
 	}
 	for _, f := range n.Caps {
 		_, exists := n.instance(func(gpu int, in instance) bool { return gpu == f.GPU && in.GI == f.GI })

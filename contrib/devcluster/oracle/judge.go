@@ -130,7 +130,7 @@ func (j *check) writes() {
 		case "raise":
 			j.Raised++
 		default:
-			j.add("phase", name, w.At, "a write has the unknown phase %q", w.Phase)
+			j.add("phase", name, w.At, "a write has an unknown phase: %q", w.Phase)
 		}
 		before = w.Total
 		waits := j.Waits
