@@ -2,7 +2,7 @@
 #
 #   make demo    runs 24 unchanged scripts on a private Slurm cluster with emulated GPUs, and prints their slices
 #   make test    runs every check: lint, unit tests, the plugin's harness, a real Slurm cluster, five minutes of chaos
-#   make check   runs lint and the shorter forms of the unit tests, in less than two minutes
+#   make check   runs lint and the shorter forms of the unit tests
 #   make test-matrix    runs the tests that depend on Slurm, on three Slurm releases or on those in RELEASES
 #   make mixed   upgrades a cluster to a newer Slurm release while jobs run, and tests nodes older than slurmctld
 #
@@ -171,10 +171,10 @@ fuzz: prerequisites
 	$(MAKE) -C spank/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 	$(MAKE) -C contrib/nvml-emulator/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 
-# Runs lint and the unit tests in less than two minutes on two cores. make test runs the same checks, but without -short.
-# With -short, tests that repeat random events repeat fewer of them. SKIP leaves out the tests that run hundreds of
-# commands of the programs with the race detector, and WITHOUT_RACE runs them without it. GORACE omits the pause of one
-# second in which a process that ends waits for races in its remaining goroutines.
+# Runs the same lint and unit tests as make test, but the unit tests with -short. With -short, tests that repeat random
+# events repeat fewer of them. SKIP leaves out the tests that run hundreds of commands of the programs with the race
+# detector, and WITHOUT_RACE runs them without it. GORACE omits the pause of one second in which a process that ends
+# waits for races in its remaining goroutines.
 check: SHORT := -short
 check: SKIP := -skip '^(TestScripts|TestPagesShowWhatIsPrinted)$$'
 check: WITHOUT_RACE := ./cmd/caelum ./cmd/caelumd

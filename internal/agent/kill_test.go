@@ -264,8 +264,8 @@ func (s *Server) Do(req Request, rep *Reply) error {
 // recovery, no two jobs may hold the same slice, and no slice may be lost. Every running job must still have the
 // slice that it had before the kill, and the jobs that slurmctld started after it must be running. A job's slices
 // must be in the job map when its prolog ends, and gone when its epilog ends. CAELUM_KILLS is the number of kills at
-// each failpoint, by default 2. With -short, TestKill kills the agent once at every second failpoint, and TestKillFull
-// once at the others. TestKillHook covers the destroy hook's failpoints.
+// each failpoint, by default 2. With -short, TestKill and TestKillFull each kill the agent once at a quarter of the
+// failpoints. TestKillHook covers the destroy hook's failpoints.
 func TestKill(t *testing.T) {
 	killEverywhere(t, newCampaign, 0, "create.half")
 }
@@ -277,14 +277,14 @@ func TestKillFull(t *testing.T) {
 }
 
 // killEverywhere kills the agent at all failpoints and at the points in further. With -short, it leaves out the
-// failpoints whose index in failpoint.Points does not have the given remainder modulo 2.
+// failpoints whose index in failpoint.Points does not have the given remainder modulo 4.
 func killEverywhere(t *testing.T, campaign func(testing.TB) *campaign, remainder int, further ...string) {
 	each := 2
 	points := slices.Clone(failpoint.Points)
 	if testing.Short() {
 		each = 1
 		points = slices.DeleteFunc(points, func(p string) bool {
-			return slices.Index(failpoint.Points, p)%2 != remainder
+			return slices.Index(failpoint.Points, p)%4 != remainder
 		})
 	}
 	if text := os.Getenv("CAELUM_KILLS"); text != "" {
