@@ -78,7 +78,7 @@ func (f *Facts) setAgent(client *api.Client, s *api.Status, err error) {
 		f.Missing[Agent] = fault(
 			fmt.Sprintf("the agent does not answer on %s (%s): jobs cannot get slices on this node", client.Socket(),
 				api.Reason(err)),
-			"run `systemctl status caelumd` to see why the agent stopped, then `systemctl start caelumd`",
+			"run `systemctl status caelumd` to see the state of the agent, then `systemctl restart caelumd`",
 		)
 	} else {
 		f.Agent = *s

@@ -17,6 +17,7 @@ const (
 	NotEnded    Topic = "not ended"     // the job is pending or running
 	NotMeasured Topic = "not measured"  // the job has ended, and its GPU usage is unknown
 	OutOfMemory Topic = "out of memory" // the GPU memory, or the host's memory, was insufficient
+	TooSmall    Topic = "too small"     // the job completed only because its slice was larger than requested
 	TooLarge    Topic = "too large"     // a smaller profile is sufficient
 	WellSized   Topic = "well sized"    // nothing to do
 	Unclear     Topic = "unclear"       // the run does not show which profile is sufficient

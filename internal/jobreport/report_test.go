@@ -66,6 +66,10 @@ var adviceCases = []struct {
 		slicesOf(a, "full", 1)
 		a.Text = ran("full", "a100", 9000, "")
 	}, 9000, "too large [#SBATCH --gres=gpu:1,mig:1g.10gb:1]; too large [#SBATCH --gres=gpu:1]"},
+	{"a full GPU has more memory than its largest profile", func(a *slurm.Allocation) {
+		slicesOf(a, "full", 1)
+		a.Text = ran("full", "h200", 147000, "")
+	}, 9000, "well sized"},
 	{"two full GPUs can communicate", func(a *slurm.Allocation) {
 		slicesOf(a, "full", 2)
 		a.Text = ran("fullx2", "h100", 9000, "")
@@ -103,6 +107,14 @@ var adviceCases = []struct {
 		slicesOf(a, "1g.5gb", 1)
 		a.Limit, a.Text = 48*time.Hour, ran("7g.40gb", "a100", 1000, "")
 	}, 9000, "well sized"},
+	{"the peak fits only into the larger slice that the job got", func(a *slurm.Allocation) {
+		slicesOf(a, "1g.5gb", 1)
+		a.Comment, a.Text = "caelum:sized=1g.5gb", ran("7g.40gb", "a100", 7000, "")
+	}, 9000, "too small [#SBATCH --gres=gpu:1 #SBATCH --mig-mem=7350]"},
+	{"no use of GPU memory", func(a *slurm.Allocation) {
+		slicesOf(a, "1g.5gb", 1)
+		a.Text = ran("1g.5gb", "a100", 0, ",peak=0m,p95=0m,median=0m,samples=9")
+	}, 9000, "unclear"},
 	{"no summary yet", func(a *slurm.Allocation) { slicesOf(a, "1g.5gb", 1) }, 3750, "not measured"},
 	{"too short for a sample", func(a *slurm.Allocation) {
 		slicesOf(a, "1g.5gb", 1)

@@ -33,8 +33,9 @@ func size(j Job, d Data) []Advice {
 	}
 	text := "The run did not complete, so it does not show how much GPU memory the job needs."
 	if j.State == "FAILED" {
-		text = fmt.Sprintf("The job failed with exit status %d. Its GPU memory was not full, so a larger slice "+
-			"would probably not help.", j.Exit)
+		text = fmt.Sprintf("The job failed with exit status %d. The measured peak does not explain the failure, but it "+
+			"does not include an allocation that failed. If the job's output reports that GPU memory ran out, "+
+			"request a larger slice.", j.Exit)
 	}
 	return []Advice{{Topic: Unclear, Text: text}}
 }
@@ -63,8 +64,8 @@ func (j Job) unmeasured(now time.Time) Advice {
 		a.Text = "The GPU usage has not been recorded yet. The agents usually record it within a few minutes after " +
 			"the end of the job."
 	default:
-		a.Text = "The GPU usage was not recorded: the node had no Caelum agent, or your site's agents do not " +
-			"record it."
+		a.Text = "slurmdbd has no record of the GPU usage: the node had no Caelum agent, your site's agents do not " +
+			"record it, or slurmctld has restarted and the agents have not recorded it again yet."
 	}
 	return a
 }
@@ -114,8 +115,12 @@ func (j Job) larger() []Advice {
 	case strings.Contains(j.ID, "+"): // components of het jobs do not grow
 		name.Text = text + " Request a larger slice:"
 	default:
+		rerun := " Let Caelum rerun the batch job on a larger slice:"
+		if j.Chosen == "" { // Caelum does not change a profile that the user has named
+			rerun = " Let Caelum choose the profile (remove --mig) and rerun the batch job on a larger slice:"
+		}
 		return []Advice{{
-			Topic: OutOfMemory, Text: text + " Let Caelum rerun the batch job on a larger slice:",
+			Topic: OutOfMemory, Text: text + rerun,
 			Paste: []string{j.gpus(s), "#SBATCH --mig-grow=oom"},
 		}, name}
 	}
@@ -132,6 +137,18 @@ func (j Job) smaller(site predict.Site) []Advice {
 		return []Advice{{Topic: Unclear, Text: "The job requested several profiles, and only the usage of the " +
 			"fullest slice is recorded."}}
 	}
+	switch mib := memory(held, models); {
+	case s.PeakMiB == 0:
+		return []Advice{{Topic: Unclear, Text: "The agent measured no use of GPU memory. If the job does not use its " +
+			"GPU, do not request one."}}
+	case held != s.Profile && mib > 0 && s.PeakMiB > mib:
+		return []Advice{{
+			Topic: TooSmall,
+			Text: fmt.Sprintf("The peak exceeds the %.0f MiB of the requested %s. The job completed only because it "+
+				"got a %s. Request enough memory:", mib, held, s.Profile),
+			Paste: j.migMem(s, math.Ceil(need.PeakMiB)),
+		}}
+	}
 	least := choices(models, func(m *mig.Model) (string, bool) {
 		name, ok := need.On(m.Select(mig.Plain), everywhere)
 		if !ok || units(m, name) >= units(m, held) {
@@ -141,7 +158,8 @@ func (j Job) smaller(site predict.Site) []Advice {
 	})
 	switch fullGPUs := s.Profile == mig.Full && j.perNode(s) > 1; { // slices do not support GPU-to-GPU communication
 	case fullGPUs || len(least) < 2 && slices.Equal(least, []string{held}) || len(least) == 0:
-		text := "No smaller profile has enough memory for the peak, so there is nothing to do."
+		text := fmt.Sprintf("No profile smaller than the requested %s has enough memory for the peak, so there is "+
+			"nothing to do.", held)
 		if held != s.Profile {
 			text += fmt.Sprintf(" The job got a %s instead of a %s. Limits and billing use the requested profile.",
 				s.Profile, held)
