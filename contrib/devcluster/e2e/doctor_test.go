@@ -143,7 +143,7 @@ func (s *site) doctorForeign(t *testing.T) {
 	findings, status := s.diagnosis(t)
 	gi := ""
 	for _, f := range findings {
-		if f.Check == "instances" && f.Severity == doctor.Warning && strings.Contains(f.Text, "of GPU 1 is foreign") {
+		if f.Check == "instances" && f.Severity == doctor.Warning && strings.Contains(f.Text, "on GPU 1 is foreign") {
 			_, gi, _ = strings.Cut(f.Next, "-gi ")
 			gi, _, _ = strings.Cut(gi, " ")
 		}
