@@ -96,8 +96,8 @@ func held(r slurm.Allocation, observed Observed, now time.Time) (all []holding) 
 		return all
 	}
 	all = nil
-	models, managed := modelsFor(r, observed.nodes)
 	began, ended := float64(r.Start.Unix()), float64(endOf(r, now).Unix())
+	models, managed := modelsFor(r, observed.nodes, began, ended)
 	for _, g := range counted {
 		all = append(all, holding{profile: g.Type, models: models, count: g.Count, from: began, to: ended})
 	}
@@ -138,15 +138,16 @@ func GPUs(r slurm.Allocation) (n int) {
 	return max(n, typed)
 }
 
-// modelsFor returns the possible GPU models of the run's nodes. managed is false if nothing shows that Caelum manages
-// the nodes, because the run was allocated no gres/mig and the nodes have no summaries.
-func modelsFor(r slurm.Allocation, known nodes) (models []*mig.Model, managed bool) {
+// modelsFor returns the possible GPU models of the nodes of a run that began and ended at the given times. managed is
+// false if nothing shows that Caelum managed the nodes at this time, because the run was allocated no gres/mig, and it
+// ended before the nodes' first summaries begin or began after their last ones end.
+func modelsFor(r slurm.Allocation, known nodes, began, ended float64) (models []*mig.Model, managed bool) {
+	managed = len(r.Allocated.Named("mig")) > 0
 	for _, n := range r.Nodes {
-		if models := known[strings.ToLower(n)]; models != nil {
-			return models, true
+		if n, ok := known[strings.ToLower(n)]; ok {
+			return n.models, managed || began <= n.last && ended >= n.first
 		}
 	}
-	managed = len(r.Allocated.Named("mig")) > 0
 	for _, g := range r.Allocated.Named("gpu") {
 		if g.Type != "" {
 			return modelsOf(g.Type), managed

@@ -72,6 +72,13 @@ func TestHours(t *testing.T) {
 			records: []slurm.Allocation{record(t, 1, 0, 100, "gres/mig:full=2", "gres/mig:full=2,gres/mig=2", "")}},
 		{name: "a whole GPU on a node without slices counts as one GPU", slices: 400, gpus: 400,
 			records: []slurm.Allocation{record(t, 1, 0, 100, "gres/gpu=4", "gres/gpu=4,gres/gpu:v100=4", "")}},
+		{name: "whole GPUs before Caelum managed the node, and after it did", slices: 200 + 90 + 300, gpus: 200 + 90./8 + 300,
+			records: []slurm.Allocation{
+				record(t, 1, 0, 100, "gres/gpu=2", "gres/gpu=2", ""),
+				record(t, 2, 200, 300, one, one, summary("n1", "1g.5gb", 201, 90)),
+				record(t, 3, 250, 260, "gres/gpu=1", "gres/gpu=1", ""), // a job that Caelum refused
+				record(t, 4, 400, 500, "gres/gpu=3", "gres/gpu=3", ""),
+			}},
 		{name: "a profile whose share depends on the model", slices: 100, unknown: "1g.10gb",
 			records: []slurm.Allocation{record(t, 1, 0, 100, "gres/mig:1g.10gb=1", "gres/mig:1g.10gb=1", "")}},
 		{name: "the type of gres/gpu tells the model", slices: 100, gpus: 100. / 8, records: []slurm.Allocation{

@@ -65,4 +65,4 @@ func endOf(r slurm.Allocation, now time.Time) time.Time {
 
 // Models returns the GPU models that a node may have according to the summaries, or nil if no summary describes a run
 // on the node.
-func (o Observed) Models(node string) []*mig.Model { return o.nodes[strings.ToLower(node)] }
+func (o Observed) Models(node string) []*mig.Model { return o.nodes[strings.ToLower(node)].models }

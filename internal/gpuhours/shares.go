@@ -22,25 +22,33 @@ func modelsOf(gpuType string) (models []*mig.Model) {
 	return models
 }
 
-// nodes maps each node's name, in lower case, to the GPU models that the node may have.
-type nodes map[string][]*mig.Model
+// nodes maps each node's name, in lower case, to what the summaries show about the node.
+type nodes map[string]node
 
-// seen excludes the GPU models on which s cannot have run: those of another type, and those without its profile. If no
-// model is left, because the node's GPU model has changed, the node may have any model of s's type.
+// node is what the summaries of the runs on a node show about it.
+type node struct {
+	models      []*mig.Model // the GPU models that the node may have
+	first, last float64      // the Unix times in seconds at which the first run began and the last one ended
+}
+
+// seen includes s in the time for which its node is known to have been managed, and excludes the GPU models on which s
+// cannot have run: those of another type, and those without its profile. If no model is left, because the node's GPU
+// model has changed, the node may have any model of s's type.
 func (n nodes) seen(s predict.Run) {
-	node := strings.ToLower(s.Node)
-	all, known := n[node]
-	if !known {
-		all = modelsOf(s.Board)
+	name := strings.ToLower(s.Node)
+	began, ended := float64(s.Start), float64(s.Start)+s.Seconds
+	known, ok := n[name]
+	if !ok {
+		known = node{modelsOf(s.Board), began, ended}
 	}
-	left := slices.DeleteFunc(slices.Clone(all), func(m *mig.Model) bool {
+	left := slices.DeleteFunc(slices.Clone(known.models), func(m *mig.Model) bool {
 		_, has := m.ProfileIndex(s.Profile)
 		return s.Profile != mig.Full && !has || !strings.EqualFold(m.Type, s.Board)
 	})
 	if len(left) == 0 {
 		left = modelsOf(s.Board)
 	}
-	n[node] = left
+	n[name] = node{left, min(known.first, began), max(known.last, ended)}
 }
 
 // shareOf returns the fraction of a GPU that an instance of the profile occupies: its units divided by the units of the
