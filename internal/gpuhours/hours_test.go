@@ -72,7 +72,7 @@ func TestHours(t *testing.T) {
 			records: []slurm.Allocation{record(t, 1, 0, 100, "gres/mig:full=2", "gres/mig:full=2,gres/mig=2", "")}},
 		{name: "a whole GPU on a node without slices counts as one GPU", slices: 400, gpus: 400,
 			records: []slurm.Allocation{record(t, 1, 0, 100, "gres/gpu=4", "gres/gpu=4,gres/gpu:v100=4", "")}},
-		{name: "whole GPUs before Caelum managed the node, and after it did", slices: 200 + 90 + 300, gpus: 200 + 90./8 + 300,
+		{name: "whole GPUs before and after Caelum managed the node", slices: 200 + 90 + 300, gpus: 200 + 90./8 + 300,
 			records: []slurm.Allocation{
 				record(t, 1, 0, 100, "gres/gpu=2", "gres/gpu=2", ""),
 				record(t, 2, 200, 300, one, one, summary("n1", "1g.5gb", 201, 90)),

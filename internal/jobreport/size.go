@@ -33,8 +33,8 @@ func size(j Job, d Data) []Advice {
 	}
 	text := "The run did not complete, so it does not show how much GPU memory the job needs."
 	if j.State == "FAILED" {
-		text = fmt.Sprintf("The job failed with exit status %d. The measured peak does not explain the failure, but it "+
-			"does not include an allocation that failed. If the job's output reports that GPU memory ran out, "+
+		text = fmt.Sprintf("The job failed with exit status %d. The measured peak does not explain the failure, but "+
+			"it does not include an allocation that failed. If the job's output reports that GPU memory ran out, "+
 			"request a larger slice.", j.Exit)
 	}
 	return []Advice{{Topic: Unclear, Text: text}}
