@@ -172,9 +172,10 @@ fuzz: prerequisites
 	$(MAKE) -C contrib/nvml-emulator/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 
 # Runs the same lint and unit tests as make test, but the unit tests with -short. With -short, tests that repeat random
-# events repeat fewer of them. SKIP leaves out the tests that run hundreds of commands of the programs with the race
-# detector, and WITHOUT_RACE runs them without it. GORACE omits the pause of one second in which a process that ends
-# waits for races in its remaining goroutines.
+# events repeat fewer of them. Property tests draw a fifth of the cases, and do not check that the cases cover
+# everything. SKIP leaves out the tests that run hundreds of commands of the programs with the race detector, and
+# WITHOUT_RACE runs them without it. GORACE omits the pause of one second in which a process that ends waits for races
+# in its remaining goroutines.
 check: SHORT := -short
 check: SKIP := -skip '^(TestScripts|TestPagesShowWhatIsPrinted)$$'
 check: WITHOUT_RACE := ./cmd/caelum ./cmd/caelumd

@@ -181,7 +181,7 @@ func TestQuota(t *testing.T) {
 	for range 5 { // the quota rarely changes a random plan
 		rapid.Check(t, check)
 	}
-	if !t.Failed() && (denied == 0 || prevented == 0 || beyond == 0) {
+	if !t.Failed() && !testing.Short() && (denied == 0 || prevented == 0 || beyond == 0) {
 		t.Errorf("%d denied, %d prevented, %d beyond the quota because no job could use the GPUs: "+
 			"the cases do not test enough", denied, prevented, beyond)
 	}

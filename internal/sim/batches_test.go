@@ -254,7 +254,7 @@ func TestBatchesAreTheBest(t *testing.T) {
 				t.Fatalf("throughput %v, want %v", got, want.value)
 			}
 		})
-		if !t.Failed() && (several == 0 || none == 0) {
+		if !t.Failed() && !testing.Short() && (several == 0 || none == 0) {
 			t.Errorf("%d batches of several jobs, %d times none: the cases do not test enough", several, none)
 		}
 	})

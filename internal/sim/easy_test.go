@@ -99,7 +99,7 @@ func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 			w.checkReservations(t)
 			backfilled += w.backfilled
 		})
-		if !t.Failed() && backfilled == 0 {
+		if !t.Failed() && !testing.Short() && backfilled == 0 {
 			t.Error("no job was backfilled: the cases do not test enough")
 		}
 	}, "qla", "grmu")

@@ -64,7 +64,7 @@ func TestOutOfMemory(t *testing.T) {
 			}
 		}
 	})
-	if !t.Failed() && requeued == 0 {
+	if !t.Failed() && !testing.Short() && requeued == 0 {
 		t.Error("no job ran out of memory: the cases do not test enough")
 	}
 }

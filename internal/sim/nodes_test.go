@@ -157,7 +157,7 @@ func TestOnlyWhatCanRun(t *testing.T) {
 			t.Fatalf("%v, and %v is left out", err, w.Left)
 		}
 	})
-	if never == 0 || can == 0 {
+	if !testing.Short() && (never == 0 || can == 0) {
 		t.Errorf("%d could run, %d never: the cases do not test enough", can, never)
 	}
 }

@@ -68,7 +68,7 @@ func TestOffers(t *testing.T) {
 			}
 		}
 	})
-	if !t.Failed() && stale == 0 {
+	if !t.Failed() && !testing.Short() && stale == 0 {
 		t.Error("no job found its slices on offer: the cases do not test enough")
 	}
 }
@@ -111,7 +111,7 @@ func TestOffersKeepReservations(t *testing.T) {
 			}
 		}
 	})
-	if !t.Failed() && reserved == 0 {
+	if !t.Failed() && !testing.Short() && reserved == 0 {
 		t.Error("no job had a reservation: the cases do not test enough")
 	}
 }

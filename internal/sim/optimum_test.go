@@ -98,7 +98,7 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 		}
 	})
 	t.Logf("optimal in %d of %d runs", reached, reached+worse)
-	if reached == 0 || worse == 0 {
+	if !testing.Short() && (reached == 0 || worse == 0) {
 		t.Errorf("optimal in %d runs, worse in %d: the cases do not test enough", reached, worse)
 	}
 }
