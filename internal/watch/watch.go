@@ -63,9 +63,9 @@ type Watcher struct {
 	log           *logrus.Entry
 	notifications notifications
 	deadlines     deadlines
-	planner       *planner    // nil unless the watcher writes parts
-	preemption    *preemption // nil unless the watcher preempts jobs
-	sender        notify.Sender
+	planner       *planner                          // nil unless the watcher writes parts
+	preemption    *preemption                       // nil unless the watcher preempts jobs
+	send          func(node slurm.Node) error       // sends a datagram to the node's agent
 	sent          atomic.Int64                      // number of datagrams sent
 	hosts         atomic.Pointer[map[string]string] // each node's address according to slurmctld
 }
@@ -77,11 +77,15 @@ func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
 		ctl:       ctl,
 		log:       log,
 		deadlines: deadlines{},
-		sender:    notify.Sender{Key: cfg.Key, Name: notify.Watcher + cfg.Name, Address: cfg.Address},
+		send:      cfg.Send,
 		notifications: notifications{
 			settings:     cfg.Settings,
 			unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.Interval)},
 		},
+	}
+	if w.send == nil {
+		sender := notify.Sender{Key: cfg.Key, Name: notify.Watcher + cfg.Name, Address: cfg.Address}
+		w.send = func(n slurm.Node) error { return sender.Send(n.Name, n.Addr, cfg.WakePort) }
 	}
 	if cfg.Planner {
 		w.cfg.Interval = min(cfg.Interval, part.Every)
@@ -242,11 +246,7 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 
 func (w *Watcher) notify(n slurm.Node) {
 	log := w.log.WithField("node", n.Name)
-	send := w.cfg.Send
-	if send == nil {
-		send = func(n slurm.Node) error { return w.sender.Send(n.Name, n.Addr, w.cfg.WakePort) }
-	}
-	if err := send(n); err != nil {
+	if err := w.send(n); err != nil {
 		log.WithError(err).Warn("couldn't notify an agent")
 		return
 	}
