@@ -287,13 +287,7 @@ func killEverywhere(t *testing.T, campaign func(testing.TB) *campaign, remainder
 			return slices.Index(failpoint.Points, p)%4 != remainder
 		})
 	}
-	if text := os.Getenv("CAELUM_KILLS"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		each = n
-	}
+	each = envInt(t, "CAELUM_KILLS", each)
 	var recoveries, unmapped []time.Duration
 	for _, point := range append(points, further...) {
 		if strings.HasPrefix(point, "hook.") {
