@@ -47,6 +47,8 @@ func TestSreport(t *testing.T) {
 	s.utilized(want)
 	s.must("root", "scontrol", "update", "nodename=mig-catalog1", "state=down", "reason=test")
 	s.utilized(utilization{"cpu": {60, minutes, 0, 2 * minutes}, "gres/mig:7g.40gb": {60, 0, 0, 60}})
+	// slurmdbd ignores the state of a node's second event in one second (as_mysql_node_down in as_mysql_cluster.c).
+	time.Sleep(time.Second)
 	s.must("root", "scontrol", "update", "nodename=mig-catalog1", "state=future") // the remedy of caelum doctor
 	s.utilized(want)
 	s.until("PENDING", "squeue", "-h", "-j", waiting, "-o", "%T")
