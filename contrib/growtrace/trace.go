@@ -58,12 +58,13 @@ func Trace(seed uint64, n int) (all []Job) {
 	return all
 }
 
-// Points returns the job's memory use over time as an argument for cuda-process --curve.
+// Points returns the job's memory use over time as an argument for cuda-process --curve. A jump at the very end of the
+// run is omitted: according to Exceeds, the run ends before it.
 func (j Job) Points() string {
 	var b strings.Builder
 	last := -0.01
 	add := func(at, mib float64) {
-		if at = max(at, last+0.01); at <= j.Until*j.Seconds {
+		if at = max(at, last+0.01); at < j.Until*j.Seconds {
 			fmt.Fprintf(&b, ",%.2f:%.0f", at, mib)
 			last = at
 		}
@@ -79,6 +80,6 @@ func (j Job) Points() string {
 			add(at, mib)
 		}
 	}
-	fmt.Fprintf(&b, ",%.2f:%.0f", max(j.Until*j.Seconds, last+0.01), j.At(j.Until)*j.PeakMiB)
+	fmt.Fprintf(&b, ",%.2f:%.0f", max(j.Until*j.Seconds, last+0.01), j.Before(j.Until)*j.PeakMiB)
 	return b.String()[1:]
 }

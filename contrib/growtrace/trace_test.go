@@ -3,6 +3,7 @@ package growtrace
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,6 +69,9 @@ func (j Job) checkPoints(t *testing.T) {
 			t.Fatalf("%+v: %s", j, j.Points())
 		}
 		at, mib = append(at, second), append(mib, float64(memory))
+	}
+	if highest, want := slices.Max(mib), j.Before(j.Until)*j.PeakMiB; math.Abs(highest-want) > 1 && j.Until == 1 {
+		t.Fatalf("%+v uses at most %v MiB, want %v: %s", j, highest, want, j.Points())
 	}
 	if len(at) > 64 || math.Abs(at[len(at)-1]-j.Until*j.Seconds) > 0.02 {
 		t.Fatalf("%+v: %s", j, j.Points())

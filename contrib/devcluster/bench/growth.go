@@ -42,7 +42,7 @@ func benchGrowth(ctx context.Context, jobs int, seed uint64, only string) error 
 	var all sync.WaitGroup
 	for k, mode := range modes {
 		all.Go(func() {
-			r := growthRun{mode: mode}
+			r := growthRun{mode: mode, ended: map[string]string{}}
 			for nth, j := range growtrace.Trace(seed, jobs) {
 				r.jobs = append(r.jobs, &growthJob{Job: j, nth: nth, next: seconds(j.Submit)})
 			}
@@ -66,7 +66,8 @@ type growthRun struct {
 	mode  string
 	jobs  []*growthJob
 	began time.Time
-	late  time.Duration // the longest delay of any submission
+	ended map[string]string // the exit codes of all ended jobs, by id
+	late  time.Duration     // the longest delay of any submission
 }
 
 // growthJob is one of the trace's jobs. Its user submits it at the time given by next, and again if it runs out of
@@ -135,14 +136,13 @@ func (r *growthRun) learn(ctx context.Context) error {
 // serve submits all jobs, and resubmits those that ran out of memory, until all have ended.
 func (r *growthRun) serve(ctx context.Context) error {
 	for r.began = time.Now(); ; time.Sleep(time.Second) {
-		ended, err := r.ended(ctx)
-		if err != nil {
+		if err := r.addEnded(ctx); err != nil {
 			return err
 		}
 		waiting := false
 		for _, j := range r.jobs {
 			if n := len(j.ids); n > 0 && j.next < 0 {
-				code, over := ended[j.ids[n-1]]
+				code, over := r.ended[j.ids[n-1]]
 				switch {
 				case over && code == ranOut && n < growthAttempts:
 					j.next = time.Since(r.began) + growtrace.Notice*time.Second
@@ -192,14 +192,14 @@ func (r *growthRun) submit(ctx context.Context, j *growthJob) error {
 	return nil
 }
 
-// ended returns the exit codes of all jobs that have ended, by id. A failed job that an agent requeues is never among
-// them, because it is completing until its epilog has ended.
-func (r *growthRun) ended(ctx context.Context) (map[string]string, error) {
+// addEnded adds the exit codes of the jobs that slurmctld reports as ended. slurmctld reports an ended job only for
+// MinJobAge. A failed job that an agent requeues is never among them, because it is completing until its epilog has
+// ended.
+func (r *growthRun) addEnded(ctx context.Context) error {
 	out, stderr, err := r.Exec(ctx, "root", "scontrol", "-o", "show", "jobs")
 	if err != nil {
-		return nil, fmt.Errorf("scontrol: %w: %s", err, stderr)
+		return fmt.Errorf("scontrol: %w: %s", err, stderr)
 	}
-	all := map[string]string{}
 	for line := range strings.Lines(out) {
 		fields := map[string]string{}
 		for word := range strings.FieldsSeq(line) {
@@ -210,10 +210,10 @@ func (r *growthRun) ended(ctx context.Context) (map[string]string, error) {
 		}
 		switch state := fields["JobState"]; state {
 		case "COMPLETED", "FAILED":
-			all[fields["JobId"]] = fields["ExitCode"]
+			r.ended[fields["JobId"]] = fields["ExitCode"]
 		case "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL":
-			return nil, fmt.Errorf("job %s is %s", fields["JobId"], state)
+			return fmt.Errorf("job %s is %s", fields["JobId"], state)
 		}
 	}
-	return all, nil
+	return nil
 }
