@@ -130,8 +130,9 @@ OFFERS
   With --offers, policies act as in production: the agents publish offers 0.1 s after an event, and
   at the next whole second, slurmctld allocates the offered slices to jobs without knowing the
   policy. Of the jobs that could have started when they were submitted, ON OFFER is the share whose
-  profile was on offer at that time. Without --offers, policies place jobs directly when a job is
-  submitted or ends. --offers has no effect on whole, static and moved.
+  profile was on offer at that time. With whole and static, slurmctld also starts jobs only at whole
+  seconds, but without offers. Without --offers, all jobs start as soon as a job is submitted or
+  ends. --offers has no effect on moved.
 
 SIZING, for workloads whose jobs have speeds (--miso)
   adaptive          a job may get a larger slice than it requests, as in production. Requires
@@ -352,9 +353,10 @@ func nodes(c sim.Config) (all [][]*mig.Model) {
 
 // runPolicy simulates the workload with one policy.
 func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trace.Job]) (out run, err error) {
-	layouts := ""
+	layouts, words := "", ""
+	c.Offers = o.offers && name != theoretical
 	switch name {
-	case "moved":
+	case theoretical:
 	case "whole":
 		for _, b := range c.GPUs {
 			whole, ok := sim.Whole(b)
@@ -372,11 +374,12 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 			return run{}, err
 		}
 		layouts, c.Static = p.Names(c.GPUs[0]), p.Deal(len(c.GPUs))
+		words = inWords(c.GPUs[0], c.Static)
 	default:
 		if c.Policy, err = place.ByName(name); err != nil {
 			return run{}, err
 		}
-		c.Offers, c.WholeShare = o.offers, o.wholeShare
+		c.WholeShare = o.wholeShare
 		if c.Moves, err = o.parseMoves(); err != nil {
 			return run{}, err
 		}
@@ -394,8 +397,24 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 		return run{}, err
 	}
 	out = newRun(name, layouts, r)
-	out.recorded = recorded
+	out.words, out.recorded = words, recorded
 	return out, nil
+}
+
+// inWords describes fixed layouts, for example "2 GPUs with 7g.40gb, 1 GPU with 4g.20gb 3g.20gb".
+func inWords(b *mig.Model, layouts []mig.Layout) string {
+	count := map[mig.Layout]int{}
+	for _, l := range layouts {
+		count[l]++
+	}
+	var all []string
+	for _, l := range layouts { // in the order of the GPUs
+		if n := count[l]; n > 0 {
+			all = append(all, fmt.Sprintf("%s with %s", plural(n, "GPU"), sim.Pattern{l}.Names(b)))
+			delete(count, l)
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // pattern returns the layouts for the static policy: those given by --static, or the best ones found by sim.BestStatic.

@@ -29,6 +29,9 @@ func (s simulation) print(w io.Writer) {
 		}
 	}
 	rows(w, right, table)
+	if tie := s.page(nil).Tie(); tie != "" {
+		fmt.Fprintf(w, "\n%s\n", tie)
+	}
 	for _, r := range s.Policies {
 		if r.Never != "" {
 			fmt.Fprintf(w, "\n%s: %s\n", r.Policy, r.Never)

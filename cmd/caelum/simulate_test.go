@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestLimitsAreNotCorrected tests that, with --ends limits, policies use the time limits without correction, as the
@@ -55,5 +56,25 @@ func TestLimitsAreNotCorrected(t *testing.T) {
 	}
 	if got := longest("corrected"); got != 158 { // the wait of job 43, which starts last
 		t.Errorf("with --ends corrected, the longest wait is %v s, want 158", got)
+	}
+}
+
+// TestDateOf checks the dates of times relative to now.
+func TestDateOf(t *testing.T) {
+	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]string{
+		"now":          "2026-03-02",
+		"now-30days":   "2026-01-31",
+		"now-1week":    "2026-02-23",
+		"now-13hours":  "2026-03-01",
+		"now+12hours":  "2026-03-03",
+		"now-1440":     "now-1440",
+		"2026-01-01":   "2026-01-01",
+		"midnight":     "midnight",
+		"now-5minutes": "2026-03-02",
+	} {
+		if got := dateOf(text, now); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
 	}
 }

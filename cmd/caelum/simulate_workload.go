@@ -7,8 +7,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"caelum/internal/trace"
 )
@@ -128,6 +131,22 @@ func (o simulateOptions) synthetic(gpus int) (*trace.Workload, error) {
 	return nil, usageError{fmt.Errorf("--churn %s: unknown mix; the mixes are %s", o.churn, strings.Join(names, ", "))}
 }
 
+// relative matches the times relative to now that sacct accepts.
+var relative = regexp.MustCompile(`^now(?:([+-][0-9]+)(second|minute|hour|day|week)s?)?$`)
+
+// dateOf returns the date that a time in sacct's format denotes. It returns all formats unchanged that are not relative
+// to now.
+func dateOf(text string, now time.Time) string {
+	m := relative.FindStringSubmatch(text)
+	if m == nil {
+		return text
+	}
+	n, _ := strconv.Atoi(m[1])
+	unit := map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour,
+		"day": 24 * time.Hour, "week": 7 * 24 * time.Hour}[m[2]]
+	return now.Add(time.Duration(n) * unit).Format(time.DateOnly)
+}
+
 // describe returns the output line that describes the workload.
 func (o simulateOptions) describe() string {
 	switch {
@@ -136,7 +155,8 @@ func (o simulateOptions) describe() string {
 	case o.grmu != "":
 		return o.grmu + " (GRMU's profiles)"
 	case o.fromSacct:
-		return fmt.Sprintf("jobs of this site from %s to %s", o.since, o.until)
+		now := time.Now()
+		return fmt.Sprintf("jobs of this site from %s to %s", dateOf(o.since, now), dateOf(o.until, now))
 	case o.sacct != "":
 		return o.sacct
 	case o.miso != "":

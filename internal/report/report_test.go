@@ -146,13 +146,25 @@ func TestVerdict(t *testing.T) {
 		},
 		"no difference": {
 			Page{Policies: []Policy{{Name: "a"}, {Name: "b"}}},
-			"For this workload, the a and b policies are equally good (difference below 1%): with a, a job " +
-				"waits on average 0 s.",
+			"For this workload, the a and b policies are equally good (difference below 1% or 1 s): with a, a " +
+				"job waits on average 0 s.",
 		},
 		"a small one": {
 			Page{Policies: []Policy{{Name: "a", MeanWait: 1000}, {Name: "b", MeanWait: 999}}},
-			"For this workload, the b and a policies are equally good (difference below 1%): with b, a job " +
-				"waits on average 16.7 minutes.",
+			"For this workload, the b and a policies are equally good (difference below 1% or 1 s): with b, a " +
+				"job waits on average 16.7 minutes.",
+		},
+		"less than a second": {
+			Page{Policies: []Policy{{Name: "a", MeanWait: 0.7}, {Name: "b"}, {Name: "c", MeanWait: 1.5}, {Name: "d",
+				MeanWait: 0.9}}},
+			"For this workload, the b, a and d policies are equally good (difference below 1% or 1 s): with b, a " +
+				"job waits on average 0 s.",
+		},
+		"a tie of accepted work": {
+			Page{Loss: true, Policies: []Policy{{Name: "a", Accepted: 0.5}, {Name: "b", Accepted: 0.7}, {Name: "c",
+				Accepted: 0.701}}},
+			"For this workload, the c and b policies are equally good (difference below 1%): with c, it accepts " +
+				"70.1% of the requested GPU time.",
 		},
 		"nothing waited": {
 			Page{Policies: []Policy{{Name: "a", MeanWait: 50}, {Name: "b"}}},

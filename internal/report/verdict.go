@@ -1,51 +1,82 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
-// near is the relative difference below which two policies count as equally good.
-const near = 0.01
+// near and nearSeconds are the relative and absolute differences below which two policies count as equally good.
+// nearSeconds is the interval between slurmctld's passes in a simulation with offers.
+const (
+	near        = 0.01
+	nearSeconds = 1
+)
 
 // verdict returns a sentence that names the best policy for the workload and its advantage over the second best. The
 // best policy has the lowest mean waiting time, or the lowest mean turnaround if the workload has run times that depend
 // on the slice. Without a queue, it accepts the largest fraction of the requested unit-seconds. References are not
 // compared. The sentence is empty if the page has no policies.
 func (p Page) verdict() string {
-	var ranked []Policy
-	for _, of := range p.Policies {
-		if !of.Reference {
-			ranked = append(ranked, of)
-		}
-	}
+	ranked := p.ranked()
 	if len(ranked) == 0 {
 		return ""
 	}
-	slices.SortStableFunc(ranked, func(a, b Policy) int {
-		if x, y := p.score(a), p.score(b); x != y {
-			return map[bool]int{true: -1, false: 1}[x < y]
-		}
-		return 0
-	})
 	best := ranked[0]
 	if len(ranked) == 1 {
 		return fmt.Sprintf("With the %s policy, %s.", best.Name, p.outcome(best))
 	}
-	second := ranked[1]
-	a, b := math.Abs(p.score(best)), math.Abs(p.score(second))
-	switch gap := math.Abs(a-b) / max(b, 1e-9); {
-	case a == b || gap < near:
-		return fmt.Sprintf("For this workload, the %s and %s policies are equally good (difference below %.0f%%): "+
-			"with %s, %s.", best.Name, second.Name, 100*near, best.Name, p.outcome(best))
-	case p.Loss:
-		return fmt.Sprintf("For this workload, %s is the best policy: %s, %.0f%% more than with %s, the second best.",
-			best.Name, p.outcome(best), 100*gap, second.Name)
-	default:
-		return fmt.Sprintf("For this workload, %s is the best policy: %s, %.0f%% less than with %s, the second best.",
-			best.Name, p.outcome(best), 100*gap, second.Name)
+	if tie := p.Tie(); tie != "" {
+		return "For this workload, " + tie + fmt.Sprintf(": with %s, %s.", best.Name, p.outcome(best))
 	}
+	second := ranked[1]
+	word := "less"
+	if p.Loss {
+		word = "more"
+	}
+	return fmt.Sprintf("For this workload, %s is the best policy: %s, %.0f%% %s than with %s, the second best.",
+		best.Name, p.outcome(best), 100*p.gap(best, second), word, second.Name)
+}
+
+// Tie returns the part of a sentence that names the policies that are as good as the best policy, or an empty string if
+// there are none.
+func (p Page) Tie() string {
+	ranked := p.ranked()
+	var names []string
+	for _, of := range ranked {
+		if p.gap(ranked[0], of) < near || !p.Loss && math.Abs(p.score(ranked[0])-p.score(of)) < nearSeconds {
+			names = append(names, of.Name)
+		}
+	}
+	if len(names) < 2 {
+		return ""
+	}
+	last := len(names) - 1
+	limit := "1% or 1 s"
+	if p.Loss {
+		limit = "1%"
+	}
+	return fmt.Sprintf("the %s and %s policies are equally good (difference below %s)",
+		strings.Join(names[:last], ", "), names[last], limit)
+}
+
+// ranked returns the policies that are compared, beginning with the best.
+func (p Page) ranked() (all []Policy) {
+	for _, of := range p.Policies {
+		if !of.Reference {
+			all = append(all, of)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Policy) int { return cmp.Compare(p.score(a), p.score(b)) })
+	return all
+}
+
+// gap returns the difference between the scores of two policies, relative to that of the worse one.
+func (p Page) gap(best, other Policy) float64 {
+	a, b := math.Abs(p.score(best)), math.Abs(p.score(other))
+	return math.Abs(a-b) / max(b, 1e-9)
 }
 
 // score returns the figure that the verdict uses to compare policies. Lower is better.

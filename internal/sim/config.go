@@ -27,8 +27,9 @@ type Config struct {
 
 	Discipline Discipline
 
-	// Offers means that jobs start as in production: agents publish offers, and slurmctld allocates the offered slices.
-	// Without Offers, the policy places jobs directly when a job is submitted or ends. Offers requires FIFO or EASY.
+	// Offers means that jobs start as in production: agents publish offers, and slurmctld allocates the offered slices
+	// at whole seconds. With fixed layouts, slurmctld also starts jobs only at whole seconds, but needs no offers.
+	// Without Offers, jobs start as soon as a job is submitted or ends. Offers requires FIFO or EASY.
 	Offers bool
 
 	// Sizing determines the profile of a job whose Speed is set. Speeds returns the speed that the planner expects on a
@@ -114,8 +115,8 @@ func (c *Config) check() error {
 			"each number must be at least 1, and the sums must match",
 			c.Nodes, len(c.GPUs))
 	}
-	if c.Offers && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
-		return fmt.Errorf("offers require a placement policy and a FIFO or EASY queue")
+	if c.Offers && (c.Policy == nil && c.Static == nil || c.Discipline != FIFO && c.Discipline != EASY) {
+		return fmt.Errorf("offers require a placement policy or fixed layouts, and a FIFO or EASY queue")
 	}
 	if c.Sizing == Adaptive && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
 		return fmt.Errorf("adaptive sizes require a placement policy and a FIFO or EASY queue")

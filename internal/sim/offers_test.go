@@ -144,3 +144,30 @@ func TestFoundOnOffer(t *testing.T) {
 		t.Errorf("the small slices are on different GPUs: %+v", seen.all)
 	}
 }
+
+// TestFixedLayoutsWithOffers checks that with offers, slurmctld starts jobs on fixed layouts only at whole seconds, as
+// it does on offers, and that the reference that moves jobs does not support offers.
+func TestFixedLayoutsWithOffers(t *testing.T) {
+	c := Config{GPUs: gpus(t, "A100-40GB", 1), Discipline: EASY, Offers: true}
+	whole, _ := Whole(c.GPUs[0])
+	c.Static = Pattern{whole}.Deal(1)
+	jobs := []trace.Job{
+		{ID: "first", Submit: 0, Duration: 10.5, Profile: "1g.5gb"},
+		{ID: "second", Submit: 0.2, Duration: 5, Profile: "1g.5gb"},
+		{ID: "third", Submit: 100.4, Duration: 5, Profile: "1g.5gb"},
+	}
+	var seen spans
+	c.Observer = &seen
+	if _, err := Run(c, slices.Values(jobs)); err != nil {
+		t.Fatal(err)
+	}
+	for k, from := range []float64{1, 12, 101} {
+		if seen.all[k].From != from {
+			t.Errorf("%+v, want it at %v", seen.all[k], from)
+		}
+	}
+	c.Static = nil
+	if _, err := Run(c, slices.Values(jobs)); err == nil {
+		t.Error("the reference accepts offers")
+	}
+}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"caelum/internal/offer"
@@ -36,12 +37,21 @@ func (q *queue) remove(k int) {
 	}
 }
 
-// schedule starts all jobs that can start now.
+// schedule starts all jobs that can start now or, with Offers, schedules slurmctld's next pass.
 func (s *simulation) schedule() {
-	if s.offers != nil {
+	switch {
+	case s.offers != nil:
 		s.offers.happened()
 		return
+	case s.Offers: // fixed layouts
+		s.tick = min(s.tick, math.Floor(s.now)+1)
+		return
 	}
+	s.startAll()
+}
+
+// startAll starts all jobs that can start now, without offers.
+func (s *simulation) startAll() {
 	if s.Sizing == Adaptive || s.planned {
 		s.room.(*cut).startPlanned()
 		return

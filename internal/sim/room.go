@@ -51,7 +51,7 @@ func firstOf(nodes []*reservation, j *job) *reservation {
 
 func newRoom(s *simulation) room {
 	switch {
-	case s.Offers:
+	case s.Offers && s.Policy != nil:
 		s.offers = newOffers(s)
 		return s.offers.cut
 	case s.Policy != nil:

@@ -74,6 +74,7 @@ type simulation struct {
 	queue   queue
 	batches *batches // nil unless the discipline is Batches
 	offers  *offers  // nil if the policy places jobs directly
+	tick    float64  // the next pass of slurmctld with Offers and fixed layouts; +Inf if it is waiting for an event
 	running endings
 	away    endings // requeued jobs; the ends field is the time from which a job may restart
 	recent  place.Recent
@@ -110,7 +111,7 @@ func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 }
 
 func newSimulation(c Config) *simulation {
-	s := &simulation{Config: c}
+	s := &simulation{Config: c, tick: math.Inf(1)}
 	if c.Learn {
 		s.corrected = &predict.Ends{}
 	}
@@ -245,7 +246,7 @@ func (s *simulation) settle(j *job) {
 // allocations of offers.
 func (s *simulation) until(then float64) {
 	for {
-		next := min(s.running.next(), s.away.next())
+		next := min(s.running.next(), s.away.next(), s.tick)
 		if s.offers != nil {
 			next = min(next, s.offers.next())
 		}
@@ -270,6 +271,10 @@ func (s *simulation) until(then float64) {
 		}
 		if s.offers != nil {
 			s.offers.act()
+		}
+		if s.tick <= s.now {
+			s.tick = math.Inf(1)
+			s.startAll()
 		}
 	}
 }
