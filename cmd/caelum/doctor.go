@@ -32,8 +32,9 @@ slurmctld's records of this node and of the catalogue nodes, the files of the SP
 owners and modes of the slices' device files. It makes no changes.
 
 Run doctor as root on a GPU node. On slurmctld's host, which has the decision table, use
---controller. Checks that cannot be carried out are reported as "not checked". The exit status is 1
-if doctor finds an error, and 0 otherwise, even if there are warnings.
+--controller. Without it, doctor checks nothing on a host of slurmctld that has no agent and is not
+a node in slurm.conf. Checks that cannot be carried out are reported as "not checked". The exit
+status is 1 if doctor finds an error, and 0 otherwise, even if there are warnings.
 
 With --nhc, doctor serves as a check for node health checkers: it checks only this node, runs no
 Slurm commands, waits at most 4 seconds for the agent and the driver, and prints a single line, "OK:

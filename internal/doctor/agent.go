@@ -8,6 +8,8 @@ import (
 	"caelum/internal/api"
 )
 
+const agentOK = "the agent answers, and its offers are in slurmctld"
+
 func publishing(f *Facts) []Finding {
 	switch {
 	case f.Agent.PublishError != "":
@@ -21,6 +23,8 @@ func publishing(f *Facts) []Finding {
 			"run `caelum doctor` again in a few seconds; if the warning remains, find the cause with "+
 				"`journalctl -u caelumd`",
 		)}
+	case f.lacks(Slurmctld):
+		return []Finding{{Severity: OK, Text: "the agent answers. Whether its offers are in slurmctld is unknown"}}
 	}
 	return nil
 }

@@ -71,6 +71,9 @@ type Facts struct {
 	// Controller is true if this host runs slurmctld and is not a GPU node. Examine then skips the checks that need one
 	// of nodeSources.
 	Controller bool
+	// ControllerHost is true if this host runs slurmctld, is not one of its nodes and has no agent. Examine then only
+	// reports that Controller must be set.
+	ControllerHost bool
 
 	// RunDir is the agent's run directory. Unless it is the default directory, the plugin needs the run_dir argument.
 	RunDir string
@@ -121,7 +124,7 @@ type check struct {
 func checks() []check {
 	ctld, node := []Source{Slurmctld}, []Source{Slurmctld, OwnNode}
 	return []check{
-		{"agent", "the agent answers, and its offers are in slurmctld", []Source{Agent}, publishing},
+		{"agent", agentOK, []Source{Agent}, publishing},
 		{"gpus", "the agent manages every GPU", []Source{Agent}, gpus},
 		{"instances", "no instance is stuck or foreign", []Source{Agent}, instances},
 		{"ledger", "the driver lists the instances of all jobs", []Source{Agent, Devices}, ledger},
@@ -192,7 +195,17 @@ func checks() []check {
 
 // Examine evaluates the facts. It returns a finding for each source that could not be read, followed by each check's
 // findings in a fixed order.
-func Examine(f *Facts) []Finding { return examine(f, checks()) }
+func Examine(f *Facts) []Finding {
+	if f.ControllerHost {
+		wrong := fault("SlurmctldHost names this host, which has no agent and is not a node in slurm.conf: nothing "+
+			"was checked, because the checks for GPU nodes do not apply to it",
+			"run `caelum doctor --controller` on this host and `caelum doctor` on each GPU node. If this host is also "+
+				"a GPU node, set `node:` in caelum.yaml to its NodeName in slurm.conf")
+		wrong.Check = "host"
+		return []Finding{wrong}
+	}
+	return examine(f, checks())
+}
 
 func examine(f *Facts, checks []check) []Finding {
 	var found []Finding

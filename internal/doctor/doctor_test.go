@@ -1,12 +1,14 @@
 package doctor
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"caelum/internal/api"
+	"caelum/internal/config"
 	"caelum/internal/slurm"
 )
 
@@ -41,6 +43,51 @@ func TestController(t *testing.T) {
 	for _, g := range found {
 		if g.Severity == Error && g.Check != "decision table" || g.Check == "node" || g.Check == "agent" ||
 			g.Check == "isolation" {
+			t.Errorf("%+v", g)
+		}
+	}
+}
+
+// TestControllerHost tests that without --controller, the only finding on slurmctld's host names this flag, and that
+// the finding depends on slurm.conf and on the agent.
+func TestControllerHost(t *testing.T) {
+	host := Host{Config: config.Defaults(), RunDir: t.TempDir(), Decisions: "/etc/caelum/decisions"}
+	host.Config.Node = "elsewhere"
+	ctl := func(name string) *slurm.Client {
+		return slurm.New(slurm.Options{Run: func(_ context.Context, _ []string, _ string, args ...string) (
+			string, string, error) {
+			if slices.Contains(args, "config") {
+				return "SLURM_VERSION = 22.05.8\nSlurmctldHost[0] = ctl(192.0.2.1)\nSlurmctldHost[1] = " + name +
+					".example.org\n", "", nil
+			}
+			return "", "", nil
+		}})
+	}
+	if found := Examine(Read(t.Context(), host, ctl(hostname()))); len(found) != 1 || found[0].Check != "host" ||
+		found[0].Severity != Error || !strings.Contains(found[0].Next, "`caelum doctor --controller` on this host") {
+		t.Errorf("%+v", found)
+	}
+	for _, f := range []*Facts{
+		Read(t.Context(), host, ctl("not-"+hostname())),
+		{Missing: map[Source]Finding{}, Config: healthyConfig()},
+	} {
+		if found := Examine(f); len(found) < 2 || f.ControllerHost {
+			t.Errorf("%+v", found)
+		}
+	}
+	host.Controller = true
+	if found := Examine(Read(t.Context(), host, ctl(hostname()))); len(found) < 2 {
+		t.Errorf("with --controller: %+v", found)
+	}
+}
+
+// TestOffersWithoutSlurmctld tests that the agent check does not claim that slurmctld has the offers if slurmctld
+// cannot be queried.
+func TestOffersWithoutSlurmctld(t *testing.T) {
+	f := healthy()
+	f.Missing[Slurmctld] = fault("slurmctld cannot be queried", "find the cause")
+	for _, g := range Examine(f) {
+		if g.Check == "agent" && (g.Severity != OK || !strings.Contains(g.Text, "in slurmctld is unknown")) {
 			t.Errorf("%+v", g)
 		}
 	}

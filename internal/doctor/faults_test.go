@@ -432,8 +432,14 @@ var cases = []struct {
 			"couldn't use /etc/caelum: /etc/caelum belongs to slurm, not to root; chown root /etc/caelum",
 		}
 	}},
-	{"owners", Error, "/run/caelum/jobs belongs to uid 20001 with mode 0755 instead of root with 0700", func(f *Facts) {
-		f.Owners.Wrong = []WrongFile{{"/run/caelum/jobs", 20001, 0o755, 0o700}}
+	{
+		"owners",
+		Error,
+		"/run/caelum/jobs: its owner is uid 20001 instead of uid 0, and its mode is 0755 instead of 0700: other users",
+		func(f *Facts) { f.Owners.Wrong = []WrongFile{{"/run/caelum/jobs", 20001, 0o755, 0o700}} },
+	},
+	{"owners", Error, "/run/caelum/jobs: its mode is 0755 instead of 0700: other users", func(f *Facts) {
+		f.Owners.Wrong = []WrongFile{{"/run/caelum/jobs", 0, 0o755, 0o700}}
 	}},
 	{"owners", Warning, "caelumd.service has DevicePolicy=auto", func(f *Facts) { f.Owners.Unit = "auto" }},
 }

@@ -97,6 +97,18 @@ func devicePolicy(ctx context.Context) string {
 	return ""
 }
 
+// difference describes the wrong owner, the wrong mode, or both.
+func (w WrongFile) difference() string {
+	var all []string
+	if w.Owner != 0 {
+		all = append(all, fmt.Sprintf("owner is uid %d instead of uid 0", w.Owner))
+	}
+	if w.Mode != w.Right {
+		all = append(all, fmt.Sprintf("mode is %04o instead of %04o", w.Mode, w.Right))
+	}
+	return strings.Join(all, ", and its ")
+}
+
 func owners(f *Facts) []Finding {
 	var found []Finding
 	for _, refusal := range f.Owners.Untrusted {
@@ -114,9 +126,8 @@ func owners(f *Facts) []Finding {
 	for _, w := range f.Owners.Wrong {
 		found = append(found, fault(
 			fmt.Sprintf(
-				"%s belongs to uid %d with mode %04o instead of root with %04o: other users may have access to the "+
-					"agent's data, or Caelum's programs may lack access",
-				w.Path, w.Owner, w.Mode, w.Right,
+				"%s: its %s: other users may have access to the agent's data, or Caelum's programs may lack access",
+				w.Path, w.difference(),
 			),
 			fmt.Sprintf(
 				"run `chown root %s && chmod %04o %[1]s`, and find the program that changed the owner or the mode",

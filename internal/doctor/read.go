@@ -78,7 +78,8 @@ func (f *Facts) setAgent(client *api.Client, s *api.Status, err error) {
 		f.Missing[Agent] = fault(
 			fmt.Sprintf("the agent does not answer on %s (%s): jobs cannot get slices on this node", client.Socket(),
 				api.Reason(err)),
-			"run `systemctl status caelumd` to see the state of the agent, then `systemctl restart caelumd`",
+			"run `systemctl status caelumd` to see the state of the agent, then `systemctl restart caelumd`; on "+
+				"slurmctld's host, which needs no agent, run `caelum doctor --controller` instead",
 		)
 	} else {
 		f.Agent = *s
@@ -169,10 +170,17 @@ func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client)
 			return
 		}
 	}
+	f.ControllerHost = f.lacks(Agent) && f.Config.RunsOn(hostname())
 	f.Missing[OwnNode] = fault(
 		"slurmctld has no node "+name+", so this host's agent cannot publish offers",
 		"set `node:` in caelum.yaml to this host's NodeName, or add the node to slurm.conf",
 	)
+}
+
+// hostname returns the name of this host, or an empty string if it is unknown.
+func hostname() string {
+	name, _ := os.Hostname()
+	return name
 }
 
 // readFiles reads the owners and modes of the capability files between two requests to the agent, so that a job that

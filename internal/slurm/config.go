@@ -94,6 +94,21 @@ func (c Config) Controllers() (all []string) {
 	}
 }
 
+// RunsOn reports whether slurm.conf names the given host as one of slurmctld's hosts. It ignores the domains.
+func (c Config) RunsOn(host string) bool {
+	host, _, _ = strings.Cut(host, ".")
+	for k := 0; ; k++ {
+		name, ok := c.Values[fmt.Sprintf("SlurmctldHost[%d]", k)]
+		if !ok {
+			return false
+		}
+		name, _, _ = strings.Cut(name, "(")
+		if name, _, _ = strings.Cut(name, "."); name != "" && strings.EqualFold(name, host) {
+			return true
+		}
+	}
+}
+
 // SlurmUser returns slurmctld's user id; ok is false if the configuration does not contain it.
 func (c Config) SlurmUser() (uid uint32, ok bool) {
 	_, id, _ := strings.Cut(strings.TrimSuffix(c.Values["SlurmUser"], ")"), "(") // e.g. slurm(64030)
