@@ -55,8 +55,11 @@ func checkFile(w io.Writer, path string) error {
 		}
 		fmt.Fprintf(w, "%s:%d: %s: %s\n", path, cmp.Or(f.Line, 1), severity, f.Text)
 	}
-	if count > 0 {
-		return fmt.Errorf("%s: %d invalid; correct the lines above", path, count)
+	switch {
+	case count == 1:
+		return fmt.Errorf("%s: 1 invalid line; correct the line listed above", path)
+	case count > 1:
+		return fmt.Errorf("%s: %d invalid lines; correct the lines listed above", path, count)
 	}
 	_, err = fmt.Fprintf(w, "%s: valid\n", path)
 	return err

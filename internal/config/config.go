@@ -188,11 +188,10 @@ func parse(v *viper.Viper) (c Config, err error) {
 	known := defaults()
 	for _, key := range v.AllKeys() {
 		if _, ok := known[key]; !ok {
-			return c, fmt.Errorf(
-				"unknown key %q; the keys are %s",
-				key,
-				strings.Join(slices.Sorted(maps.Keys(known)), ", "),
-			)
+			return c, unknownKey(key)
+		}
+		if err := checkForm(key, v.Get(key)); err != nil {
+			return c, err
 		}
 	}
 	for key, value := range known {
@@ -202,6 +201,11 @@ func parse(v *viper.Viper) (c Config, err error) {
 		return c, err
 	}
 	return c, c.check()
+}
+
+// unknownKey returns the error for a key that does not exist.
+func unknownKey(key string) error {
+	return fmt.Errorf("unknown key %q; the keys are %s", key, strings.Join(slices.Sorted(maps.Keys(defaults())), ", "))
 }
 
 // Whole returns the rule that determines which GPUs can be full GPUs (whole_gpus).

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -41,9 +40,12 @@ func CheckFile(path string) ([]Fault, error) {
 	if len(doc.Content) > 0 {
 		root = *doc.Content[0]
 	}
+	if root.Kind != yaml.MappingNode && root.Kind != 0 && root.Tag != "!!null" {
+		return []Fault{{Line: root.Line, Text: "not a mapping; each line must have the form `key: value`"}}, nil
+	}
 	var faults []Fault
 	lines := map[string]int{}
-	for k := 0; root.Kind == yaml.MappingNode && k+1 < len(root.Content); k += 2 {
+	for k := 0; k+1 < len(root.Content); k += 2 {
 		faults = append(faults, checkKey(root.Content[k], root.Content[k+1], lines)...)
 	}
 	if !slices.ContainsFunc(faults, func(f Fault) bool { return !f.Warning }) {
@@ -62,10 +64,10 @@ func checkKey(key, value *yaml.Node, lines map[string]int) []Fault {
 	}
 	lines[name] = key.Line
 	if _, ok := defaults()[name]; !ok {
-		return []Fault{{Line: key.Line, Text: fmt.Sprintf("unknown key %q; caelum.yaml(5) lists the keys", key.Value)}}
+		return []Fault{{Line: key.Line, Text: oneLine(unknownKey(key.Value))}}
 	}
 	if err := checkValue(name, value); err != nil {
-		return []Fault{{Line: key.Line, Text: readable(err)}}
+		return []Fault{{Line: key.Line, Text: oneLine(err)}}
 	}
 	if name == "profiles" || name == "default_profile" {
 		return unknownProfiles(name, value)
@@ -106,7 +108,7 @@ func checkTogether(path string, lines map[string]int) []Fault {
 	if err == nil {
 		return nil
 	}
-	text := readable(err)
+	text := oneLine(err)
 	key, _, _ := strings.Cut(text, ":")
 	return []Fault{{Line: lines[key], Text: text}}
 }
@@ -141,13 +143,4 @@ func syntaxFault(err error) Fault {
 	}
 	line, _ := strconv.Atoi(number[1])
 	return Fault{Line: line, Text: "not valid YAML: " + strings.TrimPrefix(text, number[0])}
-}
-
-// readable returns the message of an error from viper as a single line, with YAML's names for types instead of Go's.
-func readable(err error) string {
-	text := strings.NewReplacer(
-		"decoding failed due to the following error(s):\n\n", "",
-		"[]interface {}", "list", "map[string]interface {}", "mapping", "unconvertible type", "type",
-	).Replace(err.Error())
-	return oneLine(errors.New(strings.TrimSpace(text)))
 }

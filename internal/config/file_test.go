@@ -22,7 +22,16 @@ func TestCheckFile(t *testing.T) {
 		{"---\nnode: n1\nPolicy: reach\nprofiles:\n  - 1g.5gb\n  - full\nwhole_gpus: 2\n", nil},
 		{"node: n1\n\nnodes: n1\nprofile: 1g.5gb\n", []string{`3 unknown key "nodes"`, `4 unknown key "profile"`}},
 		{"node: [n1]\npoll_interval: 15\nmargin: -1\n",
-			[]string{"1 'node' expected type 'string', got type 'list'", "2 poll_interval: 15ns", "3 margin: -1"}},
+			[]string{"1 node: a list is not a string", "2 poll_interval: 15 is not a time with a unit, from 100ms",
+				"3 margin: -1"}},
+		{"poll_interval: soon\nsample_interval: 0\nmargin: much\nlearn: maybe\nwake_port: 1x\nshare_users: [1]\n",
+			[]string{`1 poll_interval: "soon" is not a time with a unit`,
+				`3 margin: "much" is not a number from 0 to 10`,
+				`4 learn: "maybe" is not true or false`, `5 wake_port: "1x" is not a UDP port or 0`,
+				"6 share_users: a list is not a whole number from 1 to 1000"}},
+		{"poll_interval: 1.5\n", []string{"1 poll_interval: 1.5 is not a time with a unit"}},
+		{"node:\nprofiles:\nlearn:\n", nil},
+		{"- node: n1\n", []string{"1 not a mapping; each line must have the form `key: value`"}},
 		{"profiles:\n- 1g.5gb\n- 1g.7gb\n",
 			[]string{`3 warning profiles: no GPU model that Caelum knows has the profile "1g.7gb"`}},
 		{"profiles: {a100: 1g.5gb}\n", []string{`1 unknown key "profiles.a100"`}},
@@ -31,7 +40,7 @@ func TestCheckFile(t *testing.T) {
 		{"node: n1\nNODE: n2\n", []string{"2 node: line 1 already sets this key"}},
 		{"policy: best\nwhole_gpus: some\nsizing: tight\n", []string{"1 policy: ", "2 whole_gpus: ", "3 sizing"}},
 		{"node: n1\nprofiles: [1g.5gb\n", []string{"not valid YAML: "}},
-		{"hello\n", []string{"0 "}},
+		{"hello\n", []string{"1 not a mapping"}},
 		{"node: \x00\n", []string{"0 "}},
 	} {
 		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
@@ -61,5 +70,14 @@ func TestCheckFile(t *testing.T) {
 	}
 	if _, err := CheckFile(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("CheckFile accepts a missing file")
+	}
+}
+
+// TestForms checks that forms has an entry for each key whose value is not a string.
+func TestForms(t *testing.T) {
+	for key, value := range defaults() {
+		if _, text := value.(string); !text && forms[key] == "" {
+			t.Errorf("forms has no entry for %s", key)
+		}
 	}
 }
