@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -41,20 +42,25 @@ func newDecisionsCheck(g *globals, o *decisionsOptions) *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Print the lines of a decision table that job_submit.lua would reject",
 		Long: `check reads FILE or, without FILE, the site's decision table, and prints each fault with its line.
-If job_submit.lua would reject the table, the exit status is 1. To be safe, edit a copy of the
-table, check the copy, and then move it into place.`,
+If job_submit.lua would reject the table, the exit status is 1. If the table is valid, check warns
+about partitions that slurmctld does not have. To be safe, edit a copy of the table, check the copy,
+and then move it into place.`,
 		Example: `  caelum decisions check
   caelum decisions check decisions.new && mv decisions.new /etc/caelum/decisions`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				return checkTable(cmd.OutOrStdout(), g, args[0])
+			path := strings.Join(args, "")
+			if path == "" {
+				var err error
+				if path, err = o.path(); err != nil {
+					return err
+				}
 			}
-			path, err := o.path()
-			if err != nil {
-				return err
+			err := checkTable(cmd.OutOrStdout(), g, path)
+			if err == nil {
+				warnPartitions(cmd.Context(), cmd.ErrOrStderr(), newPartitionsClient(), partitionsOfTable(path))
 			}
-			return checkTable(cmd.OutOrStdout(), g, path)
+			return err
 		},
 	}
 }
@@ -69,14 +75,19 @@ with the same key, that is, with the same first word and, for partition, key, us
 same second word. The file is replaced atomically and keeps its owner, mode and comments. If
 job_submit.lua would reject the new table, set changes nothing. If the table is full (20,000 lines
 or 1 MiB), set drops the oldest learned lines. To change profile and model lines, whose order
-matters, edit the table by hand.`,
+matters, edit the table by hand. set warns if the line names a partition that slurmctld does not
+have.`,
 		Example: `  caelum decisions set default 1g.5gb
   caelum decisions set partition gpu full grow=oom`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.change(cmd.OutOrStdout(), g, "", func(path string) (bool, error) {
+			err := o.change(cmd.OutOrStdout(), g, "", func(path string) (bool, error) {
 				return learn.SetLine(path, args)
 			})
+			if err == nil {
+				warnPartitions(cmd.Context(), cmd.ErrOrStderr(), newPartitionsClient(), partitionsOfLine(args))
+			}
+			return err
 		},
 	}
 }
