@@ -33,7 +33,7 @@ type clusterStatus struct {
 func statusElsewhere(ctx context.Context, w io.Writer, g *globals, noAgent error) error {
 	records, err := newController().NodeRecords(ctx)
 	if err != nil {
-		return fmt.Errorf("%w; nor could caelum read the nodes from slurmctld: %w", noAgent, nodesError(err))
+		return fmt.Errorf("%w. If this is a GPU node: %w", nodesError(err), noAgent)
 	}
 	nodes := overview.Nodes(records)
 	host, err := os.Hostname()
@@ -98,8 +98,12 @@ func readNode(ctx context.Context, ctl *slurm.Client, name string) (n nodeDetail
 	return nodeDetail{nodes[0], newNodeJobs(jobs)}, err
 }
 
-// nodesError adds an explanation to err if slurmctld refused a request for nodes.
+// nodesError adds an explanation to err if slurmctld did not answer or refused a request for nodes.
 func nodesError(err error) error {
+	if errors.Is(err, slurm.ErrUnreachable) {
+		return fmt.Errorf("%w, so caelum cannot show the nodes; find the cause with `scontrol ping`",
+			slurm.ErrUnreachable)
+	}
 	var e *slurm.CommandError
 	if errors.As(err, &e) && strings.Contains(e.Stderr, "Access/permission denied") {
 		return fmt.Errorf("slurmctld shows the nodes only to operators (PrivateData=nodes in slurm.conf); "+

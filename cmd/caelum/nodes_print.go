@@ -112,7 +112,7 @@ func allNodes(nodes []overview.Node) []spans {
 	}
 	lines := append([]spans{say(title, "%s", sum), nil}, inColumns(table)...)
 	return append(lines, nil, spans{
-		{"UNITS: ", plain}, {"3===", busy}, {" busy, of profile 3g..., ", plain}, {"~", idle}, {" idle, ", plain},
+		{"UNITS: ", plain}, {"3===", busy}, {" busy (3g...), ", plain}, {"~", idle}, {" idle, ", plain},
 		{".", free}, {" free, ", plain}, {"#", blocked}, {" blocked, - GPU without an agent", plain},
 	})
 }

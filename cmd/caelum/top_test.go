@@ -102,6 +102,14 @@ func TestTones(t *testing.T) {
 	}
 }
 
+// TestLegend checks that the legend fits on a screen with 80 columns.
+func TestLegend(t *testing.T) {
+	lines := allNodes([]overview.Node{{Name: "n1"}})
+	if legend := lines[len(lines)-1]; legend.width() > 80 || legend[0].text != "UNITS: " {
+		t.Errorf("the legend has %d columns: %v", legend.width(), legend)
+	}
+}
+
 // TestPause checks that a slow slurmctld and errors make the refreshes less frequent.
 func TestPause(t *testing.T) {
 	for _, c := range []struct {
