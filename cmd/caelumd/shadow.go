@@ -32,21 +32,24 @@ func newShadow(path *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shadow",
 		Short: "Print what the agent would do on this node, without changing anything",
-		Long: `shadow lets you try Caelum without risk. Every poll_interval, it reads the GPUs and slurmctld's
-records, and prints the slices that Caelum would carve if it managed this node: for the jobs that
-are running on the node now, for the waiting jobs that would start, and for future jobs. A pass is
-printed only if the plan has changed.
+		Long: `shadow lets you try Caelum without risk. It reads the GPUs and slurmctld's records, makes the plan
+that Caelum would make if it managed this node, and prints it: the slices of the jobs that are
+running on the node now, the slices of the waiting jobs that would start now, and the slices that
+would be free for further jobs. This is called a pass. shadow makes a pass every poll_interval, but
+prints the plan only if it has changed.
 
 shadow needs neither MIG mode nor slices in slurm.conf, and does not interfere with the node's
-present jobs and configuration: it makes no calls that change a GPU, a file or slurmctld. It need
-not run as root. If it does not run as root, the profiles come from Caelum's own table of GPU
+present jobs and configuration: it makes no calls that change a GPU, a file or slurmctld. In the
+output, "now:" is followed by what prevents an agent from using a GPU in its present state. shadow
+need not run as root. If it does not run as root, the profiles come from Caelum's own table of GPU
 models, and slurmctld may hide other users' jobs (PrivateData).
 
 Each pass begins with the jobs that are running now, as if Caelum had started them, so it does not
 include the effects of earlier passes. A job that requests one GPU and names no profile gets the one
-given by --profile, and a job with several GPUs gets whole GPUs. A single pass (--once) takes a few
-seconds. To see the usual load, let shadow run for a working day. To compare waiting times, use
-caelum simulate.
+given by --profile or, with "sizing: adaptive" in caelum.yaml (the default) and while GPUs are idle,
+a larger one. A job with several GPUs gets whole GPUs. A single pass (--once) takes a few seconds.
+To see the usual load, let shadow run for a working day. To compare waiting times, use caelum
+simulate.
 
 EXIT STATUS
   0  a signal stopped shadow (SIGTERM, SIGINT), or --once is set
@@ -108,7 +111,8 @@ func (t trial) run(ctx context.Context, cfg config.Config) error {
 		case err != nil && t.options.once:
 			return err
 		case err != nil:
-			fmt.Fprintf(t.errout, "caelumd: couldn't plan the node: %s; trying again\n", printable(err))
+			fmt.Fprintf(t.errout, "caelumd: couldn't make a pass: %s; trying again in %v\n", printable(err),
+				cfg.PollInterval)
 		case pass.Text() != last:
 			if err := t.print(pass); err != nil {
 				return err
@@ -130,7 +134,8 @@ func (t trial) run(ctx context.Context, cfg config.Config) error {
 func (t trial) node(cfg config.Config) (*shadow.Node, error) {
 	profile := cmp.Or(t.options.profile, cfg.DefaultProfile)
 	if profile == "" {
-		return nil, errors.New("the default profile is unknown; set --profile, for example 2g.10gb")
+		return nil, errors.New("the profile for jobs that name none is unknown; set --profile, for example " +
+			"to 2g.10gb, or default_profile in caelum.yaml")
 	}
 	settings, err := cfg.Planning()
 	if err != nil {

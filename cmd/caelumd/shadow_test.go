@@ -86,7 +86,7 @@ func TestShadow(t *testing.T) {
 	if after := files(t, dirs...); after != before {
 		t.Errorf("the trial changed files:\n%s\nbefore:\n%s", after, before)
 	}
-	const want = `2030-01-01 00:00:00  node n1
+	const want = `2030-01-01 00:00:00  node n1, if Caelum managed it
 GPU 0  NVIDIA A100-SXM4-40GB  (now: MIG mode is off; turn it on with "nvidia-smi -i 0 -mig 1")
   |2g.10gb============|2g.10gb============|.........|.........|.........|.........|
   2g.10gb  at 0  job 1 of user 1001 runs now
@@ -95,7 +95,8 @@ GPU 1  NVIDIA A100-SXM4-40GB  (now: MIG mode is off; turn it on with "nvidia-smi
   |7g.40gb========================================================================|
   7g.40gb  at 0  job 3 of user 1001 would start now
 free for further jobs: none
-jobs that would wait: 1; job 4 is the first: the job is the first in the queue that must wait: ` +
+jobs that would wait: 1
+reason for job 4: the job is the first in the queue that must wait: ` +
 		`the GPUs have no room for 7g.40gb x2, and the time at which room becomes free is unknown
 
 `
@@ -113,7 +114,7 @@ func TestShadowFails(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	fake := slurmtest.New(slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}})
 	for name, c := range map[string]struct{ node, profile, want string }{
-		"no profile":      {"n1", "", "set --profile, for example"},
+		"no profile":      {"n1", "", "set --profile, for example to 2g.10gb, or default_profile"},
 		"unknown profile": {"n1", "2g.20gb", "choose one of 1g.5gb, 1g.10gb, 2g.10gb"},
 		"unknown node":    {"n2", "2g.10gb", "set the `node` key to the NodeName"},
 	} {
@@ -149,7 +150,7 @@ func TestShadowErrorIsPrintable(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := errout.String()
-	if !strings.Contains(got, "job evil?[2J?; trying again\n") || strings.Contains(got, "\x1b") {
+	if !strings.Contains(got, "job evil?[2J?; trying again in 1ms\n") || strings.Contains(got, "\x1b") {
 		t.Errorf("the trial printed %q", got)
 	}
 }

@@ -46,7 +46,7 @@ func NewNode(
 		return nil, err
 	}
 	if len(names) == 0 {
-		return nil, errors.New("no GPU on this node supports MIG; run the trial on another node")
+		return nil, errors.New("no GPU on this node supports MIG; run caelumd shadow on another node")
 	}
 	if !slices.Contains(names, profile) {
 		return nil, fmt.Errorf("no GPU on this node has the profile %q; choose one of %s with --profile", profile,

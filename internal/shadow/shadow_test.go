@@ -90,13 +90,15 @@ func TestPass(t *testing.T) {
 	if p.Waiting != 1 || p.First == nil || p.First.Job != 10 || p.First.Verdict != plan.First {
 		t.Errorf("%d jobs wait, first %+v", p.Waiting, p.First)
 	}
-	for _, text := range []string{"GPU 1 ", "job 6 is running, but its", "jobs that would wait: 1; job 10 is the"} {
+	for _, text := range []string{
+		"GPU 1 ", "job 6 is running, but its", "jobs that would wait: 1\nreason for job 10: ",
+	} {
 		if !strings.Contains(p.Text(), text) {
 			t.Errorf("the text does not contain %q:\n%s", text, p.Text())
 		}
 	}
 	p.First.Text = "[2J\x1b[31m\n"
-	if text := p.Text(); strings.Contains(text, "\x1b") || !strings.HasSuffix(text, "the first: [2J?[31m?\n") {
+	if text := p.Text(); strings.Contains(text, "\x1b") || !strings.HasSuffix(text, "reason for job 10: [2J?[31m?\n") {
 		t.Errorf("the text contains control characters:\n%q", text)
 	}
 	for k, j := range s.Queue.All {

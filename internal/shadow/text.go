@@ -11,7 +11,7 @@ import (
 // Text formats the pass, without its time, for an administrator.
 func (p Pass) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "node %s\n", p.Node)
+	fmt.Fprintf(&b, "node %s, if Caelum managed it\n", p.Node)
 	if p.Closed != "" {
 		fmt.Fprintf(&b, "  slurmctld starts no jobs on the node: %s\n", p.Closed)
 	}
@@ -31,11 +31,10 @@ func (p Pass) Text() string {
 		fmt.Fprintf(&b, "job %d is running, but its slices would not fit on the node\n", id)
 	}
 	fmt.Fprintf(&b, "free for further jobs: %s\n", counts(p.Offers))
-	fmt.Fprintf(&b, "jobs that would wait: %d", p.Waiting)
+	fmt.Fprintf(&b, "jobs that would wait: %d\n", p.Waiting)
 	if p.First != nil {
-		fmt.Fprintf(&b, "; job %d is the first: %s", p.First.Job, printable(p.First.Text))
+		fmt.Fprintf(&b, "reason for job %d: %s\n", p.First.Job, printable(p.First.Text))
 	}
-	b.WriteString("\n")
 	return b.String()
 }
 
