@@ -29,6 +29,9 @@ If the site has no suitable partition, create one without a restart:
 
   scontrol create PartitionName=whole Nodes=NODES
 
+Also add the partition to slurm.conf. Otherwise, it disappears when slurmctld restarts or reads
+slurm.conf again, and slurmctld then rejects new GPU jobs until "bypass off" is run.
+
 Run the command on slurmctld's host. If slurmctld does not answer, "caelum decisions set bypass
 PARTITION" writes the line without checking the partition.`,
 		Example: `  caelum decisions bypass whole

@@ -78,6 +78,12 @@ func (s *site) doctorController(t *testing.T) {
 		strings.Contains(a.stdout, "device files") {
 		t.Errorf("status %d: %s%s", a.status, a.stdout, a.stderr)
 	}
+	// The host "ctl" is in SlurmctldHost, and it is not a node.
+	if a = s.call(t, "ctl", "root", "", "caelum", "doctor"); a.status != 1 ||
+		!strings.Contains(a.stdout, "error    host: SlurmctldHost names this host") ||
+		!strings.Contains(a.stdout, "run `caelum doctor --controller` on this host") {
+		t.Errorf("without --controller: status %d: %s%s", a.status, a.stdout, a.stderr)
+	}
 	const broken = "/run/decisions.broken"
 	s.must(t, "", "root", "sh", "-c", "{ grep -v max_nodes /etc/caelum/decisions; echo max_nodes 9; } >"+broken)
 	a = s.call(t, "", "root", "", "caelum", "doctor", "--controller", "--decisions", broken)
