@@ -141,8 +141,8 @@ func newRepoDecisions(g *globals, o *repoOptions) *cobra.Command {
 		Long: `decisions writes learned lines to the decision table. A key, or a user's script fingerprint, gets a
 line only if a job would get a different profile or expected run time without it. With "share: true"
 in the configuration file, decisions also writes lines for script fingerprints that apply to all
-users. The administrator's lines, which are above the line "# What stands below ...", are not
-changed.
+users. The administrator's lines, which are above the line "# The lines below are learned ...", are
+not changed.
 
 If the learned lines have changed, decisions increments the table's generation and replaces the
 table atomically; otherwise, it leaves the table alone. job_submit.lua accepts at most 20,000 lines

@@ -19,9 +19,11 @@ import (
 )
 
 const (
-	// marker separates the administrator's lines from the learned lines. Write replaces the lines below it. Existing
-	// tables contain it, so it must never change.
-	marker = "# What stands below this line is learned from earlier runs (caelum repo decisions): " +
+	// marker separates the administrator's lines from the learned lines. Write replaces the lines below it.
+	marker = "# The lines below are learned from earlier runs (caelum repo decisions), and Caelum replaces " +
+		"all of them. Write your own lines above this line.\n"
+	// oldMarker is the marker that earlier versions wrote. The next write replaces it with marker.
+	oldMarker = "# What stands below this line is learned from earlier runs (caelum repo decisions): " +
 		"it is written anew each time. Above it, write what you like.\n"
 	head = "caelum-decisions 1 "
 )
@@ -48,7 +50,7 @@ func parseTable(text string) (t table, err error) {
 	if t.generation, err = strconv.ParseUint(number, 10, 63); !ok || !is || err != nil {
 		return t, fmt.Errorf("the first line is not %q", head+"<generation>")
 	}
-	t.own, t.learned, t.marked = strings.Cut(rest, marker)
+	t.own, t.learned, t.marked = cutAtMarker(rest)
 	d, err := decisions.Parse(first + "\n" + t.own)
 	if err != nil {
 		return t, err
@@ -66,6 +68,15 @@ func parseTable(text string) (t table, err error) {
 		}
 	}
 	return t, nil
+}
+
+// cutAtMarker divides the lines of a table at its first marker, which may also be an oldMarker.
+func cutAtMarker(lines string) (own, learned string, marked bool) {
+	own, learned, marked = strings.Cut(lines, marker)
+	if before, after, old := strings.Cut(lines, oldMarker); old && len(before) < len(own) {
+		return before, after, true
+	}
+	return own, learned, marked
 }
 
 // gpuModels returns the GPU models to which the table applies, each with the profiles that the table lists. The table

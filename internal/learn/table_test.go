@@ -101,6 +101,23 @@ user 1002:fedcba9876543210 1g.5gb
 	}
 }
 
+// TestWriteOldMarker checks that the lines below the marker of earlier versions count as learned, and that a write
+// replaces both the lines and the marker.
+func TestWriteOldMarker(t *testing.T) {
+	const site = "site 0123456789abcdef 1g.5gb\n"
+	for _, below := range []string{oldMarker, oldMarker + marker, marker + oldMarker} {
+		path := begin(t, "caelum-decisions 1 41\n"+own+below+site)
+		if done, err := Write(path, filled(t), memoryOnly); err != nil || !done.Changed {
+			t.Fatalf("%+v %v", done, err)
+		}
+		text := read(t, path)
+		if !strings.HasPrefix(text, "caelum-decisions 1 42\n"+own+marker) || strings.Contains(text, oldMarker) ||
+			strings.Contains(text, site) || strings.Count(text, marker) != 1 {
+			t.Errorf("the table after a write:\n%s", text)
+		}
+	}
+}
+
 // TestWriteShared checks that the table has a site line for a script if the site shares runs and enough users have run
 // the script. It must also have one for each user with runs of the script.
 func TestWriteShared(t *testing.T) {

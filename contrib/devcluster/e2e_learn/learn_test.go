@@ -338,7 +338,7 @@ func (s site) usersLearn(job string) {
 	// another group.
 	home := filepath.Join(s.Dir, "home", "user1")
 	table, own := filepath.Join(home, "decisions"), filepath.Join(home, "own.db")
-	s.must("root", "sh", "-c", "sed '/^# What stands/,$d' /etc/caelum/decisions > "+table+" && chown user1:root "+table)
+	s.must("root", "sh", "-c", "sed '/^# The lines/,$d' /etc/caelum/decisions > "+table+" && chown user1:root "+table)
 	as("user1", "repo", "sync", "--repo", own)
 	as("user1", "repo", "decisions", "--repo", own, "--table", table)
 	if text := s.must("user1", "cat", table); !strings.Contains(text, " 1g.10gb") {
