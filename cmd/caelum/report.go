@@ -34,8 +34,9 @@ advises a different profile or time limit, it prints the lines to put in the job
 array's id, report summarizes the tasks; for a het job's id, it shows each component. Without a job,
 it lists your own latest GPU jobs.
 
-report queries only slurmdbd, so it can run on any host where sacct works. The GPU usage comes from
-the summaries that the agents store after a job has ended (the accounting_field key in caelum.yaml).
+report can run on any host where sacct works. The GPU usage comes from the summaries that the agents
+store in slurmdbd after a job has ended (the accounting_field key in caelum.yaml). For a job that
+has not ended, report also asks slurmctld whether the job has grown.
 slurmdbd decides which users may see which jobs (PrivateData in slurmdbd.conf).
 
 GPU-HOURS weights each slice by the share of the GPU that it occupied, as in caelum usage.`,
@@ -53,7 +54,8 @@ GPU-HOURS weights each slice by the share of the GPU that it occupied, as in cae
 			if len(args) == 0 {
 				return reportLatest(cmd.Context(), cmd.OutOrStdout(), g, o, cfg, dbd.OfUser(uint32(os.Getuid())))
 			}
-			return reportJob(cmd.Context(), cmd.OutOrStdout(), g, cfg, dbd, args[0])
+			ctl := slurm.New(slurm.Options{Squeue: "squeue"})
+			return reportJob(cmd.Context(), cmd.OutOrStdout(), g, cfg, dbd, ctl.JobsOf, args[0])
 		},
 	}
 	f := cmd.Flags()
@@ -66,11 +68,15 @@ GPU-HOURS weights each slice by the share of the GPU that it occupied, as in cae
 	return cmd
 }
 
+// jobsOf returns the jobs with an id, like slurm.Client.JobsOf.
+type jobsOf func(context.Context, uint32) ([]slurm.Job, error)
+
 // reportJob prints the report on one job, array or het job.
 func reportJob(
-	ctx context.Context, w io.Writer, g *globals, cfg config.Config, dbd *slurm.Client, id string,
+	ctx context.Context, w io.Writer, g *globals, cfg config.Config, dbd *slurm.Client, ctl jobsOf, id string,
 ) error {
-	if _, _, err := jobRef(id); err != nil {
+	number, _, err := jobRef(id)
+	if err != nil {
 		return err
 	}
 	records, err := dbd.AllocationsOf(ctx, summaryField(cfg), id)
@@ -80,6 +86,7 @@ func reportJob(
 	if err != nil {
 		return err
 	}
+	addTags(ctx, ctl, number, records)
 	names, err := dbd.NamesOf(ctx, id)
 	warnOfNames(err)
 	r := jobreport.New(id, jobreport.Data{Records: records, Names: names, Site: cfg.Site(), Now: time.Now()})
@@ -88,6 +95,32 @@ func reportJob(
 	}
 	printReport(w, r)
 	return nil
+}
+
+// addTags sets the admin_comment in the newest records of jobs that have not ended, because slurmctld sends it to
+// slurmdbd only when a run ends. If a job was requeued and slurmdbd has no record of its next run yet, the newest
+// record has the state REQUEUED. The records remain unchanged if slurmctld does not answer, or does not show the user
+// the job.
+func addTags(ctx context.Context, ctl jobsOf, id uint32, records []slurm.Allocation) {
+	open := map[uint32]*slurm.Allocation{} // by job id
+	for k := range records {
+		r := &records[k]
+		if delete(open, r.ID); r.End.IsZero() || r.State == "REQUEUED" {
+			open[r.ID] = r
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	jobs, err := ctl(ctx, id)
+	if err != nil {
+		return
+	}
+	for _, j := range jobs {
+		if r := open[j.ID]; r != nil && j.AdminComment != "" {
+			r.Comment = j.AdminComment
+		}
+	}
 }
 
 // unseenJob is the error for a job whose record slurmdbd does not show to the caller. It wraps slurm.ErrNoJob.

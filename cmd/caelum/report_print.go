@@ -272,10 +272,11 @@ func fullest(jobs []jobreport.Job) (of jobreport.Job, most jobreport.Slice, ok b
 
 // printReports prints a table with one line for each job.
 func printReports(w io.Writer, all []jobreport.Report) {
-	table := [][]string{{"JOB", "NAME", "STATE", "RAN", "LIMIT", "SLICE", "PEAK", "BUSY", "GPU-HOURS", "ADVICE"}}
+	table := [][]string{{"JOB", "NAME", "STATE", "RAN", "LIMIT", "REQUESTED", "SLICE", "PEAK", "BUSY", "GPU-HOURS",
+		"ADVICE"}}
 	for _, r := range all {
 		j := r.Jobs[0]
-		limit, ran, slice, peak, busy := "-", "-", orDash(j.Requested), "-", "-"
+		limit, ran, slice, peak, busy := "-", "-", "-", "-", "-"
 		if j.Limit > 0 {
 			limit = jobreport.Clock(int(j.Limit))
 		}
@@ -295,14 +296,23 @@ func printReports(w io.Writer, all []jobreport.Report) {
 		if r.Unweighted {
 			hours = "-"
 		}
-		row := []string{j.ID, orDash(shortened(j.Name)), j.State, ran, limit, slice, peak, busy,
+		row := []string{j.ID, orDash(shortened(j.Name)), j.State, ran, limit, requestedProfile(j), slice, peak, busy,
 			hours, topics(r.Advice)}
 		for k := range row {
 			row[k] = printable(row[k])
 		}
 		table = append(table, row)
 	}
-	rows(w, []bool{false, false, false, true, true, false, true, true, true, false}, table)
+	rows(w, []bool{false, false, false, true, true, false, false, true, true, true, false}, table)
+}
+
+// requestedProfile returns the profile to which the advice on the job refers, or the number of GPUs if the job
+// requested no profile.
+func requestedProfile(j jobreport.Job) string {
+	if profile := cmp.Or(j.Requested, j.Chosen); profile != "" || j.GPUs == 0 {
+		return orDash(profile)
+	}
+	return plural(j.GPUs, "GPU")
 }
 
 // topics returns the advice's topics without duplicates, or a dash if there are none. NotEnded is omitted because the

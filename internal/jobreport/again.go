@@ -12,15 +12,15 @@ func requeues(j Job) []Advice {
 	if len(j.Earlier) == 0 && len(j.Growths) == 0 {
 		return nil
 	}
-	text := "After each requeue, the script started again from the beginning, so write checkpoints."
+	text := "After each requeue, the script starts again from the beginning, so write checkpoints."
 	if n := len(j.Growths); n > 0 {
 		g := j.Growths[n-1]
 		why := "the job ran out of memory"
 		if g.Cause == predict.Foreseen {
 			why = "the job would have run out of memory"
 		}
-		text = fmt.Sprintf("Caelum reran the job on a larger slice, because the %s was too small: %s. ", g.Profile,
-			why) + text
+		text = fmt.Sprintf("Caelum requeued the job with a larger profile, because the %s was too small: %s. ",
+			g.Profile, why) + text
 	}
 	return []Advice{
 		{

@@ -49,6 +49,7 @@ type Job struct {
 	SliceHours float64 `json:"slice_hours"`
 	Unweighted bool    `json:"unweighted,omitempty"` // see Report
 
+	outside  bool           // nothing shows that Caelum managed the last run, which got GPUs but no slices
 	raw      uint32         // slurm.Record.ID
 	comment  string         // admin_comment
 	request  map[string]int // the number of requested slices of each profile, on all nodes
@@ -124,6 +125,8 @@ func newJob(runs []slurm.Allocation, observed gpuhours.Observed, d Data) Job {
 	}
 	j.GPU = len(j.Slices) > 0 || last.Requested.Total("gpu")+last.Requested.Total("mig") > 0 ||
 		!managed && last.Allocated.Total("gpu") > 0
+	// job_submit.lua adds the key to every job to which it gives slices.
+	j.outside = j.GPUs > 0 && !managed && len(j.Slices) == 0 && tags.Value(last.Comment, tags.Key) == ""
 	return j
 }
 

@@ -128,6 +128,15 @@ var adviceCases = []struct {
 		slicesOf(a, "1g.5gb", 1)
 		a.Ref, a.State, a.Start, a.End, a.Nodes = "7_[3,5-9%2]", "PENDING", time.Time{}, time.Time{}, nil
 	}, 3750, "not ended [caelum explain 7_3]"},
+	{"on a GPU without Caelum", func(a *slurm.Allocation) {
+		a.Requested = slurm.GRESList{{Name: "gpu", Count: 1}}
+		a.Allocated, a.State, a.End = a.Requested, "RUNNING", time.Time{}
+	}, 3750, "not ended"},
+	{"AccountingStorageTRES does not contain gres/mig", func(a *slurm.Allocation) {
+		a.Requested = slurm.GRESList{{Name: "gpu", Count: 1}}
+		a.Allocated, a.State, a.End = a.Requested, "RUNNING", time.Time{}
+		a.Comment = "caelum:key=c5c7ae8f58618928"
+	}, 3750, "not ended [srun --jobid 7 --overlap caelum job 7]"},
 	{"cancelled before the start", func(a *slurm.Allocation) {
 		slicesOf(a, "1g.5gb", 1)
 		a.State, a.Start, a.Nodes = "CANCELLED", time.Time{}, nil

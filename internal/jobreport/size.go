@@ -55,6 +55,9 @@ func (j Job) unmeasured(now time.Time) Advice {
 	case j.Start == 0:
 		a.Text = "The job has not started. To see the reason, run:"
 		a.Paste = []string{"caelum explain " + first(j.ID)}
+	case j.outside:
+		a.Text = "According to slurmdbd, the job got GPUs without Caelum: its record shows neither slices nor " +
+			"Caelum's tags. Caelum does not measure the GPU usage of such jobs."
 	case !j.Ended():
 		a.Text = "The usage is recorded after the job ends. To see the slices of the running job, run:"
 		a.Paste = []string{fmt.Sprintf("srun --jobid %d --overlap caelum job %[1]d", j.raw)}

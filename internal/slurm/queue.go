@@ -136,9 +136,14 @@ func waitingStates(waiting []Waiting) string {
 	return "PD"
 }
 
-// record returns the job with the given id. For the id of an array, squeue prints all tasks.
+// JobsOf reads a job with one request. For the id of an array, it returns all tasks. Errors: ErrNoJob, ErrUnreachable.
+func (c *Client) JobsOf(ctx context.Context, id uint32) ([]Job, error) {
+	return c.queue(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
+}
+
+// record returns the job with the given id.
 func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
-	jobs, err := c.queue(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
+	jobs, err := c.JobsOf(ctx, id)
 	if err != nil {
 		return Job{}, err
 	}
