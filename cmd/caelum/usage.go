@@ -73,6 +73,8 @@ type usageRow struct {
 	SliceHours  float64 `json:"slice_hours"`
 	GPUHours    float64 `json:"gpu_hours"`
 	UnknownRuns int     `json:"unknown_runs,omitempty"` // runs whose slices are not included in GPUHours
+	// UnknownRunning is the number of UnknownRuns that have not ended.
+	UnknownRunning int `json:"unknown_running,omitempty"`
 
 	keys []string // the values of the keys, in the order of --by
 }
@@ -180,7 +182,8 @@ func allocations(
 
 func newUsageRow(t gpuhours.Total, by []string) usageRow {
 	row := usageRow{
-		Runs: t.Runs, SliceHours: t.SliceHours, GPUHours: t.GPUHours, UnknownRuns: t.UnknownRuns, keys: t.Keys,
+		Runs: t.Runs, SliceHours: t.SliceHours, GPUHours: t.GPUHours,
+		UnknownRuns: t.UnknownRuns, UnknownRunning: t.UnknownRunning, keys: t.Keys,
 	}
 	for k, key := range by {
 		switch key {
@@ -217,7 +220,12 @@ func printUsage(w io.Writer, report usageReport, by []string) {
 	table = append(table, report.Total.cells(total))
 	right := append(make([]bool, len(header)), true, true, true)
 	rows(w, right, table)
-	if n := report.Total.UnknownRuns; n > 0 {
+	running := report.Total.UnknownRunning
+	if running > 0 {
+		fmt.Fprintf(w, "\nGPU-HOURS omits slices of %s, because their share of the GPU will be known\n"+
+			"only after the end of the run\n", plural(running, "running job"))
+	}
+	if n := report.Total.UnknownRuns - running; n > 0 {
 		fmt.Fprintf(w, "\nGPU-HOURS omits slices of %s, because the records do not show their share of the GPU;\n"+
 			"list gres/gpu:MODEL and gres/mig:PROFILE in AccountingStorageTRES\n", plural(n, "run"))
 	}

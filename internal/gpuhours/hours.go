@@ -14,6 +14,7 @@ import (
 type Run struct {
 	Job                      uint32
 	Account, User, Partition string
+	Ended                    bool // false if the run has not ended
 	// SliceSeconds is the time for which the run held slices or whole GPUs, multiplied by their number. In GPUSeconds,
 	// each slice counts as the fraction of the GPU that it occupied.
 	SliceSeconds, GPUSeconds float64
@@ -37,7 +38,7 @@ func Hours(records []slurm.Allocation, from, to time.Time) []Run {
 	observed := Observe(records)
 	var runs []Run
 	for _, r := range records {
-		run := Run{Job: r.ID, Account: r.Account, User: r.User, Partition: r.Partition}
+		run := Run{Job: r.ID, Account: r.Account, User: r.User, Partition: r.Partition, Ended: !r.End.IsZero()}
 		for _, h := range held(r, observed, to) {
 			run.add(h, from, to)
 		}

@@ -112,17 +112,19 @@ func TestHours(t *testing.T) {
 }
 
 func TestSum(t *testing.T) {
+	unknown := []string{"1g.10gb"}
 	runs := []Run{
 		{Job: 1, Account: "a", User: "u", Partition: "p", SliceSeconds: 3600, GPUSeconds: 900},
 		{Job: 2, Account: "b", User: "u", Partition: "p", SliceSeconds: 3600, GPUSeconds: 3600},
-		{Job: 3, Account: "a", User: "v", Partition: "q", SliceSeconds: 7200, Unknown: []string{"1g.10gb"}},
+		{Job: 3, Account: "a", User: "v", Partition: "q", Ended: true, SliceSeconds: 7200, Unknown: unknown},
+		{Job: 4, Account: "a", User: "v", Partition: "q", SliceSeconds: 3600, Unknown: unknown},
 	}
 	totals, err := Sum(runs, []string{"account"})
-	if got := fmt.Sprint(totals); err != nil || got != "[{[b] 1 1 1 0} {[a] 2 3 0.25 1}]" {
+	if got := fmt.Sprint(totals); err != nil || got != "[{[b] 1 1 1 0 0} {[a] 3 4 0.25 2 1}]" {
 		t.Errorf("%s, %v", got, err)
 	}
 	totals, err = Sum(runs, nil)
-	if got := fmt.Sprint(totals); err != nil || got != "[{[] 3 4 1.25 1}]" {
+	if got := fmt.Sprint(totals); err != nil || got != "[{[] 4 5 1.25 2 1}]" {
 		t.Errorf("%s, %v", got, err)
 	}
 	for _, keys := range [][]string{{"qos"}, {"user", "user"}} {

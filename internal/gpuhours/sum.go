@@ -16,6 +16,7 @@ type Total struct {
 	Runs                 int
 	SliceHours, GPUHours float64
 	UnknownRuns          int // runs with slices whose fraction of a GPU is unknown, which makes GPUHours too low
+	UnknownRunning       int // the number of UnknownRuns that have not ended
 }
 
 // Sum adds up the GPU time of the runs for each combination of values of the keys, which must be in Keys. The result is
@@ -57,5 +58,8 @@ func (t *Total) add(r Run) {
 	t.GPUHours += r.GPUSeconds / 3600
 	if len(r.Unknown) > 0 {
 		t.UnknownRuns++
+		if !r.Ended {
+			t.UnknownRunning++
+		}
 	}
 }
