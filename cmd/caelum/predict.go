@@ -244,40 +244,19 @@ var levelNames = map[predict.Level]string{
 func printPrediction(w io.Writer, p predicted) error {
 	printJob(w, p)
 	if p.Own != "" {
-		fmt.Fprintf(w, "an administrator's line in the decision table selects %s for this job, "+
-			"regardless of earlier runs\n", p.Own)
+		fmt.Fprintf(w, "an administrator's line in the decision table selects %s, regardless of earlier runs\n", p.Own)
 	}
 	if p.Level == predict.Unknown && p.noScript {
 		fmt.Fprintln(w, "jobs without a script (srun, salloc) cannot be predicted, because their program is unknown")
 	}
 	if p.Level == predict.Unknown {
 		printLarger(w, p)
-		_, err := fmt.Fprintf(w, "no earlier run shows how much memory the job needs, so it gets the default "+
-			"profile%s\n", parenthesized(p.Default))
+		_, err := fmt.Fprintf(w, "no earlier run shows how much memory the job needs%s\n", p.withoutRuns())
 		return err
 	}
-	switch {
-	case p.Profile != "":
-		fmt.Fprintf(w, "profile %s of %s\n", p.Profile, p.Board)
-	case !p.anyModel:
-		fmt.Fprintln(w, "this host has no decision table; use --board to see the profile")
-	default:
-		fmt.Fprintln(w, "no profile has enough memory")
-	}
-	if p.Measured != nil {
-		fmt.Fprintf(w, "profile-job chose %s for batch size %d on %s (job %d); the choice applies until a run with "+
-			"this key runs out of memory\n", printable(p.Measured.Profile), p.Measured.Batch,
-			time.Unix(p.Measured.At, 0).Format(time.DateTime), p.Measured.Job)
-	}
+	printProfile(w, p)
 	printLarger(w, p)
-	fmt.Fprintf(
-		w,
-		"needs %.0f MiB, according to %d of %d runs %s; %.0f MiB without the safety margin\n",
-		p.NeededMiB, p.Used, len(p.runs), levelNames[p.Level], p.HighestMiB,
-	)
-	if p.Why != "" {
-		fmt.Fprintln(w, printable(p.Why))
-	}
+	printNeed(w, p)
 	if p.Seconds > 0 {
 		fmt.Fprintf(
 			w,
@@ -298,6 +277,50 @@ func printPrediction(w io.Writer, p predicted) error {
 		fmt.Fprintf(w, "busy share: %d%% (%s)\n", p.Busy, known)
 	}
 	return printRuns(w, p.runs)
+}
+
+// withoutRuns returns the end of a sentence about a job without earlier runs: the profile that the job gets.
+func (p predicted) withoutRuns() string {
+	switch {
+	case p.Own != "":
+		return ""
+	case p.Named != "":
+		return ", so a job that names no profile gets the default profile" + parenthesized(p.Default)
+	}
+	return ", so it gets the default profile" + parenthesized(p.Default)
+}
+
+// printProfile prints the profile that follows from earlier runs or from a choice of profile-job.
+func printProfile(w io.Writer, p predicted) {
+	switch {
+	case p.Profile != "" && p.Own != "":
+		fmt.Fprintf(w, "without this line, earlier runs would select profile %s of %s\n", p.Profile, p.Board)
+	case p.Profile != "":
+		fmt.Fprintf(w, "profile %s of %s\n", p.Profile, p.Board)
+	case !p.anyModel:
+		fmt.Fprintln(w, "this host has no decision table; use --board to see the profile")
+	default:
+		fmt.Fprintln(w, "no profile has enough memory")
+	}
+	if p.Measured != nil {
+		fmt.Fprintf(w, "profile-job chose %s for batch size %d on %s (job %d); the choice applies until a run with "+
+			"this key runs out of memory\n", printable(p.Measured.Profile), p.Measured.Batch,
+			time.Unix(p.Measured.At, 0).Format(time.DateTime), p.Measured.Job)
+	}
+}
+
+// printNeed prints the memory that the job needs. If no run was complete, this is only a lower bound.
+func printNeed(w io.Writer, p predicted) {
+	if p.Used == 0 {
+		fmt.Fprintf(w, "needs at least %.0f MiB, according to %s %s, none of them complete; the highest peak was "+
+			"%.0f MiB\n", p.NeededMiB, plural(len(p.runs), "run"), levelNames[p.Level], p.HighestMiB)
+	} else {
+		fmt.Fprintf(w, "needs %.0f MiB, according to %d of %d runs %s; %.0f MiB without the safety margin\n",
+			p.NeededMiB, p.Used, len(p.runs), levelNames[p.Level], p.HighestMiB)
+	}
+	if p.Why != "" {
+		fmt.Fprintln(w, printable(p.Why))
+	}
 }
 
 // printJob prints the job's keys, the source of the runs, and whether the prediction applies to the job itself.

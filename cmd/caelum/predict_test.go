@@ -30,6 +30,25 @@ func TestPredictNamed(t *testing.T) {
 	}
 }
 
+// TestPredictOwn tests the output for a job to which an administrator's line applies. It must not name another profile,
+// and must not call a job that named its profile the job that gets the line's profile.
+func TestPredictOwn(t *testing.T) {
+	for _, named := range []string{"", "2g.10gb"} {
+		var b strings.Builder
+		err := printPrediction(&b, predicted{Own: "4g.20gb", Default: "7g.40gb", Named: named})
+		if err != nil || strings.Contains(b.String(), "7g.40gb") || strings.Contains(b.String(), "this job") ||
+			!strings.Contains(b.String(), "line in the decision table selects 4g.20gb, ") {
+			t.Errorf("named profile %q: (%v)\n%s", named, err, b.String())
+		}
+	}
+	var b strings.Builder
+	err := printPrediction(&b, predicted{Default: "7g.40gb", Named: "2g.10gb"})
+	if want := "so a job that names no profile gets the default profile (7g.40gb)"; err != nil ||
+		!strings.Contains(b.String(), want) {
+		t.Errorf("the output does not contain %q (%v):\n%s", want, err, b.String())
+	}
+}
+
 // TestTimeLimit tests the forms of --time. Like Slurm, timeLimit must round seconds up to minutes.
 func TestTimeLimit(t *testing.T) {
 	for text, want := range map[string]time.Duration{
