@@ -80,7 +80,7 @@ agents'.`,
 const slurmTimeout = time.Minute
 
 func printExplanation(w io.Writer, e plan.Explanation) error {
-	fmt.Fprintf(w, "job %d, %s", e.Job, printable(e.State))
+	fmt.Fprintf(w, "job %s, %s", e.Ref, printable(e.State))
 	switch {
 	case e.Place == 1 && e.Of == 1:
 		fmt.Fprint(w, ", is the only job waiting for slices")
@@ -99,15 +99,19 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		e.Sized, e.InsteadOf = "", "" // the profile is the result of a growth
 	}
 	if e.Sized == mig.Full && err == nil {
-		_, err = fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because it requests "+
-			"several GPUs per node or sets --mig=off; to get slices, name a profile with --mig")
+		_, err = fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because it sets "+
+			"--mig=off or requests several GPUs per node; to get slices instead, name a profile with --mig")
 	} else if e.Sized != "" && err == nil {
+		predictable := e.Ref
+		if strings.Contains(predictable, "[") { // predict does not accept a list of tasks
+			predictable = fmt.Sprint(e.Job)
+		}
 		_, err = fmt.Fprintf(
 			w,
-			"the job named no profile, so Caelum chose %s. If the job sets --mig-mem or --mig=off, the choice "+
-				"depends on this option. Otherwise, the choice depends on the job's earlier runs (see `caelum predict "+
-				"%d`); without earlier runs, Caelum chooses the default profile\n",
-			printable(e.Sized), e.Job,
+			"Caelum chose %s for the job: according to --mig-mem or --mig=off if the job sets one of these options, "+
+				"otherwise according to its earlier runs (see `caelum predict %s`) or, without earlier runs, "+
+				"the default profile\n",
+			printable(e.Sized), printable(predictable),
 		)
 	}
 	if e.InsteadOf != "" && err == nil {
@@ -122,7 +126,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		return err
 	}
 	if e.Held {
-		e.Reason += " (Caelum holds this job and will release it)"
+		e.Reason += " (Caelum holds this job until its slices are on offer)"
 	}
 	_, err = fmt.Fprintf(w, "slurmctld's reason: %s\n", printable(e.Reason))
 	return err

@@ -16,7 +16,7 @@ func TestExplainedPlace(t *testing.T) {
 		"job 7, PENDING, is the only job waiting for slices":       {Place: 1, Of: 1},
 		"job 7, PENDING": {Of: 1},
 	} {
-		e.Job, e.State = 7, "PENDING"
+		e.Job, e.Ref, e.State = 7, "7", "PENDING"
 		var b strings.Builder
 		if err := printExplanation(&b, e); err != nil {
 			t.Fatal(err)
@@ -45,10 +45,11 @@ func TestExplainedLimit(t *testing.T) {
 // TestExplainedGrowths tests the output for a job that has grown twice. The output must not show the reasons for the
 // profile at submission.
 func TestExplainedGrowths(t *testing.T) {
-	e := plan.Explanation{Job: 7, State: "RUNNING", Sized: "3g.20gb", InsteadOf: "1g.5gb", Grown: []predict.Growth{
+	e := plan.Explanation{Job: 7, Ref: "7", State: "RUNNING", Sized: "3g.20gb", InsteadOf: "1g.5gb"}
+	e.Grown = []predict.Growth{
 		{Profile: "1g.5gb", Cause: predict.RanOutOfMemory, MiB: 4711},
 		{Profile: "1g.10gb", Cause: predict.Foreseen, MiB: 15000},
-	}}
+	}
 	var b strings.Builder
 	if err := printExplanation(&b, e); err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func TestExplainedGrowths(t *testing.T) {
 func TestExplainedFull(t *testing.T) {
 	for sized, want := range map[string]string{
 		"full":   "the job gets full GPUs, ",
-		"1g.5gb": "so Caelum chose 1g.5gb. ",
+		"1g.5gb": "Caelum chose 1g.5gb for the job: according to --mig-mem or --mig=off if the job sets one ",
 	} {
 		var b strings.Builder
 		if err := printExplanation(&b, plan.Explanation{Job: 7, State: "RUNNING", Sized: sized}); err != nil {

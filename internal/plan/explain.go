@@ -33,7 +33,9 @@ const (
 
 // Explanation describes why a job is waiting or, if it is not waiting, what state it is in.
 type Explanation struct {
-	Job    uint32 `json:"job"`
+	Job uint32 `json:"job"`
+	// Ref is the job's id in squeue's form: 12, 12_3, 12_[4-9] or 12+1.
+	Ref    string `json:"ref"`
 	State  string `json:"state"`
 	Reason string `json:"reason"`          // slurmctld's reason why the job is pending
 	Sized  string `json:"sized,omitempty"` // the profile that Caelum chose, if the user did not name one
@@ -71,7 +73,8 @@ type Explanation struct {
 	Deadline    int64  `json:"deadline,omitempty"`
 	LatestStart int64  `json:"latest_start,omitempty"`
 	Misses      string `json:"misses_deadline,omitempty"`
-	// Held is true if job_submit.lua or an agent holds the job; an agent will release it.
+	// Held is true if job_submit.lua or an agent holds the job, and an agent will release it as soon as its slices are
+	// on offer. It is false if the job cannot start on any node.
 	Held bool `json:"held,omitempty"`
 	// PreemptedBy is the id of the job for which the watcher is stopping this job or has stopped its last run, or 0.
 	PreemptedBy uint32 `json:"preempted_by,omitempty"`
@@ -95,7 +98,7 @@ func Explain(snapshot Snapshot, settings Settings, id uint32) (e Explanation, er
 	}
 	j := snapshot.Queue.All[k]
 	e = Explanation{
-		Job: id, State: j.State, Reason: j.Reason, Sized: tags.Value(j.AdminComment, tags.Size),
+		Job: id, Ref: ref(j), State: j.State, Reason: j.Reason, Sized: tags.Value(j.AdminComment, tags.Size),
 		InsteadOf: tags.Value(j.AdminComment, tags.InsteadOf), TimeLimit: int(j.TimeLimit.Seconds()),
 		Grown: tags.Growths(j),
 	}
@@ -114,6 +117,19 @@ func Explain(snapshot Snapshot, settings Settings, id uint32) (e Explanation, er
 		e.explainByPlan(snapshot, settings, w, needed(j))
 	}
 	return e, nil
+}
+
+// ref returns the job's id in squeue's form. The ids of a het job's components are consecutive.
+func ref(j slurm.Job) string {
+	switch {
+	case j.HetJob != 0 && j.ID >= j.HetJob:
+		return fmt.Sprintf("%d+%d", j.HetJob, j.ID-j.HetJob)
+	case j.ArrayJob != 0 && strings.ContainsAny(j.ArrayTask, ",-"):
+		return fmt.Sprintf("%d_[%s]", j.ArrayJob, j.ArrayTask)
+	case j.ArrayJob != 0:
+		return fmt.Sprintf("%d_%s", j.ArrayJob, j.ArrayTask)
+	}
+	return fmt.Sprint(j.ID)
 }
 
 // needed returns the slices that a job needs on each node.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"caelum/internal/eligible"
+	"caelum/internal/mig"
 	"caelum/internal/slurm"
 )
 
@@ -61,7 +62,7 @@ func (e *Explanation) explainEndedComponents(s Snapshot, w slurm.Waiting) bool {
 		"the job can never start: slurmctld starts the components of het job %d together, and %s ended; "+
 			"cancel the het job with `scancel %d` and resubmit it",
 		w.HetJob,
-		components(ended),
+		components(w.HetJob, ended),
 		w.HetJob,
 	)
 }
@@ -113,10 +114,10 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	case e.Held && other != nil:
 		return e.set(
 			NotEligible,
-			"Caelum holds the job: it starts together with job %[1]d, and slurmctld would not start job %[1]d "+
+			"Caelum holds the job: it starts together with job %[1]s, and slurmctld would not start job %[1]s "+
 				"now: %[2]s. Caelum will release the job when all components of het job %[3]d can start "+
 				"and their slices are on offer",
-			other.ID,
+			ref(other.Job),
 			other.Reason,
 			w.HetJob,
 		)
@@ -159,47 +160,67 @@ func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
 	case other != nil:
 		return e.set(
 			NotEligible,
-			"the job starts together with job %[1]d, and slurmctld would not start job %[1]d now "+
+			"the job starts together with job %[1]s, and slurmctld would not start job %[1]s now "+
 				"even if slices were free: %[2]s",
-			other.ID,
+			ref(other.Job),
 			other.Reason,
 		)
 	}
 	return false
 }
 
-// ineligibleNodes lists the managed nodes, each with the reason why it cannot run the job.
-func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
+// ineligibleNodes lists the managed nodes, each with the reason why it cannot run the job. never is true if fewer nodes
+// than the job needs could run it even if nothing were temporarily missing (see ineligible).
+func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) (list string, never bool) {
 	var all []string
+	suitable := 0
 	for _, n := range nodes {
 		_, closed := n.Free("mig")[slurm.ClosedType]
 		if StateIn(n.Extra) == "" && !closed { // a catalogue node, or a node without managed GPUs
 			continue
 		}
-		m := v.Member(n.Name)
-		why := eligible.RejectReason(n, w)
-		switch {
-		case StateIn(n.Extra) == "":
-			why = "has no agent that publishes offers (run `caelum doctor` there)"
-		case why != "":
-		case m < 0:
-			why = "is not ready"
-		case v.roomFor(Job(w).Wants).like(m) == nil:
-			why = "cannot hold " + list(w.SlicesPerNode())
-		case w.HetJob != 0:
-			why = fmt.Sprintf(
-				"could run the job, but all components of het job %d start together, each on its own node",
-				w.HetJob,
-			)
-		default:
-			why = fmt.Sprintf("could be one of the %d nodes that the job needs", w.NumNodes)
+		why, permanent := v.ineligible(w, n)
+		if !permanent {
+			suitable++
 		}
 		all = append(all, n.Name+" "+why)
 	}
 	if all == nil {
-		return "no agent has published offers"
+		return "no agent has published offers", false
 	}
-	return strings.Join(all, "; ")
+	return strings.Join(all, "; "), suitable < max(w.NumNodes, 1)
+}
+
+// ineligible returns the reason why a managed node cannot run the job. permanent is true if the node could not run the
+// job even if it were up, had an agent and were not reserved, and all its GPUs worked.
+func (v *View) ineligible(w slurm.Waiting, n slurm.Node) (why string, permanent bool) {
+	m := v.Member(n.Name)
+	tooSmall := m >= 0 && v.roomFor(Job(w).Wants).like(m) == nil
+	up, anywhere := n, w
+	up.States, up.Reservations, anywhere.Reservation = nil, nil, ""
+	permanent = tooSmall && v.complete(m, w) || eligible.RejectReason(up, anywhere) != ""
+	switch why = eligible.RejectReason(n, w); {
+	case StateIn(n.Extra) == "":
+		return "has no agent that publishes offers (run `caelum doctor` there)", permanent
+	case why != "":
+		return why, permanent
+	case m < 0:
+		return "is not ready", permanent
+	case tooSmall:
+		return "cannot hold " + list(w.SlicesPerNode()), permanent
+	case w.HetJob != 0:
+		return fmt.Sprintf(
+			"could run the job, but all components of het job %d start together, each on its own node", w.HetJob,
+		), permanent
+	}
+	return fmt.Sprintf("could be one of the %d nodes that the job needs", w.NumNodes), permanent
+}
+
+// complete reports whether a member's published state shows everything that its GPUs could hold for a job. The state
+// leaves out GPUs with problems, and full GPUs while a GPU cannot leave MIG mode.
+func (v *View) complete(member int, w slurm.Waiting) bool {
+	return !slices.ContainsFunc(w.SlicesPerNode(), func(g slurm.GRES) bool { return g.Type == mig.Full }) &&
+		!slices.ContainsFunc(v.Nodes[member], func(g int) bool { return v.Pool.GPU(g).Model == nil })
 }
 
 // unreadyComponent returns another component of w's het job that could not start even if its slices were offered and
@@ -214,12 +235,12 @@ func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	return nil
 }
 
-// components returns the beginning of a sentence about components that have ended, for example "job 7 has" or "jobs 7,
-// 8 have".
-func components(ids []uint32) string {
+// components returns the beginning of a sentence about components of a het job that have ended, for example "job 7+0
+// has" or "jobs 7+0, 7+1 have".
+func components(het uint32, ids []uint32) string {
 	text := make([]string, len(ids))
 	for k, id := range ids {
-		text[k] = fmt.Sprint(id)
+		text[k] = ref(slurm.Job{ID: id, HetJob: het})
 	}
 	if len(ids) == 1 {
 		return "job " + text[0] + " has"

@@ -20,7 +20,7 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slur
 	v := New(snapshot, settings, nil)
 	k := e.setPlace(v, w.ID)
 	if k < 0 {
-		e.set(Nowhere, "no node is eligible for the job: %s", v.ineligibleNodes(w, snapshot.Nodes))
+		e.explainNowhere(v, w, snapshot.Nodes)
 		return
 	}
 	leader, together := offer.Components(v.Jobs, k)
@@ -45,6 +45,31 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slur
 			het,
 		)
 	}
+}
+
+// explainNowhere explains a job for which no node is eligible, even if all slices were free.
+func (e *Explanation) explainNowhere(v *View, w slurm.Waiting, nodes []slurm.Node) {
+	why, never := v.ineligibleNodes(w, nodes)
+	if !never {
+		e.set(Nowhere, "no node is eligible for the job: %s", why)
+		return
+	}
+	e.Held = false
+	missing, id := "no node can meet its request", ref(w.Job)
+	if w.HetJob != 0 {
+		id = fmt.Sprint(w.HetJob) // a pending component cannot be cancelled alone
+	}
+	if w.NumNodes > 1 {
+		missing = fmt.Sprintf("fewer than %d nodes can meet its request", w.NumNodes)
+	}
+	e.set(
+		Nowhere,
+		"the job will not start, because %s: %s. Cancel the job with `scancel %s`, and submit it with a request that "+
+			"the nodes can meet",
+		missing,
+		why,
+		id,
+	)
 }
 
 // addUnplanned adds, to the explanation of a job that is waiting for room, the names of the nodes whose agents do not

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"caelum/internal/place"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
 )
@@ -118,6 +119,9 @@ func TestExplainByPlan(t *testing.T) {
 	tagged.Priority, tagged.Reason, tagged.AdminComment = 0, "JobHeldUser", tags.Held
 	down := idle
 	down.States = []string{"DOWN"}
+	excluding := waits(1, "1g.5gb", 1, 1)
+	excluding.ExcNodes = []string{"n3"}
+	broken := node(t, "n3", a100(t), place.GPU{})
 	silent := idle
 	silent.Extra = ""
 	there := waits(1, "1g.5gb", 1, 1)
@@ -136,17 +140,23 @@ func TestExplainByPlan(t *testing.T) {
 		{"on offer", []slurm.Node{offering(idle, "mig:7g.40gb:1")}, []slurm.Waiting{waits(1, "7g.40gb", 1, 1)}, nil,
 			OnOffer, []string{"n3"}},
 		{"a profile of no GPU model", []slurm.Node{idle}, []slurm.Waiting{waits(1, "9g.90gb", 1, 1)}, nil, Nowhere,
-			[]string{"n3 cannot hold 9g.90gb"}},
+			[]string{"will not start, because no node can", "n3 cannot hold 9g.90gb", "`scancel 1`"}},
 		{"more nodes than there are", []slurm.Node{idle}, []slurm.Waiting{waits(1, "1g.5gb", 1, 2)}, nil, Nowhere,
-			[]string{"n3 could be one of the 2 nodes"}},
+			[]string{"will not start, because fewer than 2 nodes can", "n3 could be one of the 2 nodes"}},
 		{"a node without an agent", []slurm.Node{silent, full}, []slurm.Waiting{there}, nil, Nowhere,
-			[]string{"n3 has no agent", "n1 is not among the nodes"}},
+			[]string{"no node is eligible", "n3 has no agent", "n1 is not among the nodes"}},
 		{"no CPUs, behind another job", []slurm.Node{busy}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), many}, nil,
 			Lacks, []string{"n3 has 1 CPUs free, but the job needs 4"}},
 		{"another job waits for the same profile on another node", []slurm.Node{half, full},
 			[]slurm.Waiting{pinned, waits(1, "3g.20gb", 1, 1)}, nil, Planned, []string{"n2"}},
 		{"a node that is down", []slurm.Node{down}, []slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, Nowhere,
-			[]string{"n3 is DOWN"}},
+			[]string{"no node is eligible", "n3 is DOWN"}},
+		{"a node that is down, whose GPUs are unknown", []slurm.Node{down},
+			[]slurm.Waiting{waits(1, "9g.90gb", 1, 1)}, nil, Nowhere, []string{"no node is eligible", "n3 is DOWN"}},
+		{"a node that is down and excluded", []slurm.Node{down}, []slurm.Waiting{excluding}, nil, Nowhere,
+			[]string{"will not start, because no node can", "n3 is DOWN"}},
+		{"a node with a broken GPU", []slurm.Node{broken}, []slurm.Waiting{waits(1, "7g.40gb", 2, 1)}, nil, Nowhere,
+			[]string{"no node is eligible", "n3 cannot hold 7g.40gb x2"}},
 		{"a partition without nodes", []slurm.Node{idle}, []slurm.Waiting{elsewhere}, nil, Nowhere,
 			[]string{"n3 is not in other"}},
 		{"the first that waits", []slurm.Node{full}, []slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, First,
@@ -187,6 +197,42 @@ func TestExplainHetJob(t *testing.T) {
 			[]slurm.Waiting{inHetJob7(waits(7, "1g.5gb", 1, 1)), inHetJob7(waits(8, "1g.5gb", 1, 1)),
 				waits(1, "1g.5gb", 1, 1)}, nil, OnOffer, []string{"het job 7 is earlier in the queue"}},
 	})
+}
+
+// TestExplainHeld checks that a job that Caelum holds and that no node can ever run does not count as held, because no
+// agent will release it. A node that is down can run it later.
+func TestExplainHeld(t *testing.T) {
+	for profile, want := range map[string]bool{"1g.5gb": true, "9g.90gb": false} {
+		held := waits(1, profile, 1, 1)
+		held.Priority, held.Reason, held.AdminComment = 0, "JobHeldUser", tags.Held
+		for _, states := range [][]string{{"IDLE"}, {"DOWN"}} {
+			n := node(t, "n3", a100(t))
+			n.States = states
+			snapshot := snapshotOf([]slurm.Node{n}, held)
+			snapshot.Queue.All = []slurm.Job{held.Job}
+			e, err := Explain(snapshot, withReach, 1)
+			if want := want || states[0] == "DOWN"; err != nil || e.Held != want {
+				t.Errorf("%s, %v: held %v, want %v (%v): %s", profile, states, e.Held, want, err, e.Text)
+			}
+		}
+	}
+}
+
+// TestRef checks the ids of jobs, array tasks and components.
+func TestRef(t *testing.T) {
+	for want, j := range map[string]slurm.Job{
+		"12":         {ID: 12},
+		"12_3":       {ID: 15, ArrayJob: 12, ArrayTask: "3"},
+		"12_[3-5,9]": {ID: 12, ArrayJob: 12, ArrayTask: "3-5,9"},
+		"12+0":       {ID: 12, HetJob: 12},
+		"12+1":       {ID: 13, HetJob: 12},
+	} {
+		snapshot := snapshotOf(nil)
+		snapshot.Queue.All = []slurm.Job{j}
+		if e, err := Explain(snapshot, withReach, j.ID); err != nil || e.Ref != want {
+			t.Errorf("%+v: %q, want %q (%v)", j, e.Ref, want, err)
+		}
+	}
 }
 
 // TestExplainSized checks that the explanation names the profile that Caelum chose, even if the job has ended.

@@ -55,7 +55,8 @@ func TestIncompleteHetJob(t *testing.T) {
 		leader, other := s.het("-H")
 		s.Must("", user, "scontrol", "release", other)
 		s.othersRun(t)
-		if text := s.Try("", "caelum", "explain", other); !strings.Contains(text, "starts together with job "+leader) {
+		text := s.Try("", "caelum", "explain", other)
+		if !strings.Contains(text, "starts together with job "+leader+"+0") {
 			t.Errorf("caelum explain prints for the released component:\n%s", text)
 		}
 		s.Must("", user, "scontrol", "release", leader+"+0")
@@ -87,7 +88,7 @@ func TestIncompleteHetJob(t *testing.T) {
 		)
 		s.othersRun(t)
 		text := s.Try("", "caelum", "explain", leader)
-		if !strings.Contains(text, "can never start") || !strings.Contains(text, "job "+other+" has ended") {
+		if !strings.Contains(text, "can never start") || !strings.Contains(text, "job "+leader+"+1 has ended") {
 			t.Errorf("caelum explain prints for the remaining component:\n%s", text)
 		}
 		s.Must("", "root", "scancel", leader)
