@@ -818,9 +818,27 @@ local function send_past(job, r, to)
   return slurm.SUCCESS
 end
 
+-- warn_unused tells the user which of Caelum's options have no effect because the job requests no GPU. It does not
+-- refuse the job, because the options may come from a site's or a user's defaults, or from the job that submits this
+-- one. It does not warn about a component of a het job, because another component may request the GPU.
+local function warn_unused(job)
+  if type(job.het_job_offset) == "number" and job.het_job_offset < slurm.NO_VAL then return end
+  local given = options(job) or {}
+  local unused = {}
+  if given.mig and given.mig ~= "auto" then unused[#unused + 1] = "--mig" end
+  if given.mig_mem then unused[#unused + 1] = "--mig-mem" end
+  if given.mig_grow and given.mig_grow ~= "off" then unused[#unused + 1] = "--mig-grow" end
+  if #unused == 0 then return end
+  inform(table.concat(unused, ", ") .. (#unused == 1 and " has" or " have") ..
+    " no effect, because the job requests no GPU: add --gres=gpu:1 or --gpus=1")
+end
+
 local function submit(job, parts)
   local r, why = request(job)
-  if not r and not why then return slurm.SUCCESS end
+  if not r and not why then
+    warn_unused(job)
+    return slurm.SUCCESS
+  end
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
   if not managed(job.partition, parts, t) then

@@ -196,7 +196,9 @@ func FuzzSubmit(f *testing.F) {
 		case !managed(text(q, "partition")) && lacksSlots(q):
 			checkRefusal(t, q, got)
 			return
-		case o.none || !managed(text(q, "partition")):
+		case o.none:
+			want.messages = unused(q)
+		case !managed(text(q, "partition")):
 		case o.refused:
 			checkRefusal(t, q, got)
 			return
@@ -217,6 +219,28 @@ func FuzzSubmit(f *testing.F) {
 			}
 		}
 	})
+}
+
+// unused returns the message about the options of a job without GPUs, or nothing if it has none.
+func unused(q fields) []string {
+	var names []string
+	for _, o := range []struct{ name, field, none string }{
+		{"--mig", "mig", "auto"}, {"--mig-mem", "mig_mem", ""}, {"--mig-grow", "mig_grow", "off"},
+	} {
+		if v := option(q, o.field); v != "" && v != o.none {
+			names = append(names, o.name)
+		}
+	}
+	verb := " has"
+	switch len(names) {
+	case 0:
+		return nil
+	case 1:
+	default:
+		verb = " have"
+	}
+	return []string{"caelum: " + strings.Join(names, ", ") + verb +
+		" no effect, because the job requests no GPU: add --gres=gpu:1 or --gpus=1"}
 }
 
 // accepted returns the answer to a submission that gets slices.

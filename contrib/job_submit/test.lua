@@ -447,6 +447,23 @@ local function changed(record)
   return slurm_job_modify(job_desc({tres_per_node = "gres/gpu:2"}, "gres/"), record, PARTS, 1001)
 end
 
+-- A job without GPUs is accepted unchanged, with a message if its options have no effect.
+for _, case in ipairs({
+  {"2g.10gb", nil, nil, "--mig has"}, {"off", nil, nil, "--mig has"}, {nil, "8G", nil, "--mig-mem has"},
+  {nil, nil, "oom", "--mig-grow has"}, {"2g.10gb", "8G", "forecast", "--mig, --mig-mem, --mig-grow have"},
+  {"auto", nil, "off"}, {},
+}) do
+  for _, fields in ipairs({{}, {partition = "cpu"}, {het_job_offset = NO_VAL}, {het_job_offset = 0}, {het_job_offset = 1}}) do
+    fields.spank_job_env = env(case[1], case[2], case[3])
+    local rc, job = submit(fields)
+    local component = fields.het_job_offset and fields.het_job_offset < NO_VAL
+    local want = case[4] and not component and
+      "caelum: " .. case[4] .. " no effect, because the job requests no GPU: add --gres=gpu:1 or --gpus=1" or nil
+    check(rc == slurm.SUCCESS and not job.admin_comment and not job.tres_per_node, "a job without GPUs is unchanged", job.admin_comment)
+    check(said[1] == want and #said == (want and 1 or 0), "the message about options without a GPU", said[1])
+  end
+end
+
 local full, flood = env("1g.5gb", "4G"), {}
 for i = #full + 1, 255 do full[i] = "_SLURM_SPANK_OPTION_other_x" .. i .. "=" .. string.rep("y", 1000) end
 for i = 0, 99999 do flood[i] = "_SLURM_SPANK_OPTION_caelum_mi" end
@@ -464,6 +481,8 @@ for name, f in pairs({["a submission"] = submitted, ["a change"] = changed}) do
 end
 rc_full, steps_full, read_full = entries(submitted, {tres_per_node = "gres:gpu:1", partition = "cpu", spank_job_env = flood})
 check(rc_full == slurm.SUCCESS and read_full == 0, "in an unmanaged partition, the variables are not read", read_full)
+local rc_none, steps_none, read_none = entries(submitted, {spank_job_env = flood, spank_job_env_size = 100000})
+check(rc_none == slurm.SUCCESS and #said == 0 and read_none == 0 and steps_none < 300, "100,000 variables of a job without GPUs are not read", said[1])
 local _, listed = submit({tres_per_node = "gres:gpu:1", partition = string.rep("cpu,", 5000)})
 check(listed.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1", "a list of partitions that is too long is managed", listed.tres_per_node)
 
