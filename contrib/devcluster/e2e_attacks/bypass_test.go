@@ -67,6 +67,9 @@ func testBypass(t *testing.T, s *clustertest.Site) {
 		took > time.Minute {
 		t.Errorf("job %s ended after %v in %q", past, took, got)
 	}
+	s.Within("caelum report says that job "+past+" got its GPU without Caelum", func() bool {
+		return strings.Contains(s.Try("", "caelum", "report", past), "the job got GPUs without Caelum")
+	})
 	refused(t, s, "request GPUs without a profile", "sbatch", "--gres=gpu:1,mig:1g.5gb:1", "--wrap", "true")
 	moves := s.Submit("true", append(slice, "--hold")...)
 	refused(t, s, "", "scontrol", "update", "job="+moves, "partition=gpu")

@@ -107,6 +107,15 @@ func TestGrowAfterFailure(t *testing.T) {
 	wide := s.Submit("srun "+step, "--gres=gpu:1", "-N2")
 	often := s.Submit(three, "--gres=gpu:1")
 	bad := s.Submit(broken, "--gres=gpu:1")
+	s.wait("job "+one+" has grown and is pending", func() bool {
+		return strings.Contains(s.comment(one), "caelum:grown=") && s.State(one) == "PENDING"
+	})
+	// Before the second run ends, only slurmctld shows the growth, and slurmdbd has no summary.
+	report := s.Must("", "root", "caelum", "report", one)
+	if state := s.State(one); state != "COMPLETED" &&
+		!strings.Contains(report, "1g.5gb was too small (GPU memory ran out, peak ") {
+		t.Errorf("caelum report on a job that has grown and is %s:\n%s", state, report)
+	}
 	for _, id := range []string{one, array + "_3", array + "_7", wide} {
 		s.grew(id, "oom")
 	}
