@@ -30,9 +30,9 @@ type Node struct {
 var build = sync.OnceValues(func() (string, error) {
 	_, file, _, _ := runtime.Caller(0)
 	root := filepath.Join(filepath.Dir(file), "..", "..", "..")
-	out := filepath.Join(root, "build")
-	text, err := exec.Command("make", "-s", "-C", filepath.Join(root, "contrib", "nvml-emulator"), "B="+out).
-		CombinedOutput()
+	out, emulator := filepath.Join(root, "build"), filepath.Join(root, "contrib", "nvml-emulator")
+	// The lock excludes the tests of other packages, which may run at the same time.
+	text, err := exec.Command("flock", emulator, "make", "-s", "-C", emulator, "B="+out).CombinedOutput()
 	if err != nil {
 		return string(text), err
 	}
