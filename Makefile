@@ -171,14 +171,14 @@ fuzz: prerequisites
 	$(MAKE) -C spank/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 	$(MAKE) -C contrib/nvml-emulator/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 
-# Runs the same lint and unit tests as make test, but the unit tests with -short. With -short, tests that repeat random
-# events repeat fewer of them. Property tests draw a fifth of the cases, and do not check that the cases cover
-# everything. SKIP leaves out the tests that run hundreds of commands of the programs with the race detector, and
-# WITHOUT_RACE runs them without it. GORACE omits the pause of one second in which a process that ends waits for races
-# in its remaining goroutines.
+# Runs the same lint and unit tests as make test, but the unit tests with -short. With -short, slow tests are skipped or
+# run fewer cases, tests that repeat random events repeat fewer of them, and property tests draw a fifth of the cases,
+# and do not check that the cases cover everything. WITHOUT_RACE lists packages whose tests start many processes, or
+# mainly test programs in C or Python. make check tests them without the race detector, and make unit with it. GORACE
+# omits the pause of one second in which a process that ends waits for races in its remaining goroutines.
 check: SHORT := -short
-check: SKIP := -skip '^(TestScripts|TestPagesShowWhatIsPrinted)$$'
-check: WITHOUT_RACE := ./cmd/caelum ./cmd/caelumd
+check: WITHOUT_RACE := cmd/caelum cmd/caelumd contrib/nvml-emulator contrib/packages contrib/pytorch internal/slurm \
+	spank/harness
 check: export GORACE := atexit_sleep_ms=0
 check: lint unit
 
@@ -194,9 +194,10 @@ PURE := contrib/ansible contrib/growtrace contrib/mail contrib/monitoring contri
 	internal/setup internal/shadow internal/sim internal/sqlite internal/tags internal/trace internal/trust spank/fuzz
 GOTEST  = $(GO) test -vet=off -p $(shell expr 2 \* $$(nproc)) $(SHORT)
 TESTED  = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
-unit:
-	$(GOTEST) -race $(SKIP) $(filter-out $(PURE:%=caelum/%),$(TESTED))
-	$(GOTEST) $(PURE:%=./%) $(WITHOUT_RACE)
+# The emulator is built first, because several packages use it.
+unit: emulator
+	$(GOTEST) -race $(filter-out $(PURE:%=caelum/%) $(WITHOUT_RACE:%=caelum/%),$(TESTED))
+	$(GOTEST) $(PURE:%=./%) $(WITHOUT_RACE:%=./%)
 
 # Tests Caelum on a real Slurm cluster, with Debian's slurmctld, slurmd, slurmdbd, MariaDB and munge. Only the GPUs are
 # emulated. E2E lists the test packages.

@@ -73,6 +73,14 @@ func python(t *testing.T, runDir, path, program string, env ...string) (output s
 	return string(text), cmd.ProcessState.Pid()
 }
 
+// slow skips a test with -short, because it starts several Python processes or waits for timeouts.
+func slow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts several Python processes; runs without -short")
+	}
+}
+
 // paths returns a PYTHONPATH of directories in this folder.
 func paths(t *testing.T, names ...string) string {
 	t.Helper()
@@ -123,6 +131,7 @@ raise RuntimeError("CUDA out of memory")
 // TestReportsWhileRunning checks that the thread reports while the program runs, and never before the program has
 // initialized CUDA.
 func TestReportsWhileRunning(t *testing.T) {
+	slow(t)
 	h, dir := serve(t)
 	out, _ := python(t, dir, paths(t, ".", "testdata"), `
 import caelum_memory, os, time
@@ -145,6 +154,7 @@ os._exit(0)
 
 // TestRefusedReports checks that the module stops after a permanent refusal, and continues after status 429.
 func TestRefusedReports(t *testing.T) {
+	slow(t)
 	const loop = training + `
 import time
 reporter = caelum_memory._reporter
@@ -171,6 +181,7 @@ for _ in range(5):
 
 // TestHarmless checks that the module neither reports nor fails nor starts a thread in programs that do not concern it.
 func TestHarmless(t *testing.T) {
+	slow(t)
 	const threads = "import threading; print(threading.active_count())"
 	for name, c := range map[string]struct {
 		program, want string
@@ -203,6 +214,7 @@ func TestHarmless(t *testing.T) {
 
 // TestAgentEnds checks that a program neither fails nor waits if the agent ends or does not answer.
 func TestAgentEnds(t *testing.T) {
+	slow(t)
 	dir, err := os.MkdirTemp("", "caelum")
 	if err != nil {
 		t.Fatal(err)

@@ -168,7 +168,8 @@ func TestDestroyWithoutHook(t *testing.T) {
 func (m *monitored) capability() string { return m.file(api.Slice{GPU: 0, UUID: m.uuid}) }
 
 // TestDestroyHookFails checks hooks that fail. The agent must call resume after every pause, must not wait longer
-// than its limit, and must not call the hook for the same instance again soon.
+// than its limit, and must not call the hook for the same instance again soon. With -short, it checks only a hook that
+// ends with an error.
 func TestDestroyHookFails(t *testing.T) {
 	for name, c := range map[string]struct{ body, logged string }{
 		"exit status":     {`[ $1 = resume ] || { echo "no $(printf '\033')[2J dcgm" >&2; exit 3; }`, `exit status 3`},
@@ -177,6 +178,7 @@ func TestDestroyHookFails(t *testing.T) {
 		"background task": {`[ $1 = resume ] || sleep 2 &`, `held open by`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			onlyShort(t, name, "exit status")
 			m := newMonitored(t, c.body)
 			if name == "never ends" {
 				m.agent.hookLimit = 3 * time.Second // enough for the call of resume on a busy machine
@@ -203,6 +205,14 @@ func TestDestroyHookFails(t *testing.T) {
 				t.Errorf("after the pause: hooking %v, %v", m.agent.hooking(), err)
 			}
 		})
+	}
+}
+
+// onlyShort skips a case of a slow test with -short, unless it is the given case.
+func onlyShort(t *testing.T, name, only string) {
+	t.Helper()
+	if testing.Short() && name != only {
+		t.Skip("waits for processes; runs without -short")
 	}
 }
 
@@ -302,7 +312,7 @@ func TestResumeAfterRestart(t *testing.T) {
 }
 
 // TestKillHook kills the agent before and after each call of the hook. The next agent must resume the monitoring
-// program, and the job must get its slice.
+// program, and the job must get its slice. With -short, it kills the agent only after the call of pause.
 func TestKillHook(t *testing.T) {
 	for point, want := range map[string]string{
 		failpoint.PauseRecorded: "resume pause resume",
@@ -310,6 +320,7 @@ func TestKillHook(t *testing.T) {
 		failpoint.Resumed:       "pause resume resume",
 	} {
 		t.Run(point, func(t *testing.T) {
+			onlyShort(t, point, failpoint.Paused)
 			k := newCampaign(t)
 			calls := filepath.Join(t.TempDir(), "calls")
 			k.cfg.DestroyHook = filepath.Join(filepath.Dir(calls), "hook")

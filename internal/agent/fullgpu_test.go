@@ -217,7 +217,7 @@ func TestFullHeldOpen(t *testing.T) {
 
 // TestFullHook checks a GPU whose MIG mode the driver does not switch off, because a monitoring program of root keeps
 // the GPU in use. The destroy hook pauses the program, the prolog waits, and the job gets the GPU instead of a requeue.
-// If the driver still refuses, the job is requeued, and the hook does not run again soon.
+// If the driver still refuses, the job is requeued, and the hook does not run again soon; -short skips this case.
 func TestFullHook(t *testing.T) {
 	for name, c := range map[string]struct {
 		unhold string
@@ -229,6 +229,7 @@ func TestFullHook(t *testing.T) {
 		"still in use": {`: %s %s`, "", "the GPU's MIG mode is still stuck after the destroy hook"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			onlyShort(t, name, "in use until the pause")
 			hook := filepath.Join(t.TempDir(), "hook")
 			m := &monitored{calls: hook + ".calls"}
 			m.held = heldIn(t, newH100s(t, 1, func(c *config.Config) { c.DestroyHook = hook }))

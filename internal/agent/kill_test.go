@@ -264,8 +264,9 @@ func (s *Server) Do(req Request, rep *Reply) error {
 // recovery, no two jobs may hold the same slice, and no slice may be lost. Every running job must still have the
 // slice that it had before the kill, and the jobs that slurmctld started after it must be running. A job's slices
 // must be in the job map when its prolog ends, and gone when its epilog ends. CAELUM_KILLS is the number of kills at
-// each failpoint, by default 2. With -short, TestKill and TestKillFull each kill the agent once at a quarter of the
-// failpoints. TestKillHook covers the destroy hook's failpoints.
+// each failpoint, by default 2. With -short, TestKill kills the agent once at three of the failpoints and in the middle
+// of a create, and TestKillFull once at two others and in the middle of a switch of the MIG mode. TestKillHook covers
+// the destroy hook's failpoints.
 func TestKill(t *testing.T) {
 	killEverywhere(t, newCampaign, 0, "create.half")
 }
@@ -273,18 +274,19 @@ func TestKill(t *testing.T) {
 // TestKillFull is like TestKill, but with jobs that use slices and jobs that use full GPUs. It also kills the agent
 // in the middle of a switch of the MIG mode.
 func TestKillFull(t *testing.T) {
-	killEverywhere(t, newFullCampaign, 1, "switch.before", "switch.torn", "switch.after")
+	killEverywhere(t, newFullCampaign, 6, "switch.torn", "switch.before", "switch.after")
 }
 
-// killEverywhere kills the agent at all failpoints and at the points in further. With -short, it leaves out the
-// failpoints whose index in failpoint.Points does not have the given remainder modulo 4.
+// killEverywhere kills the agent at all failpoints and at the points in further. With -short, it kills the agent only
+// at the failpoints whose index in failpoint.Points has the given remainder modulo 12, and at the first point in
+// further.
 func killEverywhere(t *testing.T, campaign func(testing.TB) *campaign, remainder int, further ...string) {
 	each := 2
 	points := slices.Clone(failpoint.Points)
 	if testing.Short() {
-		each = 1
+		each, further = 1, further[:1]
 		points = slices.DeleteFunc(points, func(p string) bool {
-			return slices.Index(failpoint.Points, p)%4 != remainder
+			return slices.Index(failpoint.Points, p)%12 != remainder
 		})
 	}
 	each = envInt(t, "CAELUM_KILLS", each)

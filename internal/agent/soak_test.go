@@ -19,13 +19,14 @@ import (
 // TestSoak runs the agent with random actions of users and slurmctld and with crashes. Jobs may start and end between
 // any two of the agent's calls. A simple oracle checks every write: the slices of all jobs that slurmctld may start
 // after the write must fit on the GPUs together with the slices of the running jobs. The agent must not requeue any
-// jobs, and no two jobs may hold overlapping slices.
+// jobs, and no two jobs may hold overlapping slices. With -short, it uses 3 seeds instead of 10, and a fifth of the
+// steps.
 func TestSoak(t *testing.T) {
-	steps := 150
+	seeds, steps := uint64(10), 150
 	if testing.Short() {
-		steps = 30
+		seeds, steps = 3, 30
 	}
-	for seed := range uint64(10) {
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { soak(t, seed, steps) })
 	}
 }

@@ -132,7 +132,7 @@ func TestBoundOfKey(t *testing.T) {
 }
 
 // TestPredictAsTable checks, for random runs and random administrator's lines, that the prediction for each key is
-// equivalent to the written table's decision for a job with this key.
+// equivalent to the written table's decision for a job with this key. With -short, it uses 12 rounds instead of 60.
 func TestPredictAsTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	profiles := []struct {
@@ -141,7 +141,11 @@ func TestPredictAsTable(t *testing.T) {
 	}{{"1g.5gb", 5000}, {"1g.10gb", 9500}, {"3g.20gb", 20000}, {"7g.40gb", 39000}}
 	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
 	works := []string{work, "00000000000000f2"}
-	for round := range 60 {
+	rounds := 60
+	if testing.Short() {
+		rounds = 12
+	}
+	for round := range rounds {
 		r, text := fresh(t), "caelum-decisions 1 1\n"+own
 		for k := range uint32(1 + rng.IntN(12)) {
 			on := profiles[rng.IntN(len(profiles))]

@@ -69,8 +69,7 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 // many seeds is conclusive.
 //
 // With offers, the simulation takes twenty times as long, so this case uses HOLD_SEEDS seeds, by default 10, with means
-// of 84 s (best-fit), 79 s (lifetime) and 87 s (qla). With -short, it uses 4. If a changed policy fails only with 4
-// seeds, the result with 10 seeds decides.
+// of 84 s (best-fit), 79 s (lifetime) and 87 s (qla). With -short, the test simulates only churn without offers.
 func TestHoldsPay(t *testing.T) {
 	site := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
 		return trace.Site{Jobs: 1000, GPUs: 24, Load: 0.32, Seed: seed}.All(), ownLimit
@@ -80,9 +79,6 @@ func TestHoldsPay(t *testing.T) {
 		return c.All(), unlimited(0.3, seed)
 	}
 	offerSeeds := uint64(10)
-	if testing.Short() {
-		offerSeeds = 4
-	}
 	fmt.Sscan(os.Getenv("HOLD_SEEDS"), &offerSeeds)
 	for _, w := range []struct {
 		name  string
@@ -95,6 +91,9 @@ func TestHoldsPay(t *testing.T) {
 		{"churn, FIFO", Config{GPUs: gpus(t, "A100-40GB", 8)}, 10, churn},
 		{"churn, offers", Config{GPUs: gpus(t, "A100-40GB", 8), Discipline: EASY, Offers: true}, 5, churn},
 	} {
+		if testing.Short() && w.name != "churn, FIFO" {
+			continue
+		}
 		waits := func(name string) (mean, longest float64) {
 			for seed := uint64(1); seed <= w.seeds; seed++ {
 				c := w.c

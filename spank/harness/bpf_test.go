@@ -175,14 +175,13 @@ func TestScopeLocked(t *testing.T) {
 }
 
 // TestFirstTasks checks tasks that start at the same time on a node without a program. All tasks must use the same
-// program, and each job must be able to open its device. With -short, the test starts the tasks once instead of five
-// times.
+// program, and each job must be able to open its device. With -short, the test starts 4 tasks once instead of 12 tasks
+// five times.
 func TestFirstTasks(t *testing.T) {
-	const jobs = 12
 	bpfScope(t, 1) // skips the test if the machine does not allow BPF programs
-	rounds := 5
+	jobs, rounds := 12, 5
 	if testing.Short() {
-		rounds = 1
+		jobs, rounds = 4, 1
 	}
 	for range rounds {
 		path := scope(t, jobs)
