@@ -39,7 +39,7 @@ packages:
 	contrib/devcluster/release $(SLURM) tar -C build/packages -c . | tar -C $(B)/packages -x
 else
 
-.PHONY: all demo test test-matrix release-test mixed check bench chaos learn fuzz unit e2e units lint prerequisites install clean FORCE
+.PHONY: all demo test test-matrix release-test mixed check bench chaos learn fuzz unit race norace e2e units lint prerequisites install clean FORCE
 all: $(B)/caelumd $(B)/caelum plugin emulator
 
 prerequisites:
@@ -175,12 +175,14 @@ fuzz: prerequisites
 # run fewer cases, tests that repeat random events repeat fewer of them, and property tests draw a fifth of the cases,
 # and do not check that the cases cover everything. WITHOUT_RACE lists packages whose tests start many processes, or
 # mainly test programs in C or Python. make check tests them without the race detector, and make unit with it. GORACE
-# omits the pause of one second in which a process that ends waits for races in its remaining goroutines.
-check: SHORT := -short
-check: WITHOUT_RACE := cmd/caelum cmd/caelumd contrib/nvml-emulator contrib/packages contrib/pytorch internal/slurm \
+# omits the pause of one second in which a process that ends waits for races in its remaining goroutines. -j3 runs lint,
+# race and norace at the same time.
+check: export SHORT := -short
+check: export WITHOUT_RACE := cmd/caelum cmd/caelumd contrib/nvml-emulator contrib/packages contrib/pytorch internal/slurm \
 	spank/harness
 check: export GORACE := atexit_sleep_ms=0
-check: lint unit
+check:
+	$(MAKE) --no-print-directory --output-sync=target -j3 lint unit
 
 # Runs the tests with the race detector, except in the packages in PURE, which start no goroutines (internal/lint checks
 # the list). In these packages, the race detector would find nothing and make the tests up to ten times slower. -vet=off
@@ -195,8 +197,10 @@ PURE := contrib/ansible contrib/growtrace contrib/mail contrib/monitoring contri
 GOTEST  = $(GO) test -vet=off -p $(shell expr 2 \* $$(nproc)) $(SHORT)
 TESTED  = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
 # The emulator is built first, because several packages use it.
-unit: emulator
+unit: race norace
+race: emulator
 	$(GOTEST) -race $(filter-out $(PURE:%=caelum/%) $(WITHOUT_RACE:%=caelum/%),$(TESTED))
+norace: emulator
 	$(GOTEST) $(PURE:%=./%) $(WITHOUT_RACE:%=./%)
 
 # Tests Caelum on a real Slurm cluster, with Debian's slurmctld, slurmd, slurmdbd, MariaDB and munge. Only the GPUs are
