@@ -58,7 +58,7 @@ type past struct {
 	byUser  map[int][]float64
 	ratios  map[int][]float64 // the ratios of run time to limit, by user
 	fitted  *mat.VecDense
-	x, y    []float64 // the input of the regression: rows of features, and results
+	x, y    []float64 // the input to the regression: feature rows and results
 	learned int
 }
 

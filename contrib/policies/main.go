@@ -38,7 +38,7 @@ func run(args []string, w io.Writer) error {
 	queues := f.String(
 		"queues",
 		strings.Join(queueNames, ","),
-		"comma-separated queues to simulate; offers is EASY through offers, as in production",
+		"comma-separated queues to simulate; offers is EASY with the delay of offers, as in production",
 	)
 	ends := f.String(
 		"ends",

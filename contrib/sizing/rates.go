@@ -32,7 +32,7 @@ type row struct {
 	cells []map[way]*tail // one cell for each element of misoMinutes
 }
 
-// rates prints the mean turnarounds and the tails of the turnarounds for several queues and submission rates.
+// rates prints the mean and the tail of the turnarounds for several queues and submission rates.
 func rates(w io.Writer, o options) error {
 	columns := []string{"order", "queue"}
 	for _, minutes := range misoMinutes {
@@ -106,7 +106,7 @@ func (r row) cell(o options, minutes float64) (map[way]*tail, error) {
 	return all, nil
 }
 
-// printTails prints the tails of the turnarounds.
+// printTails prints the tail of the turnarounds.
 func printTails(w io.Writer, columns []string, rows []row) {
 	t := newTable(w, columns...)
 	for _, r := range rows {

@@ -46,7 +46,8 @@ func start(args []string, w io.Writer) error {
 	tune := f.String("tune", "1-3", "first and last seeds of the workloads used in the search for the best split")
 	splits := f.String("splits", "1-7", "first and last number of nodes with full GPUs in the search for a split")
 	loads := f.String("loads", "0.7,0.85,0.95", "mean loads: the units that jobs request, as a share of all units")
-	queues := f.String("queues", "fifo,easy,offers", "queues; offers is EASY through offers, as in production")
+	queues := f.String("queues", "fifo,easy,offers",
+		"queues; offers is EASY with the delay of offers, as in production")
 	ends := f.String("ends", "limits", "expected ends of jobs: exact, or limits (1 to 6 times the run time)")
 	names := f.String("policies", place.DefaultPolicy, "placement policies; split and quota use the first")
 	shares := f.String("shares", "0,1,0.5,0.25,0.125,0.01", "values of whole_share")
@@ -104,7 +105,7 @@ func numbers(list string) (all []float64, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		n, err := strconv.ParseFloat(word, 64)
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("%s: specify numbers of at least 0, as in 0.5,0.7", list)
+			return nil, fmt.Errorf("%s: specify non-negative numbers, for example 0.5,0.7", list)
 		}
 		all = append(all, n)
 	}

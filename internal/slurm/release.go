@@ -29,12 +29,12 @@ func ParseRelease(version string) (Release, error) {
 	}
 	parts := strings.SplitN(words[len(words)-1], ".", 3)
 	if len(parts) < 2 {
-		return Release{}, fmt.Errorf("the version %.40q does not contain a release such as 22.05", version)
+		return Release{}, fmt.Errorf("version %.40q does not contain a release number such as 22.05", version)
 	}
 	year, err1 := strconv.ParseUint(parts[0], 10, 7)
 	month, err2 := strconv.ParseUint(parts[1], 10, 4)
 	if err1 != nil || err2 != nil {
-		return Release{}, fmt.Errorf("the version %.40q does not contain a release such as 22.05", version)
+		return Release{}, fmt.Errorf("version %.40q does not contain a release number such as 22.05", version)
 	}
 	return Release{int(year), int(month)}, nil
 }

@@ -138,7 +138,7 @@ func TestLeftovers(t *testing.T) {
 	known := map[place]string{{0, 1, "3g.20gb"}: "idle", {0, 3, "1g.5gb"}: "idle"}
 	text = fmt.Sprint(n.unknown("n1", known))
 	if !strings.Contains(text, `1g.5gb at 4 on GPU 0 as ""`) ||
-		!strings.Contains(text, "id 3 on GPU 0, which does not exist") ||
+		!strings.Contains(text, "id 3 on GPU 0, but no such instance exists") ||
 		strings.Contains(text, "3g.20gb") {
 		t.Errorf("unknown: %s", text)
 	}

@@ -145,7 +145,7 @@ func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 			left{
 				ruleLeft,
 				fmt.Sprintf(
-					"%s: the agent shows a %s %s with id %d on GPU %d, which does not exist",
+					"%s: the agent shows a %s %s with id %d on GPU %d, but no such instance exists",
 					node,
 					state,
 					at.profile,
@@ -206,7 +206,7 @@ func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted 
 		total, allUsed = total+n, allUsed+used
 		if profile == closed {
 			if used > 0 && !recounted {
-				say("slurmctld counts %d of closed as used, but no job holds them", used)
+				say("slurmctld counts %d GRES of type closed as used, but no job holds them", used)
 			}
 			continue
 		}

@@ -123,7 +123,7 @@ func (j *check) writes() {
 			j.Lowered++
 			for p, total := range w.Total {
 				if p != closedType && before != nil && total > before[p] {
-					j.add("phase", name, w.At, "the count of %s rises from %d to %d in a write in the lower phase",
+					j.add("phase", name, w.At, "the count of %s rises from %d to %d in a write of the lower phase",
 						p, before[p], total)
 				}
 			}
