@@ -137,7 +137,7 @@ func (t *top) draw() {
 func (t *top) state() spans {
 	switch {
 	case t.asleep:
-		return say(title, "no key has been pressed for %v; press any key to resume refreshing", topUnattended)
+		return say(title, "no key pressed for %v; press any key to resume refreshing", topUnattended)
 	case t.err != nil:
 		return say(warning, "%s: couldn't refresh, trying again: %s", t.at.Format(time.TimeOnly),
 			strings.ReplaceAll(t.err.Error(), "\n", " "))

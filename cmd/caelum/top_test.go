@@ -150,7 +150,7 @@ func TestUnattended(t *testing.T) {
 		}
 		t.Fatalf("the screen shows %q", shown(screen))
 	}
-	until("old", "press a key")
+	until("old", "press any key")
 	screen.InjectKey(tcell.KeyDown, 0, 0)
 	until("new", "q: quit")
 	screen.InjectKey(tcell.KeyEscape, 0, 0)
