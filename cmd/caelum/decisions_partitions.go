@@ -13,11 +13,11 @@ import (
 	"caelum/internal/slurm"
 )
 
-// partitionsTimeout is the time limit for reading slurmctld's partitions before a warning. Without it, scontrol would
-// retry for 9 s while slurmctld is down (package slurm).
-const partitionsTimeout = 5 * time.Second
+// optionalTimeout is the time limit for a request to slurmctld that only adds information to the output. Without it,
+// Slurm's commands would retry for 9 s while slurmctld is down (package slurm).
+const optionalTimeout = 5 * time.Second
 
-func newPartitionsClient() partitions { return slurm.New(slurm.Options{Timeout: partitionsTimeout}) }
+func newPartitionsClient() partitions { return slurm.New(slurm.Options{Timeout: optionalTimeout}) }
 
 // warnPartitions writes a warning for each of the given partitions that slurmctld does not have, or one warning if
 // slurmctld does not answer.

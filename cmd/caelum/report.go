@@ -54,7 +54,7 @@ GPU-HOURS weights each slice by the share of the GPU that it occupied, as in cae
 			if len(args) == 0 {
 				return reportLatest(cmd.Context(), cmd.OutOrStdout(), g, o, cfg, dbd.OfUser(uint32(os.Getuid())))
 			}
-			ctl := slurm.New(slurm.Options{Squeue: "squeue"})
+			ctl := slurm.New(slurm.Options{Squeue: "squeue", Timeout: optionalTimeout})
 			return reportJob(cmd.Context(), cmd.OutOrStdout(), g, cfg, dbd, ctl.JobsOf, args[0])
 		},
 	}
