@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -49,14 +48,14 @@ and then move it into place.`,
   caelum decisions check decisions.new && mv decisions.new /etc/caelum/decisions`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path := strings.Join(args, "")
-			if path == "" {
-				var err error
-				if path, err = o.path(); err != nil {
-					return err
-				}
+			var path string
+			var err error
+			if len(args) == 1 {
+				path = args[0]
+			} else if path, err = o.path(); err != nil {
+				return err
 			}
-			err := checkTable(cmd.OutOrStdout(), g, path)
+			err = checkTable(cmd.OutOrStdout(), g, path)
 			if err == nil {
 				warnPartitions(cmd.Context(), cmd.ErrOrStderr(), newPartitionsClient(), partitionsOfTable(path))
 			}

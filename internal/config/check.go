@@ -17,12 +17,15 @@ import (
 	"caelum/internal/slurm"
 )
 
+// aTime is the beginning of the forms of all keys whose value is a time.
+const aTime = "a time with a unit"
+
 // forms describes the valid values of each key whose value is not a string.
 var forms = map[string]string{
 	"profiles":        "a list of profiles (example: [1g.5gb, 2g.10gb])",
 	"whole_share":     "a number from 0 to 1",
-	"poll_interval":   "a time with a unit, from 100ms to 1h (example: 15s)",
-	"sample_interval": "a time with a unit, from 200ms to 1m, or 0 (example: 1s)",
+	"poll_interval":   aTime + ", from 100ms to 1h (example: 15s)",
+	"sample_interval": aTime + ", from 200ms to 1m, or 0 (example: 1s)",
 	"wake_port":       "a UDP port or 0",
 	"grow_limit":      "a whole number from 0 to 100",
 	"learn":           "true or false",
@@ -42,7 +45,7 @@ func checkForm(key string, value any) error {
 	v.Set(key, value)
 	err := v.UnmarshalExact(&Config{})
 	text := fmt.Sprint(value)
-	if _, none := strconv.ParseFloat(text, 64); none == nil && text != "0" && strings.Contains(forms[key], "unit") {
+	if _, none := strconv.ParseFloat(text, 64); none == nil && text != "0" && strings.HasPrefix(forms[key], aTime) {
 		err = errors.New("the unit is missing")
 	}
 	if err == nil {
