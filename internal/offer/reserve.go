@@ -128,7 +128,7 @@ func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 func (c *Cluster) firstOfAll(w Want) *Reservation {
 	key := strings.Join(w.profiles(), "\x00")
 	e := c.earliest[key]
-	if e == nil || e.pool != c.Pool || e.now != c.Now {
+	if e == nil || e.pool != c.Pool || e.now > c.Now {
 		n := c.Pool.Len()
 		e = &earliest{pool: c.Pool, now: c.Now, free: make([]float64, n), at: make([]int, n),
 			first: make([]int, (n+blockSize-1)/blockSize)}
@@ -137,14 +137,16 @@ func (c *Cluster) firstOfAll(w Want) *Reservation {
 		}
 		c.earliest[key] = e
 	}
-	c.Pool.ChangedSince(e.seen, func(k int) {
+	search := func(k int) {
 		e.free[k], e.at[k] = math.Inf(1), -1
 		for _, s := range c.slots([]int{k}, w, true) {
 			e.free[k], e.at[k] = s.free, s.Placement
 		}
 		e.first[k/blockSize] = -1
-	})
+	}
+	c.Pool.ChangedSince(e.seen, search)
 	e.seen = c.Pool.Changes()
+	e.overdue(c.Now, search)
 	found := -1
 	for i := range e.first {
 		if e.first[i] < 0 {
@@ -169,6 +171,25 @@ type earliest struct {
 	free  []float64
 	at    []int
 	first []int // for each block of GPUs, the GPU with the earliest spot, or -1 after a change
+}
+
+// overdue sets the time and calls search for each GPU whose earliest spot was expected to become free before that time.
+// The spots of the other GPUs do not depend on the time.
+func (e *earliest) overdue(now float64, search func(k int)) {
+	if e.now == now {
+		return
+	}
+	e.now = now
+	for i, first := range e.first {
+		if first >= 0 && e.free[first] >= now {
+			continue
+		}
+		for k := i * blockSize; k < min(len(e.free), (i+1)*blockSize); k++ {
+			if e.free[k] < now {
+				search(k)
+			}
+		}
+	}
 }
 
 // blockSize is the number of GPUs in a block. A search visits every block, but it visits the GPUs only in blocks that

@@ -35,7 +35,7 @@ func TestEarliestSpotOfAllGPUs(t *testing.T) {
 				c.occupy(Spot{GPU: k, Placement: i}, rapid.Float64Range(0, 9).Draw(t, "end"))
 			}
 			if rapid.IntRange(0, 3).Draw(t, "later") == 0 {
-				c.Now++
+				c.Now = float64(rapid.IntRange(0, 9).Draw(t, "now")) // possibly earlier
 			}
 			w := Want{Profile: rapid.SampledFrom(names).Draw(t, "profile"), Count: 1}
 			if rapid.Bool().Draw(t, "alternative") {
