@@ -138,7 +138,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 		return "the instance was removed", err
 	}
 	a.mu.Lock()
-	taken := c.ours[p] != nil || !isForeign(c.foreign, f)
+	taken := c.ours[p] != nil || !contains(c.foreign, f)
 	a.mu.Unlock()
 	if taken {
 		return "the instance is no longer foreign", nil

@@ -215,6 +215,37 @@ func TestForeignInstanceInPendingLease(t *testing.T) {
 	}
 }
 
+// TestForeignInstanceAtTheSpot checks that the agent does not destroy an instance that another program has created, with
+// the same profile and at the same placement, before the agent tries to carve its own. The job must be given another
+// placement.
+func TestForeignInstanceAtTheSpot(t *testing.T) {
+	w := newWorld(t, 2)
+	id := w.submit(job(1, "3g.20gb:1"))
+	w.publish()
+	w.fake.Prolog(nil)
+	w.fake.Tick()
+	w.publish()
+	pending := w.agent.pending[id]
+	if pending == nil || len(pending.spots) != 1 {
+		t.Fatalf("pending lease: %+v", pending)
+	}
+	s := pending.spots[0]
+	start := w.agent.cards[s.GPU].Model.Placements[s.Placement].Start
+	w.node.Emulator(t, "create", fmt.Sprint(s.GPU), "3g.20gb", fmt.Sprint(start))
+	before, err := w.agent.hw.Instances(s.GPU)
+	if err != nil || len(before) != 1 {
+		t.Fatalf("%+v, %v", before, err)
+	}
+	j, _ := w.fake.Job(context.Background(), id)
+	w.prolog(j)
+	if l := w.lease(id); len(l.Slices) != 1 || l.Slices[0].GPU == s.GPU && l.Slices[0].Start == start {
+		t.Errorf("%+v", l)
+	}
+	if after, err := w.agent.hw.Instances(s.GPU); err != nil || !contains(after, before[0]) {
+		t.Errorf("%+v, %v: %+v is gone", after, err, before[0])
+	}
+}
+
 // TestStuckInstance checks that the agent does not offer the units of an idle instance while the driver cannot destroy
 // it.
 func TestStuckInstance(t *testing.T) {

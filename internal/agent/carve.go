@@ -68,6 +68,12 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
 	profile := c.Model.Profiles[pl.Profile].Name
+	// Another program may have created instances since the last comparison. If the call fails, the agent must not
+	// destroy them.
+	before, err := a.hw.Instances(s.GPU)
+	if err != nil {
+		return nil, err
+	}
 	intent, err := a.ledger.Begin(
 		ledger.Intent{Op: ledger.OpCreate, GPU: c.UUID, Profile: profile, Start: pl.Start, Size: pl.Size, Job: job},
 	)
@@ -79,7 +85,7 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	made, err := a.make(s.GPU, profile, pl.Start)
 	add(&t.driver, asked)
 	if err != nil {
-		return nil, errors.Join(err, a.cleanUp(intent, s))
+		return nil, errors.Join(err, a.cleanUp(intent, s, before))
 	}
 	a.metrics.Carved(time.Since(asked))
 	failpoint.Hit(failpoint.Created)
@@ -103,12 +109,12 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 
 // cleanUp settles the intent of a failed call to create, which may have left a GPU instance behind. Until this instance
 // is destroyed, the intent must remain in the ledger. If the driver does not destroy the instance, the agent records it
-// as stuck.
-func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
+// as stuck. before lists the GPU's instances before the call.
+func (a *Agent) cleanUp(intent int64, s offer.Spot, before []gpu.Instance) error {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
 	profile := c.Model.Profiles[pl.Profile].Name
-	left, err := a.leftover(s.GPU, profile, pl.Start)
+	left, err := a.leftover(s.GPU, profile, pl.Start, before)
 	switch {
 	case err != nil:
 		return nil // the next comparison settles the intent
@@ -128,17 +134,15 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	return err
 }
 
-// leftover returns the instance that a failed call to create left at a placement, or nil if there is none. Foreign
-// instances are ignored.
-func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error) {
+// leftover returns the instance that a failed call to create left at a placement, or nil if there is none. before lists
+// the GPU's instances before the call.
+func (a *Agent) leftover(g int, profile string, start int, before []gpu.Instance) (*gpu.Instance, error) {
 	found, err := a.hw.Instances(g)
 	if err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	for _, in := range found {
-		if in.Profile == profile && in.Start == start && !isForeign(a.cards[g].foreign, in) {
+		if in.Profile == profile && in.Start == start && !contains(before, in) {
 			return &in, nil
 		}
 	}

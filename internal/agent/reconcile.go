@@ -183,7 +183,7 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 	}
 	if !reflect.DeepEqual(foreign, c.foreign) {
 		for _, f := range foreign {
-			if !isForeign(c.foreign, f) {
+			if !contains(c.foreign, f) {
 				a.log.WithField("gpu", g).
 					WithField("gi", f.GI).
 					Warnf("%s at %d was created by another program; the agent does not change it or offer its units",
@@ -259,13 +259,9 @@ func (a *Agent) settleMade(c *card, p int, i ledger.Intent, there gpu.Instance) 
 	return nil
 }
 
-func isForeign(list []gpu.Instance, in gpu.Instance) bool {
-	for _, f := range list {
-		if f.GI == in.GI && f.UUID == in.UUID {
-			return true
-		}
-	}
-	return false
+// contains reports whether a list contains an instance. A later instance with the same GI differs in its UUID.
+func contains(list []gpu.Instance, in gpu.Instance) bool {
+	return slices.ContainsFunc(list, func(x gpu.Instance) bool { return x.GI == in.GI && x.UUID == in.UUID })
 }
 
 // releaseGone releases the leases of jobs that slurmctld no longer lists on this node and whose epilog did not run. It
