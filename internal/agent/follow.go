@@ -151,11 +151,13 @@ func (p *publisher) hear(beat slurm.Node) {
 	p.heartbeat.Read(part.BeatIn(beat.Comment), p.heard)
 }
 
-// explained reports whether the leases and pending leases account for the used counts of the node. If they do, no job
-// has started without the agent's knowledge: slurmctld does not start jobs on a node with a COMPLETING job, whose lease
-// may still exist (_pick_best_nodes in node_scheduler.c, 22.05.8 and 24.11.5).
+// explained reports whether the leases and pending leases account for the used counts of the node, and the totals are
+// those that the agent has published. If they are, no job has started without the agent's knowledge: slurmctld does not
+// start jobs on a node with a COMPLETING job, whose lease may still exist (_pick_best_nodes in node_scheduler.c, 22.05.8
+// and 24.11.5). A restart of slurmctld, after which it may no longer count a running job, resets the totals.
 func (p *publisher) explained(node slurm.Node) bool {
-	if p.clock().Sub(p.listed) >= relist || len(p.status.excess) > 0 {
+	if p.clock().Sub(p.listed) >= relist || len(p.status.excess) > 0 ||
+		!maps.Equal(node.Gres.Profiles(), p.status.published) {
 		return false
 	}
 	p.mu.Lock()

@@ -227,6 +227,34 @@ func TestTwoPlanners(t *testing.T) {
 	}
 }
 
+// TestRestartForgetsAnUnseenJob checks that an agent that follows a part does not offer the slices of a job that
+// slurmctld started, and then forgot to count when it restarted, while the agent could not reach slurmctld.
+func TestRestartForgetsAnUnseenJob(t *testing.T) {
+	f, w := newPlanned(t, 1)
+	id := f.submit("7g.40gb:1")
+	f.round(w)
+	f.publish()
+	f.fake.Prolog(nil)
+	f.fake.Tick()
+	if j, err := f.fake.Job(t.Context(), id); err != nil || !j.Holds() {
+		t.Fatalf("%+v, %v", j, err)
+	}
+	f.fake.Restart()
+	f.publish()
+	n, err := f.fake.Node(t.Context(), "n00")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.following() != 1 {
+		t.Error("the agent makes its own plan")
+	}
+	for profile, free := range n.Free("mig") {
+		if profile != slurm.ClosedType && free > 0 {
+			t.Errorf("%d of %s are free", free, profile)
+		}
+	}
+}
+
 // TestUnknownJob checks that a pass finds a job that has started on a slice that the next part no longer offers.
 func TestUnknownJob(t *testing.T) {
 	w := newWorld(t, 1, tightest)
