@@ -177,6 +177,7 @@ func (a *Agent) newPublisher() *publisher {
 		raised:        a.wakeWatcher,
 		failed:        func() { a.metrics.Failed(metrics.Publish) },
 		requests:      make(chan chan error),
+		polls:         make(chan chan error),
 		changed:       make(chan struct{}, 1),
 		unresponsive:  plan.Unresponsive{Patience: plan.Patience(a.cfg.PollInterval)},
 		allocations:   map[uint32]allocation{},
@@ -321,7 +322,8 @@ func (w warnings) Write(p []byte) (int, error) {
 // result. While processes are using instances that no job holds, it also checks the GPUs every leftoverInterval.
 func (a *Agent) reconciler(ctx context.Context) {
 	compare := time.After(retryInterval)
-	var again <-chan time.Time // set while processes are using an instance that no job holds
+	confirmed, learned := false, time.Time{} // the result of the last poll, and the time of the last learnPrivacy
+	var again <-chan time.Time               // set while processes are using an instance that no job holds
 	for {
 		select {
 		case <-ctx.Done():
@@ -335,11 +337,17 @@ func (a *Agent) reconciler(ctx context.Context) {
 			a.checkLeftovers(ctx)
 		case <-compare:
 			compare = time.After(reconcileInterval)
-			a.learnPrivacy(ctx)
+			if !confirmed || time.Since(learned) >= relistConfirmed {
+				a.learnPrivacy(ctx)
+				learned = time.Now()
+			}
 			err := a.compareGPUs()
 			a.readNVLinks()
 			a.updateJobMap()
-			err = errors.Join(err, a.adoptFull(ctx), a.Publish(ctx), a.releaseGone(ctx))
+			err = errors.Join(err, a.adoptFull(ctx))
+			var failed error
+			confirmed, failed = a.publisher.poll(ctx)
+			err = errors.Join(err, failed, a.releaseGone(ctx))
 			if err != nil && ctx.Err() == nil {
 				a.log.WithError(err).Warn("couldn't compare the GPUs with the ledger and slurmctld's records; trying " +
 					"again")

@@ -215,9 +215,9 @@ func TestForeignInstanceInPendingLease(t *testing.T) {
 	}
 }
 
-// TestForeignInstanceAtTheSpot checks that the agent does not destroy an instance that another program has created, with
-// the same profile and at the same placement, before the agent tries to carve its own. The job must be given another
-// placement.
+// TestForeignInstanceAtTheSpot checks that the agent does not destroy an instance that another program has created,
+// with the same profile and at the same placement, before the agent tries to carve its own. The job must be given
+// another placement.
 func TestForeignInstanceAtTheSpot(t *testing.T) {
 	w := newWorld(t, 2)
 	id := w.submit(job(1, "3g.20gb:1"))

@@ -15,6 +15,7 @@ import (
 	"caelum/internal/config"
 	"caelum/internal/gpu"
 	"caelum/internal/gpu/gputest"
+	"caelum/internal/notify"
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
@@ -24,20 +25,21 @@ import (
 
 // fleet is a set of nodes with emulated A100s, a slurmctld in memory, and an agent on each node.
 type fleet struct {
-	t       testing.TB
-	fake    *slurmtest.Fake
-	hw      *gputest.Node          // a process can use only one emulated node, so that each agent uses one of its GPUs
-	ctl     func(k int) Controller // the controller of each agent; nil for fake
-	raised  func()                 // replaces the agents' notifications to the watcher, if set
-	agents  map[string]*Agent
-	names   []string
-	log     *logrus.Logger
-	prologs sync.WaitGroup
-	mu      sync.Mutex
-	leases  map[uint32]api.Lease
-	hosts   int           // the number of hosts with planners
-	ahead   time.Duration // how far the heartbeats' clock is ahead
-	stopped time.Time     // if not zero, the heartbeats' clock stands still at this time plus ahead
+	t        testing.TB
+	fake     *slurmtest.Fake
+	hw       *gputest.Node          // a process can use only one emulated node, so that each agent uses one of its GPUs
+	ctl      func(k int) Controller // the controller of each agent; nil for fake
+	raised   func()                 // replaces the agents' notifications to the watcher, if set
+	agents   map[string]*Agent
+	names    []string
+	log      *logrus.Logger
+	prologs  sync.WaitGroup
+	mu       sync.Mutex
+	leases   map[uint32]api.Lease
+	hosts    int           // the number of hosts with planners
+	confirms bool          // whether the agents receive the planners' confirmations
+	ahead    time.Duration // how far the heartbeats' clock is ahead
+	stopped  time.Time     // if not zero, the heartbeats' clock stands still at this time plus ahead
 }
 
 func fleetNode(k int) string { return fmt.Sprintf("n%02d", k) }
@@ -191,6 +193,14 @@ func (f *fleet) plannerOn(host string, ctl watch.Controller, policy place.Policy
 		Interval:    time.Hour,
 		Planner:     true,
 		Now:         f.clock,
+		Key:         notify.Key("a fleet sends no datagrams"),
+		Send:        func(slurm.Node) error { return nil },
+		Confirm: func(n slurm.Node, text string) error {
+			if f.confirms {
+				f.agents[n.Name].publisher.confirm(text)
+			}
+			return nil
+		},
 	}, ctl, f.log.WithField("", ""))
 }
 

@@ -36,6 +36,8 @@ const (
 	// relist is the time after which a pass lists all jobs even if the leases account for the used counts. This updates
 	// the expected end times of the jobs, for example after a change to a time limit.
 	relist = 10 * time.Minute
+	// relistConfirmed replaces relist while the watcher confirms the node's record.
+	relistConfirmed = time.Hour
 	// patienceFactor adapts the expiry of the heartbeat to a slow slurmctld, which also delays the watcher. A heartbeat
 	// expires only after patienceFactor times the duration of the request that read it.
 	patienceFactor = 8
@@ -145,6 +147,43 @@ func (p *publisher) readNodes(ctx context.Context) (own slurm.Node, err error) {
 	return own, err
 }
 
+// confirmation is the last confirmation from the watcher.
+type confirmation struct {
+	beat, digest string
+	at           time.Time // the time at which the agent received it
+}
+
+// confirm stores a confirmation. It may be called at any time.
+func (p *publisher) confirm(text string) {
+	if beat, digest, ok := part.ParseConfirmation(text); ok {
+		p.confirmed.Store(&confirmation{beat, digest, p.clock()})
+	}
+}
+
+// noteRead records the digest of the node's record after a pass that wrote nothing to it. It records nothing if the
+// agent makes its own plan, or if its part tells it to change jobs, which it may have to repeat at the next poll.
+func (p *publisher) noteRead(in input) {
+	if in.part != nil && len(in.part.Held) == 0 && len(in.part.Stray) == 0 && len(p.status.excess) == 0 {
+		p.digest = part.Digest(in.node)
+	}
+}
+
+// isConfirmed reports whether the agent may omit a poll: according to the watcher's last confirmation, the node's
+// record is the one that the last pass has read, and the node's state has not changed since.
+func (p *publisher) isConfirmed() bool {
+	c := p.confirmed.Load()
+	now := p.clock()
+	if c == nil || p.digest == "" || c.digest != p.digest || now.Sub(c.at) >= part.Expiry ||
+		now.Sub(p.listed) >= relistConfirmed || !p.following.Load() || !p.unchangedSince(p.published) {
+		return false
+	}
+	if c.at.After(p.heard) {
+		p.heartbeat.Read(c.beat, c.at)
+	}
+	p.set(func(s *publishStatus) { s.at = p.now() })
+	return true
+}
+
 // hear stores the heartbeat found in a node's record.
 func (p *publisher) hear(beat slurm.Node) {
 	p.beatNode, p.heard = beat.Name, p.clock()
@@ -153,8 +192,8 @@ func (p *publisher) hear(beat slurm.Node) {
 
 // explained reports whether the leases and pending leases account for the used counts of the node, and the totals are
 // those that the agent has published. If they are, no job has started without the agent's knowledge: slurmctld does not
-// start jobs on a node with a COMPLETING job, whose lease may still exist (_pick_best_nodes in node_scheduler.c, 22.05.8
-// and 24.11.5). A restart of slurmctld, after which it may no longer count a running job, resets the totals.
+// start jobs on a node with a COMPLETING job, whose lease may still exist (_pick_best_nodes in node_scheduler.c,
+// 22.05.8 and 24.11.5). A restart of slurmctld, after which it may no longer count a running job, resets the totals.
 func (p *publisher) explained(node slurm.Node) bool {
 	if p.clock().Sub(p.listed) >= relist || len(p.status.excess) > 0 ||
 		!maps.Equal(node.Gres.Profiles(), p.status.published) {

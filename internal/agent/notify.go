@@ -49,6 +49,7 @@ func (a *Agent) listen(ctx context.Context) {
 			a.log.WithField("datagrams", n).WithField("from", from).WithField("reason", reason).
 				Warn("rejected datagrams to the wake port")
 		},
+		Confirmed: a.publisher.confirm,
 	}
 	// If a pass fails, the publisher logs the error and repeats the pass.
 	seen := a.publisher.changes.Load()

@@ -30,6 +30,8 @@ var errBusy = errors.New("jobs kept starting while offers were being published; 
 // pass publishes a new plan in two phases (docs/internals.md): it lowers the totals of the offers that the plan
 // withdraws and then, if the plan is still valid, raises the other totals.
 func (p *publisher) pass(ctx context.Context) (err error) {
+	p.digest = ""
+	writes := p.changes.Load()
 	defer func() { p.set(func(s *publishStatus) { s.err = err }) }()
 	config, err := p.config(ctx)
 	if err != nil {
@@ -54,7 +56,11 @@ func (p *publisher) pass(ctx context.Context) (err error) {
 			return err
 		}
 		if done {
-			return p.finish(ctx, d, in)
+			err := p.finish(ctx, d, in)
+			if err == nil && p.changes.Load() == writes {
+				p.noteRead(in)
+			}
+			return err
 		}
 		if in, err = p.readInput(ctx); err != nil {
 			return err

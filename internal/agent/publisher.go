@@ -6,6 +6,7 @@ import (
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -14,8 +15,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// publisher writes the node's offers to slurmctld. Except for the channels, changes and status, its fields are used
-// only by the goroutine of [publisher.run].
+// publisher writes the node's offers to slurmctld. Except for the channels, changes, confirmed and status, its fields
+// are used only by the goroutine of [publisher.run].
 type publisher struct {
 	*node
 	ctl    Controller
@@ -33,8 +34,11 @@ type publisher struct {
 	failed func()
 
 	requests chan chan error
-	changed  chan struct{} // signals that the node's state differs from the published state
-	changes  atomic.Int64  // the number of writes to slurmctld since the agent started
+	polls    chan chan error // requests for passes that may be omitted
+	changed  chan struct{}   // signals that the node's state differs from the published state
+	changes  atomic.Int64    // the number of writes to slurmctld since the agent started
+	// confirmed is the last confirmation from the watcher, or nil.
+	confirmed atomic.Pointer[confirmation]
 
 	total        int      // N, the node's constant total of gres/mig; 0 while N is unknown
 	advertised   []string // profile names of other GPU models under which the node has offered slices
@@ -48,6 +52,7 @@ type publisher struct {
 	beatNode     string                // the node from which the heartbeat was last read
 	heard        time.Time             // the time at which the heartbeat was last read
 	listed       time.Time             // the time at which all jobs were last listed
+	digest       string                // the digest of the node's record in the last pass, or empty (noteRead)
 	clock        func() time.Time      // the clock for the heartbeat's age
 	published    int                   // node.version of the last published plan, or -1
 	notified     string                // the state of the GPUs when the watcher was last notified
@@ -91,10 +96,13 @@ const retryInterval = time.Second
 
 // Publish requests a pass that begins after the call, waits for it to end, and returns its error. Concurrent calls
 // share one pass.
-func (p *publisher) Publish(ctx context.Context) error {
+func (p *publisher) Publish(ctx context.Context) error { return ask(ctx, p.requests) }
+
+// ask sends a request to the goroutine of [publisher.run] and returns the answer.
+func ask(ctx context.Context, requests chan<- chan error) error {
 	answer := make(chan error, 1)
 	select {
-	case p.requests <- answer:
+	case requests <- answer:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -105,6 +113,18 @@ func (p *publisher) Publish(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
+
+// poll is like Publish, but omits the pass if the watcher has confirmed the node's record, in which case confirmed is
+// true.
+func (p *publisher) poll(ctx context.Context) (confirmed bool, err error) {
+	if err = ask(ctx, p.polls); err == errConfirmed {
+		return true, nil
+	}
+	return false, err
+}
+
+// errConfirmed is the answer to a poll whose pass was omitted.
+var errConfirmed = errors.New("the watcher has confirmed the node's record")
 
 // settling is the delay between a change on the node and the pass that publishes it. The pass also publishes all
 // further changes that occur during the delay.
@@ -118,8 +138,8 @@ const (
 )
 
 // run runs a pass on request, after a change on the node, and for each poll. A poll takes place when no pass has run
-// for the poll interval plus up to 10%. The first poll begins at a random time within the poll interval, because the
-// agents of a cluster often start at the same time.
+// for the poll interval plus up to 10%; its pass is omitted if the watcher has confirmed the node's record. The first
+// poll begins at a random time within the poll interval, because the agents of a cluster often start at the same time.
 func (p *publisher) run(ctx context.Context) {
 	poll := time.NewTimer(rand.N(p.cfg.PollInterval))
 	defer poll.Stop()
@@ -140,6 +160,16 @@ func (p *publisher) run(ctx context.Context) {
 				continue
 			}
 		case <-poll.C:
+			if p.isConfirmed() {
+				poll.Reset(p.cfg.PollInterval + rand.N(p.cfg.PollInterval/10))
+				continue
+			}
+		case answer := <-p.polls:
+			if p.isConfirmed() {
+				answer <- errConfirmed
+				continue
+			}
+			waiting = append(waiting, answer)
 		case <-retry:
 		case answer := <-p.requests:
 			waiting = append(waiting, answer)

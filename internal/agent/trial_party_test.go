@@ -172,6 +172,7 @@ func (t *trial) startPlanner(host string, policy place.Policy) *plannerProcess {
 		Interval:    trialPoll,
 		Planner:     true,
 		Send:        func(n slurm.Node) error { t.wakeAgent(n.Name); return nil },
+		Confirm:     func(n slurm.Node, text string) error { p.wait(); t.confirmAgent(n.Name, text); return nil },
 	}, p, t.log.WithField("host", host))
 	t.tasks.Go(func() { p.run(ctx, w) })
 	return p

@@ -62,7 +62,7 @@ const (
 //	restarted slurmctld  slurmctld does not respond for up to 15 s, and then counts all slices as closed. It may have
 //	                     lost the Comments. Each slurmd registers within 3 s
 //
-// Until the faults have ended, one in ten notifications is lost.
+// Until the faults have ended, one in ten notifications and confirmations is lost.
 //
 // # Rules
 //
@@ -292,6 +292,12 @@ func (t *trial) lost() bool {
 }
 
 func (t *trial) wakeAgent(node string) { notifyOnce(t.wakes[node], t.lost()) }
+
+func (t *trial) confirmAgent(node, text string) {
+	if !t.lost() {
+		t.agents[node].publisher.confirm(text)
+	}
+}
 
 func (t *trial) wakePlanners() {
 	t.mu.Lock()

@@ -10,10 +10,11 @@ import (
 )
 
 // A datagram consists of magic, the time as eight bytes (nanoseconds since 1970, big-endian), the sender's name, a zero
-// byte, the receiver's name, and the HMAC-SHA256 of all the preceding bytes.
+// byte, the receiver's name, and the HMAC-SHA256 of all the preceding bytes. A confirmation has a zero byte and its
+// text after the receiver's name.
 const (
 	magic     = "caelum-wake 1\n"
-	maxLength = 1024 // bytes; a datagram with two names of 253 bytes has 561 bytes
+	maxLength = 1024 // bytes; a datagram with two names of 253 bytes has 561 bytes, and a confirmation 80 more
 )
 
 // window is the maximum accepted difference between the time in a datagram and the receiver's clock.
@@ -22,11 +23,15 @@ const window = 30 * time.Second
 type datagram struct {
 	at       int64
 	from, to string
+	text     string // empty except in a confirmation
 }
 
 func (k Key) seal(d datagram) []byte {
 	b := binary.BigEndian.AppendUint64([]byte(magic), uint64(d.at))
 	b = append(b, d.from+"\x00"+d.to...)
+	if d.text != "" {
+		b = append(b, "\x00"+d.text...)
+	}
 	return append(b, k.mac(b)...)
 }
 
@@ -40,6 +45,7 @@ func (k Key) open(data []byte) (d datagram, ok bool) {
 	}
 	d.at = int64(binary.BigEndian.Uint64(data[len(magic):]))
 	d.from, d.to, ok = strings.Cut(string(data[head:at]), "\x00")
+	d.to, d.text, _ = strings.Cut(d.to, "\x00")
 	return d, ok
 }
 

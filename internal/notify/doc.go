@@ -3,6 +3,10 @@
 // and the agents send them to the watcher. Each receives them on its host's UDP port wake_port (Listener) and, if
 // wake_address is set, only on that address. Notifications can be lost.
 //
+// A watcher with `planner: true` also sends confirmations. A confirmation is a datagram with a text, from which an
+// agent learns that it need not read its node's record, because the record has not changed since the agent last read it
+// (part.Confirmation). If confirmations are lost, the agent reads the record at each poll.
+//
 // A datagram contains the sender's name, the receiver's name, a time, and an HMAC-SHA256 computed with the site's key.
 // A receiver accepts a datagram only once, and only if all of the following conditions are met:
 //
@@ -21,6 +25,7 @@
 // Files:
 //
 //	notify.go    Sender, Listener; the reasons for rejecting datagrams; limits on reactions (burst, every) and pauses
+//	addresses.go looks up the addresses of hosts, and keeps them for a minute (lookupAge)
 //	datagram.go  the format of a datagram (magic, maxLength), its MAC, the accepted clock difference (window)
 //	key.go       the key file: its owner, mode and length (minKey, maxKey); the errors and their remedies
 package notify

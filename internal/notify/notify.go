@@ -18,11 +18,10 @@ import (
 const Watcher = "watcher/"
 
 const (
-	burst         = 20                     // number of reactions without delay
-	every         = 500 * time.Millisecond // time per reaction after a burst
-	firstPause    = 100 * time.Millisecond // pause after the first reaction that changed nothing
-	slowdown      = 4                      // minimum pause, as a multiple of the duration of the reaction
-	lookupTimeout = 2 * time.Second        // time limit for looking up a sender's addresses
+	burst      = 20                     // number of reactions without delay
+	every      = 500 * time.Millisecond // time per reaction after a burst
+	firstPause = 100 * time.Millisecond // pause after the first reaction that changed nothing
+	slowdown   = 4                      // minimum pause, as a multiple of the duration of the reaction
 )
 
 // Sender sends datagrams under one name.
@@ -31,17 +30,25 @@ type Sender struct {
 	Name    string
 	Address string // the local address; if empty, the kernel chooses the address
 
-	mu   sync.Mutex
-	last int64
+	hosts addresses
+	mu    sync.Mutex
+	last  int64
 }
 
-// Send sends a datagram to the receiver with the given name, on the given host and port.
-func (s *Sender) Send(to, host string, port int) error {
+// Send sends a notification to the receiver with the given name, on the given host and port.
+func (s *Sender) Send(to, host string, port int) error { return s.send(datagram{to: to}, host, port) }
+
+// Confirm is like Send, but sends a confirmation with the given text, which must not be empty.
+func (s *Sender) Confirm(to, host string, port int, text string) error {
+	return s.send(datagram{to: to, text: text}, host, port)
+}
+
+func (s *Sender) send(d datagram, host string, port int) error {
 	dialer := net.Dialer{}
 	if s.Address != "" {
 		dialer.LocalAddr = &net.UDPAddr{IP: net.ParseIP(s.Address)}
 	}
-	conn, err := dialer.Dial("udp", net.JoinHostPort(host, strconv.Itoa(port)))
+	conn, err := s.dial(dialer, host, port)
 	if err != nil {
 		return err
 	}
@@ -50,8 +57,20 @@ func (s *Sender) Send(to, host string, port int) error {
 	s.last = max(time.Now().UnixNano(), s.last+1)
 	at := s.last
 	s.mu.Unlock()
-	_, err = conn.Write(s.Key.seal(datagram{at, s.Name, to}))
+	d.at, d.from = at, s.Name
+	_, err = conn.Write(s.Key.seal(d))
 	return err
+}
+
+// dial connects to the first of a host's addresses to which there is a route.
+func (s *Sender) dial(dialer net.Dialer, host string, port int) (conn net.Conn, err error) {
+	all, err := s.hosts.of(context.Background(), host)
+	for _, address := range all {
+		if conn, err = dialer.Dial("udp", netip.AddrPortFrom(address, uint16(port)).String()); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
 }
 
 // Listener receives datagrams on a UDP port and accepts or rejects them.
@@ -63,6 +82,9 @@ type Listener struct {
 	// Hosts returns the names or addresses of a sender's hosts, or nil for an unknown sender. It is called only for
 	// datagrams with a valid MAC.
 	Hosts func(sender string) []string
+	// Confirmed is called with the text of each accepted confirmation; it must return quickly. If it is nil,
+	// confirmations are ignored.
+	Confirmed func(text string)
 	// MaxPause limits the pause after reactions that have no effect or take a long time.
 	MaxPause time.Duration
 	// Refused is called after datagrams were rejected, at most once a minute. n is the number of datagrams rejected
@@ -70,7 +92,7 @@ type Listener struct {
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
-// Listen receives datagrams until ctx is done and calls react after accepting datagrams. react reports whether the
+// Listen receives datagrams until ctx is done and calls react after accepting notifications. react reports whether the
 // reaction had an effect. All datagrams that arrive during a call to react or during a pause together trigger only one
 // further call. If Listen cannot start or continue, it returns an error that explains why.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
@@ -123,8 +145,8 @@ func (l *Listener) nextPause(pause time.Duration, changed bool, took time.Durati
 	return max(pause, slowdown*took)
 }
 
-// receive reads datagrams until conn is closed and sends to the notified channel after each accepted datagram. While a
-// call to react is pending, it sends nothing.
+// receive reads datagrams until conn is closed and sends to the notified channel after each accepted notification.
+// While a call to react is pending, it sends nothing.
 func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan<- struct{}) error {
 	a := acceptor{Listener: l, start: time.Now(), last: map[string]int64{}}
 	refused, reported := 0, time.Time{}
@@ -137,10 +159,17 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan
 		if err != nil {
 			return err
 		}
-		if reason := a.accept(ctx, data[:n], from.Addr().Unmap(), time.Now()); reason != "" {
+		text, reason := a.accept(ctx, data[:n], from.Addr().Unmap(), time.Now())
+		if reason != "" {
 			if refused++; time.Since(reported) >= time.Minute && l.Refused != nil {
 				l.Refused(refused, from, reason)
 				refused, reported = 0, time.Now()
+			}
+			continue
+		}
+		if text != "" {
+			if l.Confirmed != nil {
+				l.Confirmed(text)
 			}
 			continue
 		}
@@ -156,38 +185,36 @@ type acceptor struct {
 	*Listener
 	start time.Time
 	last  map[string]int64 // for each sender, the time in its last accepted datagram
+	hosts addresses
 }
 
-// accept returns the reason why a datagram is rejected, or an empty string if it is accepted.
-func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now time.Time) string {
+// accept returns the text of a confirmation, or an empty string for a notification. If the datagram is rejected, reason
+// is not empty.
+func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now time.Time) (text, reason string) {
 	d, ok := a.Key.open(data)
 	at := time.Unix(0, d.at)
 	switch {
 	case !ok:
-		return "the MAC is wrong: the sender has no key or a different key"
+		return "", "the MAC is wrong: the sender has no key or a different key"
 	case d.to != a.Name:
-		return "the datagram is for " + strconv.Quote(d.to)
+		return "", "the datagram is for " + strconv.Quote(d.to)
 	case at.Before(now.Add(-window)) || at.After(now.Add(window)):
-		return "the time in the datagram differs from this host's clock by more than " + window.String() +
+		return "", "the time in the datagram differs from this host's clock by more than " + window.String() +
 			": the datagram is old, or a clock is wrong"
 	case !at.After(a.start), d.at <= a.last[d.from]:
-		return "the datagram is not newer than the sender's last accepted datagram or the start of this daemon"
+		return "", "the datagram is not newer than the sender's last accepted datagram or the start of this daemon"
 	case !slices.Contains(a.addresses(ctx, d.from), from):
-		return "the datagram does not come from an address of " + strconv.Quote(d.from) +
+		return "", "the datagram does not come from an address of " + strconv.Quote(d.from) +
 			"; set wake_address on that host to an address in slurm.conf"
 	}
 	a.last[d.from] = d.at
-	return ""
+	return d.text, ""
 }
 
 func (a *acceptor) addresses(ctx context.Context, sender string) (all []netip.Addr) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
 	for _, host := range a.Hosts(sender) {
-		found, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		for _, address := range found {
-			all = append(all, address.Unmap())
-		}
+		found, _ := a.hosts.of(ctx, host)
+		all = append(all, found...)
 	}
 	return all
 }

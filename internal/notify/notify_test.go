@@ -43,7 +43,7 @@ func TestAccept(t *testing.T) {
 		}, start: now.Add(-20 * time.Second), last: map[string]int64{},
 	}
 	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
-	good := datagram{at(0), "watcher/ctl", "n1"}
+	good := datagram{at: at(0), from: "watcher/ctl", to: "n1"}
 	whole := key.seal(good)
 	turned := []byte(string(whole))
 	turned[len(magic)+7]++
@@ -57,22 +57,77 @@ func TestAccept(t *testing.T) {
 		{"too long", "MAC", "127.0.0.1", make([]byte, maxLength+1)},
 		{"a changed time", "MAC", "127.0.0.1", turned},
 		{"another key", "MAC", "127.0.0.1", Key(strings.Repeat("l", 32)).seal(good)},
-		{"for another node", `for "n2"`, "127.0.0.1", key.seal(datagram{at(0), "watcher/ctl", "n2"})},
-		{"old", "differs", "127.0.0.1", key.seal(datagram{at(-window - 1), "watcher/ctl", "n1"})},
-		{"of the future", "differs", "127.0.0.1", key.seal(datagram{at(window + 1), "watcher/ctl", "n1"})},
+		{"for another node", `for "n2"`, "127.0.0.1", key.seal(datagram{at: at(0), from: "watcher/ctl", to: "n2"})},
+		{"old", "differs", "127.0.0.1", key.seal(datagram{at: at(-window - 1), from: "watcher/ctl", to: "n1"})},
+		{"of the future", "differs", "127.0.0.1",
+			key.seal(datagram{at: at(window + 1), from: "watcher/ctl", to: "n1"})},
 		{"sent before the receiver started", "not newer", "127.0.0.1",
-			key.seal(datagram{at(-20 * time.Second), "watcher/ctl", "n1"})},
-		{"an unknown sender", "address of", "127.0.0.1", key.seal(datagram{at(0), "n2", "n1"})},
+			key.seal(datagram{at: at(-20 * time.Second), from: "watcher/ctl", to: "n1"})},
+		{"an unknown sender", "address of", "127.0.0.1", key.seal(datagram{at: at(0), from: "n2", to: "n1"})},
 		{"an address that is not the sender's", "address of", "192.0.2.9", whole},
 		{"valid", "", "127.0.0.1", whole},
 		{"the same datagram again", "not newer", "127.0.0.1", whole},
-		{"an earlier datagram", "not newer", "127.0.0.1", key.seal(datagram{at(-1), "watcher/ctl", "n1"})},
-		{"the next datagram", "", "127.0.0.1", key.seal(datagram{at(1), "watcher/ctl", "n1"})},
+		{"an earlier datagram", "not newer", "127.0.0.1",
+			key.seal(datagram{at: at(-1), from: "watcher/ctl", to: "n1"})},
+		{"the next datagram", "", "127.0.0.1", key.seal(datagram{at: at(1), from: "watcher/ctl", to: "n1"})},
 	} {
-		reason := a.accept(t.Context(), c.data, netip.MustParseAddr(c.from), now)
+		_, reason := a.accept(t.Context(), c.data, netip.MustParseAddr(c.from), now)
 		if (reason == "") != (c.reason == "") || !strings.Contains(reason, c.reason) {
 			t.Errorf("%s: %q, want %q", c.what, reason, c.reason)
 		}
+	}
+}
+
+// TestAcceptConfirmation checks that a receiver distinguishes confirmations from notifications, and applies the same
+// rules to both.
+func TestAcceptConfirmation(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	a := acceptor{Listener: &Listener{Key: key, Name: "n1", Hosts: hosts}, start: now.Add(-time.Minute),
+		last: map[string]int64{}}
+	d := datagram{at: now.UnixNano(), from: "watcher/ctl", to: "n1", text: "beat@1 \x00digest"}
+	from := netip.MustParseAddr("127.0.0.1")
+	whole := key.seal(d)
+	if text, reason := a.accept(t.Context(), whole, from, now); text != d.text || reason != "" {
+		t.Errorf("%q, %q", text, reason)
+	}
+	if text, reason := a.accept(t.Context(), whole, from, now); text != "" || !strings.Contains(reason, "not newer") {
+		t.Errorf("the same datagram again: %q, %q", text, reason)
+	}
+	d.at, d.to = d.at+1, "n2"
+	text, reason := a.accept(t.Context(), key.seal(d), from, now)
+	if text != "" || !strings.Contains(reason, `for "n2"`) {
+		t.Errorf("for another node: %q, %q", text, reason)
+	}
+	d.text = ""
+	d.to = "n1"
+	if text, reason := a.accept(t.Context(), key.seal(d), from, now); text != "" || reason != "" {
+		t.Errorf("a notification: %q, %q", text, reason)
+	}
+}
+
+// TestConfirm checks that a confirmation reaches Confirmed, and causes no reaction.
+func TestConfirm(t *testing.T) {
+	at := port(t)
+	texts := make(chan string, 100)
+	ctx, stop := context.WithCancel(context.Background())
+	reactions := 0
+	l := Listener{Key: key, Name: "n1", Address: "127.0.0.1", Port: at, Hosts: hosts,
+		Confirmed: func(text string) { texts <- text }}
+	done := make(chan error, 1)
+	go func() { done <- l.Listen(ctx, func() bool { reactions++; return true }) }()
+	sender := &Sender{Key: key, Name: "watcher/ctl", Address: "127.0.0.1"}
+	for end := time.Now().Add(20 * time.Second); len(texts) == 0 && time.Now().Before(end); {
+		if err := sender.Confirm("n1", "localhost", at, "beat@1 digest"); err != nil {
+			t.Log(err) // the receiver may not listen yet
+		}
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if len(texts) == 0 || <-texts != "beat@1 digest" || reactions != 0 {
+		t.Errorf("%d confirmations, %d reactions", len(texts), reactions)
 	}
 }
 

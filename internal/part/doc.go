@@ -14,6 +14,7 @@
 //	part.go  Part; Of; the entries in a node's Comment
 //	text.go  the format of a part: Text and Parse
 //	beat.go  the heartbeat: its format, its period (Every) and the age at which a part expires (Expiry)
+//	confirmation.go  the confirmation that a node's record has not changed; Digest
 //
 // # The model
 //

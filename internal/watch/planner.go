@@ -36,7 +36,8 @@ type planner struct {
 	now   func() time.Time
 	yield bool // whether another planner was active in the last round
 
-	deferred deferred // the parts that were not written in the last round
+	deferred deferred     // the parts that were not written in the last round
+	written  []slurm.Node // if the last round ended with a heartbeat, the members with the parts that it wrote
 
 	started  bool   // whether the planner has read a heartbeat
 	replaces string // the last heartbeat of an earlier watcher on this host, or empty
@@ -109,7 +110,7 @@ func (p *planner) write(
 	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan, unstarted plan.Unstarted,
 ) error {
 	beat, ok := beatNode(snapshot.Nodes)
-	p.deferred = nil
+	p.deferred, p.written = nil, nil
 	if !ok || !p.mayPlan(part.BeatIn(beat.Comment), p.now()) {
 		return nil
 	}
@@ -147,6 +148,12 @@ func (p *planner) write(
 	}
 	p.count++
 	p.beat = p.now()
+	for _, u := range all {
+		if u.member >= 0 && !u.node.Is("POWERED_DOWN") {
+			u.node.Comment = u.comment
+			p.written = append(p.written, u.node)
+		}
+	}
 	return nil
 }
 

@@ -35,8 +35,10 @@ type Config struct {
 	Preempt Preemptor
 	// Now, if set, replaces the clock that measures the age of heartbeats; only tests set it.
 	Now func() time.Time
-	// Send, if set, is called instead of sending a datagram to the node's agent; only tests set it.
-	Send func(node slurm.Node) error
+	// Send and Confirm, if set, are called instead of sending a notification or a confirmation to the node's agent;
+	// only tests set them.
+	Send    func(node slurm.Node) error
+	Confirm func(node slurm.Node, text string) error
 }
 
 // Controller is the set of slurmctld calls that the watcher uses. *slurm.Client implements it.
@@ -63,9 +65,10 @@ type Watcher struct {
 	log           *logrus.Entry
 	notifications notifications
 	deadlines     deadlines
-	planner       *planner                          // nil unless the watcher writes parts
-	preemption    *preemption                       // nil unless the watcher preempts jobs
-	send          func(node slurm.Node) error       // sends a datagram to the node's agent
+	planner       *planner                    // nil unless the watcher writes parts
+	preemption    *preemption                 // nil unless the watcher preempts jobs
+	send          func(node slurm.Node) error // sends a notification to the node's agent
+	confirm       func(node slurm.Node, text string) error
 	sent          atomic.Int64                      // number of datagrams sent
 	hosts         atomic.Pointer[map[string]string] // each node's address according to slurmctld
 }
@@ -78,14 +81,20 @@ func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
 		log:       log,
 		deadlines: deadlines{},
 		send:      cfg.Send,
+		confirm:   cfg.Confirm,
 		notifications: notifications{
 			settings:     cfg.Settings,
 			unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.Interval)},
 		},
 	}
+	sender := &notify.Sender{Key: cfg.Key, Name: notify.Watcher + cfg.Name, Address: cfg.Address}
 	if w.send == nil {
-		sender := notify.Sender{Key: cfg.Key, Name: notify.Watcher + cfg.Name, Address: cfg.Address}
 		w.send = func(n slurm.Node) error { return sender.Send(n.Name, n.Addr, cfg.WakePort) }
+	}
+	if w.confirm == nil {
+		w.confirm = func(n slurm.Node, text string) error {
+			return sender.Confirm(n.Name, n.Addr, cfg.WakePort, text)
+		}
 	}
 	if cfg.Planner {
 		w.cfg.Interval = min(cfg.Interval, part.Every)
@@ -240,8 +249,30 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 		for _, n := range w.notifications.due(snapshot, v, made, waits) {
 			w.notify(n)
 		}
+		w.confirmRecords()
 	}
 	return again, err
+}
+
+// confirmRecords sends a confirmation to each member's agent after a heartbeat. For a node in the notification set, the
+// confirmation fits no record, because the agent's next poll must repeat what the agent could not do when it was
+// notified. If the watcher has been stopped since its heartbeat, it sends none, because another watcher may be active.
+func (w *Watcher) confirmRecords() {
+	if w.planner == nil {
+		return
+	}
+	for _, n := range w.planner.written {
+		text := part.Confirmation(w.planner.own(), part.Digest(n))
+		if _, notified := w.notifications.notified[n.Name]; notified {
+			text = part.Confirmation(w.planner.own(), part.NoRecord)
+		}
+		if w.planner.now().Sub(w.planner.beat) > part.Every {
+			return
+		}
+		if err := w.confirm(n, text); err != nil {
+			w.log.WithField("node", n.Name).WithError(err).Debug("couldn't confirm a node's record")
+		}
+	}
 }
 
 func (w *Watcher) notify(n slurm.Node) {

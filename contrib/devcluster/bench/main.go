@@ -27,6 +27,9 @@ type options struct {
 	pairs       int
 	onlyWaits   bool
 	rpcs        int
+	planner     bool
+	scale       int
+	scaleJobs   int
 	top         int
 	submissions int
 	scenarios   scenarios
@@ -48,6 +51,11 @@ func (o *options) flags() {
 	flag.StringVar(&o.paired.conf, "conf", "/etc/slurm", "-paired: directory of the slurm.conf without the plugin")
 	flag.IntVar(&o.pairs, "waits", 100, "number of pairs of jobs for the measurement of waits; 0: omit")
 	flag.BoolVar(&o.onlyWaits, "only-waits", false, "run only the measurement of -waits")
+	flag.BoolVar(&o.planner, "rpcs-planner", false, "-rpcs: the watcher is a planner, and the agents poll every 15 s")
+	flag.IntVar(&o.scale, "scale", 0,
+		"measure only slurmctld's CPU time for the commands of agents and the watcher with this number of nodes, "+
+			"all but two of which are only records; 0: omit")
+	flag.IntVar(&o.scaleJobs, "scale-jobs", 0, "-scale: number of waiting jobs")
 	flag.IntVar(&o.rpcs, "rpcs", 0, "measure only the requests that this number of nodes send to slurmctld; 0: omit")
 	flag.IntVar(&o.top, "top", 0, "measure only a refresh of caelum top with this number of nodes; 0: omit")
 	flag.IntVar(&o.submissions, "submissions", 0, "measure only the load that this number of submissions puts on "+
@@ -89,7 +97,9 @@ func (o *options) run(ctx context.Context) error {
 	case o.paired.command != "":
 		return o.paired.measure()
 	case o.rpcs > 0:
-		return benchRPCs(ctx, o.rpcs)
+		return benchRPCs(ctx, o.rpcs, o.planner)
+	case o.scale > 0:
+		return benchScale(ctx, o.scale, o.scaleJobs)
 	case o.top > 0:
 		return benchTop(ctx, o.top)
 	case o.submissions > 0:

@@ -16,19 +16,23 @@ import (
 )
 
 // benchRPCs measures the requests that the agents and the watcher send to slurmctld. The cluster has the given number
-// of nodes with one GPU each. The watcher is running, and the agents poll every minute. The measurement takes two
-// minutes without jobs, and another minute with two short jobs per second.
-func benchRPCs(ctx context.Context, nodes int) (err error) {
+// of nodes with one GPU each. The watcher is running, and the agents poll every minute or, if the watcher is a planner,
+// every 15 s. The measurement takes two minutes without jobs, and another minute with two short jobs per second.
+func benchRPCs(ctx context.Context, nodes int, planner bool) (err error) {
+	config := "poll_interval: 1m\nwake_port: 6873\n"
+	if planner {
+		config = "wake_port: 6873\nplanner: true\n"
+	}
 	c, down, err := up(
 		ctx,
-		"poll_interval: 1m\nwake_port: 6873\n",
+		config,
 		cluster.Options{Nodes: nodes, GPUs: 1, Conf: []string{scenarioConf}},
 	)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	time.Sleep(30 * time.Second) // every agent publishes and reads the offers of all nodes within 30 s
+	time.Sleep(45 * time.Second) // every agent publishes and reads the offers of all nodes within 30 s
 	fmt.Printf("\nRequests to slurmctld from %d nodes:\n", nodes)
 	if err := asked(ctx, c, "at rest, two minutes", 2*time.Minute, nil); err != nil {
 		return err

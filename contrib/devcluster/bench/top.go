@@ -8,20 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"caelum/contrib/devcluster/cluster"
 )
 
 // benchTop measures how long a refresh of `caelum top` takes and how much CPU time it costs slurmctld. The cluster has
 // the given number of nodes with eight GPUs each, but only the first two nodes are running. The records of the other
 // nodes contain the state that n1's agent published when half of its units were busy.
 func benchTop(ctx context.Context, nodes int) (err error) {
-	const gres = "gpu:a100:56,mig:1g.5gb:0,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0," +
-		"mig:closed:224"
-	others := fmt.Sprintf("x[1-%d]", nodes-2)
-	c, down, err := up(ctx, "poll_interval: 1s\n", cluster.Options{Nodes: 2, GPUs: 8, Conf: []string{
-		scenarioConf, "NodeName=" + others + " NodeAddr=127.0.0.1 CPUs=64 RealMemory=256000 State=UNKNOWN Gres=" + gres,
-	}})
+	c, down, err := upWithRecords(ctx, "poll_interval: 1s\n", nodes)
 	if err != nil {
 		return err
 	}
@@ -33,15 +26,6 @@ func benchTop(ctx context.Context, nodes int) (err error) {
 		}
 		return out
 	}
-	for k := range 24 {
-		profile := []string{"1g.5gb", "2g.10gb", "3g.20gb"}[k%3]
-		do("sbatch", "--quiet", "-w", "n1", "-o", "/dev/null", "--gres=gpu:1", "--mig="+profile, "--wrap", "sleep 900")
-	}
-	time.Sleep(15 * time.Second)
-	record := do("scontrol", "-d", "show", "node", "n1")
-	_, extra, _ := strings.Cut(record, "Extra=")
-	extra, _, _ = strings.Cut(extra, "\n")
-	do("scontrol", "update", "nodename="+others, "extra="+extra)
 	shown := do("caelum", "status", "--all")
 	if err != nil || strings.Count(shown, "3===") < nodes-2 {
 		return errors.Join(err, fmt.Errorf("caelum status does not show the state of all nodes:\n%.2000s", shown))

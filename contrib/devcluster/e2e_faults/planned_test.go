@@ -4,6 +4,7 @@ package e2efaults
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,7 @@ func TestPlanned(t *testing.T) {
 	planner := func() string {
 		return regexp.MustCompile(`caelum-beat=\w*`).FindString(s.Must("", "root", "scontrol", "show", "node", "n1"))
 	}
+	s.Within("the agents send no requests at rest", func() bool { return s.nodeRequests(10*time.Second) <= 3 })
 	killed := planner()
 	if err := s.KillUnit("watcher", "KILL"); err != nil {
 		t.Fatal(err)
@@ -79,4 +81,19 @@ func TestPlanned(t *testing.T) {
 	runs("after slurmctld was restarted", "--gres=mig:7g.40gb:2")
 	s.NoneDrained()
 	s.NothingLeft()
+}
+
+var nodeInfo = regexp.MustCompile(`REQUEST_NODE_INFO +\( *\d+\) count:(\d+)`)
+
+// nodeRequests returns the number of requests for nodes that slurmctld receives in a period. At rest, a watcher sends
+// one every five seconds, and an agent that it does not confirm one at each poll.
+func (s *site) nodeRequests(period time.Duration) int {
+	s.Must("", "root", "sdiag", "--reset")
+	time.Sleep(period)
+	m := nodeInfo.FindStringSubmatch(s.Must("", "root", "sdiag"))
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
 }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// benchScale measures how much CPU time each command of the agents and the watcher costs slurmctld in a cluster with
+// the given number of nodes with eight GPUs each. slurmctld, its records and the commands are real, but only the first
+// two nodes are running. The records of the other nodes contain the state that n1's agent published. If jobs is not 0,
+// this number of jobs is waiting.
+func benchScale(ctx context.Context, nodes, jobs int) (err error) {
+	c, down, err := upWithRecords(ctx, "poll_interval: 1h\n", nodes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, down()) }()
+	do := func(args ...string) string {
+		out, stderr, failure := c.Exec(ctx, "root", args...)
+		if failure != nil {
+			err = errors.Join(err, fmt.Errorf("%q: %w: %s", args, failure, stderr))
+		}
+		return out
+	}
+	if jobs > 0 {
+		do("sh", "-c", fmt.Sprintf("for i in $(seq %d); do sbatch --quiet -w n2 -o /dev/null --exclusive "+
+			"--gres=mig:7g.40gb:1 --wrap 'sleep 900' || exit 1; done", jobs))
+	}
+	fmt.Printf("\nslurmctld's CPU time for a command, with %d nodes and %d waiting jobs:\n", nodes, jobs)
+	for _, k := range []struct{ what, command string }{
+		{"an agent reads its node", "scontrol -d show node n1"},
+		{"the same with sinfo", "sinfo -h -n n1 -o %n"},
+		{"the watcher lists the nodes", "scontrol -d show node"},
+		{"the watcher lists the jobs", "squeue -h -a -t all -o %i"},
+		{"an agent reads slurm.conf", "scontrol show config"},
+		{"the prolog reads its job", "squeue -h -a -t all -j 1 -o %i"},
+		{"an agent writes its totals", "scontrol update nodename=n1 extra=x"},
+	} {
+		const times = 40
+		before, began := cpuTime(do), time.Now()
+		do("sh", "-c", fmt.Sprintf("for i in $(seq %d); do %s >/dev/null || exit 1; done", times, k.command))
+		took := time.Since(began)
+		fmt.Printf("  %-30s %7.2f ms, %6.1f ms until the command ends: %s\n", k.what,
+			(cpuTime(do)-before).Seconds()*1000/times, took.Seconds()*1000/times, k.command)
+	}
+	return err
+}
+
+// upWithRecords starts a cluster of two nodes with eight GPUs each, and of records of further nodes. Half of n1's units
+// become busy, and the state that its agent publishes is written to all other records.
+func upWithRecords(ctx context.Context, config string, nodes int) (*cluster.Cluster, func() error, error) {
+	const gres = "gpu:a100:56,mig:1g.5gb:0,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0," +
+		"mig:closed:224"
+	others := fmt.Sprintf("x[1-%d]", nodes-2)
+	c, down, err := up(ctx, config, cluster.Options{Nodes: 2, GPUs: 8, Conf: []string{
+		scenarioConf, "NodeName=" + others + " NodeAddr=127.0.0.1 CPUs=64 RealMemory=256000 State=UNKNOWN Gres=" + gres,
+	}})
+	if err != nil {
+		return nil, nil, err
+	}
+	do := func(args ...string) string {
+		out, stderr, failure := c.Exec(ctx, "root", args...)
+		if failure != nil {
+			err = errors.Join(err, fmt.Errorf("%q: %w: %s", args, failure, stderr))
+		}
+		return out
+	}
+	for k := range 24 {
+		profile := []string{"1g.5gb", "2g.10gb", "3g.20gb"}[k%3]
+		do("sbatch", "--quiet", "-w", "n1", "-o", "/dev/null", "--gres=gpu:1", "--mig="+profile, "--wrap", "sleep 900")
+	}
+	time.Sleep(15 * time.Second)
+	record := do("scontrol", "-d", "show", "node", "n1")
+	_, extra, _ := strings.Cut(record, "Extra=")
+	extra, _, _ = strings.Cut(extra, "\n")
+	do("scontrol", "update", "nodename="+others, "extra="+extra)
+	if err != nil {
+		return nil, nil, errors.Join(err, down())
+	}
+	return c, down, nil
+}
