@@ -337,8 +337,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 			a.checkLeftovers(ctx)
 		case <-compare:
 			compare = time.After(reconcileInterval)
-			if !confirmed || time.Since(learned) >= relistConfirmed {
-				a.learnPrivacy(ctx)
+			if (!confirmed || time.Since(learned) >= relist) && a.learnPrivacy(ctx) {
 				learned = time.Now()
 			}
 			err := a.compareGPUs()

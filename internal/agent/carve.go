@@ -68,11 +68,17 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
 	profile := c.Model.Profiles[pl.Profile].Name
-	// Another program may have created instances since the last comparison. If the call fails, the agent must not
-	// destroy them.
+	// Another program may have created instances since the last comparison. The agent must not take one of them for the
+	// result of its own call.
 	before, err := a.hw.Instances(s.GPU)
 	if err != nil {
 		return nil, err
+	}
+	for _, in := range before {
+		if in.Start < pl.Start+pl.Size && pl.Start < in.Start+in.Size {
+			return nil, fmt.Errorf("another program has created %s at %d of GPU %d: %w",
+				in.Profile, in.Start, s.GPU, gpu.ErrNoRoom)
+		}
 	}
 	intent, err := a.ledger.Begin(
 		ledger.Intent{Op: ledger.OpCreate, GPU: c.UUID, Profile: profile, Start: pl.Start, Size: pl.Size, Job: job},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"caelum/internal/part"
 	"caelum/internal/watch"
@@ -52,10 +53,27 @@ func (c confirmed) rest() {
 	}
 }
 
+// startKnown starts a job whose run time is known from earlier runs.
+func (c confirmed) startKnown() {
+	c.t.Helper()
+	known := job(1, "1g.5gb:1")
+	known.AdminComment, known.TimeLimit = "caelum:runs=600-900", 10*time.Hour
+	id, err := c.fake.Submit(known)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.round(c.planner)
+	c.publish()
+	if !c.runs(id) {
+		c.t.Fatal("the job does not start")
+	}
+}
+
 // TestConfirmedPolls checks that polls make no request while the planner confirms the nodes' records, and that they do
 // in every case in which an agent may have something to do.
 func TestConfirmedPolls(t *testing.T) {
 	f := newConfirmed(t)
+	f.startKnown()
 	f.rest()
 	for range 20 {
 		f.heartbeat()
@@ -77,12 +95,6 @@ func TestConfirmedPolls(t *testing.T) {
 			}
 			f.heartbeat()
 		}},
-		{"slurmctld starts a job whose prolog has not begun", func() {
-			f.submit("1g.5gb:1")
-			f.fake.Prolog(nil)
-			f.fake.Tick()
-			f.heartbeat()
-		}},
 		{"the agent's state has changed", func() {
 			for _, a := range f.agents {
 				a.mu.Lock()
@@ -96,7 +108,19 @@ func TestConfirmedPolls(t *testing.T) {
 			}
 		}},
 		{"a confirmation of another record", func() {
-			f.agents["n00"].publisher.confirm(part.Confirmation("0@1", part.NoRecord))
+			f.agents["n00"].publisher.confirm(part.Confirmation("0@1", part.NoRecord), f.clock())
+		}},
+		{"a job has run for longer than expected", func() { f.fake.Advance(30 * time.Minute) }},
+		{"users may no longer see other users' jobs", func() {
+			for _, a := range f.agents {
+				a.publisher.hidesJobs = func() bool { return true }
+			}
+		}},
+		{"slurmctld starts a job whose prolog has not begun", func() {
+			f.submit("1g.5gb:1")
+			f.fake.Prolog(nil)
+			f.fake.Tick()
+			f.heartbeat()
 		}},
 	} {
 		f.rest()

@@ -197,7 +197,7 @@ func (f *fleet) plannerOn(host string, ctl watch.Controller, policy place.Policy
 		Send:        func(slurm.Node) error { return nil },
 		Confirm: func(n slurm.Node, text string) error {
 			if f.confirms {
-				f.agents[n.Name].publisher.confirm(text)
+				f.agents[n.Name].publisher.confirm(text, f.clock())
 			}
 			return nil
 		},

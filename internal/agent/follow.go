@@ -36,7 +36,8 @@ const (
 	// relist is the time after which a pass lists all jobs even if the leases account for the used counts. This updates
 	// the expected end times of the jobs, for example after a change to a time limit.
 	relist = 10 * time.Minute
-	// relistConfirmed replaces relist while the watcher confirms the node's record.
+	// relistConfirmed replaces relist while the watcher confirms the node's record. On a large cluster, a shorter time
+	// would cost slurmctld more than the watcher does.
 	relistConfirmed = time.Hour
 	// patienceFactor adapts the expiry of the heartbeat to a slow slurmctld, which also delays the watcher. A heartbeat
 	// expires only after patienceFactor times the duration of the request that read it.
@@ -114,7 +115,7 @@ func (p *publisher) readOwn(ctx context.Context) (in input, err error) {
 	if err := p.learnTotal(in.node); err != nil {
 		return in, err
 	}
-	if !p.explained(in.node) {
+	if !p.explained(in.node, p.status.published) {
 		if err := p.list(ctx); err != nil {
 			return in, err
 		}
@@ -150,31 +151,38 @@ func (p *publisher) readNodes(ctx context.Context) (own slurm.Node, err error) {
 // confirmation is the last confirmation from the watcher.
 type confirmation struct {
 	beat, digest string
-	at           time.Time // the time at which the agent received it
+	at           time.Time // the time at which the watcher sent it or, if that is earlier, the agent received it
 }
 
-// confirm stores a confirmation. It may be called at any time.
-func (p *publisher) confirm(text string) {
+// confirm stores a confirmation that was sent at the given time. It may be called at any time.
+func (p *publisher) confirm(text string, sent time.Time) {
 	if beat, digest, ok := part.ParseConfirmation(text); ok {
-		p.confirmed.Store(&confirmation{beat, digest, p.clock()})
+		at := p.clock()
+		if sent.Before(at) {
+			at = sent
+		}
+		p.confirmed.Store(&confirmation{beat, digest, at})
 	}
 }
 
-// noteRead records the digest of the node's record after a pass that wrote nothing to it. It records nothing if the
-// agent makes its own plan, or if its part tells it to change jobs, which it may have to repeat at the next poll.
+// noteRead records the node's record after a pass that wrote nothing to slurmctld. It records nothing if the next poll
+// may have work to do: if the agent makes its own plan, if the part names jobs to process, or if the node has an excess
+// of used slices.
 func (p *publisher) noteRead(in input) {
 	if in.part != nil && len(in.part.Held) == 0 && len(in.part.Stray) == 0 && len(p.status.excess) == 0 {
-		p.digest = part.Digest(in.node)
+		p.atRest = in.node
 	}
 }
 
 // isConfirmed reports whether the agent may omit a poll: according to the watcher's last confirmation, the node's
-// record is the one that the last pass has read, and the node's state has not changed since.
+// record is the one that the last pass read, and the node's state, with the expected ends of its jobs, is the published
+// one. It returns false if the confirmation is older than part.Expiry, or the last listing of the jobs older than
+// relistConfirmed.
 func (p *publisher) isConfirmed() bool {
 	c := p.confirmed.Load()
 	now := p.clock()
-	if c == nil || p.digest == "" || c.digest != p.digest || now.Sub(c.at) >= part.Expiry ||
-		now.Sub(p.listed) >= relistConfirmed || !p.following.Load() || !p.unchangedSince(p.published) {
+	if c == nil || p.atRest.Name == "" || c.digest != part.Digest(p.atRest) || now.Sub(c.at) >= part.Expiry ||
+		now.Sub(p.listed) >= relistConfirmed || !p.following.Load() || !p.isPublished() {
 		return false
 	}
 	if c.at.After(p.heard) {
@@ -184,29 +192,52 @@ func (p *publisher) isConfirmed() bool {
 	return true
 }
 
+// isPublished reports whether the state of the node that a pass would publish now is the one in the record that the
+// last pass read. An expected end that was learned from earlier runs can change without an event.
+func (p *publisher) isPublished() bool {
+	d := nodePlan{back: plan.BackIn(p.atRest.Comment)}
+	p.mu.Lock()
+	same := p.version == p.published && len(p.pending) == 0
+	d.gpus = p.view()
+	if p.publishesJobs() {
+		d.holders = p.holders()
+	}
+	p.mu.Unlock()
+	d.text = p.text(d.gpus)
+	return same && p.extra(p.atRest, d) == p.atRest.Extra
+}
+
 // hear stores the heartbeat found in a node's record.
 func (p *publisher) hear(beat slurm.Node) {
 	p.beatNode, p.heard = beat.Name, p.clock()
 	p.heartbeat.Read(part.BeatIn(beat.Comment), p.heard)
 }
 
-// explained reports whether the leases and pending leases account for the used counts of the node, and the totals are
-// those that the agent has published. If they are, no job has started without the agent's knowledge: slurmctld does not
-// start jobs on a node with a COMPLETING job, whose lease may still exist (_pick_best_nodes in node_scheduler.c,
-// 22.05.8 and 24.11.5). A restart of slurmctld, after which it may no longer count a running job, resets the totals.
-func (p *publisher) explained(node slurm.Node) bool {
-	if p.clock().Sub(p.listed) >= relist || len(p.status.excess) > 0 ||
-		!maps.Equal(node.Gres.Profiles(), p.status.published) {
+// explained reports whether two conditions are met: the leases and pending leases account for the node's used counts,
+// and the totals are the published ones. If both are met, no job has started without the agent's knowledge: slurmctld
+// does not start jobs on a node with a COMPLETING job, whose lease may still exist (_pick_best_nodes in
+// node_scheduler.c, 22.05.8 and 24.11.5), and a restart of slurmctld, after which slurmctld may no longer count a
+// running job, resets the totals.
+func (p *publisher) explained(node slurm.Node, published map[string]int) bool {
+	if p.clock().Sub(p.listed) >= relist || len(p.status.excess) > 0 {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	held := p.slicesHeld()
-	used := node.GresUsed.Profiles()
-	for _, counts := range []map[string]int{held, used} {
-		maps.DeleteFunc(counts, func(profile string, n int) bool { return n == 0 || profile == slurm.ClosedType })
+	return sameProfiles(node.Gres.Profiles(), published) && sameProfiles(node.GresUsed.Profiles(), p.slicesHeld())
+}
+
+// sameProfiles reports whether two counts are equal for all profiles, without the type closed.
+func sameProfiles(a, b map[string]int) bool {
+	within := func(a, b map[string]int) bool {
+		for profile, n := range a {
+			if profile != slurm.ClosedType && b[profile] != n {
+				return false
+			}
+		}
+		return true
 	}
-	return maps.Equal(held, used)
+	return within(a, b) && within(b, a)
 }
 
 // readHeld reads the records of the waiting jobs named in the part.

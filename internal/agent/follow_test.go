@@ -255,6 +255,38 @@ func TestRestartForgetsAnUnseenJob(t *testing.T) {
 	}
 }
 
+// TestFailureAfterLowering checks that an agent whose pass failed between its two writes lists the jobs in the next
+// pass, even though the totals are the ones that it wrote last: a job may have started before the first write, and
+// slurmctld may then have restarted and forgotten it.
+func TestFailureAfterLowering(t *testing.T) {
+	f, w := newPlanned(t, 1)
+	f.submit("7g.40gb:1")
+	f.round(w)
+	f.publish()
+	fails := true
+	f.fake.Before(func(c slurmtest.Call) error {
+		if c.Op == "Node" && fails && f.fake.Writes()[len(f.fake.Writes())-1].Op == "UpdateNode" {
+			return errors.New("slurmctld cannot be reached")
+		}
+		return nil
+	})
+	f.fake.Prolog(nil)
+	empty := part.WithBeat(part.With("", "1;beat/n00"), "a", 1)
+	if err := f.fake.SetNodeComment(t.Context(), "n00", empty); err != nil {
+		t.Fatal(err)
+	}
+	before := len(f.fake.Writes())
+	if err := f.agents["n00"].Publish(t.Context()); err == nil || len(f.fake.Writes()) != before+1 {
+		t.Fatalf("%v, %v", err, f.fake.Writes()[before:])
+	}
+	fails = false
+	calls := len(f.fake.Calls())
+	f.publish()
+	if !slices.ContainsFunc(f.fake.Calls()[calls:], func(c slurmtest.Call) bool { return c.Op == "Jobs" }) {
+		t.Errorf("the agent does not list the jobs: %v", f.fake.Calls()[calls:])
+	}
+}
+
 // TestUnknownJob checks that a pass finds a job that has started on a slice that the next part no longer offers.
 func TestUnknownJob(t *testing.T) {
 	w := newWorld(t, 1, tightest)

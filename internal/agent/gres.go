@@ -39,9 +39,7 @@ func (p *publisher) write(
 			p.total,
 		)
 	}
-	extra := plan.WithBack(plan.WithState(node.Extra, d.text), d.back)
-	extra = plan.WithNVLink(plan.WithSettings(extra, p.settings.Text), d.gpus)
-	extra = plan.WithJobs(extra, d.gpus, d.holders)
+	extra := p.extra(node, d)
 	counts := !sameCounts(gres, node.Gres)
 	if !counts && extra == node.Extra {
 		return false, nil
@@ -68,6 +66,13 @@ func (p *publisher) write(
 		p.unnotified = true
 	}
 	return counts || d.withheld, nil
+}
+
+// extra returns the node's Extra with the state on which a plan is based.
+func (p *publisher) extra(node slurm.Node, d nodePlan) string {
+	extra := plan.WithBack(plan.WithState(node.Extra, d.text), d.back)
+	extra = plan.WithNVLink(plan.WithSettings(extra, p.settings.Text), d.gpus)
+	return plan.WithJobs(extra, d.gpus, d.holders)
 }
 
 // fresh is the maximum age of a node's record that a write can use without rereading it. A restart of slurmctld takes

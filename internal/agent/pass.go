@@ -30,7 +30,7 @@ var errBusy = errors.New("jobs kept starting while offers were being published; 
 // pass publishes a new plan in two phases (docs/internals.md): it lowers the totals of the offers that the plan
 // withdraws and then, if the plan is still valid, raises the other totals.
 func (p *publisher) pass(ctx context.Context) (err error) {
-	p.digest = ""
+	p.atRest = slurm.Node{}
 	writes := p.changes.Load()
 	defer func() { p.set(func(s *publishStatus) { s.err = err }) }()
 	config, err := p.config(ctx)
@@ -117,7 +117,7 @@ func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slu
 		return node, err
 	}
 	failpoint.Hit(failpoint.Lowered)
-	return p.recount(ctx)
+	return p.recount(ctx, low)
 }
 
 // raise publishes the plan's offers. It returns the node's record in slurmctld after the write, and the part of the
@@ -201,13 +201,13 @@ func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 	return snapshot, node, p.findExcess(ctx, node)
 }
 
-// recount rereads this node's record and the jobs after the totals have been lowered. Like read, it updates the pending
-// leases.
-func (p *publisher) recount(ctx context.Context) (node slurm.Node, err error) {
+// recount rereads this node's record and the jobs after the totals have been lowered to low. Like read, it updates the
+// pending leases.
+func (p *publisher) recount(ctx context.Context, low map[string]int) (node slurm.Node, err error) {
 	if node, err = p.ctl.Node(ctx, p.cfg.Node); err != nil {
 		return node, err
 	}
-	if p.following.Load() && p.explained(node) {
+	if p.following.Load() && !node.Unregistered && p.explained(node, low) {
 		return node, nil
 	}
 	return node, p.list(ctx)

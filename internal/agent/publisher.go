@@ -52,7 +52,7 @@ type publisher struct {
 	beatNode     string                // the node from which the heartbeat was last read
 	heard        time.Time             // the time at which the heartbeat was last read
 	listed       time.Time             // the time at which all jobs were last listed
-	digest       string                // the digest of the node's record in the last pass, or empty (noteRead)
+	atRest       slurm.Node            // the node's record in the last pass, or an empty record (noteRead)
 	clock        func() time.Time      // the clock for the heartbeat's age
 	published    int                   // node.version of the last published plan, or -1
 	notified     string                // the state of the GPUs when the watcher was last notified

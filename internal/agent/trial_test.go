@@ -295,7 +295,7 @@ func (t *trial) wakeAgent(node string) { notifyOnce(t.wakes[node], t.lost()) }
 
 func (t *trial) confirmAgent(node, text string) {
 	if !t.lost() {
-		t.agents[node].publisher.confirm(text)
+		t.agents[node].publisher.confirm(text, time.Now())
 	}
 }
 

@@ -49,9 +49,11 @@ func slurmUserOf(c *slurm.Config) (uint32, bool) {
 }
 
 // learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. If slurmctld does not answer, the last known
-// value applies.
-func (a *Agent) learnPrivacy(ctx context.Context) {
-	if c, err := a.ctl.Config(ctx); err == nil {
+// value applies, and learned is false.
+func (a *Agent) learnPrivacy(ctx context.Context) (learned bool) {
+	c, err := a.ctl.Config(ctx)
+	if err == nil {
 		a.privacy.Store(&c)
 	}
+	return err == nil
 }

@@ -2,13 +2,14 @@ package notify
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
 	"time"
 )
 
-// addresses looks up the addresses of hosts. It keeps each result for lookupAge, because every agent receives
+// addresses looks up the addresses of hosts. It keeps each result for about lookupAge, because every agent receives
 // confirmations every few seconds. The zero value is ready for use.
 type addresses struct {
 	mu    sync.Mutex
@@ -16,37 +17,39 @@ type addresses struct {
 }
 
 type lookedUp struct {
-	all   []netip.Addr
-	until time.Time
+	all []netip.Addr
+	err error
+	at  time.Time
 }
 
 const (
-	lookupAge     = time.Minute     // the time for which a host's addresses are kept
+	lookupAge     = time.Minute     // the time for which the result of a lookup is kept
 	lookupTimeout = 2 * time.Second // time limit for looking up a host's addresses
 )
 
-// of returns the addresses of a host. A failed lookup is not kept.
-func (a *addresses) of(ctx context.Context, host string) ([]netip.Addr, error) {
+// of returns the addresses of a host from a lookup that is at most 1.5 times age old. If a new lookup fails, the
+// addresses from the last one remain valid, so that a name server that does not respond does not delay every datagram.
+func (a *addresses) of(ctx context.Context, host string, age time.Duration) ([]netip.Addr, error) {
 	a.mu.Lock()
-	k, ok := a.known[host]
+	last, ok := a.known[host]
 	a.mu.Unlock()
-	if ok && time.Now().Before(k.until) {
-		return k.all, nil
+	if ok && time.Since(last.at) < age/2+rand.N(age) { // random, so that not all hosts are looked up at the same time
+		return last.all, last.err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil, err
-	}
 	for i := range found {
 		found[i] = found[i].Unmap()
+	}
+	if err != nil && len(last.all) > 0 {
+		found, err = last.all, nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.known == nil {
 		a.known = map[string]lookedUp{}
 	}
-	a.known[host] = lookedUp{found, time.Now().Add(lookupAge)}
-	return found, nil
+	a.known[host] = lookedUp{found, err, time.Now()}
+	return found, err
 }

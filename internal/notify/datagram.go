@@ -13,8 +13,10 @@ import (
 // byte, the receiver's name, and the HMAC-SHA256 of all the preceding bytes. A confirmation has a zero byte and its
 // text after the receiver's name.
 const (
-	magic     = "caelum-wake 1\n"
-	maxLength = 1024 // bytes; a datagram with two names of 253 bytes has 561 bytes, and a confirmation 80 more
+	magic = "caelum-wake 1\n"
+	// maxLength is in bytes. A notification with two names of 253 bytes has 561 bytes, and a confirmation fewer than
+	// 641.
+	maxLength = 1024
 )
 
 // window is the maximum accepted difference between the time in a datagram and the receiver's clock.

@@ -1,14 +1,14 @@
-// Package notify sends and receives notifications. A notification is a UDP datagram that makes the receiver read the
-// queue, but does not itself contain any information about the queue. The watcher sends notifications to the agents,
-// and the agents send them to the watcher. Each receives them on its host's UDP port wake_port (Listener) and, if
-// wake_address is set, only on that address. Notifications can be lost.
+// Package notify sends and receives notifications and confirmations. A notification is a UDP datagram that makes the
+// receiver read the queue, but does not itself contain any information about the queue. The watcher sends notifications
+// to the agents, and the agents send them to the watcher. Each receives them on its host's UDP port wake_port
+// (Listener) and, if wake_address is set, only on that address. Notifications can be lost.
 //
-// A watcher with `planner: true` also sends confirmations. A confirmation is a datagram with a text, from which an
-// agent learns that it need not read its node's record, because the record has not changed since the agent last read it
-// (part.Confirmation). If confirmations are lost, the agent reads the record at each poll.
+// A watcher with `planner: true` also sends confirmations. A confirmation is a datagram with a text, which contains a
+// digest of the node's record (part.Confirmation). If the agent last read the same record, it omits its polls.
 //
-// A datagram contains the sender's name, the receiver's name, a time, and an HMAC-SHA256 computed with the site's key.
-// A receiver accepts a datagram only once, and only if all of the following conditions are met:
+// A datagram contains the sender's name, the receiver's name, a time, in a confirmation also the text, and an
+// HMAC-SHA256 computed with the site's key. A receiver accepts a datagram only once, and only if all of the following
+// conditions are met:
 //
 //   - The MAC is correct, and the datagram names this receiver.
 //   - The time in the datagram differs from the receiver's clock by at most 30 seconds. It is also later than both the

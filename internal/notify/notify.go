@@ -1,8 +1,10 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -64,13 +66,13 @@ func (s *Sender) send(d datagram, host string, port int) error {
 
 // dial connects to the first of a host's addresses to which there is a route.
 func (s *Sender) dial(dialer net.Dialer, host string, port int) (conn net.Conn, err error) {
-	all, err := s.hosts.of(context.Background(), host)
+	all, err := s.hosts.of(context.Background(), host, lookupAge)
 	for _, address := range all {
 		if conn, err = dialer.Dial("udp", netip.AddrPortFrom(address, uint16(port)).String()); err == nil {
 			return conn, nil
 		}
 	}
-	return nil, err
+	return nil, cmp.Or(err, fmt.Errorf("%s has no address", host))
 }
 
 // Listener receives datagrams on a UDP port and accepts or rejects them.
@@ -82,9 +84,9 @@ type Listener struct {
 	// Hosts returns the names or addresses of a sender's hosts, or nil for an unknown sender. It is called only for
 	// datagrams with a valid MAC.
 	Hosts func(sender string) []string
-	// Confirmed is called with the text of each accepted confirmation; it must return quickly. If it is nil,
-	// confirmations are ignored.
-	Confirmed func(text string)
+	// Confirmed is called with the text of each accepted confirmation and the time at which it was sent. It must return
+	// quickly. If it is nil, confirmations are ignored.
+	Confirmed func(text string, sent time.Time)
 	// MaxPause limits the pause after reactions that have no effect or take a long time.
 	MaxPause time.Duration
 	// Refused is called after datagrams were rejected, at most once a minute. n is the number of datagrams rejected
@@ -93,8 +95,8 @@ type Listener struct {
 }
 
 // Listen receives datagrams until ctx is done and calls react after accepting notifications. react reports whether the
-// reaction had an effect. All datagrams that arrive during a call to react or during a pause together trigger only one
-// further call. If Listen cannot start or continue, it returns an error that explains why.
+// reaction had an effect. All notifications that arrive during a call to react or during a pause together trigger only
+// one further call. If Listen cannot start or continue, it returns an error that explains why.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(l.Address, strconv.Itoa(l.Port)))
 	if err != nil {
@@ -148,7 +150,7 @@ func (l *Listener) nextPause(pause time.Duration, changed bool, took time.Durati
 // receive reads datagrams until conn is closed and sends to the notified channel after each accepted notification.
 // While a call to react is pending, it sends nothing.
 func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan<- struct{}) error {
-	a := acceptor{Listener: l, start: time.Now(), last: map[string]int64{}}
+	a := acceptor{Listener: l, start: time.Now(), last: map[kind]int64{}}
 	refused, reported := 0, time.Time{}
 	var data [maxLength + 1]byte
 	for {
@@ -159,7 +161,7 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan
 		if err != nil {
 			return err
 		}
-		text, reason := a.accept(ctx, data[:n], from.Addr().Unmap(), time.Now())
+		d, reason := a.accept(ctx, data[:n], from.Addr().Unmap(), time.Now())
 		if reason != "" {
 			if refused++; time.Since(reported) >= time.Minute && l.Refused != nil {
 				l.Refused(refused, from, reason)
@@ -167,9 +169,9 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan
 			}
 			continue
 		}
-		if text != "" {
+		if d.text != "" {
 			if l.Confirmed != nil {
-				l.Confirmed(text)
+				l.Confirmed(d.text, time.Unix(0, d.at))
 			}
 			continue
 		}
@@ -184,37 +186,50 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan
 type acceptor struct {
 	*Listener
 	start time.Time
-	last  map[string]int64 // for each sender, the time in its last accepted datagram
+	last  map[kind]int64 // the time in the last accepted datagram
 	hosts addresses
 }
 
-// accept returns the text of a confirmation, or an empty string for a notification. If the datagram is rejected, reason
-// is not empty.
-func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now time.Time) (text, reason string) {
-	d, ok := a.Key.open(data)
-	at := time.Unix(0, d.at)
-	switch {
-	case !ok:
-		return "", "the MAC is wrong: the sender has no key or a different key"
-	case d.to != a.Name:
-		return "", "the datagram is for " + strconv.Quote(d.to)
-	case at.Before(now.Add(-window)) || at.After(now.Add(window)):
-		return "", "the time in the datagram differs from this host's clock by more than " + window.String() +
-			": the datagram is old, or a clock is wrong"
-	case !at.After(a.start), d.at <= a.last[d.from]:
-		return "", "the datagram is not newer than the sender's last accepted datagram or the start of this daemon"
-	case !slices.Contains(a.addresses(ctx, d.from), from):
-		return "", "the datagram does not come from an address of " + strconv.Quote(d.from) +
-			"; set wake_address on that host to an address in slurm.conf"
-	}
-	a.last[d.from] = d.at
-	return d.text, ""
+// kind distinguishes the notifications and the confirmations of a sender, because they can overtake each other.
+type kind struct {
+	sender   string
+	confirms bool
 }
 
-func (a *acceptor) addresses(ctx context.Context, sender string) (all []netip.Addr) {
-	for _, host := range a.Hosts(sender) {
-		found, _ := a.hosts.of(ctx, host)
-		all = append(all, found...)
+// accept opens a datagram. If it is rejected, reason is not empty.
+func (a *acceptor) accept(
+	ctx context.Context, data []byte, from netip.Addr, now time.Time,
+) (d datagram, reason string) {
+	d, ok := a.Key.open(data)
+	at, k := time.Unix(0, d.at), kind{d.from, d.text != ""}
+	switch {
+	case !ok:
+		return d, "the MAC is wrong: the sender has no key or a different key"
+	case d.to != a.Name:
+		return d, "the datagram is for " + strconv.Quote(d.to)
+	case at.Before(now.Add(-window)) || at.After(now.Add(window)):
+		return d, "the time in the datagram differs from this host's clock by more than " + window.String() +
+			": the datagram is old, or a clock is wrong"
+	case !at.After(a.start), d.at <= a.last[k]:
+		return d, "the datagram is not newer than the sender's last accepted datagram or the start of this daemon"
+	case !a.comesFrom(ctx, d.from, from):
+		return d, "the datagram does not come from an address of " + strconv.Quote(d.from) +
+			"; set wake_address on that host to an address in slurm.conf"
 	}
-	return all
+	a.last[k] = d.at
+	return d, ""
+}
+
+// comesFrom reports whether an address belongs to a sender. Before it rejects an address, it looks up addresses that
+// are older than a second again.
+func (a *acceptor) comesFrom(ctx context.Context, sender string, from netip.Addr) bool {
+	hosts := a.Hosts(sender)
+	for _, age := range []time.Duration{lookupAge, time.Second} {
+		for _, host := range hosts {
+			if found, _ := a.hosts.of(ctx, host, age); slices.Contains(found, from) {
+				return true
+			}
+		}
+	}
+	return false
 }

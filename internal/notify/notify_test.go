@@ -40,7 +40,7 @@ func TestAccept(t *testing.T) {
 			Key:   key,
 			Name:  "n1",
 			Hosts: hosts,
-		}, start: now.Add(-20 * time.Second), last: map[string]int64{},
+		}, start: now.Add(-20 * time.Second), last: map[kind]int64{},
 	}
 	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
 	good := datagram{at: at(0), from: "watcher/ctl", to: "n1"}
@@ -83,25 +83,23 @@ func TestAccept(t *testing.T) {
 func TestAcceptConfirmation(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	a := acceptor{Listener: &Listener{Key: key, Name: "n1", Hosts: hosts}, start: now.Add(-time.Minute),
-		last: map[string]int64{}}
+		last: map[kind]int64{}}
 	d := datagram{at: now.UnixNano(), from: "watcher/ctl", to: "n1", text: "beat@1 \x00digest"}
 	from := netip.MustParseAddr("127.0.0.1")
 	whole := key.seal(d)
-	if text, reason := a.accept(t.Context(), whole, from, now); text != d.text || reason != "" {
-		t.Errorf("%q, %q", text, reason)
+	if got, reason := a.accept(t.Context(), whole, from, now); got.text != d.text || reason != "" {
+		t.Errorf("%q, %q", got.text, reason)
 	}
-	if text, reason := a.accept(t.Context(), whole, from, now); text != "" || !strings.Contains(reason, "not newer") {
-		t.Errorf("the same datagram again: %q, %q", text, reason)
+	if _, reason := a.accept(t.Context(), whole, from, now); !strings.Contains(reason, "not newer") {
+		t.Errorf("the same datagram again: %q", reason)
 	}
-	d.at, d.to = d.at+1, "n2"
-	text, reason := a.accept(t.Context(), key.seal(d), from, now)
-	if text != "" || !strings.Contains(reason, `for "n2"`) {
-		t.Errorf("for another node: %q, %q", text, reason)
+	d.to = "n2"
+	if _, reason := a.accept(t.Context(), key.seal(d), from, now); !strings.Contains(reason, `for "n2"`) {
+		t.Errorf("for another node: %q", reason)
 	}
-	d.text = ""
-	d.to = "n1"
-	if text, reason := a.accept(t.Context(), key.seal(d), from, now); text != "" || reason != "" {
-		t.Errorf("a notification: %q, %q", text, reason)
+	d.at, d.to, d.text = d.at-1, "n1", ""
+	if got, reason := a.accept(t.Context(), key.seal(d), from, now); got.text != "" || reason != "" {
+		t.Errorf("a notification that the confirmation has overtaken: %q, %q", got.text, reason)
 	}
 }
 
@@ -112,7 +110,7 @@ func TestConfirm(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	reactions := 0
 	l := Listener{Key: key, Name: "n1", Address: "127.0.0.1", Port: at, Hosts: hosts,
-		Confirmed: func(text string) { texts <- text }}
+		Confirmed: func(text string, _ time.Time) { texts <- text }}
 	done := make(chan error, 1)
 	go func() { done <- l.Listen(ctx, func() bool { reactions++; return true }) }()
 	sender := &Sender{Key: key, Name: "watcher/ctl", Address: "127.0.0.1"}

@@ -173,8 +173,8 @@ type earliest struct {
 	first []int // for each block of GPUs, the GPU with the earliest spot, or -1 after a change
 }
 
-// overdue sets the time and calls search for each GPU whose earliest spot was expected to become free before that time.
-// The spots of the other GPUs do not depend on the time.
+// overdue updates e.now. It calls search for each GPU whose earliest spot should have become free before this time. The
+// earliest spots of the other GPUs do not depend on the time.
 func (e *earliest) overdue(now float64, search func(k int)) {
 	if e.now == now {
 		return

@@ -37,7 +37,7 @@ type planner struct {
 	yield bool // whether another planner was active in the last round
 
 	deferred deferred     // the parts that were not written in the last round
-	written  []slurm.Node // if the last round ended with a heartbeat, the members with the parts that it wrote
+	written  []slurm.Node // the members' records with their current parts, if the last round wrote a heartbeat
 
 	started  bool   // whether the planner has read a heartbeat
 	replaces string // the last heartbeat of an earlier watcher on this host, or empty

@@ -54,6 +54,8 @@ const (
 	retry = time.Second
 	// slowdown is the pause after a read, as a multiple of the duration of the read.
 	slowdown = 4
+	// maxConfirming limits the time for sending confirmations in a round.
+	maxConfirming = time.Second
 	// maxPause limits the pause after a slow read, which may have been slow only because slurmctld was starting.
 	maxPause = 2 * time.Second
 )
@@ -69,7 +71,7 @@ type Watcher struct {
 	preemption    *preemption                 // nil unless the watcher preempts jobs
 	send          func(node slurm.Node) error // sends a notification to the node's agent
 	confirm       func(node slurm.Node, text string) error
-	sent          atomic.Int64                      // number of datagrams sent
+	sent          atomic.Int64                      // number of notifications sent
 	hosts         atomic.Pointer[map[string]string] // each node's address according to slurmctld
 }
 
@@ -217,6 +219,7 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 	if w.cfg.Key == nil && w.planner == nil {
 		return false, nil
 	}
+	read := time.Now()
 	snapshot, err := plan.Read(ctx, w.ctl, time.Now)
 	if err != nil {
 		return false, fmt.Errorf("couldn't read the nodes and the queue: %w", err)
@@ -249,24 +252,26 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 		for _, n := range w.notifications.due(snapshot, v, made, waits) {
 			w.notify(n)
 		}
-		w.confirmRecords()
+		w.confirmRecords(read)
 	}
 	return again, err
 }
 
 // confirmRecords sends a confirmation to each member's agent after a heartbeat. For a node in the notification set, the
-// confirmation fits no record, because the agent's next poll must repeat what the agent could not do when it was
-// notified. If the watcher has been stopped since its heartbeat, it sends none, because another watcher may be active.
-func (w *Watcher) confirmRecords() {
+// confirmation contains NoRecord, so the agent does not omit its next poll, in which it tries again to match the plan.
+// It sends no more confirmations if the records were read more than part.Every ago, for example because the process was
+// stopped, or if sending takes longer than maxConfirming, for example because a name server does not respond.
+func (w *Watcher) confirmRecords(read time.Time) {
 	if w.planner == nil {
 		return
 	}
+	began := time.Now()
 	for _, n := range w.planner.written {
 		text := part.Confirmation(w.planner.own(), part.Digest(n))
 		if _, notified := w.notifications.notified[n.Name]; notified {
 			text = part.Confirmation(w.planner.own(), part.NoRecord)
 		}
-		if w.planner.now().Sub(w.planner.beat) > part.Every {
+		if time.Since(read) > part.Every || time.Since(began) > maxConfirming {
 			return
 		}
 		if err := w.confirm(n, text); err != nil {

@@ -32,7 +32,7 @@ func benchRPCs(ctx context.Context, nodes int, planner bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	time.Sleep(45 * time.Second) // every agent publishes and reads the offers of all nodes within 30 s
+	time.Sleep(45 * time.Second) // until every agent has published its offers and polled again
 	fmt.Printf("\nRequests to slurmctld from %d nodes:\n", nodes)
 	if err := asked(ctx, c, "at rest, two minutes", 2*time.Minute, nil); err != nil {
 		return err

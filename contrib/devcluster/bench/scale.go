@@ -51,8 +51,9 @@ func benchScale(ctx context.Context, nodes, jobs int) (err error) {
 	return err
 }
 
-// upWithRecords starts a cluster of two nodes with eight GPUs each, and of records of further nodes. Half of n1's units
-// become busy, and the state that its agent publishes is written to all other records.
+// upWithRecords starts a cluster with two running nodes, which have eight GPUs each, and adds records of nodes that do
+// not run until the cluster has the given number of nodes. It starts 24 jobs with one slice each on n1 and copies the
+// state that n1's agent then publishes to the added records.
 func upWithRecords(ctx context.Context, config string, nodes int) (*cluster.Cluster, func() error, error) {
 	const gres = "gpu:a100:56,mig:1g.5gb:0,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0," +
 		"mig:closed:224"

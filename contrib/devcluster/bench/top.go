@@ -12,7 +12,7 @@ import (
 
 // benchTop measures how long a refresh of `caelum top` takes and how much CPU time it costs slurmctld. The cluster has
 // the given number of nodes with eight GPUs each, but only the first two nodes are running. The records of the other
-// nodes contain the state that n1's agent published when half of its units were busy.
+// nodes contain the state that n1's agent published while 24 jobs were running.
 func benchTop(ctx context.Context, nodes int) (err error) {
 	c, down, err := upWithRecords(ctx, "poll_interval: 1s\n", nodes)
 	if err != nil {

@@ -56,7 +56,7 @@ func TestPlanned(t *testing.T) {
 	planner := func() string {
 		return regexp.MustCompile(`caelum-beat=\w*`).FindString(s.Must("", "root", "scontrol", "show", "node", "n1"))
 	}
-	s.Within("the agents send no requests at rest", func() bool { return s.nodeRequests(10*time.Second) <= 3 })
+	s.Within("the agents read no nodes at rest", func() bool { return s.nodeRequests(10*time.Second) <= 3 })
 	killed := planner()
 	if err := s.KillUnit("watcher", "KILL"); err != nil {
 		t.Fatal(err)
@@ -85,8 +85,8 @@ func TestPlanned(t *testing.T) {
 
 var nodeInfo = regexp.MustCompile(`REQUEST_NODE_INFO +\( *\d+\) count:(\d+)`)
 
-// nodeRequests returns the number of requests for nodes that slurmctld receives in a period. At rest, a watcher sends
-// one every five seconds, and an agent that it does not confirm one at each poll.
+// nodeRequests returns the number of requests for nodes that slurmctld receives in a period. At rest, the watcher sends
+// one every 5 s. An agent that receives no confirmations sends one at each poll.
 func (s *site) nodeRequests(period time.Duration) int {
 	s.Must("", "root", "sdiag", "--reset")
 	time.Sleep(period)
