@@ -84,9 +84,14 @@ func beStranger() int {
 	return 0
 }
 
-// ownFiles returns the capability files of the program's own slice. A job without a slice has none.
+// ownFiles returns the capability files of the program's own slice. A job without a slice has none. While another job
+// of the user sends many requests, the agent may refuse the request for the status, so ownFiles repeats it.
 func ownFiles(agent *api.Client) (files []string) {
 	status, err := agent.Status(context.Background())
+	for tries := 0; err != nil && tries < 100; tries++ {
+		time.Sleep(50 * time.Millisecond)
+		status, err = agent.Status(context.Background())
+	}
 	if err != nil {
 		return nil
 	}
