@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"caelum/internal/api"
+	"caelum/internal/offer"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
@@ -189,20 +190,27 @@ func TestForeignInstance(t *testing.T) {
 	}
 }
 
-// TestForeignInstanceInPendingLease checks that the agent keeps publishing if another program creates an instance at
-// the placement of a pending lease, and that the lease is then given another placement.
-func TestForeignInstanceInPendingLease(t *testing.T) {
-	w := newWorld(t, 2)
-	id := w.submit(job(1, "7g.40gb:1"))
+// pendingLease starts a job with one slice whose prolog has not begun, and returns the spot of its pending lease.
+func (w *world) pendingLease(slices string) (id uint32, s offer.Spot) {
+	w.t.Helper()
+	id = w.submit(job(1, slices))
 	w.publish()
 	w.fake.Prolog(nil)
 	w.fake.Tick()
 	w.publish()
 	pending := w.agent.pending[id]
 	if pending == nil || len(pending.spots) != 1 {
-		t.Fatalf("pending lease: %+v", pending)
+		w.t.Fatalf("pending lease: %+v", pending)
 	}
-	gpu := pending.spots[0].GPU
+	return id, pending.spots[0]
+}
+
+// TestForeignInstanceInPendingLease checks that the agent keeps publishing if another program creates an instance at
+// the placement of a pending lease, and that the lease is then given another placement.
+func TestForeignInstanceInPendingLease(t *testing.T) {
+	w := newWorld(t, 2)
+	id, spot := w.pendingLease("7g.40gb:1")
+	gpu := spot.GPU
 	w.node.Emulator(t, "create", fmt.Sprint(gpu), "2g.10gb", "2")
 	if err := w.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
@@ -220,16 +228,7 @@ func TestForeignInstanceInPendingLease(t *testing.T) {
 // another placement.
 func TestForeignInstanceAtTheSpot(t *testing.T) {
 	w := newWorld(t, 2)
-	id := w.submit(job(1, "3g.20gb:1"))
-	w.publish()
-	w.fake.Prolog(nil)
-	w.fake.Tick()
-	w.publish()
-	pending := w.agent.pending[id]
-	if pending == nil || len(pending.spots) != 1 {
-		t.Fatalf("pending lease: %+v", pending)
-	}
-	s := pending.spots[0]
+	id, s := w.pendingLease("3g.20gb:1")
 	start := w.agent.cards[s.GPU].Model.Placements[s.Placement].Start
 	w.node.Emulator(t, "create", fmt.Sprint(s.GPU), "3g.20gb", fmt.Sprint(start))
 	before, err := w.agent.hw.Instances(s.GPU)

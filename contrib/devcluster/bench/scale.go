@@ -20,13 +20,7 @@ func benchScale(ctx context.Context, nodes, jobs int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	do := func(args ...string) string {
-		out, stderr, failure := c.Exec(ctx, "root", args...)
-		if failure != nil {
-			err = errors.Join(err, fmt.Errorf("%q: %w: %s", args, failure, stderr))
-		}
-		return out
-	}
+	do := doer(ctx, c, &err)
 	if jobs > 0 {
 		do("sh", "-c", fmt.Sprintf("for i in $(seq %d); do sbatch --quiet -w n2 -o /dev/null --exclusive "+
 			"--gres=mig:7g.40gb:1 --wrap 'sleep 900' || exit 1; done", jobs))
@@ -51,6 +45,18 @@ func benchScale(ctx context.Context, nodes, jobs int) (err error) {
 	return err
 }
 
+// doer returns a function that runs a command as root and returns its output. It adds the error of a failed command to
+// err.
+func doer(ctx context.Context, c *cluster.Cluster, err *error) func(args ...string) string {
+	return func(args ...string) string {
+		out, stderr, failure := c.Exec(ctx, "root", args...)
+		if failure != nil {
+			*err = errors.Join(*err, fmt.Errorf("%q: %w: %s", args, failure, stderr))
+		}
+		return out
+	}
+}
+
 // upWithRecords starts a cluster with two running nodes, which have eight GPUs each, and adds records of nodes that do
 // not run until the cluster has the given number of nodes. It starts 24 jobs with one slice each on n1 and copies the
 // state that n1's agent then publishes to the added records.
@@ -64,13 +70,7 @@ func upWithRecords(ctx context.Context, config string, nodes int) (*cluster.Clus
 	if err != nil {
 		return nil, nil, err
 	}
-	do := func(args ...string) string {
-		out, stderr, failure := c.Exec(ctx, "root", args...)
-		if failure != nil {
-			err = errors.Join(err, fmt.Errorf("%q: %w: %s", args, failure, stderr))
-		}
-		return out
-	}
+	do := doer(ctx, c, &err)
 	for k := range 24 {
 		profile := []string{"1g.5gb", "2g.10gb", "3g.20gb"}[k%3]
 		do("sbatch", "--quiet", "-w", "n1", "-o", "/dev/null", "--gres=gpu:1", "--mig="+profile, "--wrap", "sleep 900")

@@ -19,13 +19,7 @@ func benchTop(ctx context.Context, nodes int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	do := func(args ...string) string {
-		out, stderr, failure := c.Exec(ctx, "root", args...)
-		if failure != nil {
-			err = errors.Join(err, fmt.Errorf("%q: %w: %s", args, failure, stderr))
-		}
-		return out
-	}
+	do := doer(ctx, c, &err)
 	shown := do("caelum", "status", "--all")
 	if err != nil || strings.Count(shown, "3===") < nodes-2 {
 		return errors.Join(err, fmt.Errorf("caelum status does not show the state of all nodes:\n%.2000s", shown))
