@@ -70,9 +70,10 @@ type Watcher struct {
 	planner       *planner                    // nil unless the watcher writes parts
 	preemption    *preemption                 // nil unless the watcher preempts jobs
 	send          func(node slurm.Node) error // sends a notification to the node's agent
-	confirm       func(node slurm.Node, text string) error
-	sent          atomic.Int64                      // number of notifications sent
-	hosts         atomic.Pointer[map[string]string] // each node's address according to slurmctld
+	// confirm sends a confirmation to the node's agent.
+	confirm func(node slurm.Node, text string) error
+	sent    atomic.Int64                      // number of notifications sent
+	hosts   atomic.Pointer[map[string]string] // each node's address according to slurmctld
 }
 
 // New returns a watcher. slurmctld and the trigger file need not be available yet.
@@ -219,7 +220,7 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 	if w.cfg.Key == nil && w.planner == nil {
 		return false, nil
 	}
-	read := time.Now()
+	read := time.Now() // earlier than snapshot.At, which is the time after the reads
 	snapshot, err := plan.Read(ctx, w.ctl, time.Now)
 	if err != nil {
 		return false, fmt.Errorf("couldn't read the nodes and the queue: %w", err)
