@@ -23,6 +23,7 @@ func drawShared(t *rapid.T) (nodes [][]place.GPU, jobs []*Job) {
 	}
 	cut := m.Select(mig.Plain)
 	m = cut.WithFull(80 << 10)
+	full := m.Select(func(p mig.Profile) bool { return p.Name == mig.Full })
 	ends := rapid.SampledFrom([]float64{10, 100, 1000, math.Inf(1)})
 	for range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		var gpus []place.GPU
@@ -31,7 +32,7 @@ func drawShared(t *rapid.T) (nodes [][]place.GPU, jobs []*Job) {
 			layouts := append(m.Layouts(), 0, 0, m.Full(), m.Full())
 			switch rapid.IntRange(0, 9).Draw(t, "kind") {
 			case 0:
-				g.Offerable, layouts = m.Full(), []mig.Layout{m.Full()}
+				g, layouts = place.GPU{Model: full, Offerable: everything(full)}, full.Layouts()
 			case 1:
 				g, layouts = place.GPU{Model: cut, Offerable: everything(cut)}, cut.Layouts()
 			}
@@ -63,14 +64,20 @@ func drawShared(t *rapid.T) (nodes [][]place.GPU, jobs []*Job) {
 
 // needed returns a lower bound for the number of GPUs that the waiting jobs need for slices. It counts only the first
 // job for each profile, because Make may finally withdraw the offers for the others (filterByQueueOrder). All of
-// drawShared's models have the slices' profiles.
-func needed(m *mig.Model, jobs []*Job, plan Plan) (need float64) {
+// drawShared's GPUs that can be cut have the slices' profiles.
+func needed(gpus []place.GPU, jobs []*Job, plan Plan) (need float64) {
 	first := map[string]bool{mig.Full: true}
 	for k, j := range jobs {
 		profile := j.Wants[0].Profile
-		p, _ := m.ProfileIndex(profile)
 		seen := first[profile]
-		if first[profile] = true; plan.Spots[k] == nil && !seen {
+		first[profile] = true
+		cut := slices.IndexFunc(gpus, func(g place.GPU) bool {
+			_, ok := g.Model.ProfileIndex(profile)
+			return ok
+		})
+		if plan.Spots[k] == nil && !seen && cut >= 0 {
+			m := gpus[cut].Model
+			p, _ := m.ProfileIndex(profile)
 			need += float64(m.Profiles[p].Size) / float64(m.Grid)
 		}
 	}
@@ -92,7 +99,7 @@ func excess(nodes [][]place.GPU, jobs []*Job, plan Plan, share float64, strict b
 			}
 		}
 	}
-	need := needed(gpus[0].Model, jobs, plan)
+	need := needed(gpus, jobs, plan)
 	beyond := map[int]bool{} // the GPUs of the planned jobs for full GPUs
 	for k, spots := range plan.Spots {
 		for _, s := range spots {

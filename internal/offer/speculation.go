@@ -21,7 +21,7 @@ type speculation struct {
 	best map[string]Spot
 	on   map[string]int // the number of GPUs on which each profile is offered
 	home map[string]int // the node on which each profile is offered
-	full int            // the maximum number of full GPUs to offer
+	full int            // the maximum number of GPUs to offer as full GPUs although they could hold slices
 }
 
 // addSpeculative adds the speculative offers to the plan. It first fills the GPUs on which the policy would place
@@ -114,7 +114,7 @@ func (s *speculation) choose() map[int]int {
 				continue
 			}
 			at := s.spare(Spot{GPU: choice.GPU, Placement: choice.Placement})
-			if s.offerable(at) && s.may(name, s.nodeOf[at.GPU]) {
+			if s.offerable(at) && s.may(name, at.GPU) {
 				s.best[name] = at
 				preferred[at.GPU]++
 			}
@@ -123,11 +123,12 @@ func (s *speculation) choose() map[int]int {
 	return preferred
 }
 
-// may reports whether a profile can be offered speculatively on a node. A speculative offer on a powered-down node
-// could cause slurmctld to resume the node for a job that another node could have run a moment later.
-func (s *speculation) may(profile string, node int) bool {
+// may reports whether a profile can be offered speculatively on a GPU. A speculative offer on a powered-down node could
+// cause slurmctld to resume the node for a job that another node could have run a moment later.
+func (s *speculation) may(profile string, gpu int) bool {
+	node := s.nodeOf[gpu]
 	return node < s.awake() && (s.Speculative == nil || s.Speculative[profile]) && !s.waited.has(profile, node) &&
-		(profile != mig.Full || s.full > 0)
+		(profile != mig.Full || s.full > 0 || !s.switchable(gpu))
 }
 
 // fill returns the placements to offer on a GPU. Among all ways to fill the GPU, it chooses the one whose profiles
@@ -137,7 +138,7 @@ func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	b, taken := g.Model, g.Busy
 	room := b.Open(taken, g.Blocked) & g.Offerable
 	for p := range b.Profiles {
-		if name := b.Profiles[p].Name; !s.may(name, s.nodeOf[k]) || s.elsewhere(name, s.nodeOf[k]) {
+		if name := b.Profiles[p].Name; !s.may(name, k) || s.elsewhere(name, s.nodeOf[k]) {
 			room &^= b.OfProfile(p)
 		}
 	}
