@@ -1,16 +1,17 @@
 package agent
 
 import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
 	"caelum/internal/api"
 	"caelum/internal/failpoint"
 	"caelum/internal/metrics"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
-	"context"
-	"fmt"
-	"strconv"
-	"strings"
 )
 
 // maxRequeues limits the number of times that the agent requeues a job because its slices are not available. After the
@@ -44,7 +45,7 @@ func (a *Agent) requeueOrRefuse(
 	if uncounted || times < maxRequeues {
 		comment = tags.Replace(comment, tags.Released, tags.Held)
 	} else {
-		// The job leaves the node before `caelum job` can show the reason; `scontrol show job` shows the tag instead.
+		// The job leaves the node before `caelum job` can show the reason. `caelum explain` reads it from the tag.
 		comment = tags.Replace(comment, "", tags.NoRoom+missing+"@"+a.cfg.Node)
 		reason += fmt.Sprintf("; held after %d requeues; ask an administrator to check `caelum status` on %s",
 			times, a.cfg.Node)

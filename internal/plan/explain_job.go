@@ -9,6 +9,7 @@ import (
 	"caelum/internal/eligible"
 	"caelum/internal/mig"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // The functions in this file explain jobs for which no plan is needed: jobs that have started or ended, and jobs that
@@ -128,6 +129,14 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 			NotEligible,
 			"the job is held; an agent will release it when its slices are on offer%s",
 			notBefore(w, s.At),
+		)
+	}
+	if missing, node, ok := tags.Missing(w.Job); ok {
+		return e.set(
+			NotEligible,
+			"the job is held, because it repeatedly started on %[1]s but could not get %[2]s there: an administrator "+
+				"must check `caelum status` and the agent's log on %[1]s and then run `scontrol release %[3]s`",
+			node, missing, ref(w.Job),
 		)
 	}
 	return e.set(

@@ -63,6 +63,8 @@ func TestExplainJob(t *testing.T) {
 	held.Priority, held.Reason = 0, "JobHeldUser"
 	later := held
 	later.AdminComment, later.Job.Eligible = tags.Held, time.Unix(1e9+500, 0)
+	refused := held
+	refused.AdminComment = tags.Requeued + "3 " + tags.NoRoom + "7g.40gb:1@n3"
 	blocked := waits(1, "7g.40gb", 1, 1)
 	blocked.Reason = "AssocGrpGRES"
 	odd := waits(1, "7g.40gb", 1, 1)
@@ -97,6 +99,8 @@ func TestExplainJob(t *testing.T) {
 		{"held by its user", []slurm.Node{idle}, []slurm.Waiting{held}, nil, NotEligible, []string{"JobHeldUser"}},
 		{"held until later", []slurm.Node{idle}, []slurm.Waiting{later}, nil, NotEligible,
 			[]string{later.Job.Eligible.Format(time.DateTime)}},
+		{"held after requeues", []slurm.Node{idle}, []slurm.Waiting{refused}, nil, NotEligible,
+			[]string{"could not get 7g.40gb:1", "log on n3", "`scontrol release 1`"}},
 		{"a limit", []slurm.Node{idle}, []slurm.Waiting{blocked}, nil, NotEligible, []string{"AssocGrpGRES"}},
 		{"requeued without a profile", []slurm.Node{idle}, []slurm.Waiting{unsized}, nil, NotEligible,
 			[]string{"will assign a profile", unsized.Job.Eligible.Format(time.DateTime)}},

@@ -78,6 +78,12 @@ func runTimeOn(j slurm.Job, profile string) string {
 	return predict.RunTime(line.On(profile))
 }
 
+// Missing returns the slices and the node in the job's NoRoom tag. The slices have the form PROFILE:COUNT,... The result
+// ok is false if the job has no such tag.
+func Missing(j slurm.Job) (missing, node string, ok bool) {
+	return strings.Cut(Value(j.AdminComment, NoRoom), "@")
+}
+
 // Learned returns the run time predicted from earlier runs of the job, or 0 if there is no prediction. It never exceeds
 // the job's time limit.
 func Learned(j slurm.Job) time.Duration {
