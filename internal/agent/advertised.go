@@ -1,12 +1,13 @@
 package agent
 
 import (
-	"caelum/internal/gpu"
-	"caelum/internal/ledger"
-	"caelum/internal/slurm"
 	"maps"
 	"slices"
 	"strings"
+
+	"caelum/internal/gpu"
+	"caelum/internal/ledger"
+	"caelum/internal/slurm"
 )
 
 // The names and memory sizes of profiles depend on the driver release. For example, the same profile of the GB200 is

@@ -1,13 +1,14 @@
 package agent
 
 import (
+	"sync"
+	"time"
+
 	"caelum/internal/gpu"
 	"caelum/internal/inventory"
 	"caelum/internal/ledger"
 	"caelum/internal/mig"
 	"caelum/internal/place"
-	"sync"
-	"time"
 )
 
 // card describes one GPU of the node: the properties that the driver reports, and the instances on the GPU.

@@ -1,14 +1,15 @@
 package agent
 
 import (
-	"caelum/internal/failpoint"
-	"caelum/internal/slurm"
 	"context"
 	"errors"
 	"maps"
 	"slices"
 
 	"github.com/sirupsen/logrus"
+
+	"caelum/internal/failpoint"
+	"caelum/internal/slurm"
 )
 
 // slurmctld 22.05.8 can count slices as used even though no job holds them. After `scontrol reconfigure` and after a

@@ -1,14 +1,15 @@
 package agent
 
 import (
-	"caelum/internal/part"
-	"caelum/internal/plan"
-	"caelum/internal/slurm"
 	"context"
 	"errors"
 	"maps"
 	"slices"
 	"time"
+
+	"caelum/internal/part"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
 )
 
 // If the watcher makes plans (`planner: true`), it writes each node's part to the node's Comment, and a heartbeat to

@@ -1,16 +1,17 @@
 package agent
 
 import (
-	"caelum/internal/api"
-	"caelum/internal/failpoint"
-	"caelum/internal/metrics"
-	"caelum/internal/offer"
 	"context"
 	"errors"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
+
+	"caelum/internal/api"
+	"caelum/internal/failpoint"
+	"caelum/internal/metrics"
+	"caelum/internal/offer"
 )
 
 // preparePending returns the job's pending lease, with spots. Normally, the last pass has recorded it. Otherwise, the

@@ -1,10 +1,6 @@
 package agent
 
 import (
-	"caelum/internal/inventory"
-	"caelum/internal/offer"
-	"caelum/internal/plan"
-	"caelum/internal/slurm"
 	"cmp"
 	"context"
 	"errors"
@@ -15,6 +11,11 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"caelum/internal/inventory"
+	"caelum/internal/offer"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
 )
 
 // write updates the node's gres/mig counts and the agent's entries in the node's Extra field. The count of a profile

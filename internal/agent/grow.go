@@ -1,17 +1,18 @@
 package agent
 
 import (
-	"caelum/internal/api"
-	"caelum/internal/failpoint"
-	"caelum/internal/predict"
-	"caelum/internal/slurm"
-	"caelum/internal/tags"
 	"context"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"caelum/internal/api"
+	"caelum/internal/failpoint"
+	"caelum/internal/predict"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // growTimeout is the time limit for one growth. The plugin waits 5 s for the answer to the epilog. If slurmctld

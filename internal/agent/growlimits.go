@@ -1,16 +1,17 @@
 package agent
 
 import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
 	"caelum/internal/api"
 	"caelum/internal/offer"
 	"caelum/internal/place"
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
-	"context"
-	"fmt"
-	"math"
-	"slices"
 )
 
 // larger returns the profile on which a job with the given need is rerun. The last element of runs is the run whose

@@ -1,13 +1,14 @@
 package agent
 
 import (
+	"context"
+	"errors"
+	"slices"
+
 	"caelum/internal/eligible"
 	"caelum/internal/failpoint"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
-	"context"
-	"errors"
-	"slices"
 )
 
 // releaseHeld releases held jobs whose slices are offered or whose latest start time has passed. The argument served

@@ -1,11 +1,6 @@
 package agent
 
 import (
-	"caelum/internal/api"
-	"caelum/internal/metrics"
-	"caelum/internal/offer"
-	"caelum/internal/slurm"
-	"caelum/internal/tags"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +9,12 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"caelum/internal/api"
+	"caelum/internal/metrics"
+	"caelum/internal/offer"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // Lease serves the prolog of a job. If the prolog repeats the call for the same job and restart count, Lease returns

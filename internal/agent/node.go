@@ -1,6 +1,15 @@
 package agent
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
 	"caelum/internal/api"
 	"caelum/internal/config"
 	"caelum/internal/gpu"
@@ -11,14 +20,6 @@ import (
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
-	"cmp"
-	"fmt"
-	"maps"
-	"math"
-	"slices"
-	"strings"
-	"sync"
-	"time"
 )
 
 // node holds the state of this node: the GPUs and the instances on them, the leases, and the current offers. Prologs,

@@ -1,6 +1,11 @@
 package agent
 
 import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
 	"caelum/internal/api"
 	"caelum/internal/eligible"
 	"caelum/internal/mig"
@@ -8,10 +13,6 @@ import (
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
-	"cmp"
-	"maps"
-	"math"
-	"slices"
 )
 
 // nodePlan is this node's part of the plan for the cluster, and the state on which the plan is based.

@@ -1,15 +1,16 @@
 package agent
 
 import (
-	"caelum/internal/eligible"
-	"caelum/internal/failpoint"
-	"caelum/internal/plan"
-	"caelum/internal/slurm"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"caelum/internal/eligible"
+	"caelum/internal/failpoint"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
 )
 
 // maxReplans limits the number of plans that a pass makes. A new plan is necessary whenever the state changes before

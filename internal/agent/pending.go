@@ -1,12 +1,13 @@
 package agent
 
 import (
-	"caelum/internal/mig"
-	"caelum/internal/offer"
-	"caelum/internal/place"
 	"cmp"
 	"math"
 	"slices"
+
+	"caelum/internal/mig"
+	"caelum/internal/offer"
+	"caelum/internal/place"
 )
 
 // pendingLease holds the slices of a job that slurmctld has started on this node but that has no lease yet. If spots

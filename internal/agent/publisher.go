@@ -1,10 +1,6 @@
 package agent
 
 import (
-	"caelum/internal/ledger"
-	"caelum/internal/part"
-	"caelum/internal/plan"
-	"caelum/internal/slurm"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -13,6 +9,11 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"caelum/internal/ledger"
+	"caelum/internal/part"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
 )
 
 // publisher writes the node's offers to slurmctld. Except for the channels, changes, confirmed and status, its fields

@@ -1,10 +1,11 @@
 package agent
 
 import (
-	"caelum/internal/slurm"
 	"context"
 	"errors"
 	"time"
+
+	"caelum/internal/slurm"
 )
 
 // class classifies an error that occurred when the agent queried slurmctld about a job. It determines how the job's

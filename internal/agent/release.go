@@ -1,11 +1,12 @@
 package agent
 
 import (
-	"caelum/internal/api"
-	"caelum/internal/failpoint"
 	"context"
 	"errors"
 	"time"
+
+	"caelum/internal/api"
+	"caelum/internal/failpoint"
 )
 
 // Release serves a job's epilog: it makes the job's slices idle and publishes new offers before it returns. The call

@@ -1,13 +1,14 @@
 package agent
 
 import (
+	"cmp"
+	"slices"
+
 	"caelum/internal/api"
 	"caelum/internal/eligible"
 	"caelum/internal/offer"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
-	"cmp"
-	"slices"
 )
 
 // If the first waiting job requests a slice of the same profile, the agent can offer a released slice again without a

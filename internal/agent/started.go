@@ -1,10 +1,11 @@
 package agent
 
 import (
-	"caelum/internal/slurm"
 	"context"
 	"errors"
 	"maps"
+
+	"caelum/internal/slurm"
 )
 
 // account compares the pending leases with the jobs that slurmctld lists on the node. It adds a pending lease for

@@ -1,13 +1,14 @@
 package agent
 
 import (
-	"caelum/internal/inventory"
-	"caelum/internal/plan"
-	"caelum/internal/slurm"
 	"cmp"
 	"context"
 	"fmt"
 	"strconv"
+
+	"caelum/internal/inventory"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
 )
 
 // learnTotal determines N, the node's constant total of gres/mig in slurm.conf, and stores it in the ledger. If

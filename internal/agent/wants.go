@@ -1,15 +1,16 @@
 package agent
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
 	"caelum/internal/offer"
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
 )
 
 // unsuitable is the error for a job that must restart because it cannot be given its slices in this run. Either

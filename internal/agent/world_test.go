@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"caelum/internal/plan"
 	"context"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"caelum/internal/config"
 	"caelum/internal/gpu"
 	"caelum/internal/gpu/gputest"
+	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
 )

@@ -1,12 +1,13 @@
 package doctor
 
 import (
-	"caelum/internal/config"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"caelum/internal/config"
 )
 
 // TestReadOwners tests that readOwners detects changed modes of two files: a directory of the agent, and the library

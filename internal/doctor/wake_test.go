@@ -1,12 +1,13 @@
 package doctor
 
 import (
-	"caelum/internal/config"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"caelum/internal/config"
 )
 
 // TestWakeKey tests that the "wake key" check returns a warning if a wake port is set and the key file is missing or

@@ -1,6 +1,8 @@
 package lint
 
 import (
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,4 +52,41 @@ func TestGoLines(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestImports checks that every file imports the standard library first, then other modules, and then Caelum's
+// packages, with blank lines between these groups only.
+func TestImports(t *testing.T) {
+	for _, p := range list(t) {
+		for _, name := range files(t, p) {
+			set := token.NewFileSet()
+			f, err := parser.ParseFile(set, name, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			group, last := 0, 0
+			for _, i := range f.Imports {
+				if i.Path.Value == `"C"` {
+					continue
+				}
+				g, line := importGroup(i.Path.Value), set.Position(i.Pos()).Line
+				if last > 0 && (g < group || (line > last+1) != (g > group)) {
+					t.Errorf("%s:%d: %s is in the wrong group of imports", name, line, i.Path.Value)
+				}
+				group, last = g, line
+			}
+		}
+	}
+}
+
+// importGroup returns the position of a quoted import path's group.
+func importGroup(path string) int {
+	first, _, _ := strings.Cut(strings.Trim(path, `"`), "/")
+	switch {
+	case first == "caelum":
+		return 2
+	case strings.Contains(first, "."):
+		return 1
+	}
+	return 0
 }

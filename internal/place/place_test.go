@@ -3,11 +3,11 @@ package place_test
 import (
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"caelum/internal/mig"
 	"caelum/internal/place"
 	"caelum/internal/place/placetest"
-
-	"pgregory.net/rapid"
 )
 
 func drawGPU(t *rapid.T) place.GPU {

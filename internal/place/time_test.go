@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/datadriven"
+
 	"caelum/internal/mig"
 	"caelum/internal/place"
 	"caelum/internal/place/placetest"
-
-	"github.com/cockroachdb/datadriven"
 )
 
 // TestTime runs the files in testdata/time with the policies that use the expected ends. The commands are:

@@ -1,13 +1,14 @@
 package usage
 
 import (
-	"caelum/internal/predict"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"caelum/internal/predict"
 )
 
 // observation is the usage of a run that has not ended.

@@ -1,13 +1,14 @@
 package usage
 
 import (
-	"caelum/internal/gpu"
 	"context"
 	"errors"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"caelum/internal/gpu"
 )
 
 // Each GPU has its own sampler goroutine, because a call to a hanging GPU does not return. The samplers hold no lock

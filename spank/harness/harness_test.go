@@ -16,9 +16,9 @@ import (
 	"syscall"
 	"testing"
 
-	"caelum/internal/api"
-
 	"github.com/cockroachdb/datadriven"
+
+	"caelum/internal/api"
 )
 
 // agent answers the plugin's requests and logs them.

@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"caelum/internal/slurm"
 	"context"
 	"errors"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"caelum/internal/slurm"
 )
 
 // within waits until the condition is true. The time limit is generous, because only a failing test reaches it.

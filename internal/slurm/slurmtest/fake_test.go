@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"caelum/internal/slurm"
-
 	"github.com/cockroachdb/datadriven"
+
+	"caelum/internal/slurm"
 )
 
 // controller is the set of methods that the Fake and the real client share.

@@ -1,12 +1,13 @@
 package usagetest
 
 import (
-	"caelum/internal/slurm"
 	"context"
 	"errors"
 	"slices"
 	"strings"
 	"sync"
+
+	"caelum/internal/slurm"
 )
 
 // Accounting emulates slurmdbd in memory and behaves like sacct and sacctmgr 22.05.8.
