@@ -78,8 +78,8 @@ func runTimeOn(j slurm.Job, profile string) string {
 	return predict.RunTime(line.On(profile))
 }
 
-// Missing returns the slices and the node in the job's NoRoom tag. The slices have the form PROFILE:COUNT,... The result
-// ok is false if the job has no such tag.
+// Missing returns the slices, in the form PROFILE:COUNT,..., and the node in the job's NoRoom tag. The result ok is
+// false if the job has no such tag.
 func Missing(j slurm.Job) (missing, node string, ok bool) {
 	return strings.Cut(Value(j.AdminComment, NoRoom), "@")
 }
