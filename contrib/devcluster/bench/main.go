@@ -25,6 +25,7 @@ const leases = 200
 type options struct {
 	paired      pairing
 	pairs       int
+	waitsNodes  int
 	onlyWaits   bool
 	rpcs        int
 	planner     bool
@@ -50,6 +51,7 @@ func (o *options) flags() {
 	flag.StringVar(&o.paired.without, "without", "", "-paired: arguments of the command without the plugin")
 	flag.StringVar(&o.paired.conf, "conf", "/etc/slurm", "-paired: directory of the slurm.conf without the plugin")
 	flag.IntVar(&o.pairs, "waits", 100, "number of pairs of jobs for the measurement of waits; 0: omit")
+	flag.IntVar(&o.waitsNodes, "waits-nodes", 1, "-waits: number of nodes; above 1, the watcher is a planner")
 	flag.BoolVar(&o.onlyWaits, "only-waits", false, "run only the measurement of -waits")
 	flag.BoolVar(&o.planner, "rpcs-planner", false, "-rpcs: the watcher is a planner, and the agents poll every 15 s")
 	flag.IntVar(&o.scale, "scale", 0,
@@ -119,9 +121,9 @@ func (o *options) run(ctx context.Context) error {
 	case o.against != "":
 		return benchAgainst(ctx, o.against)
 	case o.onlyWaits:
-		return benchWaits(ctx, o.pairs)
+		return benchWaits(ctx, o.pairs, o.waitsNodes)
 	}
-	return errors.Join(bench(ctx), benchPlugin(ctx, ""), benchWaits(ctx, o.pairs))
+	return errors.Join(bench(ctx), benchPlugin(ctx, ""), benchWaits(ctx, o.pairs, o.waitsNodes))
 }
 
 func main() {

@@ -17,8 +17,9 @@ import (
 // log. The jobs alternately request a profile that is on offer and a profile that is not. Each job is submitted at a
 // random time within slurmctld's one-second cycle. In the first measurement, a watcher is running and the agents poll
 // once an hour. In the second measurement, there is no watcher and the agents poll every 15 seconds. Because this is
-// slow, the second measurement uses only a tenth of the jobs.
-func benchWaits(ctx context.Context, pairs int) error {
+// slow, the second measurement uses only a tenth of the jobs. If nodes is above 1, the watcher is a planner, and there is
+// only one measurement.
+func benchWaits(ctx context.Context, pairs, nodes int) error {
 	if pairs == 0 {
 		return nil
 	}
@@ -27,23 +28,29 @@ func benchWaits(ctx context.Context, pairs int) error {
 		pairs,
 		pairs,
 	)
+	if nodes > 1 {
+		return waits(ctx, pairs, nodes, fmt.Sprintf("%d nodes with a planner", nodes), "wake_port: 6873\nplanner: true\n")
+	}
 	return errors.Join(
-		waits(ctx, pairs, "with a watcher", "poll_interval: 1h\nwake_port: 6873\n"),
-		waits(ctx, (pairs+9)/10, "no watcher, with polls every 15 s, for a tenth of the jobs", "poll_interval: 15s\n"),
+		waits(ctx, pairs, 1, "with a watcher", "poll_interval: 1h\nwake_port: 6873\n"),
+		waits(ctx, (pairs+9)/10, 1, "no watcher, with polls every 15 s, for a tenth of the jobs", "poll_interval: 15s\n"),
 	)
 }
 
-func waits(ctx context.Context, pairs int, name, config string) (err error) {
+func waits(ctx context.Context, pairs, nodes int, name, config string) (err error) {
 	const conf = "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
 		"bf_continue,bf_hetjob_prio=min,bf_interval=1"
-	c, down, err := up(ctx, config, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{conf}})
+	c, down, err := up(ctx, config, cluster.Options{Nodes: nodes, GPUs: 1, Conf: []string{conf}})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
+	if nodes > 1 {
+		time.Sleep(45 * time.Second) // until every agent has published its offers and polled again
+	}
 	var w waitTimes
 	for range pairs {
-		if err := w.measure(ctx, c); err != nil {
+		if err := w.measure(ctx, c, nodes); err != nil {
 			return err
 		}
 	}
@@ -60,21 +67,25 @@ type waitTimes struct {
 }
 
 // measure submits one job whose profile is on offer and one job whose profile is not. The agent offers an idle GPU as
-// small slices, because the jobs request small slices twice as often.
-func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
+// small slices, because the jobs request small slices twice as often. With several nodes, only one of them offers each
+// profile, so the second job requests one of the other nodes.
+func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster, nodes int) error {
 	for k, profile := range []string{"1g.5gb", "1g.5gb", "7g.40gb"} {
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
-		if k == 0 {
-			node, _, err := c.Exec(ctx, "root", "scontrol", "-o", "show", "node", "n1")
-			if err != nil {
-				return err
-			}
-			if regexp.MustCompile(` Gres=\S*mig:1g\.5gb:[1-9]`).MatchString(node) {
-				w.found++
-			}
+		submit := []string{"sbatch", "--parsable", "-o", "/dev/null", "--gres=mig:" + profile + ":1", "--wrap", "true"}
+		all, _, err := c.Exec(ctx, "root", "scontrol", "-o", "show", "node")
+		if err != nil {
+			return err
 		}
-		out, stderr, err := c.Exec(ctx, "root", "sbatch", "--parsable", "-o", "/dev/null",
-			"--gres=mig:"+profile+":1", "--wrap", "true")
+		on := offering(all, profile)
+		switch {
+		case k == 0 && len(on) > 0:
+			w.found++
+		case k == 2 && nodes > 1:
+			others := slices.DeleteFunc(names(nodes), func(n string) bool { return slices.Contains(on, n) })
+			submit = slices.Insert(submit, 1, "-w", others[rand.IntN(len(others))])
+		}
+		out, stderr, err := c.Exec(ctx, "root", submit...)
 		if err != nil {
 			return fmt.Errorf("sbatch: %w: %s", err, stderr)
 		}
@@ -93,6 +104,23 @@ func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
 		}
 	}
 	return nil
+}
+
+// offering returns the nodes that offer a profile, according to the output of `scontrol -o show node`.
+func offering(out, profile string) (nodes []string) {
+	form := regexp.MustCompile(`(?m)^NodeName=(\S+) .* Gres=\S*mig:` + regexp.QuoteMeta(profile) + `:[1-9]`)
+	for _, m := range form.FindAllStringSubmatch(out, -1) {
+		nodes = append(nodes, m[1])
+	}
+	return nodes
+}
+
+// names returns the names of the first n nodes of a devcluster.
+func names(n int) (all []string) {
+	for k := range n {
+		all = append(all, fmt.Sprint("n", k+1))
+	}
+	return all
 }
 
 func (w *waitTimes) print(name string) {
