@@ -648,6 +648,13 @@ end
 -- UNKNOWN_BUSY is the busy share, in percent, assumed for a job whose busy share is unknown.
 local UNKNOWN_BUSY = 80
 
+-- resources returns the sum of the numbers of compute slices and memory slices of an instance with the given number of
+-- compute slices (resources in internal/predict/compute.go).
+local function resources(compute)
+  if compute == 3 or compute == 7 then return 2 * compute + 1 end
+  return 2 * compute
+end
+
 -- in_time returns the profile on which a job ends within its time limit in seconds. floor is the profile that the job
 -- would request without a limit, and run is the job's line in the decision table. If the returned profile is larger
 -- than floor, in_time also returns the job's expected run time on it and the 90% quantile. InTime in
@@ -658,8 +665,16 @@ local function in_time(t, kinds, floor, run, limit)
   local own = run.profile and claims(run.profile)
   if not (compute and own and run.high and limit) then return floor end
   local busy = run.busy or UNKNOWN_BUSY
-  local function work(c) return (100 - busy) * c + busy end
-  local function within(c, seconds) return seconds * (work(c) * own) <= limit * (work(own) * c) end
+  local function work(r) return (100 - busy) * r + 2 * busy end
+  -- factors returns two numbers whose quotient is the run time on c compute slices divided by that on run.profile.
+  local function factors(c)
+    local on, own_on = resources(c), resources(own)
+    return work(on) * own_on, work(own_on) * on
+  end
+  local function within(c, seconds)
+    local to, from = factors(c)
+    return seconds * to <= limit * from
+  end
   if within(compute, run.high) then return floor end
   local best, fastest   -- each with its compute slices and memory
   for _, name in ipairs(alternatives(t, kinds, floor)) do
@@ -675,7 +690,8 @@ local function in_time(t, kinds, floor, run, limit)
   end
   if not best and fastest and within(fastest.c, run.seconds) then best = fastest end
   if not best then return floor end
-  local function on_best(seconds) return math.ceil(seconds * (work(best.c) * own) / (work(own) * best.c)) end
+  local to, from = factors(best.c)
+  local function on_best(seconds) return math.ceil(seconds * to / from) end
   return best.name, on_best(run.seconds), on_best(run.high)
 end
 

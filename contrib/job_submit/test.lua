@@ -561,34 +561,34 @@ limited("not a number", {time_limit = 0 / 0}, "1g.5gb", nil, "3600-4500")
 limited("the longest", {time_limit = NO_VAL - 1}, "1g.5gb", nil, "3600-4500")
 limited("sufficient", {time_limit = 75}, "1g.5gb", nil, "3600-4500")
 limited("a minute less", {time_limit = 74}, "2g.10gb", "1g.5gb", "2160-2700")
-limited("three slices", {time_limit = 44}, "3g.20gb", "1g.5gb", "1680-2100")
-limited("the whole GPU", {time_limit = 24}, "7g.40gb", "1g.5gb", "1132-1415")
-limited("shorter than the quantile on the whole GPU", {time_limit = 19}, "7g.40gb", "1g.5gb", "1132-1415")
+limited("three slices", {time_limit = 44}, "3g.20gb", "1g.5gb", "1543-1929")
+limited("the whole GPU", {time_limit = 24}, "7g.40gb", "1g.5gb", "1104-1380")
+limited("shorter than the quantile on the whole GPU", {time_limit = 19}, "7g.40gb", "1g.5gb", "1104-1380")
 limited("shorter than every run time", {time_limit = 18}, "1g.5gb", nil, "3600-4500")
-limited("--mig=auto", {time_limit = 44, spank_job_env = env("auto")}, "3g.20gb", "1g.5gb", "1680-2100")
+limited("--mig=auto", {time_limit = 44, spank_job_env = env("auto")}, "3g.20gb", "1g.5gb", "1543-1929")
 limited("a named profile", {time_limit = 44, spank_job_env = env("1g.5gb")}, "1g.5gb", nil, "3600-4500")
 limited("a typed slice", {time_limit = 44, tres_per_node = "gres:mig:1g.5gb:1"}, "1g.5gb", nil, "3600-4500")
 limited("the whole GPU by name", {time_limit = 18, spank_job_env = env("off")}, "7g.40gb", nil, "3600-4500")
 limited("--mig-mem, which is fast enough", {time_limit = 45, spank_job_env = env(nil, "8G")}, "2g.10gb", nil, "3600-4500")
-limited("--mig-mem, which is too slow", {time_limit = 44, spank_job_env = env(nil, "8G")}, "3g.20gb", "2g.10gb", "1680-2100")
+limited("--mig-mem, which is too slow", {time_limit = 44, spank_job_env = env(nil, "8G")}, "3g.20gb", "2g.10gb", "1543-1929")
 for limit, want in pairs({[75] = "1g.5gb", [44] = "3g.20gb"}) do
   PARTS.gpu.default_time = limit + 0.0
-  limited("the partition's default", {}, want, want ~= "1g.5gb" and "1g.5gb" or nil, want == "1g.5gb" and "3600-4500" or "1680-2100")
+  limited("the partition's default", {}, want, want ~= "1g.5gb" and "1g.5gb" or nil, want == "1g.5gb" and "3600-4500" or "1543-1929")
   limited("the job's own", {time_limit = 80}, "1g.5gb", nil, "3600-4500")
   limited("none at all", {time_limit = INFINITE}, "1g.5gb", nil, "3600-4500")
 end
 PARTS.gpu.default_time, PARTS.gpu.max_time = NO_VAL + 0.0, 44.0
-limited("the partition's maximum", {}, "3g.20gb", "1g.5gb", "1680-2100")
+limited("the partition's maximum", {}, "3g.20gb", "1g.5gb", "1543-1929")
 PARTS["gpu-long"].max_time, PARTS.cpu.max_time = 74.0, 1.0
 limited("another partition's maximum", {partition = "gpu-long"}, "2g.10gb", "1g.5gb", "2160-2700")
-limited("the shortest of a list of partitions", {partition = "cpu,gpu-long,gpu"}, "3g.20gb", "1g.5gb", "1680-2100")
+limited("the shortest of a list of partitions", {partition = "cpu,gpu-long,gpu"}, "3g.20gb", "1g.5gb", "1543-1929")
 PARTS.gpu.max_time = INFINITE + 0.0
 limited("a partition without a maximum", {}, "1g.5gb", nil, "3600-4500")
 PARTS.gpu.default_time, PARTS.gpu.max_time, PARTS["gpu-long"].max_time, PARTS.cpu.max_time = nil, nil, nil, nil
 write_table(TABLE .. (hour:gsub("%-4500", "")))
 limited("without a quantile", {time_limit = 20}, "1g.5gb", nil, "3600")
 write_table(TABLE .. (hour:gsub(" 80", "")))
-limited("an unknown busy share counts as 80", {time_limit = 44}, "3g.20gb", "1g.5gb", "1680-2100")
+limited("an unknown busy share counts as 80", {time_limit = 44}, "3g.20gb", "1g.5gb", "1543-1929")
 write_table(TABLE .. (hour:gsub(" 80", " 0")))
 limited("a job that no larger profile makes faster", {time_limit = 50}, "1g.5gb", nil, "3600-4500")
 write_table(TABLE .. (hour:gsub("1g.5gb", "1g.5gb+me")))
@@ -596,7 +596,7 @@ limited("a variant", {time_limit = 20}, "1g.5gb+me", nil, "3600-4500")
 write_table(TABLE .. hour .. "profile 2g.20gb\nprofile 4g.40gb\nmodel a100 1g.5gb\nmodel a100 3g.20gb\n" ..
   "model h100 1g.5gb\nmodel h100 2g.20gb\nmodel h100 4g.40gb\nmodel l4 2g.10gb\n")
 limited("only models with the profile", {time_limit = 74}, "2g.20gb", "1g.5gb", "2160-2700")
-limited("the GPU model that the request names", {time_limit = 74, tres_per_node = "gres:gpu:a100:1"}, "3g.20gb", "1g.5gb", "1680-2100")
+limited("the GPU model that the request names", {time_limit = 74, tres_per_node = "gres:gpu:a100:1"}, "3g.20gb", "1g.5gb", "1543-1929")
 limited("the profile that this model has instead", {time_limit = 74, tres_per_node = "gres:gpu:l4:1"}, "2g.10gb", nil, "3600-4500")
 -- A key line applies only to the key's own user. Earlier releases wrote keys without a user. These lines have no
 -- effect, which the script logs once.

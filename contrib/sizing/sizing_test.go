@@ -63,7 +63,7 @@ func TestSpeedsOf(t *testing.T) {
 		busy, memory float64
 		want         map[string]float64
 	}{
-		{1, 10_000, map[string]float64{"3g.20gb": 3. / 7, "4g.20gb": 4. / 7, "7g.40gb": 1}},
+		{1, 10_000, map[string]float64{"3g.20gb": 3.5 / 7.5, "4g.20gb": 4 / 7.5, "7g.40gb": 1}},
 		{0, 5000, map[string]float64{"1g.10gb": 1, "2g.10gb": 1, "3g.20gb": 1, "4g.20gb": 1, "7g.40gb": 1}},
 		{0.5, 30_000, map[string]float64{"7g.40gb": 1}},
 	} {
@@ -94,8 +94,8 @@ func TestDraw(t *testing.T) {
 		for _, j := range jobs {
 			run += j.Duration / n
 			sufficient[len(j.Speed)]++
-			if s := j.Speed["1g.5gb"]; s > 0 { // 1/s = 1 / (1 - b + b/7)
-				busy, counted = busy+(1-s)*7/6, counted+1
+			if s := j.Speed["1g.5gb"]; s > 0 { // s = 1 - b + b/7.5
+				busy, counted = busy+(1-s)*7.5/6.5, counted+1
 			}
 		}
 		if got := busy / float64(counted); math.Abs(got-c.mean) > 0.02 {
@@ -145,7 +145,7 @@ func TestObserved(t *testing.T) {
 		if runs[0].Profile != "1g.10gb" || runs[1].Profile != "7g.40gb" || len(runs) != 2 {
 			t.Fatalf("runs on %v", runs)
 		}
-		d := math.Log(runs[0].Seconds / 700)
+		d := math.Log(runs[0].Seconds / 750)
 		sum, squares = sum+d/n, squares+d*d/n
 	}
 	if math.Abs(sum) > 0.02 || math.Abs(math.Sqrt(squares)-timeError) > 0.02 {

@@ -25,8 +25,8 @@ func TestMeasured(t *testing.T) {
 		}
 		comparePredictions(t, what, r, path, memoryOnly)
 	}
-	const user = "user 1001:" + work + " 1g.10gb 2423-2737 88\n"
-	const line = user + "key 1001:" + key + " 3g.20gb 1005-1136 88 # profile-job, job 7\n"
+	const user = "user 1001:" + work + " 1g.10gb 2642-2985 89\n"
+	const line = user + "key 1001:" + key + " 3g.20gb 960-1084 89 # profile-job, job 7\n"
 	write("without a choice", user, 0)
 
 	job := repo.JobKeys{Key: key, Fingerprint: work, UID: 1001}

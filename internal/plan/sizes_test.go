@@ -26,12 +26,12 @@ func TestSizesOfJob(t *testing.T) {
 		want    string
 	}{
 		{"the user requests the profile", "", nil, []place.GPU{a100}, ""},
-		{"unknown busy share", sized, nil, []place.GPU{a100}, "4g.20gb 0.86 7g.40gb 0.67"},
-		{"invalid busy share", sized + " caelum:busy=101", nil, []place.GPU{a100}, "4g.20gb 0.86 7g.40gb 0.67"},
-		{"always busy", sized + " caelum:busy=100", nil, []place.GPU{a100}, "4g.20gb 0.75 7g.40gb 0.43"},
+		{"unknown busy share", sized, nil, []place.GPU{a100}, "4g.20gb 0.93 7g.40gb 0.72"},
+		{"invalid busy share", sized + " caelum:busy=101", nil, []place.GPU{a100}, "4g.20gb 0.93 7g.40gb 0.72"},
+		{"always busy", sized + " caelum:busy=100", nil, []place.GPU{a100}, "4g.20gb 0.88 7g.40gb 0.47"},
 		{"never busy", sized + " caelum:busy=0", nil, []place.GPU{a100}, "4g.20gb 1.00 7g.40gb 1.00"},
-		{"another GPU model", sized, nil, []place.GPU{h100}, "4g.40gb 0.86 7g.80gb 0.67"},
-		{"two GPU models", sized, nil, []place.GPU{a100, h100}, "4g.20gb 0.86 7g.40gb 0.67 4g.40gb 0.86 7g.80gb 0.67"},
+		{"another GPU model", sized, nil, []place.GPU{h100}, "4g.40gb 0.93 7g.80gb 0.72"},
+		{"two GPU models", sized, nil, []place.GPU{a100, h100}, "4g.20gb 0.93 7g.40gb 0.72 4g.40gb 0.93 7g.80gb 0.72"},
 		{"sizing: tightest", sized, nil, nil, ""},
 		{"two slices", sized, func(w *slurm.Waiting) { w.PerNode[0].Count = 2 }, []place.GPU{a100}, ""},
 		{"two nodes", sized, func(w *slurm.Waiting) { w.NumNodes = 2 }, []place.GPU{a100}, ""},
@@ -83,11 +83,11 @@ func h100(t *testing.T) place.GPU {
 }
 
 // TestExplainLarger checks the explanations of a job that gets a larger slice than requested, and of one that waits
-// for a larger slice. Both run for an hour on the requested 1g.5gb and for 8m34s on a 7g.40gb.
+// for a larger slice. Both run for an hour on the requested 1g.5gb and for 8m0s on a 7g.40gb.
 func TestExplainLarger(t *testing.T) {
 	wants := waits(1, "1g.5gb", 1, 1)
 	wants.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "3600 " + tags.Busy + "100"
-	const runs = ", 7g.40gb, on which the job is expected to run for 8m34s"
+	const runs = ", 7g.40gb, on which the job is expected to run for 8m0s"
 	checkExplanations(t, []explainCase{
 		{"an idle GPU", []slurm.Node{node(t, "n1", a100(t))}, []slurm.Waiting{wants}, nil, Planned,
 			[]string{"room for 1g.5gb is free on", "published the offer", "the job gets a larger slice" + runs}},

@@ -139,8 +139,8 @@ func (r Run) whole() bool {
 	})
 }
 
-// slices returns the number of compute slices in the name of a run's profile, or 0 if unknown.
-func (r Run) slices() float64 {
+// compute returns the number of compute slices in the name of a run's profile, or 0 if unknown.
+func (r Run) compute() int {
 	compute, _ := mig.Claims(r.Profile)
-	return float64(compute)
+	return compute
 }

@@ -86,17 +86,18 @@ func (l Line) within(profile string, seconds int, limit float64) bool {
 }
 
 // factors returns two integers whose quotient is the run time on a profile divided by the run time on l.Profile. The
-// quotient follows from Amdahl's law (takes): on c compute slices, a job takes ((100 - busy) c + busy) / c hundredths
-// of the run time on one compute slice.
+// quotient follows from Amdahl's law (takes): with resources r, a job takes ((100 - busy) r + 2 busy) / r hundredths of
+// the run time on one compute slice.
 func (l Line) factors(profile string) (to, from float64) {
-	busy := l.Busy
-	if busy < 0 {
+	busy := float64(l.Busy)
+	if l.Busy < 0 {
 		busy = unknownPercent
 	}
-	work := func(compute int) float64 { return float64((100-busy)*compute + busy) }
+	work := func(r float64) float64 { return (100-busy)*r + 2*busy }
 	c, _ := claims(profile)
 	own, _ := claims(l.Profile)
-	return work(c) * float64(own), work(own) * float64(c)
+	on, ownOn := resources(c), resources(own)
+	return work(on) * ownOn, work(ownOn) * on
 }
 
 // plainName matches the name of a profile without media engines or graphics.

@@ -31,10 +31,10 @@ func (n *Need) time(runs []attempt) {
 	if len(runs) == 0 {
 		return
 	}
-	last := runs[len(runs)-1].slices()
+	last := runs[len(runs)-1].compute()
 	var logs []float64
 	for _, r := range runs {
-		logs = append(logs, math.Log(r.Seconds*n.scale(r.slices(), last)))
+		logs = append(logs, math.Log(r.Seconds*n.scale(r.compute(), last)))
 	}
 	middle := median(logs)
 	squares := priorRuns * priorSigma * priorSigma
@@ -44,13 +44,13 @@ func (n *Need) time(runs []attempt) {
 	count := float64(len(logs))
 	freedom := priorRuns + count - 1
 	off := distuv.StudentsT{Sigma: math.Sqrt(squares / freedom * (1 + 1/count)), Nu: freedom}.Quantile(0.9)
-	n.Compute = int(last)
+	n.Compute = last
 	n.Seconds, n.Low, n.High = math.Exp(middle), math.Exp(middle-off), math.Exp(middle+off)
 }
 
 // scale returns the factor by which the run time changes with the number of compute slices, or 1 if from or to is
 // unknown.
-func (n Need) scale(from, to float64) float64 {
+func (n Need) scale(from, to int) float64 {
 	if from <= 0 || to <= 0 {
 		return 1
 	}
@@ -59,7 +59,7 @@ func (n Need) scale(from, to float64) float64 {
 
 // Takes returns Seconds, Low and High for a slice with the given number of compute slices.
 func (n Need) Takes(compute int) (seconds, low, high float64) {
-	f := n.scale(float64(n.Compute), float64(compute))
+	f := n.scale(n.Compute, compute)
 	return f * n.Seconds, f * n.Low, f * n.High
 }
 
