@@ -57,12 +57,12 @@ func Slowdown(busy float64, on, than int) float64 {
 	return takes(busy, on) / takes(busy, than)
 }
 
-// busy returns the values of Need.Busy and Need.BusyKnown. All possible shares are weighted by their prior density and by
-// the probability of the observations: the run times of completed runs on the GPU model of the last run, the slices on
-// which runs reached their time limit, and the utilisation. With the returned share, the logarithm of the relative run
-// time on the largest instance is the weighted mean of the logarithms for all shares. The weighted mean of the shares
-// would underestimate how much slower small slices are. If runs completed on slices of different sizes, all shares have
-// the same prior density, because with the other prior, the slices chosen for these jobs were too large
+// busy returns the values of Need.Busy and Need.BusyKnown. All possible shares are weighted by their prior density and
+// by the probability of the observations: the run times of completed runs on the GPU model of the last run, the slices
+// on which runs reached their time limit, and the utilisation. With the returned share, the logarithm of the relative
+// run time on the largest instance is the weighted mean of the logarithms for all shares. The weighted mean of the
+// shares would underestimate how much slower small slices are. If runs completed on slices of different sizes, all
+// shares have the same prior density, because with the other prior, the slices chosen for these jobs were too large
 // (docs/results.md, "Learned speeds").
 func busy(runs []attempt) (share float64, known bool) {
 	o := observe(runs)

@@ -17,8 +17,8 @@ import (
 // log. The jobs alternately request a profile that is on offer and a profile that is not. Each job is submitted at a
 // random time within slurmctld's one-second cycle. In the first measurement, a watcher is running and the agents poll
 // once an hour. In the second measurement, there is no watcher and the agents poll every 15 seconds. Because this is
-// slow, the second measurement uses only a tenth of the jobs. If nodes is above 1, the watcher is a planner, and there is
-// only one measurement.
+// slow, the second measurement uses only a tenth of the jobs. If there is more than one node, the watcher is a planner,
+// and there is only one measurement.
 func benchWaits(ctx context.Context, pairs, nodes int) error {
 	if pairs == 0 {
 		return nil
@@ -29,11 +29,12 @@ func benchWaits(ctx context.Context, pairs, nodes int) error {
 		pairs,
 	)
 	if nodes > 1 {
-		return waits(ctx, pairs, nodes, fmt.Sprintf("%d nodes with a planner", nodes), "wake_port: 6873\nplanner: true\n")
+		name := fmt.Sprintf("%d nodes with a planner", nodes)
+		return waits(ctx, pairs, nodes, name, "wake_port: 6873\nplanner: true\n")
 	}
 	return errors.Join(
 		waits(ctx, pairs, 1, "with a watcher", "poll_interval: 1h\nwake_port: 6873\n"),
-		waits(ctx, (pairs+9)/10, 1, "no watcher, with polls every 15 s, for a tenth of the jobs", "poll_interval: 15s\n"),
+		waits(ctx, (pairs+9)/10, 1, "no watcher, polls every 15 s, for a tenth of the jobs", "poll_interval: 15s\n"),
 	)
 }
 
