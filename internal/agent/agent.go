@@ -324,6 +324,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 	compare := time.After(retryInterval)
 	confirmed, learned := false, time.Time{} // the result of the last poll, and the time of the last learnPrivacy
 	var again <-chan time.Time               // set while processes are using an instance that no job holds
+	failures := backoff{first: 5 * retryInterval, most: reconcileInterval}
 	for {
 		select {
 		case <-ctx.Done():
@@ -347,10 +348,10 @@ func (a *Agent) reconciler(ctx context.Context) {
 			var failed error
 			confirmed, failed = a.publisher.poll(ctx)
 			err = errors.Join(err, failed, a.releaseGone(ctx))
-			if err != nil && ctx.Err() == nil {
+			if pause := failures.pause(err); pause > 0 && ctx.Err() == nil {
 				a.log.WithError(err).Warn("couldn't compare the GPUs with the ledger and slurmctld's records; trying " +
 					"again")
-				compare = time.After(5 * retryInterval)
+				compare = time.After(pause)
 			}
 		}
 		if again = nil; a.hasLeftovers() {

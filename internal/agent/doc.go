@@ -49,6 +49,7 @@
 // Publishing:
 //
 //	publisher.go   the publisher; when a pass runs: poll, pauses (retryInterval, settling, slowdown)
+//	backoff.go     the pauses before failed operations are repeated
 //	pass.go        one pass: plan, lower, check, raise (maxReplans)
 //	nodeplan.go    computes this node's part of the cluster's plan and applies it
 //	follow.go      reads this node and its part of the watcher's plan, if the heartbeat is fresh (relist)

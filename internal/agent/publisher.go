@@ -92,8 +92,12 @@ func (p *publisher) last() publishStatus {
 	return p.status
 }
 
-// retryInterval is the pause before a failed pass is repeated.
-const retryInterval = time.Second
+// retryInterval is the pause before the first repetition of a failed pass, and maxRetry is the longest pause before a
+// repetition.
+const (
+	retryInterval = time.Second
+	maxRetry      = 15 * time.Second
+)
 
 // Publish requests a pass that begins after the call, waits for it to end, and returns its error. Concurrent calls
 // share one pass.
@@ -145,6 +149,7 @@ func (p *publisher) run(ctx context.Context) {
 	poll := time.NewTimer(rand.N(p.cfg.PollInterval))
 	defer poll.Stop()
 	var retry, settled <-chan time.Time
+	failures := backoff{first: retryInterval, most: min(p.cfg.PollInterval, maxRetry)}
 	for {
 		var waiting []chan error
 		select {
@@ -186,10 +191,10 @@ func (p *publisher) run(ctx context.Context) {
 		began := time.Now()
 		err := p.pass(ctx)
 		retry, settled = nil, nil
-		if err != nil && ctx.Err() == nil {
+		if pause := failures.pause(err); pause > 0 && ctx.Err() == nil {
 			p.log.WithError(err).Warn("couldn't publish the offers; trying again")
 			p.failed()
-			retry = time.After(retryInterval)
+			retry = time.After(pause)
 		}
 		next := pauseAfter(time.Since(began), p.cfg.PollInterval)
 		// The random part spreads out the polls of agents that were notified at the same time. It also prevents the

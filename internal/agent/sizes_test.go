@@ -13,7 +13,7 @@ import (
 // compute slices.
 func sizedJob() slurm.Job {
 	j := job(1, "1g.5gb:1")
-	j.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "700 " + tags.Busy + "100"
+	j.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "750 " + tags.Busy + "100"
 	return j
 }
 
@@ -34,7 +34,7 @@ func TestLargerSlice(t *testing.T) {
 			t.Fatalf("the job has %+v", l)
 		}
 		if l.Expected != 100 {
-			t.Errorf("the expected run time is %d s, want 100 s: one seventh of that on 1g.5gb", l.Expected)
+			t.Errorf("the expected run time is %d s, want 100 s: 1/7.5 of that on 1g.5gb", l.Expected)
 		}
 	}
 	check()
@@ -107,7 +107,7 @@ func TestSizedOfferedAgain(t *testing.T) {
 			w.fake.Advance(10 * time.Minute) // with few submissions in a long time, few further jobs are expected
 			for range waiting {
 				j := sizedJob()
-				j.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "700 " + tags.Busy + "50"
+				j.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "750 " + tags.Busy + "50"
 				w.submit(j)
 			}
 			w.publish()

@@ -131,16 +131,23 @@ cluster_registered() {
 }
 
 nodes_idle() {
-    local node
-    for node in $(node_names); do
-        [[ $(sinfo -h -n "$node" -p plain -o %T) == idle ]] || return 1
-    done
+    [[ $(sinfo -h -N -p plain -o '%N %T' | sort) == $(printf '%s idle\n' $(node_names) | sort) ]]
 }
 
 start_node() {
     # The agent creates the slots, which slurmd needs when it starts.
     [[ $AGENT == no || $STOCK == yes ]] || start "agent-$1"
     start "slurmd-$1"
+}
+
+# start_nodes: starts at most 32 nodes at the same time, because each of them must answer within a minute.
+start_nodes() {
+    local node job jobs=()
+    for node in $(node_names); do
+        start_node "$node" & jobs+=($!)
+        ((${#jobs[@]} < 32)) || { for job in "${jobs[@]}"; do wait "$job"; done; jobs=(); }
+    done
+    for job in "${jobs[@]}"; do wait "$job"; done
 }
 
 start_daemons() {
@@ -157,9 +164,7 @@ start_daemons() {
     fill_accounting
     ! watched || start watcher
     start slurmctld
-    jobs=()
-    for node in $(node_names); do start_node "$node" & jobs+=($!); done
-    for job in "${jobs[@]}"; do wait "$job"; done
+    start_nodes
     wait_for 30 nodes_idle || { echo "a node did not become idle within 30 s" >&2; sinfo -N >&2; return 1; }
     wait_for 30 cluster_registered || { echo "slurmctld did not register with slurmdbd within 30 s" >&2; return 1; }
 }
