@@ -13,7 +13,8 @@
 //	preemption.go   -preemption: the cases of preemption on clusters with static slices and with Caelum
 //	preempted.go    the results of -preemption from sacct and slurmctld's log
 //	submissions.go  -submissions: slurmctld's time for a submission, with and without job_submit.lua
-//	waits.go        -waits, -only-waits: waits from submission to start, with and without an offer and a watcher
+//	waits.go        -waits, -only-waits, -waits-nodes: waits from submission to start, with and without an offer and a
+//	                watcher
 //	scenarios.go    -ways and its options: one trace with whole GPUs, with the best fixed layouts, and with Caelum
 //	multi.go        -ways-multi: -ways with jobs that need several full GPUs; the best split; results by class
 //	speeds.go       -ways-speeds: one trace of jobs whose run times depend on their slices, in four configurations
