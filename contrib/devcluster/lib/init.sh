@@ -131,7 +131,7 @@ cluster_registered() {
 }
 
 nodes_idle() {
-    [[ $(sinfo -h -N -p plain -o '%N %T' | sort) == $(printf '%s idle\n' $(node_names) | sort) ]]
+    [[ $(sinfo -h -N -p plain -o '%N %T' | sort) == $(node_names | sed 's/$/ idle/' | sort) ]]
 }
 
 start_node() {
