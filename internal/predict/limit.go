@@ -87,15 +87,18 @@ func (l Line) within(profile string, seconds int, limit float64) bool {
 
 // factors returns two integers whose quotient is the run time on a profile divided by the run time on l.Profile. The
 // quotient follows from Amdahl's law (takes): with resources r, a job takes ((100 - busy) r + 2 busy) / r hundredths of
-// the run time on one compute slice.
+// the run time on one compute slice. Both are 0 if profile or l.Profile is not a plain profile.
 func (l Line) factors(profile string) (to, from float64) {
+	c, _ := claims(profile)
+	own, _ := claims(l.Profile)
+	if c == 0 || own == 0 {
+		return 0, 0
+	}
 	busy := float64(l.Busy)
 	if l.Busy < 0 {
 		busy = unknownPercent
 	}
 	work := func(r float64) float64 { return (100-busy)*r + 2*busy }
-	c, _ := claims(profile)
-	own, _ := claims(l.Profile)
 	on, ownOn := resources(c), resources(own)
 	return work(on) * ownOn, work(ownOn) * on
 }

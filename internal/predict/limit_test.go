@@ -47,4 +47,7 @@ func TestInTime(t *testing.T) {
 	if s, high := small.On("1g.5gb+me"); s != 3600 || high != 4500 {
 		t.Errorf("%d and %d s on a variant", s, high)
 	}
+	if s, high := (Line{"1g.5gb+me", 3600, 4500, 80}).On("7g.40gb"); s != 3600 || high != 4500 {
+		t.Errorf("%d and %d s from a variant", s, high)
+	}
 }
