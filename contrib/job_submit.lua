@@ -658,14 +658,14 @@ end
 -- in_time returns the profile on which a job ends within its time limit in seconds. floor is the profile that the job
 -- would request without a limit, and run is the job's line in the decision table. If the returned profile is larger
 -- than floor, in_time also returns the job's expected run time on it and the 90% quantile. InTime in
--- internal/predict/limit.go makes the same choice, and its comment gives the rules. All products are whole numbers
--- below 2^53, and therefore exact.
+-- internal/predict/limit.go makes the same choice, and its comment gives the rules. For profiles with up
+-- to 7 compute slices, all products are whole numbers below 2^53, and therefore exact.
 local function in_time(t, kinds, floor, run, limit)
   local compute, gb = claims(floor)
   local own = run.profile and claims(run.profile)
   if not (compute and own and run.high and limit) then return floor end
   local busy = run.busy or UNKNOWN_BUSY
-  local function work(r) return (100 - busy) * r + 2 * busy end
+  local function work(s) return (100 - busy) * s + 2 * busy end
   -- factors returns two numbers whose quotient is the run time on c compute slices divided by that on run.profile.
   local function factors(c)
     local on, own_on = resources(c), resources(own)

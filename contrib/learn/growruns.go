@@ -105,7 +105,7 @@ func (g *growth) Submitted(t trace.Job) string {
 func (g *growth) Started(t trace.Job, profile string) float64 {
 	j := g.plays[t.ID]
 	k, _ := g.model.ProfileIndex(profile)
-	compute := float64(g.model.Profiles[k].Compute)
+	takes := predict.Slowdown(j.busy, g.model.Profiles[k].Compute, 1)
 	j.seconds, j.memory = t.Takes(profile), g.memory(profile)
 	until := j.Exceeds(j.memory / j.peak)
 	if j.short = until < j.until; !j.short {
@@ -114,7 +114,7 @@ func (g *growth) Started(t trace.Job, profile string) float64 {
 	r := &j.run
 	*r = predict.Run{
 		Job: r.Job, Restart: r.Restart, Node: "n1", Board: g.model.Type, Profile: profile, Slices: 1,
-		Util: j.busy / (compute*(1-j.busy) + j.busy), State: j.state,
+		Util: 1 - (1-j.busy)/takes, State: j.state,
 	}
 	switch share, foreseen := g.foresee(j, until); {
 	case foreseen > 0:

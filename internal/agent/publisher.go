@@ -93,7 +93,7 @@ func (p *publisher) last() publishStatus {
 }
 
 // retryInterval is the pause before the first repetition of a failed pass, and maxRetry is the longest pause before a
-// repetition.
+// repetition, both without the random part (backoff).
 const (
 	retryInterval = time.Second
 	maxRetry      = 15 * time.Second

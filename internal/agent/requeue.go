@@ -45,8 +45,8 @@ func (a *Agent) requeueOrRefuse(
 	if uncounted || times < maxRequeues {
 		comment = tags.Replace(comment, tags.Released, tags.Held)
 	} else {
-		// The job leaves the node before `caelum job` can show the reason. `caelum explain` reads it from the tag.
-		comment = tags.Replace(comment, "", tags.NoRoom+missing+"@"+a.cfg.Node)
+		// The job leaves the node before `caelum job` can show the reason. `caelum explain` shows the tag's contents.
+		comment = tags.Set(comment, tags.NoRoom, missing+"@"+a.cfg.Node)
 		reason += fmt.Sprintf("; held after %d requeues; ask an administrator to check `caelum status` on %s",
 			times, a.cfg.Node)
 	}

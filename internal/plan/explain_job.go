@@ -131,11 +131,12 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 			notBefore(w, s.At),
 		)
 	}
-	if missing, node, ok := tags.Missing(w.Job); ok {
+	if missing, node, ok := tags.UnavailableSlices(w.Job); ok {
 		return e.set(
 			NotEligible,
-			"the job is held, because it repeatedly started on %[1]s but could not get %[2]s there: an administrator "+
-				"must check `caelum status` and the agent's log on %[1]s and then run `scontrol release %[3]s`",
+			"the job is held: an agent stopped requeuing it, because %[2]s was not available on %[1]s when the job "+
+				"started there. An administrator must check `caelum status` and the agent's log on %[1]s and then "+
+				"run `scontrol release %[3]s`",
 			node, missing, ref(w.Job),
 		)
 	}

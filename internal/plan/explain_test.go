@@ -100,7 +100,7 @@ func TestExplainJob(t *testing.T) {
 		{"held until later", []slurm.Node{idle}, []slurm.Waiting{later}, nil, NotEligible,
 			[]string{later.Job.Eligible.Format(time.DateTime)}},
 		{"held after requeues", []slurm.Node{idle}, []slurm.Waiting{refused}, nil, NotEligible,
-			[]string{"could not get 7g.40gb:1", "log on n3", "`scontrol release 1`"}},
+			[]string{"7g.40gb:1 was not available on n3", "log on n3", "`scontrol release 1`"}},
 		{"a limit", []slurm.Node{idle}, []slurm.Waiting{blocked}, nil, NotEligible, []string{"AssocGrpGRES"}},
 		{"requeued without a profile", []slurm.Node{idle}, []slurm.Waiting{unsized}, nil, NotEligible,
 			[]string{"will assign a profile", unsized.Job.Eligible.Format(time.DateTime)}},

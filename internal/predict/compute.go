@@ -1,10 +1,13 @@
 package predict
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"caelum/internal/mig"
 )
 
 // The prior of a script's busy share b has the density 4 b^3, whose mean is 0.8. The busy shares of 32 training models,
@@ -12,13 +15,11 @@ import (
 // below 0.48.
 const (
 	priorExponent = 3
-	// UnknownBusy is the busy share assumed for a job without runs.
+	// UnknownBusy is the busy share assumed for a job whose runs do not show it: the mean of the prior.
 	UnknownBusy = (priorExponent + 1.0) / (priorExponent + 2.0)
 )
 
 const (
-	// most is the number of compute slices of the largest instances.
-	most = 7
 	// busySteps is the number of busy shares between 0 and 1 for which busy computes probabilities.
 	busySteps = 50
 	// utilError is the assumed standard error of a busy share computed from the mean utilisation.
@@ -26,16 +27,17 @@ const (
 )
 
 // takes returns the run time on an instance with the given number of compute slices, relative to the run time on an
-// instance with one compute slice. Only the time during which a single slice would be busy is divided by the resources
-// (Amdahl's law). The model assumes that a script that keeps a small slice busy can also keep a larger one busy. Some
-// scripts cannot, so the model tends to recommend larger slices than necessary.
+// instance with one compute slice. Only the time during which a single slice would be busy is divided by the instance's
+// resources, relative to those of one compute slice (Amdahl's law). The model assumes that a script that keeps a small
+// slice busy can also keep a larger one busy. Some scripts cannot, so the model tends to recommend larger slices than
+// necessary.
 func takes(busy float64, compute int) float64 { return 1 - busy + 2*busy/resources(compute) }
 
-// resources returns the sum of the numbers of compute slices and memory slices of an instance. Each memory slice
-// provides an eighth of the memory bandwidth. An instance with 3 compute slices has 4 memory slices, and one with 7 has
-// 8; for the others, both numbers are the same (NVIDIA's MIG User Guide, "A100 MIG Profiles"). Instances with
-// additional memory, such as 1g.10gb of an A100-40GB, are counted like those without. With compute slices alone,
-// the standard deviation of the logarithms of MISO's 145 step times from the fitted model is 0.070 instead of 0.056.
+// resources returns the sum of the numbers of compute slices and memory slices of an instance. The memory slices share
+// the memory bandwidth equally. An instance with 3 compute slices has 4 memory slices, and one with 7 has 8; for the
+// others, both numbers are the same (NVIDIA's MIG User Guide, "A100 MIG Profiles"). Instances with additional memory,
+// such as 1g.10gb of an A100-40GB, are counted like those without. With compute slices alone, the standard deviation
+// of the differences between the logarithms of MISO's 145 step times and of the fitted ones is 0.070 instead of 0.056.
 func resources(compute int) float64 {
 	switch compute {
 	case 3, 7:
@@ -60,10 +62,10 @@ func Slowdown(busy float64, on, than int) float64 {
 // busy returns the values of Need.Busy and Need.BusyKnown. All possible shares are weighted by their prior density and
 // by the probability of the observations: the run times of completed runs on the GPU model of the last run, the slices
 // on which runs reached their time limit, and the utilisation. With the returned share, the logarithm of the relative
-// run time on the largest instance is the weighted mean of the logarithms for all shares. The weighted mean of the
+// run time on the whole GPU is the weighted mean of the logarithms for all shares. The weighted mean of the
 // shares would underestimate how much slower small slices are. If runs completed on slices of different sizes, all
 // shares have the same prior density, because with the other prior, the slices chosen for these jobs were too large
-// (docs/results.md, "Learned speeds").
+// (docs/results.md, "Other speeds and GPU models").
 func busy(runs []attempt) (share float64, known bool) {
 	o := observe(runs)
 	if !o.informative() {
@@ -73,6 +75,7 @@ func busy(runs []attempt) (share float64, known bool) {
 	if o.differ(o.completed) {
 		exponent = 0
 	}
+	most := largest(runs[len(runs)-1].Board)
 	sum, weights := 0.0, 0.0
 	for k := range busySteps {
 		b := (float64(k) + 0.5) / busySteps
@@ -83,6 +86,19 @@ func busy(runs []attempt) (share float64, known bool) {
 		return UnknownBusy, false
 	}
 	return (1 - math.Exp(sum/weights)) / (1 - takes(1, most)), true
+}
+
+// largest returns the number of compute slices of the largest instances of the GPU models with the given Type, or 7 if
+// no model has this Type.
+func largest(board string) (compute int) {
+	for _, b := range mig.Models() {
+		for _, p := range b.Profiles {
+			if b.Type == board {
+				compute = max(compute, p.Compute)
+			}
+		}
+	}
+	return cmp.Or(compute, 7)
 }
 
 // observations holds the runs from which a busy share is computed.

@@ -28,7 +28,8 @@ const unknownPercent = 100 * (priorExponent + 1) / (priorExponent + 2)
 //   - otherwise floor, because the job would reach the time limit on every profile.
 //
 // The result is also floor if the quantile or the time limit is unknown. job_submit.lua implements the same choice.
-// Both implementations use only whole numbers below 2^53, so rounding cannot cause different results.
+// For profiles with up to 7 compute slices, both implementations use only whole numbers below 2^53, so rounding cannot
+// cause different results.
 func (l Line) InTime(floor string, profiles []string, limit float64) string {
 	compute, gb := claims(floor)
 	own, _ := claims(l.Profile)
@@ -86,7 +87,7 @@ func (l Line) within(profile string, seconds int, limit float64) bool {
 }
 
 // factors returns two integers whose quotient is the run time on a profile divided by the run time on l.Profile. The
-// quotient follows from Amdahl's law (takes): with resources r, a job takes ((100 - busy) r + 2 busy) / r hundredths of
+// quotient follows from Amdahl's law (takes): with resources s, a job takes ((100 - busy) s + 2 busy) / s hundredths of
 // the run time on one compute slice. Both are 0 if profile or l.Profile is not a plain profile.
 func (l Line) factors(profile string) (to, from float64) {
 	c, _ := claims(profile)
@@ -98,7 +99,7 @@ func (l Line) factors(profile string) (to, from float64) {
 	if l.Busy < 0 {
 		busy = unknownPercent
 	}
-	work := func(r float64) float64 { return (100-busy)*r + 2*busy }
+	work := func(s float64) float64 { return (100-busy)*s + 2*busy }
 	on, ownOn := resources(c), resources(own)
 	return work(on) * ownOn, work(ownOn) * on
 }

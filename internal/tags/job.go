@@ -78,9 +78,9 @@ func runTimeOn(j slurm.Job, profile string) string {
 	return predict.RunTime(line.On(profile))
 }
 
-// Missing returns the slices, in the form PROFILE:COUNT,..., and the node in the job's NoRoom tag. The result ok is
-// false if the job has no such tag.
-func Missing(j slurm.Job) (missing, node string, ok bool) {
+// UnavailableSlices returns the slices, in the form PROFILE:COUNT,..., and the node in the job's NoRoom tag. The result
+// ok is false if the job has no such tag.
+func UnavailableSlices(j slurm.Job) (missing, node string, ok bool) {
 	return strings.Cut(Value(j.AdminComment, NoRoom), "@")
 }
 

@@ -68,8 +68,8 @@ type waitTimes struct {
 }
 
 // measure submits one job whose profile is on offer and one job whose profile is not. The agent offers an idle GPU as
-// small slices, because the jobs request small slices twice as often. With several nodes, only one of them offers each
-// profile, so the second job requests one of the other nodes.
+// small slices, because the jobs request small slices twice as often. With several nodes, each profile is offered on
+// only one node, so the last job requests a different node.
 func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster, nodes int) error {
 	for k, profile := range []string{"1g.5gb", "1g.5gb", "7g.40gb"} {
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
@@ -78,13 +78,17 @@ func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster, nodes int) 
 		if err != nil {
 			return err
 		}
-		on := offering(all, profile)
+		on, node := nodesOffering(all, profile), "n1"
 		switch {
 		case k == 0 && len(on) > 0:
 			w.found++
 		case k == 2 && nodes > 1:
-			others := slices.DeleteFunc(names(nodes), func(n string) bool { return slices.Contains(on, n) })
-			submit = slices.Insert(submit, 1, "-w", others[rand.IntN(len(others))])
+			others := slices.DeleteFunc(nodeNames(nodes), func(n string) bool { return slices.Contains(on, n) })
+			if len(others) == 0 {
+				return fmt.Errorf("every node offers %s", profile)
+			}
+			node = others[rand.IntN(len(others))]
+			submit = slices.Insert(submit, 1, "-w", node)
 		}
 		out, stderr, err := c.Exec(ctx, "root", submit...)
 		if err != nil {
@@ -93,7 +97,7 @@ func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster, nodes int) 
 		if err := gone(ctx, c, 50*time.Millisecond); err != nil {
 			return err
 		}
-		waited, publishing, err := started(c, strings.TrimSpace(out), profile)
+		waited, publishing, err := started(c, strings.TrimSpace(out), profile, node)
 		if err != nil {
 			return err
 		}
@@ -107,8 +111,8 @@ func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster, nodes int) 
 	return nil
 }
 
-// offering returns the nodes that offer a profile, according to the output of `scontrol -o show node`.
-func offering(out, profile string) (nodes []string) {
+// nodesOffering returns the nodes that offer a profile, according to the output of `scontrol -o show node`.
+func nodesOffering(out, profile string) (nodes []string) {
 	form := regexp.MustCompile(`(?m)^NodeName=(\S+) .* Gres=\S*mig:` + regexp.QuoteMeta(profile) + `:[1-9]`)
 	for _, m := range form.FindAllStringSubmatch(out, -1) {
 		nodes = append(nodes, m[1])
@@ -116,8 +120,8 @@ func offering(out, profile string) (nodes []string) {
 	return nodes
 }
 
-// names returns the names of the first n nodes of a devcluster.
-func names(n int) (all []string) {
+// nodeNames returns the names of a devcluster's nodes.
+func nodeNames(n int) (all []string) {
 	for k := range n {
 		all = append(all, fmt.Sprint("n", k+1))
 	}
@@ -152,8 +156,8 @@ func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 }
 
 // started returns the time, in seconds, that a job waited before it started, according to slurmctld's log. If the job's
-// profile was not on offer at its submission, started also returns the time until the profile was on offer.
-func started(c *cluster.Cluster, id, profile string) (start, published float64, err error) {
+// profile was not on offer at its submission, started also returns the time until the node offered it.
+func started(c *cluster.Cluster, id, profile, node string) (start, published float64, err error) {
 	log, err := c.Log("slurmctld")
 	if err != nil {
 		return 0, 0, err
@@ -168,7 +172,8 @@ func started(c *cluster.Cluster, id, profile string) (start, published float64, 
 	}
 	submitted, err1 := at(`_slurm_rpc_submit_batch_job: JobId=` + id + ` `)
 	begun, err2 := at(`(?:Allocate|Started) JobId=` + id + `\b`)
-	offered, err3 := at(`_update_node_gres: .*mig:` + regexp.QuoteMeta(profile) + `:[1-9]`)
+	offer := `mig:` + regexp.QuoteMeta(profile) + `:[1-9]`
+	offered, err3 := at(`_update_node_gres: nodes ` + node + ` gres set to: .*` + offer)
 	if profile == "1g.5gb" {
 		offered, err3 = submitted, nil
 	}

@@ -392,6 +392,16 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 	job := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
 	s.Running(job)
 	mine := instance(t, s, job)
+	processes := func() int {
+		slice := api.Lease{}
+		json.Unmarshal([]byte(s.Try("n1", "caelum", "job", job, "--json")), &slice)
+		if len(slice.Slices) != 1 || slice.Slices[0].Use == nil {
+			return 0
+		}
+		return slice.Slices[0].Use.Processes
+	}
+	// The job's process fails if another process is already using the slice.
+	s.Within("the agent shows the job's process", func() bool { return processes() == 1 })
 	// The command gives all users access to the capability files while the stranger's process starts, so that the
 	// stranger gets descriptors as if from another source.
 	s.Must("n1", "root", "sh", "-c", "chmod 444 $(find /dev/nvidia-caps -user "+attacker+")")
@@ -400,11 +410,7 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 		"cuda-process", "--seconds", "3600")
 	go func() { ended <- stranger.Run() }()
 	// The slice has one of the job's processes and one of the stranger's.
-	s.Within("the agent shows two processes", func() bool {
-		slice := api.Lease{}
-		json.Unmarshal([]byte(s.Try("n1", "caelum", "job", job, "--json")), &slice)
-		return len(slice.Slices) == 1 && slice.Slices[0].Use != nil && slice.Slices[0].Use.Processes == 2
-	})
+	s.Within("the agent shows two processes", func() bool { return processes() == 2 })
 	s.Must("n1", "root", "sh", "-c", "chmod 400 $(find /dev/nvidia-caps -user "+attacker+")")
 	time.Sleep(2 * time.Second) // within two seconds, the agent takes two more samples
 	want := `uid 20002, "cuda-process", ` + why

@@ -140,7 +140,7 @@ start_node() {
     start "slurmd-$1"
 }
 
-# start_nodes: starts at most 32 nodes at the same time, because each of them must answer within a minute.
+# start_nodes: starts at most 32 nodes at the same time, because each node must respond within a minute of its start.
 start_nodes() {
     local node job jobs=()
     for node in $(node_names); do
