@@ -15,23 +15,31 @@ const functionLines = 60
 // TestFunctionLines checks that no function has more than functionLines lines. Lines inside the function's data do not
 // count.
 func TestFunctionLines(t *testing.T) {
+	eachFile(t, parser.SkipObjectResolution, func(p pkg, set *token.FileSet, file *ast.File) {
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			n := 1 + inside(set, f) - dataLines(set, f)
+			if name := p.ImportPath + "." + functionName(f); n > functionLines {
+				t.Errorf("%v: %s has %d lines, more than %d", set.Position(f.Pos()), name, n, functionLines)
+			}
+		}
+	})
+}
+
+// eachFile calls check with the syntax tree of every Go file.
+func eachFile(t *testing.T, mode parser.Mode, check func(p pkg, set *token.FileSet, file *ast.File)) {
+	t.Helper()
 	for _, p := range list(t) {
 		for _, name := range files(t, p) {
 			set := token.NewFileSet()
-			file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+			file, err := parser.ParseFile(set, name, nil, mode)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, d := range file.Decls {
-				f, ok := d.(*ast.FuncDecl)
-				if !ok {
-					continue
-				}
-				n := 1 + inside(set, f) - dataLines(set, f)
-				if name := p.ImportPath + "." + functionName(f); n > functionLines {
-					t.Errorf("%v: %s has %d lines, more than %d", set.Position(f.Pos()), name, n, functionLines)
-				}
-			}
+			check(p, set, file)
 		}
 	}
 }

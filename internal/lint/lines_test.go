@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
@@ -57,26 +58,19 @@ func TestGoLines(t *testing.T) {
 // TestImports checks that every file imports the standard library first, then other modules, and then Caelum's
 // packages, with blank lines between these groups only.
 func TestImports(t *testing.T) {
-	for _, p := range list(t) {
-		for _, name := range files(t, p) {
-			set := token.NewFileSet()
-			f, err := parser.ParseFile(set, name, nil, parser.ImportsOnly)
-			if err != nil {
-				t.Fatal(err)
+	eachFile(t, parser.ImportsOnly, func(_ pkg, set *token.FileSet, file *ast.File) {
+		group, last := 0, 0
+		for _, i := range file.Imports {
+			if i.Path.Value == `"C"` {
+				continue
 			}
-			group, last := 0, 0
-			for _, i := range f.Imports {
-				if i.Path.Value == `"C"` {
-					continue
-				}
-				g, line := importGroup(i.Path.Value), set.Position(i.Pos()).Line
-				if last > 0 && (g < group || (line > last+1) != (g > group)) {
-					t.Errorf("%s:%d: %s is in the wrong group of imports", name, line, i.Path.Value)
-				}
-				group, last = g, line
+			g, at := importGroup(i.Path.Value), set.Position(i.Pos())
+			if last > 0 && (g < group || (at.Line > last+1) != (g > group)) {
+				t.Errorf("%v: %s is in the wrong group of imports", at, i.Path.Value)
 			}
+			group, last = g, at.Line
 		}
-	}
+	})
 }
 
 // importGroup returns the position of a quoted import path's group.
