@@ -15,6 +15,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
+// untilPolled is the time in which every agent of a new cluster has published its offers and polled again.
+const untilPolled = 45 * time.Second
+
 // benchRPCs measures the requests that the agents and the watcher send to slurmctld. The cluster has the given number
 // of nodes with one GPU each. The watcher is running, and the agents poll every minute or, if the watcher is a planner,
 // every 15 s. The measurement takes two minutes without jobs, and another minute with two short jobs per second.
@@ -32,7 +35,7 @@ func benchRPCs(ctx context.Context, nodes int, planner bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	time.Sleep(45 * time.Second) // until every agent has published its offers and polled again
+	time.Sleep(untilPolled)
 	fmt.Printf("\nRequests to slurmctld from %d nodes:\n", nodes)
 	if err := asked(ctx, c, "at rest, two minutes", 2*time.Minute, nil); err != nil {
 		return err

@@ -47,7 +47,7 @@ func waits(ctx context.Context, pairs, nodes int, name, config string) (err erro
 	}
 	defer func() { err = errors.Join(err, down()) }()
 	if nodes > 1 {
-		time.Sleep(45 * time.Second) // until every agent has published its offers and polled again
+		time.Sleep(untilPolled)
 	}
 	var w waitTimes
 	for range pairs {
@@ -74,16 +74,19 @@ func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster, nodes int) 
 	for k, profile := range []string{"1g.5gb", "1g.5gb", "7g.40gb"} {
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
 		submit := []string{"sbatch", "--parsable", "-o", "/dev/null", "--gres=mig:" + profile + ":1", "--wrap", "true"}
-		all, _, err := c.Exec(ctx, "root", "scontrol", "-o", "show", "node")
-		if err != nil {
-			return err
-		}
-		on, node := nodesOffering(all, profile), "n1"
+		node := "n1"
 		switch {
-		case k == 0 && len(on) > 0:
-			w.found++
+		case k == 0:
+			on, _, err := nodesOffering(ctx, c, profile)
+			if err != nil {
+				return err
+			}
+			w.found += min(len(on), 1)
 		case k == 2 && nodes > 1:
-			others := slices.DeleteFunc(nodeNames(nodes), func(n string) bool { return slices.Contains(on, n) })
+			_, others, err := nodesOffering(ctx, c, profile)
+			if err != nil {
+				return err
+			}
 			if len(others) == 0 {
 				return fmt.Errorf("every node offers %s", profile)
 			}
@@ -111,21 +114,18 @@ func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster, nodes int) 
 	return nil
 }
 
-// nodesOffering returns the nodes that offer a profile, according to the output of `scontrol -o show node`.
-func nodesOffering(out, profile string) (nodes []string) {
-	form := regexp.MustCompile(`(?m)^NodeName=(\S+) .* Gres=\S*mig:` + regexp.QuoteMeta(profile) + `:[1-9]`)
-	for _, m := range form.FindAllStringSubmatch(out, -1) {
-		nodes = append(nodes, m[1])
+// nodesOffering returns the nodes that offer a profile and the other nodes, according to slurmctld.
+func nodesOffering(ctx context.Context, c *cluster.Cluster, profile string) (on, others []string, err error) {
+	out, _, err := c.Exec(ctx, "root", "scontrol", "-o", "show", "node")
+	offers := regexp.MustCompile(` Gres=\S*mig:` + regexp.QuoteMeta(profile) + `:[1-9]`)
+	for _, m := range regexp.MustCompile(`(?m)^NodeName=(\S+) .*`).FindAllStringSubmatch(out, -1) {
+		if offers.MatchString(m[0]) {
+			on = append(on, m[1])
+		} else {
+			others = append(others, m[1])
+		}
 	}
-	return nodes
-}
-
-// nodeNames returns the names of a devcluster's nodes.
-func nodeNames(n int) (all []string) {
-	for k := range n {
-		all = append(all, fmt.Sprint("n", k+1))
-	}
-	return all
+	return on, others, err
 }
 
 func (w *waitTimes) print(name string) {
