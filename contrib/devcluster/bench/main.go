@@ -27,8 +27,7 @@ type options struct {
 	pairs       int
 	waitsNodes  int
 	onlyWaits   bool
-	rpcs        int
-	planner     bool
+	rpcs        requests
 	scale       int
 	scaleJobs   int
 	top         int
@@ -53,12 +52,16 @@ func (o *options) flags() {
 	flag.IntVar(&o.pairs, "waits", 100, "number of pairs of jobs for the measurement of waits; 0: omit")
 	flag.IntVar(&o.waitsNodes, "waits-nodes", 1, "-waits: number of nodes; above 1, the watcher is a planner")
 	flag.BoolVar(&o.onlyWaits, "only-waits", false, "run only the measurement of -waits")
-	flag.BoolVar(&o.planner, "rpcs-planner", false, "-rpcs: the watcher is a planner, and the agents poll every 15 s")
+	flag.BoolVar(&o.rpcs.planner, "rpcs-planner", false,
+		"-rpcs: the watcher is a planner, and the agents poll every 15 s")
+	flag.IntVar(&o.rpcs.records, "rpcs-records", 0, "-rpcs: number of nodes in slurmctld; those above -rpcs do not run")
+	flag.IntVar(&o.rpcs.rate, "rpcs-rate", 2, "-rpcs: number of jobs per second")
 	flag.IntVar(&o.scale, "scale", 0,
 		"measure only slurmctld's CPU time for the commands of agents and the watcher with this number of nodes, "+
 			"all but two of which are only records; 0: omit")
 	flag.IntVar(&o.scaleJobs, "scale-jobs", 0, "-scale: number of waiting jobs")
-	flag.IntVar(&o.rpcs, "rpcs", 0, "measure only the requests that this number of nodes send to slurmctld; 0: omit")
+	flag.IntVar(&o.rpcs.nodes, "rpcs", 0,
+		"measure only the requests that this number of nodes send to slurmctld; 0: omit")
 	flag.IntVar(&o.top, "top", 0, "measure only a refresh of caelum top with this number of nodes; 0: omit")
 	flag.IntVar(&o.submissions, "submissions", 0, "measure only the load that this number of submissions puts on "+
 		"slurmctld: without job_submit.lua, with job_submit.lua, and with a large decision table")
@@ -98,8 +101,8 @@ func (o *options) run(ctx context.Context) error {
 	switch {
 	case o.paired.command != "":
 		return o.paired.measure()
-	case o.rpcs > 0:
-		return benchRPCs(ctx, o.rpcs, o.planner)
+	case o.rpcs.nodes > 0:
+		return benchRPCs(ctx, o.rpcs)
 	case o.scale > 0:
 		return benchScale(ctx, o.scale, o.scaleJobs)
 	case o.top > 0:

@@ -27,8 +27,8 @@ func benchScale(ctx context.Context, nodes, jobs int) (err error) {
 	}
 	fmt.Printf("\nslurmctld's CPU time for a command, with %d nodes and %d waiting jobs:\n", nodes, jobs)
 	for _, k := range []struct{ what, command string }{
-		{"an agent reads its node", "scontrol -d show node n1"},
-		{"the same with sinfo", "sinfo -h -n n1 -o %n"},
+		{"an agent reads its node", "caelum-show-node n1"},
+		{"the same with scontrol", "scontrol -d show node n1"},
 		{"the watcher lists the nodes", "scontrol -d show node"},
 		{"the watcher lists the jobs", "squeue -h -a -t all -o %i"},
 		{"an agent reads slurm.conf", "scontrol show config"},
@@ -61,12 +61,9 @@ func doer(ctx context.Context, c *cluster.Cluster, err *error) func(args ...stri
 // not run until the cluster has the given number of nodes. It starts 24 jobs with one slice each on n1 and copies the
 // state that n1's agent then publishes to the added records.
 func upWithRecords(ctx context.Context, config string, nodes int) (*cluster.Cluster, func() error, error) {
-	const gres = "gpu:a100:56,mig:1g.5gb:0,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0," +
-		"mig:closed:224"
-	others := fmt.Sprintf("x[1-%d]", nodes-2)
-	c, down, err := up(ctx, config, cluster.Options{Nodes: 2, GPUs: 8, Conf: []string{
-		scenarioConf, "NodeName=" + others + " NodeAddr=127.0.0.1 CPUs=64 RealMemory=256000 State=UNKNOWN Gres=" + gres,
-	}})
+	others := namesOfRecords(nodes - 2)
+	conf := []string{scenarioConf, recordsConf(others)}
+	c, down, err := up(ctx, config, cluster.Options{Nodes: 2, GPUs: 8, Conf: conf})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,11 +74,26 @@ func upWithRecords(ctx context.Context, config string, nodes int) (*cluster.Clus
 	}
 	time.Sleep(15 * time.Second)
 	record := do("scontrol", "-d", "show", "node", "n1")
-	_, extra, _ := strings.Cut(record, "Extra=")
-	extra, _, _ = strings.Cut(extra, "\n")
-	do("scontrol", "update", "nodename="+others, "extra="+extra)
+	do("scontrol", "update", "nodename="+others, "extra="+extraIn(record))
 	if err != nil {
 		return nil, nil, errors.Join(err, down())
 	}
 	return c, down, nil
+}
+
+// extraIn returns the Extra of a node in the output of scontrol.
+func extraIn(record string) string {
+	_, extra, _ := strings.Cut(record, "Extra=")
+	extra, _, _ = strings.Cut(extra, "\n")
+	return extra
+}
+
+// namesOfRecords returns the names of the given number of nodes that do not run, as a host list.
+func namesOfRecords(n int) string { return fmt.Sprintf("x[1-%d]", n) }
+
+// recordsConf returns the line in slurm.conf for nodes that do not run and have eight GPUs each.
+func recordsConf(names string) string {
+	const gres = "gpu:a100:56,mig:1g.5gb:0,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0," +
+		"mig:closed:224"
+	return "NodeName=" + names + " NodeAddr=127.0.0.1 CPUs=64 RealMemory=256000 State=UNKNOWN Gres=" + gres
 }
