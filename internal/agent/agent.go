@@ -81,8 +81,10 @@ type Agent struct {
 	clock       func() time.Duration // CLOCK_MONOTONIC, for usage
 
 	slurmMu sync.Mutex
-	slurm   *slurm.Config                 // slurmctld's configuration, read only once; nil until then
-	privacy atomic.Pointer[slurm.Config]  // slurmctld's configuration, reread every minute; nil until the first read
+	slurm   *slurm.Config // slurmctld's configuration, read only once; nil until then
+	// privacy is slurmctld's configuration; nil until the first read. The agent rereads it every minute, or every hour
+	// while the watcher confirms it.
+	privacy atomic.Pointer[slurm.Config]
 	sender  atomic.Pointer[notify.Sender] // nil if the node has no key
 
 	nvlinksError string // the error from readNVLinks that was last logged
@@ -172,6 +174,7 @@ func (a *Agent) newPublisher() *publisher {
 		ledger:        a.ledger,
 		log:           a.log,
 		config:        a.slurmConfig,
+		privacy:       &a.privacy,
 		hidesJobs:     a.hidesJobs,
 		publishesJobs: a.publishesJobs,
 		raised:        a.wakeWatcher,
@@ -338,7 +341,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 			a.checkLeftovers(ctx)
 		case <-compare:
 			compare = time.After(reconcileInterval)
-			if (!confirmed || time.Since(learned) >= relist) && a.learnPrivacy(ctx) {
+			if (!confirmed || time.Since(learned) >= relistConfirmed) && a.learnPrivacy(ctx) {
 				learned = time.Now()
 			}
 			err := a.compareGPUs()

@@ -130,6 +130,23 @@ func TestConfirmedPolls(t *testing.T) {
 	}
 }
 
+// TestConfirmedConfig checks that a change in slurm.conf ends the confirmations until the agents have read it.
+func TestConfirmedConfig(t *testing.T) {
+	f := newConfirmed(t)
+	f.rest()
+	f.fake.SetConfig("PreemptMode", "REQUEUE")
+	for range time.Minute / part.Every { // the watcher reads slurm.conf every minute
+		f.heartbeat()
+	}
+	if f.polls() == 0 {
+		t.Error("the agents omit the poll")
+	}
+	for _, a := range f.agents {
+		a.learnPrivacy(t.Context()) // as after every poll that was not omitted
+	}
+	f.rest()
+}
+
 // TestConfirmationsEnd checks that agents whose polls were omitted plan for themselves once the planner has ended: at
 // their first poll after the heartbeat and the last confirmation have expired.
 func TestConfirmationsEnd(t *testing.T) {

@@ -176,14 +176,15 @@ func (p *publisher) noteRead(in input) {
 }
 
 // isConfirmed reports whether the agent may omit a poll: according to the watcher's last confirmation, the node's
-// record is the one that the last pass read, and the node's state, with the expected ends of its jobs, is the published
-// one. It returns false if the confirmation is older than part.Expiry, or the last listing of the jobs older than
-// relistConfirmed.
+// record is the one that the last pass read, slurmctld's configuration is the one that the agent last read, and the
+// node's state, with the expected ends of its jobs, is the published one. It returns false if the confirmation is older
+// than part.Expiry, or the last listing of the jobs older than relistConfirmed.
 func (p *publisher) isConfirmed() bool {
-	c := p.confirmed.Load()
+	c, config := p.confirmed.Load(), p.privacy.Load()
 	now := p.clock()
-	if c == nil || p.atRest.Name == "" || c.digest != part.Digest(p.atRest) || now.Sub(c.at) >= part.Expiry ||
-		now.Sub(p.listed) >= relistConfirmed || !p.following.Load() || !p.isPublished() {
+	if c == nil || config == nil || p.atRest.Name == "" || c.digest != part.Digest(p.atRest, *config) ||
+		now.Sub(c.at) >= part.Expiry || now.Sub(p.listed) >= relistConfirmed || !p.following.Load() ||
+		!p.isPublished() {
 		return false
 	}
 	if c.at.After(p.heard) {

@@ -25,6 +25,8 @@ type publisher struct {
 	log    *logrus.Entry
 	// config returns slurmctld's configuration, or an error if it does not support leases.
 	config func(context.Context) (slurm.Config, error)
+	// privacy is slurmctld's configuration in the agent (Agent.privacy).
+	privacy *atomic.Pointer[slurm.Config]
 	// hidesJobs reports whether users are not allowed to see other users' jobs.
 	hidesJobs func() bool
 	// publishesJobs reports whether the node publishes the jobs that hold its slices.

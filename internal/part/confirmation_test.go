@@ -7,8 +7,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestDigest checks that a record's digest changes with each value on which a pass depends, but not with the heartbeat
-// or with the time of the request.
+// TestDigest checks that a digest changes with each value on which a pass depends, but not with the heartbeat, the time
+// of the request, or other settings.
 func TestDigest(t *testing.T) {
 	mig := func(n int) slurm.GRESList { return slurm.GRESList{{Name: "mig", Type: "1g.5gb", Count: n}} }
 	n := slurm.Node{
@@ -18,9 +18,10 @@ func TestDigest(t *testing.T) {
 	for what, change := range map[string]func(*slurm.Node){
 		"the heartbeat":           func(n *slurm.Node) { n.Comment = WithBeat(n.Comment, "0f", 3) },
 		"the time of the request": func(n *slurm.Node) { n.Asked = time.Now() },
+		"an allocation of CPUs":   func(n *slurm.Node) { n.States = []string{"MIXED"} },
 	} {
 		other := n
-		if change(&other); Digest(other) != Digest(n) {
+		if change(&other); Digest(other, slurm.Config{}) != Digest(n, slurm.Config{}) {
 			t.Errorf("%s changes the digest", what)
 		}
 	}
@@ -39,9 +40,19 @@ func TestDigest(t *testing.T) {
 		"comment":      func(n *slurm.Node) { n.Comment += " more" },
 	} {
 		other := n
-		if change(&other); Digest(other) == Digest(n) || Digest(other) == NoRecord {
+		change(&other)
+		if d := Digest(other, slurm.Config{}); d == Digest(n, slurm.Config{}) || d == NoRecord {
 			t.Errorf("%s does not change the digest", what)
 		}
+	}
+	for _, key := range []string{"PrivateData", "MCSParameters", "SlurmUser", "PreemptType", "PreemptMode"} {
+		if Digest(n, slurm.Config{Values: map[string]string{key: "x"}}) == Digest(n, slurm.Config{}) {
+			t.Errorf("%s does not change the digest", key)
+		}
+	}
+	other := slurm.Config{Values: map[string]string{"NEXT_JOB_ID": "7"}}
+	if Digest(n, other) != Digest(n, slurm.Config{}) {
+		t.Error("NEXT_JOB_ID changes the digest")
 	}
 }
 

@@ -47,13 +47,14 @@ type Controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	SetNodeComment(ctx context.Context, node, text string) error
 	SetNodeGRES(ctx context.Context, node string, gres slurm.GRESList) error
+	Config(ctx context.Context) (slurm.Config, error)
 }
 
 const (
 	// retry is the pause before the next attempt if slurmctld did not reply.
 	retry = time.Second
 	// slowdown is the pause after a read, as a multiple of the duration of the read.
-	slowdown = 4
+	slowdown = 8
 	// maxConfirming limits the time for sending confirmations in a round.
 	maxConfirming = time.Second
 	// maxPause limits the pause after a slow read, which may have been slow only because slurmctld was starting.
@@ -69,6 +70,8 @@ type Watcher struct {
 	deadlines     deadlines
 	planner       *planner                    // nil unless the watcher writes parts
 	preemption    *preemption                 // nil unless the watcher preempts jobs
+	config        slurm.Config                // slurmctld's configuration, for the confirmations
+	configRead    time.Time                   // the time at which config was read
 	send          func(node slurm.Node) error // sends a notification to the node's agent
 	// confirm sends a confirmation to the node's agent.
 	confirm func(node slurm.Node, text string) error
@@ -253,7 +256,7 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 		for _, n := range w.notifications.due(snapshot, v, made, waits) {
 			w.notify(n)
 		}
-		w.confirmRecords(read)
+		w.confirmRecords(ctx, read)
 	}
 	return again, err
 }
@@ -261,14 +264,15 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 // confirmRecords sends a confirmation to each member's agent after a heartbeat. For a node in the notification set, the
 // confirmation contains NoRecord, so the agent does not omit its next poll, in which it tries again to match the plan.
 // It sends no more confirmations if the records were read more than part.Every ago, for example because the process was
-// stopped, or if sending takes longer than maxConfirming, for example because a name server does not respond.
-func (w *Watcher) confirmRecords(read time.Time) {
-	if w.planner == nil {
+// stopped, or if sending takes longer than maxConfirming, for example because a name server does not respond. It sends
+// none if it could not read slurmctld's configuration.
+func (w *Watcher) confirmRecords(ctx context.Context, read time.Time) {
+	if w.planner == nil || len(w.planner.written) == 0 || !w.readConfig(ctx) {
 		return
 	}
 	began := time.Now()
 	for _, n := range w.planner.written {
-		text := part.Confirmation(w.planner.own(), part.Digest(n))
+		text := part.Confirmation(w.planner.own(), part.Digest(n, w.config))
 		if _, notified := w.notifications.notified[n.Name]; notified {
 			text = part.Confirmation(w.planner.own(), part.NoRecord)
 		}
@@ -279,6 +283,21 @@ func (w *Watcher) confirmRecords(read time.Time) {
 			w.log.WithField("node", n.Name).WithError(err).Debug("couldn't confirm a node's record")
 		}
 	}
+}
+
+// readConfig reads slurmctld's configuration if the last reading is readRules old. It reports whether the configuration
+// is known.
+func (w *Watcher) readConfig(ctx context.Context) bool {
+	if now := w.planner.now(); now.Sub(w.configRead) >= readRules {
+		c, err := w.ctl.Config(ctx)
+		if err != nil {
+			w.log.WithError(err).Warn(
+				"couldn't read slurmctld's configuration; the agents do not omit their polls")
+			return false
+		}
+		w.config, w.configRead = c, now
+	}
+	return true
 }
 
 func (w *Watcher) notify(n slurm.Node) {
