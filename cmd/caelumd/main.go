@@ -127,10 +127,14 @@ func serve(path string) error {
 		return err
 	}
 	defer hw.Close()
-	ctl := slurm.New(slurm.Options{})
+	ctl := nodeClient()
 	a, err := agent.New(cfg, hw, ctl, log.WithField("node", cfg.Node))
 	if err != nil {
 		return err
+	}
+	if err := ctl.CheckShowNode(context.Background()); err != nil {
+		log.WithError(err).Warn("caelum-show-node cannot be run, so the agent makes slurmctld send the records of all " +
+			"nodes; install the plugin's files for this release of Slurm")
 	}
 	runs := repo.At(cfg.Repo, func(text string) { log.Warn(text) })
 	defer runs.Close()
@@ -138,6 +142,15 @@ func serve(path string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	return a.Run(ctx)
+}
+
+// nodeClient returns the agent's Slurm client. caelum-show-node is installed in the directory of caelumd.
+func nodeClient() *slurm.Client {
+	var opt slurm.Options
+	if own, err := os.Executable(); err == nil {
+		opt.ShowNode = filepath.Join(filepath.Dir(own), "caelum-show-node")
+	}
+	return slurm.New(opt)
 }
 
 func logger(cfg config.Config) *logrus.Logger {
@@ -230,7 +243,7 @@ func closeOffers(path string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	total, _ := strconv.Atoi(known(cfg.StateDir, "total"))
-	return agent.CloseOffers(ctx, slurm.New(slurm.Options{}), cfg.Node, total)
+	return agent.CloseOffers(ctx, nodeClient(), cfg.Node, total)
 }
 
 // known returns a note that the agent wrote to its ledger, such as the node's constant gres/mig total. It returns "" if

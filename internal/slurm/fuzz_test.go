@@ -151,7 +151,7 @@ func FuzzNode(f *testing.F) {
 	f.Add("NodeName=n1 \nState=\nGres=(\nGresUsed=")
 	f.Fuzz(func(t *testing.T, out string) {
 		parseNode(out, "n1")
-		parseNodes(out)
+		parseNodes(out, time.Time{})
 		parseConfig(out)
 		parseAllocation(out, nil)
 		parseExclusions(out, recordedSep)

@@ -3,7 +3,9 @@ package slurm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -107,13 +109,39 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 		return Node{}, err
 	}
 	asked := time.Now()
-	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "node", name)
+	out, err := c.showNodes(ctx, name)
 	if err != nil {
 		return Node{}, err
 	}
 	n, err := parseNode(out, name)
 	n.Asked = asked
 	return n, err
+}
+
+// showNodes returns the records of nodes as text, with caelum-show-node if possible and with scontrol otherwise.
+func (c *Client) showNodes(ctx context.Context, names ...string) (string, error) {
+	if c.showNode != "" {
+		if out, err := c.run(ctx, nil, c.showNode, names...); !unusable(err) {
+			return out, err
+		}
+	}
+	return c.run(ctx, nil, c.scontrol, "-d", "show", "node", strings.Join(names, ","))
+}
+
+// CheckShowNode returns an error if caelum-show-node does not exist or was built for another release of Slurm, so that
+// Node and NamedNodes run scontrol.
+func (c *Client) CheckShowNode(ctx context.Context) error {
+	if _, err := c.run(ctx, nil, c.showNode); unusable(err) {
+		return err
+	}
+	return nil
+}
+
+// unusable reports whether a program could not start. The dynamic linker exits with 127 if it does not find a library,
+// such as the one of the Slurm release for which the program was built (measured with glibc 2.36).
+func unusable(err error) bool {
+	var exit *exec.ExitError
+	return errors.Is(err, ErrCommand) || errors.As(err, &exit) && exit.ExitCode() == 127
 }
 
 // parseNode parses the output of `scontrol -d show node NAME`. The output consists of lines of key=value pairs. Users

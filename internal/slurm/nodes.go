@@ -12,7 +12,7 @@ import (
 // reads the reservations. Errors: ErrUnreachable.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) { return c.nodes(ctx) }
 
-// NamedNodes reads several nodes with one request and returns them in the order of the arguments. If slurmctld does not
+// NamedNodes reads several nodes with one command and returns them in the order of the arguments. If slurmctld does not
 // know one of them, it returns ErrNoNode. Errors: ErrNoNode, ErrUnreachable.
 func (c *Client) NamedNodes(ctx context.Context, names ...string) ([]Node, error) {
 	for _, name := range names {
@@ -20,7 +20,12 @@ func (c *Client) NamedNodes(ctx context.Context, names ...string) ([]Node, error
 			return nil, err
 		}
 	}
-	nodes, err := c.shownNodes(ctx, "-d", "show", "node", strings.Join(names, ","))
+	asked := time.Now()
+	out, err := c.showNodes(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := parseNodes(out, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -56,25 +61,17 @@ func (c *Client) nodes(ctx context.Context, options ...string) ([]Node, error) {
 func (c *Client) NodeRecords(ctx context.Context) ([]Node, error) { return c.nodeRecords(ctx) }
 
 func (c *Client) nodeRecords(ctx context.Context, options ...string) ([]Node, error) {
-	return c.shownNodes(ctx, append(options, "-d", "show", "node")...)
-}
-
-// shownNodes runs scontrol with the given arguments, which must make it show nodes.
-func (c *Client) shownNodes(ctx context.Context, args ...string) ([]Node, error) {
 	asked := time.Now()
-	out, err := c.run(ctx, nil, c.scontrol, args...)
+	out, err := c.run(ctx, nil, c.scontrol, append(options, "-d", "show", "node")...)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := parseNodes(out)
-	for i := range nodes {
-		nodes[i].Asked = asked
-	}
-	return nodes, err
+	return parseNodes(out, asked)
 }
 
-// parseNodes splits the output before each line that begins with NodeName=, since all other lines are indented.
-func parseNodes(out string) ([]Node, error) {
+// parseNodes splits the output before each line that begins with NodeName=, since all other lines are indented. asked
+// is the time of the request.
+func parseNodes(out string, asked time.Time) ([]Node, error) {
 	var nodes []Node
 	for record := range strings.SplitSeq("\n"+out, "\nNodeName=") {
 		name, _, ok := strings.Cut(record, " ")
@@ -85,6 +82,7 @@ func parseNodes(out string) ([]Node, error) {
 		if err != nil {
 			return nil, err
 		}
+		n.Asked = asked
 		nodes = append(nodes, n)
 	}
 	return nodes, nil
