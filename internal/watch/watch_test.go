@@ -196,6 +196,24 @@ func TestSlowReading(t *testing.T) {
 	notified(t, conn) // notified waits at most 20 s, although four times the duration of the first reading is 24 s
 }
 
+func TestPauseAfter(t *testing.T) {
+	for _, c := range []struct {
+		took   time.Duration
+		rounds float64
+		want   time.Duration
+	}{
+		{10 * time.Millisecond, 9, 40 * time.Millisecond},
+		{10 * time.Second, 9, maxPause},
+		{10 * time.Millisecond, 0.5, 250 * time.Millisecond},
+		{10 * time.Millisecond, 0, 500 * time.Millisecond},
+		{time.Second, 0, maxPause},
+	} {
+		if got := pauseAfter(c.took, c.rounds); got != c.want {
+			t.Errorf("after %v with %v rounds left: %v, want %v", c.took, c.rounds, got, c.want)
+		}
+	}
+}
+
 // TestNoFolder checks that Run returns an error if the trigger file's directory is missing.
 func TestNoFolder(t *testing.T) {
 	log := logrus.New()

@@ -63,7 +63,9 @@ func benchRPCs(ctx context.Context, r requests) (err error) {
 			}
 			do("sbatch", "--quiet", "-o", "/dev/null", "-t", "1", "--gres="+gres, "--wrap", "sleep 2")
 		})
-		time.Sleep(5 * time.Second)
+		for do("squeue", "-h", "-t", "PD,R,CG") != "" && err == nil {
+			time.Sleep(time.Second)
+		}
 	}
 	return err
 }
