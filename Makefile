@@ -230,7 +230,7 @@ lint:
 PLUGINDIR ?= $(shell scontrol show config 2>/dev/null | sed -n 's/^PluginDir *= *//p')
 install: all
 	@test -n "$(PLUGINDIR)" || { echo "couldn't read PluginDir from Slurm; run make install PLUGINDIR=DIR, for example /usr/lib/x86_64-linux-gnu/slurm-wlm"; exit 1; }
-	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/sbin $(B)/caelumd $(B)/caelum-show-node
+	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/sbin $(B)/caelumd $(B)/caelum-show
 	install -D -m 0755 $(B)/caelum $(DESTDIR)$(PREFIX)/bin/caelum
 	install -D -m 0644 -t $(DESTDIR)$(PLUGINDIR) $(B)/spank_caelum.so $(B)/libcaelum_spank.so
 	install -D -m 0644 etc/caelumd.service $(DESTDIR)/lib/systemd/system/caelumd.service

@@ -132,8 +132,8 @@ func serve(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := ctl.CheckShowNode(context.Background()); err != nil {
-		log.WithError(err).Warn("caelum-show-node cannot be run, so the agent makes slurmctld send the records of all " +
+	if err := ctl.CheckShow(context.Background()); err != nil {
+		log.WithError(err).Warn("caelum-show cannot be run, so slurmctld sends the agent the records of all " +
 			"nodes; install the plugin's files for this release of Slurm")
 	}
 	runs := repo.At(cfg.Repo, func(text string) { log.Warn(text) })
@@ -144,11 +144,11 @@ func serve(path string) error {
 	return a.Run(ctx)
 }
 
-// nodeClient returns the agent's Slurm client. caelum-show-node is installed in the directory of caelumd.
+// nodeClient returns the agent's Slurm client. caelum-show is installed in the directory of caelumd.
 func nodeClient() *slurm.Client {
 	var opt slurm.Options
 	if own, err := os.Executable(); err == nil {
-		opt.ShowNode = filepath.Join(filepath.Dir(own), "caelum-show-node")
+		opt.Show = filepath.Join(filepath.Dir(own), "caelum-show")
 	}
 	return slurm.New(opt)
 }

@@ -34,7 +34,7 @@ var settings = []string{"PrivateData", "MCSParameters", "SlurmUser", "PreemptTyp
 
 // Digest returns a digest of those values in a node's record and in slurmctld's configuration on which a pass depends.
 // They do not include the heartbeat, which changes every few seconds, or the difference between the states IDLE, MIXED
-// and ALLOCATED, which may be old in a record that an agent has read (slurm.Options.ShowNode).
+// and ALLOCATED, which may be old in a record that an agent has read (slurm.Options.Show).
 func Digest(n slurm.Node, c slurm.Config) string {
 	var states, values []string
 	for _, s := range n.States {

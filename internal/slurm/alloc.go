@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -63,6 +64,36 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 		}
 	}
 	return nil, fmt.Errorf("scontrol does not show the end of the allocation")
+}
+
+// unclearRecord is caelum-show's exit status if it cannot assign the GRES to nodes.
+const unclearRecord = 2
+
+// setAllocated parses the output of `caelum-show job ID`, which contains no text that users can set. If it describes a
+// different run from the one in j, setAllocated returns ErrChanging.
+func (j *Job) setAllocated(out string) error {
+	first, rest, _ := strings.Cut(out, "\n")
+	start, restarts, ok := strings.Cut(strings.TrimPrefix(first, "StartTime="), " Restarts=")
+	if !ok {
+		return fmt.Errorf("job %d: caelum-show prints an unexpected line: %.80q", j.ID, first)
+	}
+	if !sameTime(start, j.Start) || restarts != strconv.Itoa(j.Restarts) {
+		return ErrChanging
+	}
+	alloc := map[string]GRESList{}
+	for line := range strings.Lines(rest) {
+		node, gres, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "Node="), " GRES=")
+		list, err := ParseGRES(gres)
+		if !ok || err != nil {
+			return fmt.Errorf("job %d: caelum-show prints an unexpected line: %.80q", j.ID, line)
+		}
+		alloc[node] = list
+	}
+	if err := covers(alloc, j.Nodes); err != nil {
+		return fmt.Errorf("job %d: %w", j.ID, err)
+	}
+	j.Allocated = alloc
+	return nil
 }
 
 // These lines distinguish the runs of a job. scontrol prints each of them exactly once per job (docs/slurm-releases.md,

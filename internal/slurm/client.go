@@ -20,11 +20,11 @@ const DefaultTimeout = 15 * time.Second
 type Options struct {
 	// Scontrol, Squeue, Sacct, Sacctmgr and Scancel are the paths of the commands, by default in /usr/bin.
 	Scontrol, Squeue, Sacct, Sacctmgr, Scancel string
-	// ShowNode is the path of caelum-show-node (spank/show_node.c). If it is set, Node and NamedNodes run this program
-	// instead of scontrol, so slurmctld sends only the named records. Their Partitions are then empty, and CPUsFree,
-	// MemoryFree and the states IDLE, MIXED and ALLOCATED may be old. If the program does not exist or was built for
-	// another release of Slurm, Node and NamedNodes run scontrol.
-	ShowNode string
+	// Show is the path of caelum-show (spank/show.c). If it is set, Node, NamedNodes and Job run this program instead
+	// of scontrol, so slurmctld sends only the records that they return. The nodes' Partitions are then empty, and
+	// CPUsFree, MemoryFree and the states IDLE, MIXED and ALLOCATED may be old. If the program does not exist or was
+	// built for another release of Slurm, the methods run scontrol.
+	Show string
 	// Timeout is the time limit of one command; 0 means DefaultTimeout.
 	Timeout time.Duration
 	// SlurmConf is the path of slurm.conf. The default is the value of the SLURM_CONF environment variable or, if that
@@ -41,7 +41,7 @@ type Options struct {
 type Client struct {
 	scontrol, squeue    string
 	sacctPath, sacctmgr string
-	scancel, showNode   string
+	scancel, show       string
 	timeout             time.Duration
 	env                 []string
 	whose               []string // the sacct options that select users
@@ -59,7 +59,7 @@ func New(opt Options) *Client {
 		sacctPath: cmp.Or(opt.Sacct, "/usr/bin/sacct"),
 		sacctmgr:  cmp.Or(opt.Sacctmgr, "/usr/bin/sacctmgr"),
 		scancel:   cmp.Or(opt.Scancel, "/usr/bin/scancel"),
-		showNode:  opt.ShowNode,
+		show:      opt.Show,
 		timeout:   opt.Timeout,
 		whose:     []string{"-a"},
 		command:   opt.Run,

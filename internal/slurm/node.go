@@ -118,20 +118,19 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// showNodes returns the records of nodes as text, with caelum-show-node if possible and with scontrol otherwise.
+// showNodes returns the records of nodes as text, with caelum-show if possible and with scontrol otherwise.
 func (c *Client) showNodes(ctx context.Context, names ...string) (string, error) {
-	if c.showNode != "" {
-		if out, err := c.run(ctx, nil, c.showNode, names...); !unusable(err) {
+	if c.show != "" {
+		if out, err := c.run(ctx, nil, c.show, append([]string{"node"}, names...)...); !unusable(err) {
 			return out, err
 		}
 	}
 	return c.run(ctx, nil, c.scontrol, "-d", "show", "node", strings.Join(names, ","))
 }
 
-// CheckShowNode returns an error if caelum-show-node does not exist or was built for another release of Slurm, so that
-// Node and NamedNodes run scontrol.
-func (c *Client) CheckShowNode(ctx context.Context) error {
-	if _, err := c.run(ctx, nil, c.showNode); unusable(err) {
+// CheckShow returns an error if caelum-show does not exist or was built for another release of Slurm.
+func (c *Client) CheckShow(ctx context.Context) error {
+	if _, err := c.run(ctx, nil, c.show); unusable(err) {
 		return err
 	}
 	return nil
@@ -140,8 +139,16 @@ func (c *Client) CheckShowNode(ctx context.Context) error {
 // unusable reports whether a program could not start. The dynamic linker exits with 127 if it does not find a library,
 // such as the one of the Slurm release for which the program was built (measured with glibc 2.36).
 func unusable(err error) bool {
+	return errors.Is(err, ErrCommand) || exitCode(err) == 127
+}
+
+// exitCode returns the exit status of a failed command, or -1 if the command did not exit.
+func exitCode(err error) int {
 	var exit *exec.ExitError
-	return errors.Is(err, ErrCommand) || errors.As(err, &exit) && exit.ExitCode() == 127
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return -1
 }
 
 // parseNode parses the output of `scontrol -d show node NAME`. The output consists of lines of key=value pairs. Users

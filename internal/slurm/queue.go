@@ -184,6 +184,17 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 
 // readAllocated sets j.Allocated. If slurmctld shows a different run from the one in j, it returns ErrChanging.
 func (c *Client) readAllocated(ctx context.Context, j *Job) error {
+	if c.show != "" {
+		out, err := c.run(ctx, nil, c.show, "job", strconv.FormatUint(uint64(j.ID), 10))
+		switch {
+		case err == nil:
+			return j.setAllocated(out)
+		case errors.Is(err, ErrNoJob):
+			return ErrChanging
+		case !unusable(err) && exitCode(err) != unclearRecord:
+			return err
+		}
+	}
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(*j))
 	if errors.Is(err, ErrNoJob) {
 		return ErrChanging

@@ -27,12 +27,14 @@ func benchScale(ctx context.Context, nodes, jobs int) (err error) {
 	}
 	fmt.Printf("\nslurmctld's CPU time for a command, with %d nodes and %d waiting jobs:\n", nodes, jobs)
 	for _, k := range []struct{ what, command string }{
-		{"an agent reads its node", "caelum-show-node n1"},
+		{"an agent reads its node", "caelum-show node n1"},
 		{"the same with scontrol", "scontrol -d show node n1"},
 		{"the watcher lists the nodes", "scontrol -d show node"},
 		{"the watcher lists the jobs", "squeue -h -a -t all -o %i"},
 		{"an agent reads slurm.conf", "scontrol show config"},
 		{"the prolog reads its job", "squeue -h -a -t all -j 1 -o %i"},
+		{"the prolog reads its GRES", "caelum-show job 1"},
+		{"the same with scontrol", "scontrol -d show job 1"},
 		{"an agent writes its totals", "scontrol update nodename=n1 extra=x"},
 	} {
 		const times = 40
