@@ -16,6 +16,8 @@
  * exist, or slurmctld cannot be reached; 2 if the arguments are wrong, or the record does not show on which nodes the
  * job holds its GRES.
  */
+/* With this macro, slurm_load_job() takes a job id in 26.05, too. */
+#define SLURM_BACKWARD_COMPAT
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 
