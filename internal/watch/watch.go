@@ -56,10 +56,11 @@ const (
 	retry = time.Second
 	// slowdown is the pause after a read, as a multiple of the duration of the read.
 	slowdown = 4
-	// roundsPerSecond limits the rounds while jobs start and end continuously, because on 1,024 nodes, a round costs
-	// slurmctld 7 ms of CPU time. maxBurst is the number of rounds that may follow a quiet period without this limit.
-	roundsPerSecond = 2
-	maxBurst        = 10
+	// roundTime limits the time that rounds take while jobs start and end continuously, in milliseconds per second: on
+	// 1,024 nodes, a round costs slurmctld 7 ms of CPU time. After a quiet period, rounds may take burstTime, in
+	// milliseconds, without this limit.
+	roundTime = 100
+	burstTime = 500
 	// maxConfirming limits the time for sending confirmations in a round.
 	maxConfirming = time.Second
 	// maxPause limits the pause after a slow read, which may have been slow only because slurmctld was starting.
@@ -138,7 +139,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		go w.listen(ctx, published)
 	}
 	next, earliest := time.NewTimer(0), time.Time{}
-	limit := rate.NewLimiter(roundsPerSecond, maxBurst)
+	limit := rate.NewLimiter(roundTime, burstTime)
 	for {
 		select {
 		case <-ctx.Done():
@@ -160,7 +161,6 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-next.C:
 		}
 		began := time.Now()
-		limit.Allow() // earliest takes the remaining tokens into account
 		again, err := w.round(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -170,7 +170,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			next.Reset(retry)
 			continue
 		}
-		pause := pauseAfter(time.Since(began), limit.Tokens())
+		pause := pauseAfter(time.Since(began), limit)
 		earliest = time.Now().Add(pause)
 		next.Reset(w.cfg.Interval)
 		if again {
@@ -179,11 +179,12 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// pauseAfter returns the minimum pause after a round that took the given time. rounds is the number of rounds that may
-// begin now without exceeding roundsPerSecond.
-func pauseAfter(took time.Duration, rounds float64) time.Duration {
-	lacking := time.Duration((1 - rounds) / roundsPerSecond * float64(time.Second))
-	return max(lacking, min(slowdown*took, maxPause))
+// pauseAfter returns the minimum pause after a round that took the given time, which it deducts from the limit. The
+// debt is at most burstTime, so that the pauses soon become shorter after slurmctld was slow.
+func pauseAfter(took time.Duration, limit *rate.Limiter) time.Duration {
+	n := min(int(took.Milliseconds()), burstTime, burstTime+int(limit.Tokens()))
+	debt := limit.ReserveN(time.Now(), max(n, 0)).Delay()
+	return min(max(debt, slowdown*took), maxPause)
 }
 
 // listen receives the datagrams from agents that have published.

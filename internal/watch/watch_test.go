@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/time/rate"
 
 	"caelum/internal/notify"
 	"caelum/internal/place"
@@ -196,21 +197,33 @@ func TestSlowReading(t *testing.T) {
 	notified(t, conn) // notified waits at most 20 s, although four times the duration of the first reading is 24 s
 }
 
+// TestPauseAfter checks the pauses after rounds that follow a quiet period, and that continuous rounds take at most
+// roundTime of each second.
 func TestPauseAfter(t *testing.T) {
-	for _, c := range []struct {
-		took   time.Duration
-		rounds float64
-		want   time.Duration
-	}{
-		{10 * time.Millisecond, 9, 40 * time.Millisecond},
-		{10 * time.Second, 9, maxPause},
-		{10 * time.Millisecond, 0.5, 250 * time.Millisecond},
-		{10 * time.Millisecond, 0, 500 * time.Millisecond},
-		{time.Second, 0, maxPause},
-	} {
-		if got := pauseAfter(c.took, c.rounds); got != c.want {
-			t.Errorf("after %v with %v rounds left: %v, want %v", c.took, c.rounds, got, c.want)
-		}
+	limit := rate.NewLimiter(roundTime, burstTime)
+	if got := pauseAfter(40*time.Millisecond, limit); got != 160*time.Millisecond {
+		t.Errorf("after the first round: %v", got)
+	}
+	if got := pauseAfter(10*time.Second, rate.NewLimiter(roundTime, burstTime)); got != maxPause {
+		t.Errorf("after a slow round: %v", got)
+	}
+	for range 11 {
+		pauseAfter(40*time.Millisecond, limit)
+	}
+	if got := pauseAfter(40*time.Millisecond, limit); got < 160*time.Millisecond || got > 400*time.Millisecond {
+		t.Errorf("after 520 ms of rounds: %v", got)
+	}
+	for range 5 {
+		pauseAfter(40*time.Millisecond, limit)
+	}
+	if got := pauseAfter(40*time.Millisecond, limit); got < time.Second || got > maxPause {
+		t.Errorf("after 760 ms of rounds: %v", got)
+	}
+	for range 20 {
+		pauseAfter(time.Second, limit)
+	}
+	if got := limit.Tokens(); got < -burstTime-10 {
+		t.Errorf("after slow rounds, %v tokens", got)
 	}
 }
 
