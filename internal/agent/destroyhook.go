@@ -1,21 +1,16 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"runtime"
 	"strconv"
-	"syscall"
 	"time"
 
 	"caelum/internal/failpoint"
 	"caelum/internal/gpu"
-	"caelum/internal/trust"
+	"caelum/internal/hook"
 )
 
 // A monitoring program such as DCGM can keep an instance in use, in which case the driver refuses to destroy the
@@ -31,8 +26,6 @@ const (
 	hookBackoff = 10 * time.Minute
 	// hookRetry is the time after which the agent repeats a resume that failed.
 	hookRetry = time.Minute
-	// hookOutput limits the hook's output in bytes. The log contains the output of a hook that failed.
-	hookOutput = 2048
 	// pausedMeta is the ledger key of the instance for which the hook last paused the monitoring program.
 	pausedMeta = "paused"
 )
@@ -178,7 +171,7 @@ func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
 
 // pause records in the ledger that the hook must resume the monitoring program, and calls the hook.
 func (a *Agent) pause(ctx context.Context, at hookTarget) error {
-	if _, err := hookPath(a.cfg.DestroyHook); err != nil {
+	if _, err := hook.Path(a.cfg.DestroyHook); err != nil {
 		return err // the hook could not resume the program either
 	}
 	text, err := json.Marshal(at)
@@ -245,61 +238,11 @@ func (a *Agent) resume() bool {
 	return err == nil
 }
 
-// callHook runs the hook with the action pause or resume and waits at most hookLimit for it to end. At the limit, it
-// kills the hook's process group.
+// callHook runs the hook with the action pause or resume and waits at most hookLimit for it to end.
 func (a *Agent) callHook(ctx context.Context, action string, at hookTarget) error {
-	path, err := hookPath(a.cfg.DestroyHook)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, a.hookLimit)
-	defer cancel()
-	// The kernel sends Pdeathsig when the thread that started the process ends.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var output head
-	cmd := exec.CommandContext(ctx, path, append([]string{action}, at.args()...)...)
-	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
-	cmd.Stdout, cmd.Stderr = &output, &output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
 	asked := time.Now()
-	err = cmd.Run()
+	err := hook.Run(ctx, a.cfg.DestroyHook, a.hookLimit, append([]string{action}, at.args()...)...)
 	a.log.WithField("ms", milliseconds(time.Since(asked))).WithField("gpu", at.GPU).WithField("uuid", at.UUID).
 		Infof("called the destroy hook: %s", action)
-	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a process started by the hook still has the output open
-		return nil
-	case ctx.Err() != nil:
-		err = fmt.Errorf("killed after %v", time.Since(asked).Round(time.Millisecond))
-	}
-	return fmt.Errorf("%s %s: %w; its output: %q", path, action, err, output.Bytes())
+	return err
 }
-
-// hookPath returns the resolved path of the hook. It returns an error if the hook is not an executable file or can be
-// changed by users other than root.
-func hookPath(path string) (string, error) {
-	resolved, err := trust.Path(path, os.Geteuid())
-	if err != nil {
-		return "", err
-	}
-	info, err := os.Stat(resolved)
-	if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&0o100 == 0) {
-		err = fmt.Errorf("couldn't use %s: it is not an executable file; run chmod u+x %[1]s", resolved)
-	}
-	return resolved, err
-}
-
-// head is a writer that keeps only the first hookOutput bytes written to it. It does not embed the buffer, because
-// io.Copy would then call the buffer's ReadFrom method, which keeps all bytes.
-type head struct{ kept bytes.Buffer }
-
-func (h *head) Write(p []byte) (int, error) {
-	h.kept.Write(p[:min(len(p), hookOutput-h.kept.Len())])
-	return len(p), nil
-}
-
-// Bytes returns the bytes that h has kept.
-func (h *head) Bytes() []byte { return h.kept.Bytes() }

@@ -14,10 +14,10 @@ import (
 
 // layers lists the packages in order. A package may import only those that precede it.
 var layers = []string{
-	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
-	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
-	"internal/repo", "internal/gpu", "internal/slurm", "internal/gpuhours", "internal/tags", "internal/jobreport",
-	"internal/eligible", "internal/learn", "internal/plan", "internal/preempt", "internal/part",
+	"internal/version", "internal/failpoint", "internal/trust", "internal/hook", "internal/sqlite", "internal/mig",
+	"internal/place", "internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions",
+	"internal/ledger", "internal/repo", "internal/gpu", "internal/slurm", "internal/gpuhours", "internal/tags",
+	"internal/jobreport", "internal/eligible", "internal/learn", "internal/plan", "internal/preempt", "internal/part",
 	"internal/overview", "internal/notify", "internal/api", "internal/inventory", "internal/shadow",
 	"internal/config", "internal/metrics", "internal/usage", "internal/agent", "internal/watch", "internal/doctor",
 	"internal/man", "internal/setup",
