@@ -164,6 +164,8 @@ MOVES
   dynap[=SECONDS]   jobs are stopped and requeued if the first job in the queue would otherwise wait
                     longer than the stopped jobs lose (DynaP; 121 s until a requeued job can start
                     count as lost). SECONDS is added to the wait (default: 0)
+  requeue           the watcher's rule (moves_per_day), without its limit on the number of moves: like
+                    dynap, but only jobs that fit on other free units are stopped
   --move-cost sets the run time that a job loses because of a move: the time since its last
   checkpoint, or run for the whole run. MOVED is the number of moved and stopped jobs, LOST the share
   of the busy time that they lost, and ACTIVE the mean number of GPUs on which a job runs.
@@ -253,7 +255,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 		"--whole-gpus: largest share of the GPUs that may be full while jobs wait for slices; "+
 			"0: automatic; 1: no limit")
 	f.BoolVar(&o.multiGPU, "multi-gpu", false, "--alibaba: include the pods with several GPUs; requires --whole-gpus")
-	f.StringVar(&o.moves, "moves", "", "move or stop running jobs: fragaware, grmu or dynap[=SECONDS]")
+	f.StringVar(&o.moves, "moves", "", "move or stop running jobs: fragaware, grmu, dynap[=SECONDS] or requeue")
 	f.StringVar(&o.moveCost, "move-cost", wholeRun,
 		"--moves: the maximum run time that a moved or stopped job loses, or run for its whole run")
 	f.Float64Var(&o.deadlines, "deadlines", 0, "share of the jobs that have a deadline; requires --queue fifo or easy")

@@ -19,6 +19,7 @@ var moveRules = map[string]sim.MoveRule{
 	"fragaware": sim.MoveAfterDeparture,
 	"grmu":      sim.MoveAfterRejection,
 	"dynap":     sim.StopForHead,
+	"requeue":   sim.MoveForHead,
 }
 
 // parseMoves parses --moves and --move-cost. It returns nil if --moves is not given.
@@ -29,7 +30,7 @@ func (o simulateOptions) parseMoves() (*sim.Moves, error) {
 	name, beta, given := strings.Cut(o.moves, "=")
 	m := sim.Moves{Rule: moveRules[name], Cost: math.Inf(1)}
 	if m.Rule == 0 || given && m.Rule != sim.StopForHead {
-		return nil, usageError{fmt.Errorf("--moves %s: specify fragaware, grmu or dynap[=SECONDS]", o.moves)}
+		return nil, usageError{fmt.Errorf("--moves %s: specify fragaware, grmu, dynap[=SECONDS] or requeue", o.moves)}
 	}
 	if given {
 		var err error
@@ -49,8 +50,8 @@ func (o simulateOptions) parseMoves() (*sim.Moves, error) {
 		return nil, usageError{errors.New("--moves and --offers cannot be combined")}
 	case !slices.Contains([]string{"fifo", "easy", "none"}, o.queue):
 		return nil, usageError{errors.New("--moves requires --queue fifo, easy or none")}
-	case m.Rule == sim.StopForHead && o.queue == "none":
-		return nil, usageError{errors.New("--moves dynap requires a queue, because stopped jobs return to it")}
+	case m.Rule >= sim.StopForHead && o.queue == "none":
+		return nil, usageError{fmt.Errorf("--moves %s requires a queue, because stopped jobs return to it", name)}
 	}
 	return &m, nil
 }

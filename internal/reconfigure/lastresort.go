@@ -37,6 +37,9 @@ type LastResort struct {
 	// requeued job is eligible to start. With Slurm 22.05, it is about 120.
 	Fixed float64
 	Beta  float64 // in seconds
+	// Move restricts the plans to moves: each stopped job must fit on free units as soon as the request has its spot.
+	// C_r is then Fixed plus the total run time that is lost, and plans that stop fewer jobs come first.
+	Move bool
 }
 
 // Plan returns a plan after which the request fits now. job is the index of the request's job, which appears in the
@@ -44,13 +47,13 @@ type LastResort struct {
 // already fits. The plan is nil if no plan is worth its cost. If there are several plans, the cheapest is chosen; if
 // several are equally cheap, the one with the lowest GPU and start is chosen.
 func (c LastResort) Plan(s *place.Situation, r place.Request, job int, jobs []Running) (plan Plan, until float64) {
-	options, until := optionsFor(s, r, jobs)
+	options, until := c.optionsFor(s, r, jobs)
 	if until <= s.Now {
 		return nil, s.Now
 	}
 	for _, o := range options {
 		if c.Fixed+o.lost-(until-s.Now) > c.Beta {
-			break
+			continue
 		}
 		plan := evict(s.Pool, o.Spot, o.stop, jobs, job)
 		if c.inTime(s, plan, r, o.Spot, o.stop, jobs) {
@@ -64,12 +67,13 @@ func (c LastResort) Plan(s *place.Situation, r place.Request, job int, jobs []Ru
 type option struct {
 	place.Spot
 	stop []int
-	lost float64 // the longest time for which any of the stopped jobs has run, in seconds
+	lost float64 // the run time that the stopped jobs lose, in seconds (see lost)
 }
 
-// optionsFor returns the spots that a request could use if jobs were stopped, sorted by the lost run time, then by GPU,
-// and then by start. until is the time, in seconds, at which the request fits without stopping jobs.
-func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []option, until float64) {
+// optionsFor returns the spots that a request could use if jobs were stopped, sorted by the lost run time (with Move,
+// by the number of stopped jobs, and then by the lost run time), then by GPU, and then by start. until is the time, in
+// seconds, at which the request fits without stopping jobs.
+func (c LastResort) optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []option, until float64) {
 	owner := map[place.Spot]int{}
 	for j, run := range jobs {
 		for _, at := range run.Holds {
@@ -84,26 +88,43 @@ func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []opti
 			if g.Busy.Has(i) {
 				continue
 			}
-			o := option{Spot: place.Spot{GPU: k, Placement: i}}
+			o, stoppable := option{Spot: place.Spot{GPU: k, Placement: i}}, true
 			worthOf := func(b int) float64 { return worth(owner, jobs, place.Spot{GPU: k, Placement: b}) }
 			for b := range busyInTheWay(g, i, worthOf).Indices() {
 				j, known := owner[place.Spot{GPU: k, Placement: b}]
-				if !known || !jobs[j].Requeue {
-					o.lost = math.Inf(1)
+				if stoppable = known && jobs[j].Requeue; !stoppable {
 					break
 				}
-				o.lost = max(o.lost, s.Now-jobs[j].Start)
 				o.stop = append(o.stop, j)
 			}
-			slices.Sort(o.stop)
-			o.stop = slices.Compact(o.stop)
-			if !math.IsInf(o.lost, 1) {
+			if stoppable {
+				slices.Sort(o.stop)
+				o.stop = slices.Compact(o.stop)
+				o.lost = c.lost(o.stop, jobs, s.Now)
 				all = append(all, o)
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b option) int { return cmp.Compare(a.lost, b.lost) })
+	slices.SortStableFunc(all, func(a, b option) int {
+		if c.Move && len(a.stop) != len(b.stop) {
+			return cmp.Compare(len(a.stop), len(b.stop))
+		}
+		return cmp.Compare(a.lost, b.lost)
+	})
 	return all, until
+}
+
+// lost returns the run time that the stopped jobs lose, in seconds: the longest of their run times or, with Move, the
+// total.
+func (c LastResort) lost(stop []int, jobs []Running, now float64) (seconds float64) {
+	for _, j := range stop {
+		if run := now - jobs[j].Start; c.Move {
+			seconds += run
+		} else {
+			seconds = max(seconds, run)
+		}
+	}
+	return seconds
 }
 
 // worth returns the value of an instance that is in the way. The value increases with the run time of the instance's
@@ -194,8 +215,9 @@ func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Pl
 	return serve(plan, g, at, job)
 }
 
-// inTime reports whether all stopped jobs would meet their deadlines. It assumes that each job restarts on the first
-// spot that becomes free, but not before Fixed has passed, and that no two jobs use the same spot at the same time.
+// inTime reports whether all stopped jobs would meet their deadlines and, with Move, fit on free units. It assumes that
+// each job restarts on the first spot that becomes free, but not before Fixed has passed, and that no two jobs use the
+// same spot at the same time.
 func (c LastResort) inTime(
 	s *place.Situation,
 	plan Plan,
@@ -217,6 +239,9 @@ func (c LastResort) inTime(
 		for _, h := range jobs[j].Holds {
 			b := s.Pool.GPU(h.GPU).Model
 			spot, free := slots.soonest(b.ProfileOf(h.Placement), chosen)
+			if c.Move && free > s.Now {
+				return false
+			}
 			if start = max(start, free); math.IsInf(start, 1) {
 				break // unknown, so the job might miss any deadline
 			}

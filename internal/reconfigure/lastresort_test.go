@@ -113,6 +113,44 @@ func mustServe(t *rapid.T, gpus []place.GPU, jobs []Running, plan Plan, profile 
 	}
 }
 
+// TestLastResortMoves checks that, with Move, all stopped jobs fit on free units beside the new job, and that the total
+// of their lost run times is at most the wait that the plan saves.
+func TestLastResortMoves(t *testing.T) {
+	made := 0
+	for runs := 0; made == 0 && runs < 20; runs++ {
+		rapid.Check(t, func(t *rapid.T) {
+			gpus := placetest.DrawGPUs(t)
+			jobs := drawRunning(t, gpus)
+			profile := drawProfile(t, gpus[0].Model)
+			c := LastResort{Fixed: 100, Move: true}
+			s := &place.Situation{Pool: place.NewPool(gpus), Now: 1000}
+			plan, until := c.Plan(s, place.Request{Profile: profile, Duration: 600}, newJob, jobs)
+			if len(plan) == 0 {
+				return
+			}
+			made++
+			mustServe(t, gpus, jobs, plan, profile)
+			total := c.Fixed
+			var stopped []string
+			for _, j := range plan.Stops() {
+				total += s.Now - jobs[j].Start
+				for _, h := range jobs[j].Holds {
+					stopped = append(stopped, gpus[h.GPU].Model.ProfileOf(h.Placement))
+				}
+			}
+			if total > until-s.Now {
+				t.Fatalf("%v loses %v to save %v", plan, total, until-s.Now)
+			}
+			if _, fit := place.Pack(carryOut(t, gpus, plan), stopped); !fit {
+				t.Fatalf("%v moves jobs that do not fit elsewhere:\n%s", plan, placetest.Drawing(gpus))
+			}
+		})
+	}
+	if made == 0 {
+		t.Error("none of the cases has a plan")
+	}
+}
+
 // TestLastResortTakesTheCheapest checks that Plan returns the cheapest plan if no job has a deadline and all jobs may
 // be stopped.
 func TestLastResortTakesTheCheapest(t *testing.T) {

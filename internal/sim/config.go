@@ -162,7 +162,7 @@ func (c *Config) checkMoves() error {
 		return fmt.Errorf("moves require a placement policy, a single GPU model, and a FIFO queue, " +
 			"an EASY queue or none, without offers, adaptive sizes, memory predictions or " +
 			"a limit on the share of full GPUs")
-	case c.Discipline == Loss && m.Rule == StopForHead:
+	case c.Discipline == Loss && m.Rule >= StopForHead:
 		return fmt.Errorf("stopping jobs for the head of the queue requires a queue")
 	case !(m.Cost >= 0):
 		return fmt.Errorf("the cost of a move is %v s, but must be at least 0", m.Cost)

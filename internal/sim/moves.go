@@ -34,6 +34,9 @@ const (
 	// StopForHead stops jobs if the head of the queue would otherwise wait longer than the stopped jobs lose (DynaP).
 	// It stops a job at most once.
 	StopForHead
+	// MoveForHead is the watcher's rule (`moves_per_day`) without its limit on the number of moves: like StopForHead,
+	// but each stopped job must fit on other free units.
+	MoveForHead
 )
 
 const (
@@ -107,7 +110,7 @@ func (m *mover) rejected() bool {
 	switch {
 	case m == nil || m.c.held:
 		return false
-	case m.Rule == StopForHead:
+	case m.Rule == StopForHead, m.Rule == MoveForHead:
 		return m.stopForHead()
 	case m.Rule != MoveAfterRejection:
 		return false
@@ -185,7 +188,7 @@ func (m *mover) stopForHead() bool {
 		}
 	}
 	situation := place.Situation{Pool: m.c.Pool, Now: s.now}
-	last := reconfigure.LastResort{Fixed: requeueDelay, Beta: m.Beta}
+	last := reconfigure.LastResort{Fixed: requeueDelay, Beta: m.Beta, Move: m.Rule == MoveForHead}
 	plan, _ := last.Plan(&situation, s.request(head), len(jobs), running)
 	for _, step := range plan {
 		switch {

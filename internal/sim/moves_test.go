@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"testing"
@@ -41,6 +42,38 @@ func TestStopForHead(t *testing.T) {
 	}
 }
 
+// TestMoveForHead checks that a job is moved only if it fits elsewhere, and that it then restarts beside the head of
+// the queue after the requeue delay.
+func TestMoveForHead(t *testing.T) {
+	for _, test := range []struct {
+		profile string
+		want    [][2]float64
+	}{
+		{"7g.40gb", [][2]float64{{0, 10000}, {10000, 11000}}},
+		{"4g.20gb", [][2]float64{{0, 10}, {10, 1010}, {131, 10131}}},
+	} {
+		var ran spans
+		r, err := Run(Config{
+			GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "first-fit"), Observer: &ran,
+			Moves: &Moves{Rule: MoveForHead, Cost: math.Inf(1)},
+		}, slices.Values([]trace.Job{
+			{ID: "long", Profile: "1g.5gb", Duration: 10000},
+			{ID: "large", Profile: test.profile, Submit: 10, Duration: 1000},
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got [][2]float64
+		for _, s := range ran.all {
+			got = append(got, [2]float64{s.From, s.To})
+		}
+		slices.SortFunc(got, func(a, b [2]float64) int { return cmp.Compare(a[0], b[0]) })
+		if !slices.Equal(got, test.want) || r.Moved != len(test.want)-2 {
+			t.Errorf("%s: the jobs ran at %v instead of %v, %d moved", test.profile, got, test.want, r.Moved)
+		}
+	}
+}
+
 // TestStopForHeadNotWorthwhile checks that no job is stopped if the head of the queue waits less than the requeue
 // takes.
 func TestStopForHeadNotWorthwhile(t *testing.T) {
@@ -72,6 +105,8 @@ func TestMovesConserveWork(t *testing.T) {
 		{MoveAfterRejection, Loss},
 		{StopForHead, FIFO},
 		{StopForHead, EASY},
+		{MoveForHead, FIFO},
+		{MoveForHead, EASY},
 	} {
 		moved := 0
 		for seed := uint64(1); seed <= 4; seed++ {
