@@ -80,6 +80,10 @@ type Explanation struct {
 	PreemptedBy uint32 `json:"preempted_by,omitempty"`
 	// Preempts contains the ids of the running jobs that the watcher is stopping for the job.
 	Preempts []uint32 `json:"preempts,omitempty"`
+	// MovedFor is the id of the job for which the watcher is moving this job or has moved its last run, or 0.
+	MovedFor uint32 `json:"moved_for,omitempty"`
+	// Moves contains the ids of the running jobs that the watcher is moving for the job.
+	Moves []uint32 `json:"moves,omitempty"`
 }
 
 // set sets the verdict and the text. It always returns true, so that a caller can end with `return e.set(...)` to

@@ -14,6 +14,10 @@ import (
 func (e *Explanation) addPreemption(s Snapshot, j slurm.Job) {
 	by, stopped := tags.PreemptedBy(j)
 	before, requeued := tags.WasPreemptedBy(j)
+	if stopped && by.Move || !stopped && requeued && before.Move {
+		e.addMove(j, by, before)
+		return
+	}
 	switch {
 	case stopped && j.Holds() && by.Warned:
 		e.PreemptedBy = by.Job
@@ -30,12 +34,39 @@ func (e *Explanation) addPreemption(s Snapshot, j slurm.Job) {
 		e.Text += fmt.Sprintf(". Job %d preempted the job's last run", before.Job)
 	case j.State == "PENDING" && s.Preempts(j):
 		for _, o := range s.Queue.All {
-			if p, ok := tags.PreemptedBy(o); ok && p.Job == j.ID && o.Holds() {
+			switch p, ok := tags.PreemptedBy(o); {
+			case !ok || p.Job != j.ID || !o.Holds():
+			case p.Move:
+				e.Moves = append(e.Moves, o.ID)
+			default:
 				e.Preempts = append(e.Preempts, o.ID)
 			}
 		}
 		slices.Sort(e.Preempts)
-		e.Text += ". Jobs are stopped to make room for the job" + idList(e.Preempts)
+		slices.Sort(e.Moves)
+		if e.Moves == nil {
+			e.Text += ". Jobs are stopped to make room for the job" + idList(e.Preempts)
+			return
+		}
+		e.Text += ". Jobs that fit elsewhere are requeued to make room for the job" + idList(e.Moves)
+	}
+}
+
+// addMove adds a sentence to the explanation of a job that the watcher is moving or has moved. by is the move of the
+// current run, and before is the move of the run before it.
+func (e *Explanation) addMove(j slurm.Job, by, before tags.Preemption) {
+	switch {
+	case by.Move && j.Holds():
+		e.MovedFor = by.Job
+		e.Text += fmt.Sprintf(". The job is being moved: it will be requeued, because job %d needs its slice's room, "+
+			"and the job fits elsewhere", by.Job)
+	case by.Move && j.State != "PENDING":
+		e.MovedFor = by.Job
+		e.Text += fmt.Sprintf(". The job was being moved for job %d when its run ended", by.Job)
+	case before.Move:
+		e.MovedFor = before.Job
+		e.Text += fmt.Sprintf(". The job was moved: its last run was requeued, because job %d needed its slice's room "+
+			"and would have waited longer than the run time that this job lost. The job is not moved again", before.Job)
 	}
 }
 

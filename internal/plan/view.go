@@ -54,6 +54,16 @@ func overrun(g *place.GPU, now float64) {
 // Plan makes the plan for the view.
 func (v *View) Plan() offer.Plan { return offer.Make(v.Cluster, v.Jobs, false) }
 
+// FirstWait returns the index of the first job that must wait in a plan, and the time in seconds until its slices are
+// expected to be free. ok is false if there is no such job or the time is unknown.
+func (v *View) FirstWait(made offer.Plan) (k int, seconds float64, ok bool) {
+	r := made.Reserved
+	if r == nil || v.unix(r.At) == 0 {
+		return 0, 0, false
+	}
+	return r.Job, r.At - v.Now, true
+}
+
 // Member returns the index of the node with the given name among the members, or -1 if the node is not a member.
 func (v *View) Member(name string) int {
 	return slices.IndexFunc(v.Members, func(n slurm.Node) bool { return n.Name == name })

@@ -11,7 +11,8 @@ import (
 
 // Preemption describes a run of a job that the watcher is stopping for another job.
 type Preemption struct {
-	Job uint32 // the id of the preemptor
+	Job  uint32 // the id of the preemptor
+	Move bool   // the run is moved: it is requeued because it fits on other units, not because of Slurm's rules
 	// Warned is true once the job has received the signals that begin its grace time, which ends at End.
 	Warned bool
 	End    time.Time
@@ -24,6 +25,9 @@ func PreemptedBy(j slurm.Job) (p Preemption, ok bool) { return preemption(j, j.R
 func WasPreemptedBy(j slurm.Job) (p Preemption, ok bool) { return preemption(j, j.Restarts-1) }
 
 func preemption(j slurm.Job, restarts int) (p Preemption, ok bool) {
+	if n, ok := numbers(Value(j.AdminComment, Moved), 2); ok && n[0] != 0 && n[1] == int64(restarts) {
+		return Preemption{Job: uint32(n[0]), Move: true}, true
+	}
 	n, ok := numbers(Value(j.AdminComment, Preempted), 3)
 	if !ok || n[1] != int64(restarts) {
 		return p, false
@@ -35,8 +39,11 @@ func preemption(j slurm.Job, restarts int) (p Preemption, ok bool) {
 	return p, p.Job != 0
 }
 
-// WithPreemption returns the job's admin_comment with the Preempted tag for the job's current run.
+// WithPreemption returns the job's admin_comment with the Preempted or Moved tag for the job's current run.
 func WithPreemption(j slurm.Job, p Preemption) string {
+	if p.Move {
+		return Set(j.AdminComment, Moved, fmt.Sprintf("%d:%d", p.Job, j.Restarts))
+	}
 	end := int64(0)
 	if p.Warned {
 		end = p.End.Unix()
@@ -44,8 +51,11 @@ func WithPreemption(j slurm.Job, p Preemption) string {
 	return Set(j.AdminComment, Preempted, fmt.Sprintf("%d:%d:%d", p.Job, j.Restarts, end))
 }
 
-// WithoutPreemption returns the job's admin_comment without the Preempted tag.
+// WithoutPreemption returns the job's admin_comment without the tag of the current run's preemption or move.
 func WithoutPreemption(j slurm.Job) string {
+	if p, ok := PreemptedBy(j); ok && p.Move {
+		return Remove(j.AdminComment, Moved+Value(j.AdminComment, Moved))
+	}
 	return Remove(j.AdminComment, Preempted+Value(j.AdminComment, Preempted))
 }
 

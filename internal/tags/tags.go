@@ -7,7 +7,8 @@
 //	tags.go  the tags; finds, removes and replaces a tag among other tools' text
 //	job.go   the meaning of a job's tags: profile chosen by Caelum, expected run time and end, busy
 //	         share
-//	preempt.go  the tags of a preemption: the stopped run, and the job for which it is stopped
+//	preempt.go  the tags of a preemption or a move: the stopped run, and the job for which it is stopped
+//	move.go  the moved runs of a job, and the words in the job's Comment with which its user permits moves
 package tags
 
 import "strings"
@@ -47,6 +48,10 @@ const (
 	// Preempted is followed by the id of the job for which the watcher is stopping this job's run, the restart count of
 	// the run, and the end of the grace time in Unix seconds, or 0 if the grace time has not begun.
 	Preempted = "caelum:preempted="
+	// Moved is followed by the id of the job for which the watcher is moving this job's run, or 0 if the site's
+	// move_command did not permit it to move the run, and by the restart count of the run. Unlike the other tags of a
+	// run, the tag of a moved run prevents all later moves of the job.
+	Moved = "caelum:moved="
 	// Preempts is followed by the job's restart count, the time in Unix seconds at which the watcher began to stop
 	// other jobs for this job, and the number of its pending array tasks at that time, or 1.
 	Preempts = "caelum:preempts="

@@ -1,0 +1,54 @@
+package tags
+
+import (
+	"fmt"
+	"time"
+
+	"caelum/internal/slurm"
+)
+
+// Users write the following words into their jobs' Comments (`sbatch --comment`, `scontrol update`). They concern only
+// moves of the user's own job.
+const (
+	// Movable permits the watcher to move the job.
+	Movable = "caelum:movable"
+	// Checkpoint is followed by the time of the job's last checkpoint in Unix seconds.
+	Checkpoint = "caelum:checkpoint="
+)
+
+// PermitsMove reports whether the job's user permits the watcher to move the job.
+func PermitsMove(j slurm.Job) bool { return Has(j.Comment, Movable) }
+
+// SavedUntil returns the time up to which a running job would not lose its work if it were requeued: the time of the
+// last checkpoint that the job has reported, or else its start. The result is never earlier than the start and never
+// later than now, because the user can report any time.
+func SavedUntil(j slurm.Job, now time.Time) time.Time {
+	seconds, ok := numbers(Value(j.Comment, Checkpoint), 1)
+	if !ok {
+		return j.Start
+	}
+	switch at := time.Unix(seconds[0], 0); {
+	case at.Before(j.Start):
+		return j.Start
+	case at.After(now):
+		return now
+	default:
+		return at
+	}
+}
+
+// MovableRun reports whether the job's current run has not been marked for a move, no earlier run has been moved, and
+// the site's move_command has permitted a move or has not been called for the run.
+func MovableRun(j slurm.Job) bool {
+	text := Value(j.AdminComment, Moved)
+	if text == "" {
+		return true
+	}
+	n, ok := numbers(text, 2)
+	return ok && n[0] == 0 && n[1] != int64(j.Restarts)
+}
+
+// WithoutMoves returns the job's admin_comment after the site's move_command did not permit a move of the current run.
+func WithoutMoves(j slurm.Job) string {
+	return Set(j.AdminComment, Moved, fmt.Sprintf("0:%d", j.Restarts))
+}
