@@ -192,9 +192,9 @@ func watchQueue(path string) error {
 		Interval:    cfg.PollInterval,
 		Settings:    settings,
 		Planner:     cfg.Planner,
-	}
-	if cfg.Preempt {
-		own.Preempt = ctl
+		Preemptor:   ctl,
+		Preempt:     cfg.Preempt,
+		Moves:       watch.Moves{PerDay: cfg.MovesPerDay, Partitions: cfg.MovePartitions, Command: cfg.MoveCommand},
 	}
 	w := watch.New(own, ctl, log)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)

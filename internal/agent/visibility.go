@@ -33,11 +33,11 @@ func (a *Agent) hidesJobs() bool {
 }
 
 // publishesJobs reports whether the agent publishes the jobs that hold its slices, which the watcher needs to preempt
-// jobs. The result is false until slurmctld has answered, if preemption is disabled in Slurm, or if users are not
-// allowed to see other users' jobs.
+// and to move jobs. The result is false until slurmctld has answered, if neither Slurm's preemption nor moves_per_day
+// is enabled, or if users are not allowed to see other users' jobs.
 func (a *Agent) publishesJobs() bool {
 	c := a.privacy.Load()
-	return c != nil && c.Preempts() && !c.HidesJobs()
+	return c != nil && (c.Preempts() || a.cfg.MovesPerDay > 0) && !c.HidesJobs()
 }
 
 // slurmUserOf returns the uid of SlurmUser, or false if it is unknown.

@@ -43,6 +43,38 @@ func TestVisibleTo(t *testing.T) {
 	}
 }
 
+// TestPublishesJobs checks that the agent publishes the jobs that hold its slices only if Slurm preempts jobs or
+// moves_per_day is set, and never if users may not see other users' jobs.
+func TestPublishesJobs(t *testing.T) {
+	for _, c := range []struct {
+		moves         int
+		kind, private string
+		want          bool
+	}{
+		{0, "preempt/none", "", false},
+		{0, "preempt/qos", "", true},
+		{4, "preempt/none", "", true},
+		{4, "preempt/none", "jobs", false},
+		{4, "preempt/qos", "jobs", false},
+	} {
+		w := newWorld(t, 1)
+		a := w.current()
+		a.cfg.MovesPerDay = c.moves
+		if a.publishesJobs() {
+			t.Errorf("%+v: the agent publishes jobs before slurmctld has answered", c)
+		}
+		for key, value := range map[string]string{
+			"PreemptType": c.kind, "PreemptMode": "REQUEUE", "PrivateData": c.private,
+		} {
+			w.fake.SetConfig(key, value)
+		}
+		a.learnPrivacy(t.Context())
+		if got := a.publishesJobs(); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // TestEndsPrivate checks that the node's Extra does not show the expected ends of jobs if users may not see other
 // users' jobs. PrivateData may change while jobs are running.
 func TestEndsPrivate(t *testing.T) {

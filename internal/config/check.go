@@ -31,6 +31,8 @@ var forms = map[string]string{
 	"learn":           "true or false",
 	"planner":         "true or false",
 	"preempt":         "true or false",
+	"moves_per_day":   "a whole number from 0 to 1440",
+	"move_partitions": "a list of partitions (example: [batch, long])",
 	"margin":          "a number from 0 to 10",
 	"peak_quantile":   "a number from 0.5 to 0.999, or 0",
 	"share":           "true or false",
@@ -105,6 +107,7 @@ func (c Config) checkPaths() error {
 	for _, path := range []struct{ key, value, off string }{
 		{"job_map_dir", c.JobMapDir, "no job map"},
 		{"destroy_hook", c.DestroyHook, "no hook"},
+		{"move_command", c.MoveCommand, "no command"},
 	} {
 		if path.value != "" && !strings.HasPrefix(path.value, "/") {
 			return fmt.Errorf(`%s: %q is neither an absolute path nor "" (%s)`, path.key, path.value, path.off)
@@ -154,6 +157,27 @@ func (c Config) checkWatcher() error {
 	}
 	if c.Preempt && !c.Planner {
 		return errors.New("preempt: true has no effect without planner: true; set both for the watcher, or neither")
+	}
+	return c.checkMoves()
+}
+
+// checkMoves checks the settings for moves of running jobs.
+func (c Config) checkMoves() error {
+	if c.MovesPerDay < 0 || c.MovesPerDay > 1440 {
+		return fmt.Errorf("moves_per_day: %d is not between 0 (no job is moved) and 1440 (one move a minute)",
+			c.MovesPerDay)
+	}
+	if c.MovesPerDay > 0 && !c.Planner {
+		return fmt.Errorf("moves_per_day: %d has no effect without planner: true; set both, or neither", c.MovesPerDay)
+	}
+	for _, p := range c.MovePartitions {
+		if p == "" || strings.ContainsAny(p, ", \t\n") {
+			return fmt.Errorf("move_partitions: %q is not the name of one partition (example: [batch, long])", p)
+		}
+	}
+	if c.MovesPerDay == 0 && (len(c.MovePartitions) > 0 || c.MoveCommand != "") {
+		return errors.New("moves_per_day: 0 turns moves off, so move_partitions and move_command have no effect; " +
+			"set moves_per_day, or remove them")
 	}
 	return nil
 }

@@ -49,6 +49,9 @@ type Config struct {
 	Learn           bool          `mapstructure:"learn"`
 	Planner         bool          `mapstructure:"planner"`
 	Preempt         bool          `mapstructure:"preempt"`
+	MovesPerDay     int           `mapstructure:"moves_per_day"`
+	MovePartitions  []string      `mapstructure:"move_partitions"`
+	MoveCommand     string        `mapstructure:"move_command"`
 	Margin          float64       `mapstructure:"margin"`
 	PeakQuantile    float64       `mapstructure:"peak_quantile"`
 	Share           bool          `mapstructure:"share"`
@@ -108,6 +111,9 @@ func defaults() map[string]any {
 		"learn":            false,
 		"planner":          false,
 		"preempt":          false,
+		"moves_per_day":    0,
+		"move_partitions":  []string{},
+		"move_command":     "",
 		"margin":           predict.DefaultSite.Margin,
 		"peak_quantile":    predict.DefaultSite.PeakQuantile,
 		"share":            predict.DefaultSite.Share,

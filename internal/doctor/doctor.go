@@ -108,6 +108,10 @@ type Facts struct {
 	// Settings is this host's policy and sizing, formatted by plan.Settings.Text.
 	Settings string
 
+	// MovesPerDay and MovePartitions are this host's moves_per_day and move_partitions.
+	MovesPerDay    int
+	MovePartitions []string
+
 	// Limits lists the limits on gres/gpu in slurmdbd.
 	Limits []string
 }
@@ -136,6 +140,7 @@ func checks() []check {
 		{"select", "SelectType can allocate parts of a node", ctld, selectType},
 		{"backfill", "SchedulerParameters includes bf_continue", ctld, backfill},
 		{"preemption", "PreemptMode allows the watcher to stop jobs, or Slurm does not preempt jobs", ctld, preemption},
+		{"moves", "moves_per_day is 0, or the watcher can move jobs", ctld, moves},
 		{"het jobs", "SchedulerParameters includes bf_hetjob_prio=min", ctld, hetPriority},
 		{"gres types", "GresTypes includes gpu and mig", ctld, gresTypes},
 		{"accounting", "AccountingStorageTRES includes gres/mig", ctld, accounting},

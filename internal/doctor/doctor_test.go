@@ -111,7 +111,7 @@ func TestNoFault(t *testing.T) {
 func TestUnreadSources(t *testing.T) {
 	gap := fault("the source cannot be read", "repair the source")
 	for source, skipped := range map[Source]string{
-		Slurmctld: "prolog, batch start, reconfigure, select, backfill, preemption, het jobs, gres types, " +
+		Slurmctld: "prolog, batch start, reconfigure, select, backfill, preemption, moves, het jobs, gres types, " +
 			"accounting, release, clock, node, closed, total, used, slots, partitions, catalogue, " +
 			"features, profiles, decision table, plugin, isolation, plan settings, wake key, whole " +
 			"GPUs, limits",

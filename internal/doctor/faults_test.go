@@ -174,6 +174,13 @@ var cases = []struct {
 		f.Partitions = slices.Clone(f.Partitions)
 		f.Partitions[0].PreemptMode = "SUSPEND"
 	}},
+	{"moves", Warning, "the agents do not publish which jobs", func(f *Facts) {
+		f.MovesPerDay = 4
+		set("PrivateData", "jobs,usage")(f)
+	}},
+	{"moves", Warning, `move_partitions names "gone"`, func(f *Facts) {
+		f.MovesPerDay, f.MovePartitions = 4, []string{"gpu", "gone"}
+	}},
 	{"het jobs", Warning, "bf_hetjob_prio=min", set("SchedulerParameters", "bf_continue,bf_hetjob_prio=max")},
 	{"gres types", Error, "does not include mig", set("GresTypes", "gpu")},
 	{"gres types", Error, "does not include gpu", set("GresTypes", "mig")},

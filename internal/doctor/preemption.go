@@ -2,8 +2,34 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"caelum/internal/slurm"
 )
+
+// moves checks the settings for moves of running jobs on this host.
+func moves(f *Facts) (found []Finding) {
+	if f.MovesPerDay == 0 {
+		return nil
+	}
+	if f.Config.HidesJobs() {
+		found = append(found, warning(
+			fmt.Sprintf("moves_per_day is %d, but the watcher moves no jobs: users must not see other users' jobs "+
+				"(PrivateData=jobs), so the agents do not publish which jobs hold their slices", f.MovesPerDay),
+			"set moves_per_day: 0 in caelum.yaml, or remove jobs from PrivateData in slurm.conf"+reconfigure,
+		))
+	}
+	for _, name := range f.MovePartitions {
+		if !slices.ContainsFunc(f.Partitions, func(p slurm.Partition) bool { return p.Name == name }) {
+			found = append(found, warning(
+				fmt.Sprintf("move_partitions names %q, but slurmctld has no partition with this name", name),
+				"correct move_partitions in caelum.yaml",
+			))
+		}
+	}
+	return found
+}
 
 // preemption checks Slurm's preemption modes. A suspended job keeps its slice, and GANG suspends jobs in turn. The
 // preemption modes of QOSs are not checked, because slurmctld does not show them.

@@ -211,8 +211,8 @@ func (c *Cluster) set(gpu int, g place.GPU) {
 	}
 }
 
-// occupy marks a placement as busy until end (seconds) in the pool and in all parts.
-func (c *Cluster) occupy(at Spot, end float64) {
+// Occupy marks a placement as busy until end (seconds) in the pool and in all parts.
+func (c *Cluster) Occupy(at Spot, end float64) {
 	c.Pool.Start(at.GPU, at.Placement, end)
 	for _, p := range c.parts {
 		if k, ok := p.index[at.GPU]; ok {

@@ -134,7 +134,7 @@ func (p *planner) withdraw(s Spot) keptOffer {
 
 // offerAgain restores an offer that was removed by withdraw.
 func (p *planner) offerAgain(o keptOffer) {
-	p.occupy(o.Spot, o.end)
+	p.Occupy(o.Spot, o.end)
 	p.plan.Offers[o.GPU] = p.plan.Offers[o.GPU].With(o.Placement)
 	if o.name != "" {
 		p.plan.AdvertisedAs[o.Spot] = o.name

@@ -203,7 +203,7 @@ func (p *planner) offer(s Spot, j *Job) {
 		p.before[s.GPU] = p.Pool.GPU(s.GPU)
 	}
 	profile := p.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement)
-	p.occupy(s, p.Now+j.RunTime*j.takes(profile))
+	p.Occupy(s, p.Now+j.RunTime*j.takes(profile))
 	p.plan.Offers[s.GPU] = p.plan.Offers[s.GPU].With(s.Placement)
 	if as := RequestedAs(j.Wants, profile); as != profile {
 		p.plan.AdvertisedAs[s] = as

@@ -32,7 +32,7 @@ func TestEarliestSpotOfAllGPUs(t *testing.T) {
 			case g.Busy.Has(i):
 				c.Pool.Expect(k, i, rapid.Float64Range(0, 9).Draw(t, "end"))
 			case (g.Model.Open(g.Busy, g.Blocked) & mig.Layout(0).With(i)) != 0:
-				c.occupy(Spot{GPU: k, Placement: i}, rapid.Float64Range(0, 9).Draw(t, "end"))
+				c.Occupy(Spot{GPU: k, Placement: i}, rapid.Float64Range(0, 9).Draw(t, "end"))
 			}
 			if rapid.IntRange(0, 3).Draw(t, "later") == 0 {
 				c.Now = float64(rapid.IntRange(0, 9).Draw(t, "now")) // possibly earlier

@@ -15,9 +15,9 @@ import (
 
 // jobsPrefix is the prefix of the `caelum-jobs` entry in a node's Extra, which lists the leased slices and the jobs
 // that hold them, for example "caelum-jobs=0:1g.5gb@6/17,0:1g.5gb@5/18". The watcher needs it to find the jobs whose
-// end would make room for another job. Agents write the entry only if Slurm is configured to preempt jobs and users are
-// allowed to see other users' jobs. The entry is not part of the node state, because agents of earlier releases reject
-// a node state that contains an unknown item.
+// end would make room for another job. Agents write the entry only if Slurm is configured to preempt jobs or
+// moves_per_day is set, and only if users are allowed to see other users' jobs. The entry is not part of the node
+// state, because agents of earlier releases reject a node state that contains an unknown item.
 const jobsPrefix = "caelum-jobs="
 
 // WithJobs returns a node's Extra with its `caelum-jobs` entry set to the jobs that hold the node's slices. The other

@@ -51,19 +51,24 @@ func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Ste
 		room.Enough = func(node int, stop []int) bool { return !skip[node] && enough(node, stop) }
 		stop, ok := room.Choose(v.Jobs[k])
 		if ok && len(stop) > 0 {
-			for _, j := range victims {
-				if slices.Contains(stop, j.ID) {
-					comment := tags.WithPreemption(*j, tags.Preemption{Job: w.ID})
-					steps = append(steps, Step{Do: Tag, Job: *j, Comment: comment, For: w.ID})
-				}
-			}
-			return append(steps, Step{Do: Tag, Job: w.Job, Comment: tags.WithPreempts(w.Job, s.At), For: w.ID})
+			return mark(s, w.Job, victims, stop, tags.Preemption{Job: w.ID})
 		}
 		if searches++; searches == maxCandidates {
 			break
 		}
 	}
 	return nil
+}
+
+// mark returns the steps that write the tags of the preemption to the jobs to stop and then to the preemptor.
+func mark(s plan.Snapshot, w slurm.Job, victims []*slurm.Job, stop []uint32, p tags.Preemption) (steps []Step) {
+	for _, j := range victims {
+		if slices.Contains(stop, j.ID) {
+			comment := tags.WithPreemption(*j, p)
+			steps = append(steps, Step{Do: Tag, Job: *j, Comment: comment, For: w.ID, Move: p.Move})
+		}
+	}
+	return append(steps, Step{Do: Tag, Job: w, Comment: tags.WithPreempts(w, s.At), For: w.ID})
 }
 
 // starting returns the members on which a job has slices that the agent has not published yet. Their published state
@@ -242,16 +247,7 @@ func newRoom(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*s
 	for k := range s.Queue.All {
 		jobs[s.Queue.All[k].ID] = &s.Queue.All[k]
 	}
-	spots := map[uint32][]offer.Spot{}
-	ended := map[offer.Spot]bool{}
-	for at, id := range v.Holders() {
-		m := v.Pool.GPU(at.GPU).Node
-		if j := jobs[id]; j == nil || !j.Holds() || !slices.Contains(j.Nodes, v.Members[m].Name) {
-			ended[at] = true
-			continue
-		}
-		spots[id] = append(spots[id], at)
-	}
+	spots, ended := holders(v, jobs)
 	room := Room{Cluster: clusterFor(v, ended, slices.Concat(made.Spots[:k]...))}
 	for _, j := range victims {
 		if spots[j.ID] != nil {
@@ -272,6 +268,20 @@ func newRoom(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*s
 		return (n.CPUs == 0 || cpus <= 0) && memory <= 0
 	}
 	return room
+}
+
+// holders returns the slices that each job holds, and the slices whose jobs have ended.
+func holders(v *plan.View, jobs map[uint32]*slurm.Job) (spots map[uint32][]offer.Spot, ended map[offer.Spot]bool) {
+	spots, ended = map[uint32][]offer.Spot{}, map[offer.Spot]bool{}
+	for at, id := range v.Holders() {
+		m := v.Pool.GPU(at.GPU).Node
+		if j := jobs[id]; j == nil || !j.Holds() || !slices.Contains(j.Nodes, v.Members[m].Name) {
+			ended[at] = true
+			continue
+		}
+		spots[id] = append(spots[id], at)
+	}
+	return spots, ended
 }
 
 // clusterFor returns the state of the cluster in which the slices on the spots in ended are free and the spots that are

@@ -94,12 +94,10 @@ func (r Room) oneSlice(node int, w offer.Want, owner map[offer.Spot]int) (best [
 			}
 			for i := range (g.Model.OfProfile(p) & g.Offerable).Indices() {
 				stop, ok := r.forPlacement(k, g, i, owner)
-				if !ok || r.Enough != nil && !r.Enough(node, stop) {
+				if !ok || found && r.compare(stop, best) >= 0 || r.Enough != nil && !r.Enough(node, stop) {
 					continue
 				}
-				if !found || r.compare(stop, best) < 0 {
-					best, found = stop, true
-				}
+				best, found = stop, true
 			}
 		}
 	}

@@ -1,8 +1,9 @@
 // Package preempt decides which running jobs to stop so that a waiting job that needs a different profile can start.
 // slurmctld preempts jobs only for GRES types that a node offers. It therefore never stops a job that holds a 1g.5gb
-// slice to make room for a job that needs a 7g.40gb slice. The watcher carries out the decisions. The package is
-// stateless: each decision depends only on slurmctld's configuration and on a snapshot, which contains the tags of
-// earlier decisions (docs/internals.md, "Preemption across profiles").
+// slice to make room for a job that needs a 7g.40gb slice. The package also decides which jobs to move: a moved job is
+// requeued because it fits elsewhere, with the permission of its user or its partition. The watcher carries out the
+// decisions. The package is stateless: each decision depends only on slurmctld's configuration and on a snapshot, which
+// contains the tags of earlier decisions (docs/internals.md, "Preemption across profiles").
 //
 //	Rules   slurmctld's settings: which jobs may preempt which jobs, how a job is stopped, its grace time
 //	Choose  the jobs to stop: the fewest and, among these, those that lose the least work
@@ -15,4 +16,5 @@
 //	several.go    Choose for jobs that need several slices on a node
 //	next.go       Next: continues the current preemption
 //	candidate.go  Next: begins a preemption
+//	move.go       Next: begins a move; Settings.Permits; Refuse
 package preempt

@@ -27,6 +27,15 @@ type Step struct {
 	Comment string // the new admin_comment, for Tag and Warn
 	Mode    Mode   // for Stop
 	For     uint32 // the id of the preemptor
+	Move    bool   // for Stop: the run is moved, so it is only ever requeued; for Tag: the step begins a move
+}
+
+// Settings contains the watcher's settings.
+type Settings struct {
+	Preempt    bool     // whether jobs are preempted by Slurm's rules
+	Moves      bool     // whether running jobs are moved
+	BeginMove  bool     // whether a move may begin now
+	Partitions []string // the partitions whose jobs may be moved without the permission of their users
 }
 
 // Next returns the next steps of the current preemption or, if there is none, the steps that begin one. The caller must
@@ -35,26 +44,41 @@ type Step struct {
 //
 //	none --begin--> marked --offers withdrawn--> warned, with GraceTime --grace time over--> stopped
 //	marked, warned --the preemptor starts, ends, is held, or cannot start; the room is lost; KeepRoom is over--> none
-func Next(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Step) {
+//
+// A move has the same states, without a grace time.
+func Next(r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Step) {
 	k := preemptor(s, v)
 	var mine []*slurm.Job
 	for i := range s.Queue.All {
 		j := &s.Queue.All[i]
 		switch p, ok := tags.PreemptedBy(*j); {
 		case !ok || !j.Holds():
-		case k >= 0 && v.Waiting[k].ID == p.Job:
+		case k >= 0 && v.Waiting[k].ID == p.Job && c.enabled(p.Move):
 			mine = append(mine, j)
 		default:
 			steps = append(steps, drop(*j))
 		}
 	}
 	switch {
-	case k < 0 && steps == nil && r.Enabled():
-		return begin(r, s, v, made)
+	case k < 0 && steps == nil:
+		if c.Preempt && r.Enabled() {
+			steps = begin(r, s, v, made)
+		}
+		if steps == nil && c.Moves && c.BeginMove {
+			steps = beginMove(r, c, s, v, made)
+		}
 	case len(mine) > 0:
-		steps = append(steps, proceed(r, s, v, made, k, mine)...)
+		steps = append(steps, proceed(r, c, s, v, made, k, mine)...)
 	}
 	return steps
+}
+
+// enabled reports whether the watcher makes moves, or preempts jobs.
+func (c Settings) enabled(move bool) bool {
+	if move {
+		return c.Moves
+	}
+	return c.Preempt
 }
 
 // drop returns the step that ends the preemption of a job that is still running.
@@ -73,7 +97,9 @@ func preemptor(s plan.Snapshot, v *plan.View) int {
 // proceed returns the next steps for the jobs that are being stopped for the k-th waiting job. All of them are stopped
 // in the same round, after all of their grace times have ended, so that no job is stopped unnecessarily if the
 // preemptor is cancelled.
-func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []*slurm.Job) (steps []Step) {
+func proceed(
+	r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []*slurm.Job,
+) (steps []Step) {
 	w := v.Waiting[k]
 	var stop []uint32
 	if made.Spots[k] == nil {
@@ -81,7 +107,7 @@ func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, min
 		begun := anyStopped(s, w.ID)
 		lost := !begun && !anyWarned(mine) && outranked(r, s, v, made, k)
 		if !lost {
-			stop, ok = newRoom(s, v, made, k, allowed(r, s, w, mine)).Choose(v.Jobs[k])
+			stop, ok = stillChosen(r, c, s, v, made, k, mine)
 		}
 		switch {
 		case lost: // nothing has happened to the marked jobs, so the preemptor may try again
@@ -99,13 +125,16 @@ func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, min
 			continue
 		}
 		p, _ := tags.PreemptedBy(*j)
-		grace := r.Grace(*j)
+		grace, mode := r.Grace(*j), r.ModeOf(*j)
+		if p.Move {
+			grace, mode = 0, Requeue
+		}
 		if grace > 0 && !p.Warned {
 			p.Warned, p.End = true, s.At.Add(grace+time.Second).Truncate(time.Second)
 			warned = append(warned, Step{Do: Warn, Job: *j, Comment: tags.WithPreemption(*j, p), For: w.ID})
 		}
 		ready = ready && (grace == 0 || p.Warned && !s.At.Before(p.End))
-		ended = append(ended, Step{Do: Stop, Job: *j, Mode: r.ModeOf(*j), For: w.ID})
+		ended = append(ended, Step{Do: Stop, Job: *j, Mode: mode, For: w.ID, Move: p.Move})
 	}
 	switch {
 	case !withdrawn(v, made, mine):
@@ -114,6 +143,19 @@ func proceed(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, min
 		return append(steps, ended...)
 	}
 	return append(steps, warned...)
+}
+
+// stillChosen returns those of the marked jobs that still have to be stopped for the k-th waiting job. ok is false if
+// they no longer make room for it.
+func stillChosen(
+	r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []*slurm.Job,
+) (stop []uint32, ok bool) {
+	if p, _ := tags.PreemptedBy(*mine[0]); !p.Move { // all marked jobs are preempted, or all are moved
+		return newRoom(s, v, made, k, allowed(r, s, v.Waiting[k], mine)).Choose(v.Jobs[k])
+	}
+	movable := slices.DeleteFunc(slices.Clone(mine), func(j *slurm.Job) bool { return !c.movable(*j, s.At) })
+	m := newMoves(s, v, made, k, movable)
+	return m.choose()
 }
 
 // anyWarned reports whether any of the marked jobs has received the signals that begin its grace time.

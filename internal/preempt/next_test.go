@@ -19,6 +19,7 @@ import (
 type state struct {
 	snapshot plan.Snapshot
 	settings plan.Settings
+	begins   Settings
 }
 
 func newState(t *testing.T) *state { return newStateOf(t, 7) }
@@ -35,7 +36,7 @@ func newStateOf(t *testing.T, count int) *state {
 		g.Offerable |= g.Model.OfProfile(p)
 	}
 	holders := map[offer.Spot]uint32{}
-	s := &state{settings: plan.Settings{Policy: place.Reach, Tightest: true}}
+	s := &state{settings: plan.Settings{Policy: place.Reach, Tightest: true}, begins: Settings{Preempt: true}}
 	used := slurm.GRESList{{Name: "mig", Type: "1g.5gb", Count: count}, {Name: "gpu", Type: "a100", Count: count}}
 	for k := range count {
 		i, ok := g.Model.Placement("1g.5gb", k)
@@ -97,7 +98,7 @@ func (s *state) view(reorder func(plan.Snapshot) plan.Snapshot) *plan.View {
 // next makes the plan and returns the next steps in the form "tag 1 2, stop 3".
 func (s *state) next(r Rules) (steps []Step, text string) {
 	v := s.view(nil)
-	steps = Next(r, s.snapshot, v, v.Plan())
+	steps = Next(r, s.begins, s.snapshot, v, v.Plan())
 	last := Action("")
 	for _, step := range steps {
 		if step.Do != last {
@@ -242,7 +243,7 @@ func TestUnstartedPreemptor(t *testing.T) {
 			s.snapshot.At = now.Add(at)
 			v := s.view(u.Reorder)
 			u.Record(v, v.Plan(), s.snapshot.At)
-			if steps := Next(tierRules(t), s.snapshot, v, v.Plan()); len(steps) > 0 {
+			if steps := Next(tierRules(t), s.begins, s.snapshot, v, v.Plan()); len(steps) > 0 {
 				t.Errorf("offered %v, after %v: %d steps", offered, at, len(steps))
 			}
 		}

@@ -21,7 +21,7 @@ import (
 //	jobs                   sets the instances of each job, one job per line, numbered from 0:
 //	                       GPU PROFILE@START [GPU PROFILE@START ...] START+DURATION [DEADLINE|keep]. With keep, the job
 //	                       may not be stopped
-//	reconfigure NOW FIXED BETA
+//	reconfigure NOW FIXED BETA [move]
 //	                       shows, for each line PROFILE DURATION, a plan or the end of the wait, and then the GPUs
 //	depart GPU             shows the plan after a job has left the GPU, then the GPUs. Each line GPU PROFILE@START is
 //	                       an instance that must not be moved
@@ -143,6 +143,7 @@ func reconfigure(
 ) []place.GPU {
 	now := number(t, args[0].Key)
 	c := LastResort{Fixed: number(t, args[1].Key), Beta: number(t, args[2].Key)}
+	c.Move = len(args) > 3 && args[3].Key == "move"
 	for _, line := range lines {
 		profile, d, _ := strings.Cut(line, " ")
 		s := &place.Situation{Pool: place.NewPool(gpus), Now: now}

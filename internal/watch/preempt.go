@@ -34,10 +34,13 @@ const readRules = time.Minute
 // preemption carries out the steps that package preempt decides on. It does not store the state of a preemption,
 // because the jobs' tags contain all of it.
 type preemption struct {
-	ctl   Preemptor
-	log   *logrus.Entry
-	rules preempt.Rules
-	read  time.Time // the time at which the rules were read
+	ctl      Preemptor
+	log      *logrus.Entry
+	preempts bool // whether jobs are preempted by Slurm's rules
+	moves    *moves
+	rules    preempt.Rules
+	known    bool      // whether rules contains Slurm's settings
+	read     time.Time // the time at which the rules were read
 }
 
 // round carries out the next steps and logs failures. again is true if the next round must not wait for the poll
@@ -50,9 +53,14 @@ func (p *preemption) round(ctx context.Context, snapshot plan.Snapshot, v *plan.
 		}
 		p.read = snapshot.At
 	}
-	for _, s := range preempt.Next(p.rules, snapshot, v, made) {
+	settings := preempt.Settings{
+		Preempt: p.preempts, Moves: p.moves.cfg.PerDay > 0, Partitions: p.moves.cfg.Partitions,
+		BeginMove: p.known && p.moves.mayBegin(snapshot.At),
+	}
+	steps, again := p.moves.prepare(ctx, snapshot, preempt.Next(p.rules, settings, snapshot, v, made))
+	for _, s := range steps {
 		err := p.do(ctx, s)
-		log := p.log.WithFields(logrus.Fields{"step": s.Do, "job": s.Job.ID, "preemptor": s.For})
+		log := p.log.WithFields(logrus.Fields{"step": s.Do, "job": s.Job.ID, "preemptor": s.For, "move": s.Move})
 		switch {
 		case errors.Is(err, slurm.ErrNoJob), errors.Is(err, slurm.ErrJobState):
 			log.WithError(err).Info("the job has changed; the next round will decide again")
@@ -62,14 +70,16 @@ func (p *preemption) round(ctx context.Context, snapshot plan.Snapshot, v *plan.
 			return true
 		}
 		log.Info("preemption step done")
-		again = true
+		if again = true; s.Do == preempt.Tag && s.Move {
+			p.moves.delay(snapshot.At)
+		}
 	}
 	return again
 }
 
 // readRules reads slurmctld's settings. If they cannot be read, no job is preempted.
 func (p *preemption) readRules(ctx context.Context) error {
-	p.rules, p.read = preempt.Rules{}, time.Time{}
+	p.rules, p.known, p.read = preempt.Rules{}, false, time.Time{}
 	config, err := p.ctl.Config(ctx)
 	if err != nil {
 		return err
@@ -88,6 +98,7 @@ func (p *preemption) readRules(ctx context.Context) error {
 	if p.rules, err = preempt.NewRules(config, partitions, qos); err != nil {
 		p.log.WithError(err).Warn("couldn't parse Slurm's settings for preemption; the watcher preempts no jobs")
 	}
+	p.known = err == nil
 	return nil
 }
 
@@ -96,7 +107,7 @@ func (p *preemption) readRules(ctx context.Context) error {
 func (p *preemption) do(ctx context.Context, s preempt.Step) error {
 	still := func(j slurm.Job) bool {
 		mark, ok := tags.PreemptedBy(j)
-		return ok && mark.Job == s.For && j.Restarts == s.Job.Restarts
+		return ok && mark.Job == s.For && j.Restarts == s.Job.Restarts && (!s.Move || p.moves.permits(j))
 	}
 	switch s.Do {
 	case preempt.Tag:
@@ -110,7 +121,7 @@ func (p *preemption) do(ctx context.Context, s preempt.Step) error {
 		return p.comment(ctx, s)
 	}
 	end := p.ctl.Cancel
-	if s.Mode == preempt.Requeue && s.Job.Batch && s.Job.Requeue {
+	if s.Move || s.Mode == preempt.Requeue && s.Job.Batch && s.Job.Requeue {
 		end = p.ctl.Requeue
 	}
 	err := end(ctx, s.Job.ID, still)
@@ -127,6 +138,10 @@ func (p *preemption) comment(ctx context.Context, s preempt.Step) error {
 	}
 	if j.AdminComment != s.Job.AdminComment || j.Restarts != s.Job.Restarts || j.Holds() != s.Job.Holds() {
 		return fmt.Errorf("job %d: %w", s.Job.ID, slurm.ErrJobState)
+	}
+	if s.Move && len(j.ExcNodes) > 0 { // the snapshot does not contain the nodes that running jobs exclude
+		return errors.Join(fmt.Errorf("job %d excludes nodes, so it is not moved: %w", s.Job.ID, slurm.ErrJobState),
+			p.ctl.SetAdminComment(ctx, s.Job.ID, tags.WithoutMoves(j)))
 	}
 	return p.ctl.SetAdminComment(ctx, s.Job.ID, s.Comment)
 }

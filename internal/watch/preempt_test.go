@@ -67,6 +67,11 @@ func quiet() *logrus.Entry {
 	return logrus.NewEntry(log)
 }
 
+// newPreemption returns the state of a watcher that preempts jobs and moves none.
+func newPreemption(ctl Preemptor) *preemption {
+	return &preemption{ctl: ctl, log: quiet(), preempts: true, moves: newMoves(Moves{}, quiet())}
+}
+
 // TestStopsOnlyTheMarkedRun checks that a step ends a run only while the run has its mark, and that a job which must
 // not be requeued is cancelled.
 func TestStopsOnlyTheMarkedRun(t *testing.T) {
@@ -86,7 +91,7 @@ func TestStopsOnlyTheMarkedRun(t *testing.T) {
 	} {
 		f := &fakeSlurm{job: j}
 		c.change(&f.job)
-		p := &preemption{ctl: f, log: quiet()}
+		p := newPreemption(f)
 		err := p.do(t.Context(), preempt.Step{Do: preempt.Stop, Job: j, Mode: c.mode, For: 9})
 		got := strings.Join(f.calls, " ")
 		if got != c.call || (err == nil) != (c.call != "") {
@@ -95,7 +100,7 @@ func TestStopsOnlyTheMarkedRun(t *testing.T) {
 	}
 	j.Requeue = false
 	f := &fakeSlurm{job: j}
-	p := &preemption{ctl: f, log: quiet()}
+	p := newPreemption(f)
 	if err := p.do(t.Context(), preempt.Step{Do: preempt.Stop, Job: j, Mode: preempt.Requeue, For: 9}); err != nil ||
 		!slices.Equal(f.calls, []string{"cancel"}) {
 		t.Errorf("a job that must not be requeued: %v %v", f.calls, err)
@@ -117,7 +122,7 @@ func TestTagsOnlyAnUnchangedRun(t *testing.T) {
 			f.job.AdminComment = tags.WithPreemption(j, tags.Preemption{Job: 9})
 			s := preempt.Step{Do: do, Job: f.job, Comment: "new", For: 9}
 			change(&f.job)
-			err := (&preemption{ctl: f, log: quiet()}).do(t.Context(), s)
+			err := newPreemption(f).do(t.Context(), s)
 			wrote := slices.Contains(f.calls, "comment 1 new")
 			if wrote != (what == "") || (err == nil) != wrote {
 				t.Errorf("%s %q: %v %v", do, what, f.calls, err)
@@ -137,7 +142,7 @@ func TestUnknownRules(t *testing.T) {
 		"PreemptType": "preempt/partition_prio", "PreemptMode": "REQUEUE",
 		"AccountingStorageType": "accounting_storage/slurmdbd",
 	}}
-	p := &preemption{ctl: f, log: quiet()}
+	p := newPreemption(f)
 	v := plan.New(s, plan.Settings{Policy: place.Reach, Tightest: true}, nil)
 	again := p.round(t.Context(), s, v, v.Plan())
 	if !again || p.rules.Enabled() || !slices.Equal(f.calls, []string{"comment 1 "}) {
@@ -153,7 +158,8 @@ func TestFailedStep(t *testing.T) {
 	s := snapshotOf(nil)
 	s.Queue.All = []slurm.Job{j}
 	log, hook := test.NewNullLogger()
-	p := &preemption{ctl: &fakeSlurm{job: j, writes: errors.New("denied")}, log: logrus.NewEntry(log), read: s.At}
+	p := newPreemption(&fakeSlurm{job: j, writes: errors.New("denied")})
+	p.log, p.read = logrus.NewEntry(log), s.At
 	v := plan.New(s, plan.Settings{Policy: place.Reach, Tightest: true}, nil)
 	again := p.round(t.Context(), s, v, v.Plan())
 	e := hook.LastEntry()

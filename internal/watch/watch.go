@@ -31,9 +31,11 @@ type Config struct {
 	Interval    time.Duration // the time between reads when there are no notifications or submissions
 	Settings    plan.Settings // the settings of the agents
 	Planner     bool          // whether the watcher writes each node's part of the plan to the node's Comment
-	// If Preempt is set and this watcher is the active planner, the watcher stops running jobs to make room for waiting
-	// jobs that need other profiles.
-	Preempt Preemptor
+	// If this watcher is the active planner, it uses Preemptor to stop running jobs for waiting jobs that need other
+	// profiles: with Preempt, the jobs that Slurm's rules allow it to preempt, and with Moves, jobs that fit elsewhere.
+	Preemptor Preemptor
+	Preempt   bool
+	Moves     Moves
 	// Now, if set, replaces the clock that measures the age of heartbeats; only tests set it.
 	Now func() time.Time
 	// Send and Confirm, if set, are called instead of sending a notification or a confirmation to the node's agent;
@@ -75,7 +77,7 @@ type Watcher struct {
 	notifications notifications
 	deadlines     deadlines
 	planner       *planner                    // nil unless the watcher writes parts
-	preemption    *preemption                 // nil unless the watcher preempts jobs
+	preemption    *preemption                 // nil unless the watcher preempts or moves jobs
 	config        slurm.Config                // slurmctld's configuration, for the confirmations
 	configRead    time.Time                   // the time at which config was read
 	send          func(node slurm.Node) error // sends a notification to the node's agent
@@ -111,8 +113,10 @@ func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
 	if cfg.Planner {
 		w.cfg.Interval = min(cfg.Interval, part.Every)
 		w.planner = newPlanner(ctl, log, cfg.Name, cfg.Now)
-		if cfg.Preempt != nil {
-			w.preemption = &preemption{ctl: cfg.Preempt, log: log}
+		if cfg.Preempt || cfg.Moves.PerDay > 0 {
+			w.preemption = &preemption{
+				ctl: cfg.Preemptor, log: log, preempts: cfg.Preempt, moves: newMoves(cfg.Moves, log),
+			}
 		}
 	}
 	return w
@@ -252,6 +256,9 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 	w.deadlines.report(snapshot, v, made, w.log)
 	if w.planner != nil {
 		active := w.planner.active(snapshot)
+		if w.preemption != nil && !active {
+			w.preemption.moves.delay(snapshot.At)
+		}
 		if err = w.planner.write(ctx, snapshot, v, made, w.notifications.unstarted); err != nil {
 			err = fmt.Errorf("couldn't write the plan: %w", err)
 		} else if active {
