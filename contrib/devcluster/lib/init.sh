@@ -165,7 +165,7 @@ start_daemons() {
     ! watched || start watcher
     start slurmctld
     start_nodes
-    wait_for 30 nodes_idle || { echo "a node did not become idle within 30 s" >&2; sinfo -N >&2; return 1; }
+    wait_for $((30 + NODES)) nodes_idle || { echo "a node did not become idle in time" >&2; sinfo -N >&2; return 1; }
     wait_for 30 cluster_registered || { echo "slurmctld did not register with slurmdbd within 30 s" >&2; return 1; }
 }
 
