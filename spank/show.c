@@ -3,7 +3,7 @@
  * cost of reading one record would thus grow with the size of the cluster.
  *
  *   caelum-show node NAME...   prints nodes in the form of `scontrol -d show node`, without the partitions
- *   caelum-show job ID         prints the GRES that a job holds on each node
+ *   caelum-show job ID         prints the GRES that a running or suspended job holds on each node
  *
  * scontrol reads all nodes for each node that it prints (scontrol_load_nodes() in info_node.c, 20.11 to 26.05) and, up
  * to 24.05, also for the detailed record of a job (_threads_per_core() in job_info.c).
@@ -12,8 +12,8 @@
  * (_slurm_rpc_dump_node_single() in proc_req.c, 22.05.8), so these numbers, and the states IDLE, MIXED and ALLOCATED,
  * may be old. The counts of GRES are current.
  *
- * Like the plugin, this program must be built for each Slurm release. Exit status: 0; 1 if the node or job does not
- * exist, or slurmctld cannot be reached; 2 if the arguments are wrong, or the record does not show on which nodes the
+ * Like the plugin, this program must be built for each Slurm release. Exit status: 0; 1 if the node does not exist, the
+ * job does not hold GRES, or slurmctld cannot be reached; 2 if the arguments are wrong, or the record does not show on which nodes the
  * job holds its GRES.
  */
 /* With this macro, slurm_load_job() takes a job id in 26.05, too. */
@@ -56,7 +56,13 @@ static int show_node(char *name)
 static int show_gres(const job_info_t *job)
 {
 	char *node;
+	uint32_t state = job->job_state & JOB_STATE_BASE;
 
+	/* slurmctld sends no GRES of a job that has ended (_pack_job_gres() in job_mgr.c). */
+	if (state != JOB_RUNNING && state != JOB_SUSPENDED) {
+		printf("Job %u not found\n", job->job_id);
+		return failed;
+	}
 	__auto_type nodes = slurm_hostlist_create(job->nodes);
 	if (!nodes)
 		return unclear;

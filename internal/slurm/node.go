@@ -128,18 +128,23 @@ func (c *Client) showNodes(ctx context.Context, names ...string) (string, error)
 	return c.run(ctx, nil, c.scontrol, "-d", "show", "node", strings.Join(names, ","))
 }
 
-// CheckShow returns an error if caelum-show does not exist or was built for another release of Slurm.
+// CheckShow returns an error if caelum-show does not exist or was built for another release of Slurm. Without
+// arguments, caelum-show exits with 2.
 func (c *Client) CheckShow(ctx context.Context) error {
-	if _, err := c.run(ctx, nil, c.show); unusable(err) {
+	if _, err := c.run(ctx, nil, c.show); exitCode(err) != 2 {
 		return err
 	}
 	return nil
 }
 
-// unusable reports whether a program could not start. The dynamic linker exits with 127 if it does not find a library,
-// such as the one of the Slurm release for which the program was built (measured with glibc 2.36).
+// unusable reports whether a program could not start, or was killed by a signal. The dynamic linker exits with 127 if
+// it does not find a library, such as the one of the Slurm release for which the program was built, and with 1 and a
+// message that ends in "(required by FILE)" if the library lacks a version (glibc 2.36).
 func unusable(err error) bool {
-	return errors.Is(err, ErrCommand) || exitCode(err) == 127
+	var exit *exec.ExitError
+	var command *CommandError
+	return errors.Is(err, ErrCommand) || errors.As(err, &exit) && (exit.ExitCode() == 127 || !exit.Exited()) ||
+		errors.As(err, &command) && strings.Contains(command.Stderr, "(required by ")
 }
 
 // exitCode returns the exit status of a failed command, or -1 if the command did not exit.

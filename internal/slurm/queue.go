@@ -211,6 +211,23 @@ func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	return err
 }
 
+// ExcludedNodes returns the nodes that a job excludes, whatever its state, with one request. Errors: ErrNoJob,
+// ErrUnreachable.
+func (c *Client) ExcludedNodes(ctx context.Context, id uint32) ([]string, error) {
+	exclusions, err := c.excludedNodes(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
+	if err != nil {
+		return nil, err
+	}
+	e, ok := exclusions[id]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("job %d: %w", id, ErrNoJob)
+	case e.problem != "":
+		return nil, fmt.Errorf("job %d: %s", id, e.problem)
+	}
+	return e.excluded, nil
+}
+
 // readExcluded sets j.ExcNodes. It returns ErrChanging if the job's state has changed.
 func (c *Client) readExcluded(ctx context.Context, j *Job) error {
 	exclusions, err := c.excludedNodes(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(j.ID), 10))

@@ -18,6 +18,9 @@ func writeProgram(t *testing.T, path, script string, mode os.FileMode) string {
 	return path
 }
 
+// versionError is a script that fails like the dynamic linker if a library lacks a version.
+const versionError = `echo "./show: libslurm.so: version 'V2' not found (required by ./show)" >&2; exit 1`
+
 // TestShow checks that Node and NamedNodes run caelum-show, and that they run scontrol if caelum-show
 // does not exist, cannot be executed or does not find Slurm's library, but not if it reports an error from slurmctld.
 func TestShow(t *testing.T) {
@@ -35,6 +38,8 @@ done`
 		{"missing", filepath.Join(dir, "none"), scontrol},
 		{"not executable", program("mode", "", 0o644), scontrol},
 		{"another library", program("ld", "exit 127", 0o755), scontrol},
+		{"another version of the library", program("version", versionError, 0o755), scontrol},
+		{"a crash", program("crash", "kill -SEGV $$", 0o755), scontrol},
 	} {
 		c := New(Options{Scontrol: scontrol, Show: k.path})
 		if err := c.CheckShow(context.Background()); (err != nil) != (k.comment == scontrol) {
