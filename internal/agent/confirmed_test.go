@@ -134,7 +134,7 @@ func TestConfirmedPolls(t *testing.T) {
 func TestConfirmedConfig(t *testing.T) {
 	f := newConfirmed(t)
 	f.rest()
-	f.fake.SetConfig("PreemptMode", "REQUEUE")
+	f.fake.SetConfig("SlurmUser", "slurm(64030)")
 	for range time.Minute / part.Every { // the watcher reads slurm.conf every minute
 		f.heartbeat()
 	}

@@ -1,6 +1,8 @@
 package part
 
 import (
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,14 +47,16 @@ func TestDigest(t *testing.T) {
 			t.Errorf("%s does not change the digest", what)
 		}
 	}
-	for _, key := range []string{"PrivateData", "MCSParameters", "SlurmUser", "PreemptType", "PreemptMode"} {
-		if Digest(n, slurm.Config{Values: map[string]string{key: "x"}}) == Digest(n, slurm.Config{}) {
-			t.Errorf("%s does not change the digest", key)
+	base := map[string]string{"PreemptType": "preempt/qos", "NEXT_JOB_ID": "6"}
+	for what, changes := range map[string]bool{
+		"PrivateData=jobs": true, "SlurmUser=slurm(64030)": true, "PreemptMode=REQUEUE": true, "NEXT_JOB_ID=7": false,
+	} {
+		key, value, _ := strings.Cut(what, "=")
+		values := maps.Clone(base)
+		values[key] = value
+		if (Digest(n, slurm.Config{Values: values}) != Digest(n, slurm.Config{Values: base})) != changes {
+			t.Errorf("%s: want a change of the digest: %v", what, changes)
 		}
-	}
-	other := slurm.Config{Values: map[string]string{"NEXT_JOB_ID": "7"}}
-	if Digest(n, other) != Digest(n, slurm.Config{}) {
-		t.Error("NEXT_JOB_ID changes the digest")
 	}
 }
 
