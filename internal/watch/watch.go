@@ -60,7 +60,7 @@ const (
 	slowdown = 4
 	// roundTime limits the time that rounds take while jobs start and end continuously, in milliseconds per second: on
 	// 1,024 nodes, a round costs slurmctld 7 ms of CPU time. After a quiet period, rounds may take burstTime, in
-	// milliseconds, without this limit.
+	// milliseconds, without this limit. Rounds that take longer than 0.2 s exceed the limit because of maxPause.
 	roundTime = 100
 	burstTime = 500
 	// maxConfirming limits the time for sending confirmations in a round.
@@ -176,7 +176,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		pause := pauseAfter(time.Since(began), limit)
 		earliest = time.Now().Add(pause)
-		next.Reset(w.cfg.Interval)
+		next.Reset(max(pause, w.cfg.Interval))
 		if again {
 			next.Reset(max(pause, retry))
 		}
