@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -16,9 +17,15 @@ import (
 // sets the begin time; 22.05.8).
 const restartDelay = 121 * time.Second
 
-// maxFits limits the number of sets of jobs for which a round checks whether they fit elsewhere. A check copies the
-// state of the whole cluster.
-const maxFits = 16
+// A round checks at least minChecks sets of jobs and, on small clusters, as many as copy the state of checkedGPUs GPUs,
+// because each check copies the state of the whole cluster: 4 ms for 1,024 nodes with eight GPUs each. On a large
+// cluster, the search begins at another group of groupSize nodes every groupSeconds.
+const (
+	minChecks    = 16
+	checkedGPUs  = 200_000
+	groupSize    = 16
+	groupSeconds = 5
+)
 
 // beginMove returns the steps that begin a move for the first waiting job. Moves are the last resort (DynaP's
 // reconfiguration-last, see reconfigure.LastResort): the waiting job cannot start, slurmctld's rules allow no
@@ -32,6 +39,9 @@ func beginMove(r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Pl
 	w := v.Waiting[k]
 	repeated := k > 0 && v.Waiting[k-1].ID == w.ID
 	running := runningJobs(s)
+	if c.Preempt && canPreempt(r, s, v, made, k, running) {
+		return nil // a node of the jobs to stop has not published their slices yet
+	}
 	if repeated || v.Behind(k) || !mayBegin(w) || failedUsers(s)[w.UID] ||
 		native(v, k, allowed(r, s, w, running)) || outranked(r, s, v, made, k) {
 		return nil
@@ -44,11 +54,23 @@ func beginMove(r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Pl
 	}
 	m := newMoves(s, v, made, k, movable)
 	m.skip, m.maxLost = starting(s, v), wait-restartDelay.Seconds()
+	groups := (len(v.Members) + groupSize - 1) / groupSize
+	m.first = int(s.At.Unix()/groupSeconds) % groups * groupSize
 	stop, ok := m.choose()
 	if !ok || len(stop) == 0 {
 		return nil
 	}
 	return mark(s, w.Job, movable, stop, tags.Preemption{Job: w.ID, Move: true})
+}
+
+// canPreempt reports whether Slurm's rules allow the watcher to make room for the k-th waiting job.
+func canPreempt(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, running []*slurm.Job) bool {
+	victims := allowed(r, s, v.Waiting[k], running)
+	if len(victims) == 0 {
+		return false
+	}
+	stop, ok := newRoom(s, v, made, k, victims).Choose(v.Jobs[k])
+	return ok && len(stop) > 0
 }
 
 // movable reports whether a running job may be moved: it can be requeued, its user or its partition permits moves, and
@@ -71,12 +93,14 @@ func runTimeLost(j slurm.Job, now time.Time) float64 {
 	return now.Sub(tags.SavedUntil(j, now)).Seconds()
 }
 
-// Refuse returns the steps that end a move because the site's move_command did not permit it. The step is the one that
-// would stop the job. The job's current run is not moved later either.
-func Refuse(s plan.Snapshot, step Step) []Step {
-	steps := []Step{{Do: Tag, Job: step.Job, Comment: tags.WithoutMoves(step.Job), For: step.For}}
+// Refuse returns the steps that end a move because the site's move_command did not permit it for some of the jobs.
+// refused contains the steps that would stop these jobs. Their current runs are not moved later either.
+func Refuse(s plan.Snapshot, refused []Step) (steps []Step) {
+	for _, r := range refused {
+		steps = append(steps, Step{Do: Tag, Job: r.Job, Comment: tags.WithoutMoves(r.Job), For: r.For})
+	}
 	for _, j := range s.Queue.All {
-		if j.ID == step.For {
+		if j.ID == refused[0].For {
 			steps = append(steps, Step{Do: Tag, Job: j, Comment: tags.WithoutPreempts(j), For: j.ID})
 		}
 	}
@@ -93,14 +117,16 @@ type moves struct {
 	spots map[uint32][]offer.Spot // the slices that each job holds
 	ended map[offer.Spot]bool     // the slices whose jobs have ended
 	room  Room
-	fits  int // the number of remaining checks (see maxFits)
+	fits  int // the number of remaining checks (see minChecks)
+	first int // the first node on which jobs may be moved
 
 	skip    map[int]bool // members on which no move may begin
-	maxLost float64      // the maximum total run time that the moved jobs lose, in seconds, or 0 if there is no limit
+	maxLost float64      // the maximum total run time that the moved jobs lose, in seconds
 }
 
 func newMoves(s plan.Snapshot, v *plan.View, made offer.Plan, k int, movable []*slurm.Job) *moves {
-	m := &moves{s: s, v: v, made: made, k: k, jobs: map[uint32]*slurm.Job{}, fits: maxFits}
+	m := &moves{s: s, v: v, made: made, k: k, jobs: map[uint32]*slurm.Job{}, maxLost: math.Inf(1)}
+	m.fits = max(minChecks, checkedGPUs/max(v.Pool.Len(), 1))
 	for k := range s.Queue.All {
 		m.jobs[s.Queue.All[k].ID] = &s.Queue.All[k]
 	}
@@ -121,7 +147,8 @@ func (m *moves) choose() (stop []uint32, ok bool) {
 		for _, k := range stop {
 			ids = append(ids, room.Victims[k].ID)
 		}
-		return !m.skip[node] && enough(node, stop) && m.worthwhile(room.lost(stop)) && m.fitElsewhere(ids)
+		return node >= m.first && !m.skip[node] && enough(node, stop) && m.worthwhile(room.lost(stop)) &&
+			m.fitElsewhere(ids)
 	}
 	stop, ok = room.Choose(m.v.Jobs[m.k])
 	if !ok || max(m.v.Jobs[m.k].Nodes, 1) == 1 {
@@ -134,7 +161,7 @@ func (m *moves) choose() (stop []uint32, ok bool) {
 	return stop, m.worthwhile(total) && m.fitElsewhere(stop)
 }
 
-func (m *moves) worthwhile(lost float64) bool { return m.maxLost == 0 || lost <= m.maxLost }
+func (m *moves) worthwhile(lost float64) bool { return lost <= m.maxLost }
 
 // fitElsewhere reports whether the moved jobs fit on free units beside the waiting job, the other running jobs and the
 // jobs that the plan starts now. Otherwise, a move would only exchange the waiting job for another one.

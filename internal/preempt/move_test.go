@@ -343,15 +343,29 @@ func TestMoveSequence(t *testing.T) {
 			t.Errorf("%d steps per round: %v, %q", perRound, all, s.job(1).AdminComment)
 		}
 	}
-	for what, change := range map[string]func(*state){
-		"the user withdraws the permission": func(s *state) { s.job(1).Comment = "" },
-		"the job must not be requeued":      func(s *state) { s.job(1).Requeue = false },
-		"suspended":                         func(s *state) { s.job(1).State = "SUSPENDED" },
-		"the waiting job is cancelled":      func(s *state) { s.job(9).State = "CANCELLED" },
-		"moves are turned off":              func(s *state) { s.begins.Moves = false },
-		"the other units are used": func(s *state) {
+}
+
+// TestMoveGivenUp checks the tags after a move that has been given up before the requeue. A job that must not be moved
+// any more is not marked again in this run. The waiting job must lose its tag, because its user would otherwise not be
+// allowed to preempt or to move other jobs.
+func TestMoveGivenUp(t *testing.T) {
+	const refused = "caelum:moved=0:0"
+	for what, k := range map[string]struct {
+		moved  string // the tag of the marked job
+		change func(*state)
+	}{
+		"the user withdraws the permission": {refused, func(s *state) { s.job(1).Comment = "" }},
+		"the job must not be requeued":      {refused, func(s *state) { s.job(1).Requeue = false }},
+		"suspended":                         {refused, func(s *state) { s.job(1).State = "SUSPENDED" }},
+		"the other units are used": {"", func(s *state) {
 			s.wait(8, func(j *slurm.Job) { j.PerNode[0].Type, j.CPUs, j.UID = "3g.20gb", 1, 3 })
-		},
+		}},
+		"the waiting job is cancelled": {"", func(s *state) {
+			s.job(9).State, s.job(9).AdminComment = "CANCELLED", ""
+		}},
+		"moves are turned off": {"", func(s *state) {
+			s.begins.Moves, s.job(9).AdminComment = false, ""
+		}},
 	} {
 		s := newMovable(t, 1)
 		steps, _ := s.next(noRules(t))
@@ -360,11 +374,11 @@ func TestMoveSequence(t *testing.T) {
 		if _, text := s.next(noRules(t)); text != "stop 1" {
 			t.Fatal(text)
 		}
-		change(s)
+		k.change(s)
 		steps, text := s.next(noRules(t))
 		s.carryOut(steps, 100)
-		if s.job(1).AdminComment != "" {
-			t.Errorf("%s: %q, tags %q", what, text, s.job(1).AdminComment)
+		if s.job(1).AdminComment != k.moved || s.job(9).AdminComment != "" {
+			t.Errorf("%s: %q, tags %q and %q", what, text, s.job(1).AdminComment, s.job(9).AdminComment)
 		}
 	}
 }
@@ -379,7 +393,7 @@ func TestRefuse(t *testing.T) {
 	if text != "stop 1" {
 		t.Fatal(text)
 	}
-	s.carryOut(Refuse(s.snapshot, steps[0]), 100)
+	s.carryOut(Refuse(s.snapshot, steps), 100)
 	if s.job(1).AdminComment != "caelum:moved=0:0" || s.job(9).AdminComment != "" {
 		t.Errorf("tags %q and %q", s.job(1).AdminComment, s.job(9).AdminComment)
 	}

@@ -73,7 +73,7 @@ func Next(r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Plan) (
 	return steps
 }
 
-// enabled reports whether the watcher makes moves, or preempts jobs.
+// enabled reports whether the watcher's settings permit moves or, if move is false, preemption.
 func (c Settings) enabled(move bool) bool {
 	if move {
 		return c.Moves
@@ -112,6 +112,8 @@ func proceed(
 		switch {
 		case lost: // nothing has happened to the marked jobs, so the preemptor may try again
 			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: tags.WithoutPreempts(w.Job), For: w.ID})
+		case !ok && !begun && isMove(mine): // the daily limit applies to further attempts
+			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: tags.WithoutPreempts(w.Job), For: w.ID})
 		case !ok && !begun: // because of a time in the past, the preemptor no longer comes first in the plan
 			comment := tags.WithPreempts(w.Job, time.Unix(0, 0))
 			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: comment, For: w.ID})
@@ -121,7 +123,7 @@ func proceed(
 	var warned, ended []Step
 	for _, j := range mine {
 		if !slices.Contains(stop, j.ID) {
-			steps = append(steps, drop(*j))
+			steps = append(steps, c.dropFrom(*j, s.At))
 			continue
 		}
 		p, _ := tags.PreemptedBy(*j)
@@ -150,12 +152,29 @@ func proceed(
 func stillChosen(
 	r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []*slurm.Job,
 ) (stop []uint32, ok bool) {
-	if p, _ := tags.PreemptedBy(*mine[0]); !p.Move { // all marked jobs are preempted, or all are moved
+	if !isMove(mine) {
 		return newRoom(s, v, made, k, allowed(r, s, v.Waiting[k], mine)).Choose(v.Jobs[k])
 	}
 	movable := slices.DeleteFunc(slices.Clone(mine), func(j *slurm.Job) bool { return !c.movable(*j, s.At) })
 	m := newMoves(s, v, made, k, movable)
 	return m.choose()
+}
+
+// isMove reports whether the marked jobs are moved. Otherwise, they are preempted; marks of both kinds never occur
+// together.
+func isMove(mine []*slurm.Job) bool {
+	p, _ := tags.PreemptedBy(*mine[0])
+	return p.Move
+}
+
+// dropFrom is like drop. If the job must not be moved any more, for example because its user has withdrawn the
+// permission, its current run is not marked again: otherwise, the user could use up the daily limit.
+func (c Settings) dropFrom(j slurm.Job, now time.Time) Step {
+	step := drop(j)
+	if p, _ := tags.PreemptedBy(j); p.Move && !c.movable(j, now) {
+		step.Comment = tags.WithoutMoves(j)
+	}
+	return step
 }
 
 // anyWarned reports whether any of the marked jobs has received the signals that begin its grace time.

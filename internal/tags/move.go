@@ -37,8 +37,8 @@ func SavedUntil(j slurm.Job, now time.Time) time.Time {
 	}
 }
 
-// MovableRun reports whether the job's current run has not been marked for a move, no earlier run has been moved, and
-// the site's move_command has permitted a move or has not been called for the run.
+// MovableRun reports whether no run of the job has been moved or marked for a move, and the current run has not been
+// excluded from moves (WithoutMoves).
 func MovableRun(j slurm.Job) bool {
 	text := Value(j.AdminComment, Moved)
 	if text == "" {
@@ -48,7 +48,7 @@ func MovableRun(j slurm.Job) bool {
 	return ok && n[0] == 0 && n[1] != int64(j.Restarts)
 }
 
-// WithoutMoves returns the job's admin_comment after the site's move_command did not permit a move of the current run.
+// WithoutMoves returns the job's admin_comment with a tag that excludes the current run from moves.
 func WithoutMoves(j slurm.Job) string {
 	return Set(j.AdminComment, Moved, fmt.Sprintf("0:%d", j.Restarts))
 }

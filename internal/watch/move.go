@@ -16,7 +16,7 @@ import (
 
 // Moves is the configuration of moves of running jobs.
 type Moves struct {
-	PerDay     int      // the number of moves that may begin within 24 hours; 0 means that no jobs are moved
+	PerDay     int      // the number of jobs that may be moved within 24 hours; 0 means that no jobs are moved
 	Partitions []string // the partitions whose jobs may be moved without the permission of their users
 	Command    string   // the path of the site's program that is called before and after a move, or empty
 }
@@ -25,8 +25,8 @@ type Moves struct {
 // plan must still keep the room for the waiting job after the program has ended.
 const commandLimit = 2 * time.Minute
 
-// moves limits the number of moves and calls the site's program. It stores nothing: after it has started or has not
-// been the active planner, it waits as long as after a move.
+// moves limits the number of moved jobs and calls the site's program. It keeps its state only in memory. After a start,
+// and while another planner is active, the next move is postponed by the time between two moves.
 type moves struct {
 	cfg  Moves
 	log  *logrus.Entry
@@ -62,6 +62,15 @@ func (m *moves) delay(now time.Time) {
 	}
 }
 
+// spend postpones the next move because a job has been marked. If several jobs are marked for one waiting job, each of
+// them counts.
+func (m *moves) spend(now time.Time) {
+	if m.next.After(now) {
+		now = m.next
+	}
+	m.delay(now)
+}
+
 // mayBegin reports whether a move may begin now.
 func (m *moves) mayBegin(now time.Time) bool {
 	return !m.next.IsZero() && !now.Before(m.next)
@@ -83,12 +92,12 @@ func (m *moves) prepare(ctx context.Context, s plan.Snapshot, steps []preempt.St
 		again = again || !ended
 		if err != nil {
 			m.log.WithError(err).WithField("job", step.Job.ID).Warn("move refused by move_command; the job continues")
-			refused = append(refused, preempt.Refuse(s, step)...)
+			refused = append(refused, step)
 		}
 	}
 	switch {
 	case refused != nil:
-		return append(now, refused...), true
+		return append(now, preempt.Refuse(s, refused)...), true
 	case again:
 		return now, true
 	}

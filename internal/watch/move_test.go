@@ -54,7 +54,8 @@ func (m *movingSlurm) snapshot() plan.Snapshot {
 	s := snapshotOf([]slurm.Node{n})
 	s.At = m.now
 	for _, id := range []uint32{1, 9} {
-		s.Queue.All = append(s.Queue.All, *m.jobs[id])
+		j, _ := m.Job(m.t.Context(), id)
+		s.Queue.All = append(s.Queue.All, j)
 		if m.jobs[id].State == "PENDING" {
 			s.Queue.Waiting = append(s.Queue.Waiting, slurm.Waiting{Job: *m.jobs[id], Elements: 1})
 		}
@@ -76,7 +77,19 @@ func (m *movingSlurm) snapshot() plan.Snapshot {
 func (m *movingSlurm) Config(context.Context) (slurm.Config, error)          { return slurm.Config{}, nil }
 func (m *movingSlurm) Partitions(context.Context) ([]slurm.Partition, error) { return nil, nil }
 func (m *movingSlurm) QOS(context.Context) ([]slurm.QOS, error)              { return nil, nil }
-func (m *movingSlurm) Job(_ context.Context, id uint32) (slurm.Job, error)   { return *m.jobs[id], nil }
+
+// Job is like slurm.Client.Job, which does not read the nodes that a job with nodes excludes.
+func (m *movingSlurm) Job(_ context.Context, id uint32) (slurm.Job, error) {
+	j := *m.jobs[id]
+	if j.Holds() {
+		j.ExcNodes = nil
+	}
+	return j, nil
+}
+
+func (m *movingSlurm) ExcludedNodes(_ context.Context, id uint32) ([]string, error) {
+	return m.jobs[id].ExcNodes, nil
+}
 
 func (m *movingSlurm) SetAdminComment(_ context.Context, id uint32, text string) error {
 	m.calls = append(m.calls, strings.TrimSpace(fmt.Sprintf("%d %s", id, text)))

@@ -22,6 +22,7 @@ type Preemptor interface {
 	Partitions(ctx context.Context) ([]slurm.Partition, error)
 	QOS(ctx context.Context) ([]slurm.QOS, error)
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
+	ExcludedNodes(ctx context.Context, id uint32) ([]string, error)
 	SetAdminComment(ctx context.Context, id uint32, text string) error
 	Requeue(ctx context.Context, id uint32, still func(slurm.Job) bool) error
 	Cancel(ctx context.Context, id uint32, still func(slurm.Job) bool) error
@@ -58,6 +59,10 @@ func (p *preemption) round(ctx context.Context, snapshot plan.Snapshot, v *plan.
 		BeginMove: p.known && p.moves.mayBegin(snapshot.At),
 	}
 	steps, again := p.moves.prepare(ctx, snapshot, preempt.Next(p.rules, settings, snapshot, v, made))
+	if err := p.checkMoved(ctx, steps); err != nil {
+		p.log.WithError(err).Info("a job to be moved has changed; the next round will decide again")
+		return true
+	}
 	for _, s := range steps {
 		err := p.do(ctx, s)
 		log := p.log.WithFields(logrus.Fields{"step": s.Do, "job": s.Job.ID, "preemptor": s.For, "move": s.Move})
@@ -66,15 +71,40 @@ func (p *preemption) round(ctx context.Context, snapshot plan.Snapshot, v *plan.
 			log.WithError(err).Info("the job has changed; the next round will decide again")
 			return true
 		case err != nil:
-			log.WithError(err).Warn("couldn't carry out a step of a preemption; the next round will decide again")
+			log.WithError(err).Warn("couldn't carry out a step of a preemption or move; the next round will try again")
 			return true
 		}
-		log.Info("preemption step done")
+		log.Info("step of a preemption or move done")
 		if again = true; s.Do == preempt.Tag && s.Move {
-			p.moves.delay(snapshot.At)
+			p.moves.spend(snapshot.At)
 		}
 	}
 	return again
+}
+
+// checkMoved reads the records of the jobs that steps requeues for a move, and returns an error if any of them must not
+// be moved any more. Otherwise, the other jobs would lose their runs although the waiting job does not get its room.
+func (p *preemption) checkMoved(ctx context.Context, steps []preempt.Step) error {
+	for _, s := range steps {
+		if s.Do != preempt.Stop || !s.Move {
+			continue
+		}
+		j, err := p.ctl.Job(ctx, s.Job.ID)
+		if err == nil && !p.mayStop(s, j) {
+			err = fmt.Errorf("job %d: %w", s.Job.ID, slurm.ErrJobState)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayStop reports whether a step still applies to a job's current record: the job is in the same run, is still tagged
+// as stopped for the same job and, for a move, may still be moved.
+func (p *preemption) mayStop(s preempt.Step, j slurm.Job) bool {
+	mark, ok := tags.PreemptedBy(j)
+	return ok && mark.Job == s.For && j.Restarts == s.Job.Restarts && (!s.Move || p.moves.permits(j))
 }
 
 // readRules reads slurmctld's settings. If they cannot be read, no job is preempted.
@@ -105,10 +135,7 @@ func (p *preemption) readRules(ctx context.Context) error {
 // do carries out one step. Before a step that ends a run or sends signals to it, do reads the job's record again and
 // carries out the step only if the job is still in the same run and is still tagged as preempted for the same job.
 func (p *preemption) do(ctx context.Context, s preempt.Step) error {
-	still := func(j slurm.Job) bool {
-		mark, ok := tags.PreemptedBy(j)
-		return ok && mark.Job == s.For && j.Restarts == s.Job.Restarts && (!s.Move || p.moves.permits(j))
-	}
+	still := func(j slurm.Job) bool { return p.mayStop(s, j) }
 	switch s.Do {
 	case preempt.Tag:
 		err := p.comment(ctx, s)
@@ -139,9 +166,17 @@ func (p *preemption) comment(ctx context.Context, s preempt.Step) error {
 	if j.AdminComment != s.Job.AdminComment || j.Restarts != s.Job.Restarts || j.Holds() != s.Job.Holds() {
 		return fmt.Errorf("job %d: %w", s.Job.ID, slurm.ErrJobState)
 	}
-	if s.Move && len(j.ExcNodes) > 0 { // the snapshot does not contain the nodes that running jobs exclude
-		return errors.Join(fmt.Errorf("job %d excludes nodes, so it is not moved: %w", s.Job.ID, slurm.ErrJobState),
-			p.ctl.SetAdminComment(ctx, s.Job.ID, tags.WithoutMoves(j)))
+	if s.Move { // neither the snapshot nor the record of a running job contains the nodes that the job excludes
+		excluded, err := p.ctl.ExcludedNodes(ctx, s.Job.ID)
+		if err != nil {
+			return err
+		}
+		if len(excluded) > 0 {
+			if err := p.ctl.SetAdminComment(ctx, s.Job.ID, tags.WithoutMoves(j)); err != nil {
+				return err
+			}
+			return fmt.Errorf("job %d excludes nodes, so it is not moved: %w", s.Job.ID, slurm.ErrJobState)
+		}
 	}
 	return p.ctl.SetAdminComment(ctx, s.Job.ID, s.Comment)
 }

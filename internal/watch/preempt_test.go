@@ -36,7 +36,10 @@ func (f *fakeSlurm) Partitions(context.Context) ([]slurm.Partition, error) {
 	return []slurm.Partition{{Name: "low", Tier: 1, PreemptMode: "REQUEUE"}, {Name: "high", Tier: 2}}, nil
 }
 func (f *fakeSlurm) Job(context.Context, uint32) (slurm.Job, error) { return f.job, nil }
-func (f *fakeSlurm) QOS(context.Context) ([]slurm.QOS, error)       { return nil, f.qos }
+func (f *fakeSlurm) ExcludedNodes(context.Context, uint32) ([]string, error) {
+	return nil, nil
+}
+func (f *fakeSlurm) QOS(context.Context) ([]slurm.QOS, error) { return nil, f.qos }
 
 func (f *fakeSlurm) SetAdminComment(_ context.Context, id uint32, text string) error {
 	f.calls = append(f.calls, fmt.Sprint("comment ", id, " ", text))
