@@ -133,8 +133,8 @@ func serve(path string) error {
 		return err
 	}
 	if err := ctl.CheckShow(context.Background()); err != nil {
-		log.WithError(err).Warn("caelum-show cannot be run, so slurmctld sends the agent the records of all " +
-			"nodes; install the plugin's files for this release of Slurm")
+		log.WithError(err).Warn("couldn't run caelum-show; install the caelum-spank package for this release of " +
+			"Slurm. Until then, slurmctld sends the agent the records of all nodes")
 	}
 	runs := repo.At(cfg.Repo, func(text string) { log.Warn(text) })
 	defer runs.Close()
