@@ -330,7 +330,7 @@ func TestMoveSequence(t *testing.T) {
 					t.Fatalf("a mark without a preemptor: %q %+v", text, again)
 				}
 				s.carryOut(again, 1)
-				steps, text = s.next(noRules(t))
+				steps, _ = s.next(noRules(t))
 				s.carryOut(steps, 100)
 			} else {
 				s.carryOut(steps, perRound)

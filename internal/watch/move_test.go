@@ -238,6 +238,39 @@ func TestMovesOnlyPermittedRun(t *testing.T) {
 	}
 }
 
+// TestSpend checks that each marked job postpones the next move.
+func TestSpend(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	m := newMoves(Moves{PerDay: 4}, quiet())
+	m.next = now.Add(-time.Hour)
+	for range 3 {
+		m.spend(now)
+	}
+	if want := now.Add(18 * time.Hour); !m.next.Equal(want) {
+		t.Errorf("the next move may begin at %v, want %v", m.next, want)
+	}
+}
+
+// TestMovesAllOrNone checks that no job is requeued if another job of the same move must not be moved any more.
+func TestMovesAllOrNone(t *testing.T) {
+	for withdrawn, want := range map[bool]bool{false: true, true: false} {
+		m := newMovingSlurm(t)
+		var steps []preempt.Step
+		for _, id := range []uint32{1, 2} {
+			j := *m.jobs[1]
+			j.ID, j.AdminComment = id, "caelum:moved=9:0"
+			if id == 2 && withdrawn {
+				j.Comment = ""
+			}
+			m.jobs[id] = &j
+			steps = append(steps, preempt.Step{Do: preempt.Stop, Job: j, Mode: preempt.Requeue, For: 9, Move: true})
+		}
+		if err := m.watcher(4, "").checkMoved(t.Context(), steps); (err == nil) != want {
+			t.Errorf("withdrawn: %v, result %v", withdrawn, err)
+		}
+	}
+}
+
 // calls is a replacement of the site's program that blocks until its results are sent.
 type calls struct {
 	mu      sync.Mutex
