@@ -49,8 +49,8 @@ const (
 	// the run, and the end of the grace time in Unix seconds, or 0 if the grace time has not begun.
 	Preempted = "caelum:preempted="
 	// Moved is followed by the id of the job for which the watcher is moving this job's run, or 0 if the run must not
-	// be moved, and by the restart count of the run. With 0, the site's move_command or the user did not permit the move,
-	// or the job excludes nodes. Any other id prevents all later moves of the job.
+	// be moved, and by the restart count of the run. With 0, the site's move_command or the user did not permit the
+	// move, or the job excludes nodes. Any other id prevents all later moves of the job.
 	Moved = "caelum:moved="
 	// Preempts is followed by the job's restart count, the time in Unix seconds at which the watcher began to stop
 	// other jobs for this job, and the number of its pending array tasks at that time, or 1.
