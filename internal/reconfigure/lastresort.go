@@ -230,6 +230,9 @@ func (c LastResort) inTime(
 	if err != nil {
 		return false
 	}
+	if c.Move && !fitTogether(after, stop, jobs) {
+		return false
+	}
 	ready := s.Now + c.Fixed
 	slots := slotsOf(after)
 	slots.take(at, ready+r.Duration)
@@ -256,6 +259,19 @@ func (c LastResort) inTime(
 		}
 	}
 	return true
+}
+
+// fitTogether reports whether the stopped jobs fit on the free units of the pool at the same time. Unlike slots, it
+// takes into account resources other than units, such as media engines.
+func fitTogether(after *place.Pool, stop []int, jobs []Running) bool {
+	var profiles []string
+	for _, j := range stop {
+		for _, h := range jobs[j].Holds {
+			profiles = append(profiles, after.GPU(h.GPU).Model.ProfileOf(h.Placement))
+		}
+	}
+	_, fit := place.Pack(gpusOf(after), profiles)
+	return fit
 }
 
 // slots holds, for every spot of a pool, the time, in seconds, at which the jobs on all instances that overlap it will
