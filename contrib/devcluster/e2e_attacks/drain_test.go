@@ -12,27 +12,28 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// slowScontrol replaces scontrol on a node. It requests the job's record from slurmctld only after the attack, as if
+// slowShow replaces caelum-show on a node. It requests the job's record from slurmctld only after the attack, as if
 // slurmctld were busy, whereas the agent runs squeue before the attack.
-const slowScontrol = `#!/bin/bash
-if [[ "$*" == *"show job"* && ! -e HOME/attacked ]]; then
+const slowShow = `#!/bin/bash
+if [[ $1 == job && ! -e HOME/attacked ]]; then
     : >HOME/asking
     for ((i = 0; i < 100; i++)); do
         [[ ! -e HOME/attacked ]] || break
         sleep 0.1
     done
 fi
-exec /run/scontrol "$@"
+exec /run/caelum-show "$@"
 `
 
 // TestDrainByShrinkingJob checks that no node is drained if a user shrinks a job between the agent's calls to squeue
-// and scontrol, whose outputs then disagree about the job.
+// and caelum-show, whose outputs then disagree about the job.
 func TestDrainByShrinkingJob(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 1})
-	s.Write("scontrol", strings.ReplaceAll(slowScontrol, "HOME", s.Home()))
+	const program = "/run/devcluster/build/caelum-show"
+	s.Write("show", strings.ReplaceAll(slowShow, "HOME", s.Home()))
 	for _, node := range s.Nodes {
-		s.Must(node, "root", "cp", "/usr/bin/scontrol", "/run/scontrol")
-		s.Must(node, "root", "mount", "--bind", filepath.Join(s.Home(), "scontrol"), "/usr/bin/scontrol")
+		s.Must(node, "root", "cp", program, "/run/caelum-show")
+		s.Must(node, "root", "mount", "--bind", filepath.Join(s.Home(), "show"), program)
 	}
 	id := s.Submit("sleep 1", "-N2", "--gres=gpu:1")
 	s.Within("the agent requests the record of the job", func() bool {
