@@ -38,13 +38,16 @@ func beginMove(r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Pl
 	}
 	w := v.Waiting[k]
 	repeated := k > 0 && v.Waiting[k-1].ID == w.ID
-	running := runningJobs(s)
-	if c.Preempt && canPreempt(r, s, v, made, k, running) {
-		return nil // a node of the jobs to stop has not published their slices yet
-	}
-	if repeated || v.Behind(k) || !mayBegin(w) || failedUsers(s)[w.UID] ||
-		native(v, k, allowed(r, s, w, running)) || outranked(r, s, v, made, k) {
+	if repeated || v.Behind(k) || !mayBegin(w) || failedUsers(s)[w.UID] {
 		return nil
+	}
+	running := runningJobs(s)
+	victims := allowed(r, s, w, running)
+	if native(v, k, victims) || outranked(r, s, v, made, k) {
+		return nil
+	}
+	if c.Preempt && canPreempt(s, v, made, k, victims) {
+		return nil // a node of the jobs to stop has not published their slices yet
 	}
 	movable := slices.DeleteFunc(running, func(j *slurm.Job) bool {
 		return !tags.MovableRun(*j) || !c.movable(*j, s.At)
@@ -63,9 +66,8 @@ func beginMove(r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Pl
 	return mark(s, w.Job, movable, stop, tags.Preemption{Job: w.ID, Move: true})
 }
 
-// canPreempt reports whether Slurm's rules allow the watcher to make room for the k-th waiting job.
-func canPreempt(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int, running []*slurm.Job) bool {
-	victims := allowed(r, s, v.Waiting[k], running)
+// canPreempt reports whether stopping some of the victims would make room for the k-th waiting job.
+func canPreempt(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*slurm.Job) bool {
 	if len(victims) == 0 {
 		return false
 	}
