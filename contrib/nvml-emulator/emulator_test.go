@@ -198,7 +198,7 @@ func (m *machine) fullCI(gi nvml.GpuInstance) (nvml.ComputeInstance, nvml.Return
 	var largest nvml.ComputeInstanceProfileInfo
 	for i := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 		info, ret := gi.GetComputeInstanceProfileInfo(i, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
-		if ret == nvml.SUCCESS && info.SliceCount > largest.SliceCount {
+		if ret == nvml.SUCCESS && info.MultiprocessorCount > largest.MultiprocessorCount {
 			largest = info
 		}
 	}

@@ -39,9 +39,9 @@ func TestFaults(t *testing.T) {
 	})
 	t.Run("error after the creation", func(t *testing.T) {
 		m.ctl("fault", "add", "--call", "CREATE_GI", "--error", "UNKNOWN", "--after")
-		_, ret := m.placeByID(m.device(1), 19, 2)
+		_, ret := m.placeByID(m.device(0), 19, 2)
 		m.want(ret, nvml.ERROR_UNKNOWN, "create")
-		_, ret = m.device(1).GetGpuInstanceById(9)
+		_, ret = m.device(0).GetGpuInstanceById(9)
 		m.want(ret, nvml.SUCCESS, "GetGpuInstanceById of the remaining instance")
 	})
 	t.Run("calls without a change, until the fault is cleared", func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestFaults(t *testing.T) {
 }
 
 func TestLostGPU(t *testing.T) {
-	m := newMachine(t, "--board", "A100-40GB", "--gpus", "2")
+	m := newMachine(t, "--board", "A100-40GB", "--gpus", "2", "--swap-halves", "none")
 	d := m.device(1)
 	gi, ci, uuid := m.carve(d, "2g.10gb", 0)
 	set, ret := m.EventSetCreate()

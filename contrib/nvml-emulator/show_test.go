@@ -11,7 +11,7 @@ import (
 // TestShowModes checks the output of show for whole GPUs, pending modes, clients and NVLinks.
 func TestShowModes(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB", "--gpus", "2", "--board", "H100-80GB", "--mig", "off",
-		"--nvlink", "0,1,2", "--seed", "7")
+		"--nvlink", "0,1,2", "--seed", "7", "--swap-halves", "none")
 	m.ctl("mig-mode", "1", "on")
 	m.ctl("reset", "1")
 	m.ctl("create", "1", "3g.20gb", "4")

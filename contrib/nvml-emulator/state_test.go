@@ -235,28 +235,21 @@ func TestUninitialized(t *testing.T) {
 	m.want(m.Init(), nvml.SUCCESS, "Init again")
 }
 
-// TestFileOfKilledWriter checks that the next change of the state removes a capability file that belongs to no
-// instance, as left by a process that is killed between the commit and the removal of the file.
+// TestFileOfKilledWriter checks that the next change of the state removes an access file that belongs to no instance, as
+// left by a process that is killed between the commit and the removal of the file.
 func TestFileOfKilledWriter(t *testing.T) {
-	root := devRoot(t)
-	m := newMachine(t, "--board", "A100-40GB", "--dev-root", root)
-	m.ctl("create", "0", "3g.20gb", "4")
-	caps, err := filepath.Glob(filepath.Join(root, "nvidia-caps", "nvidia-cap*"))
-	if err != nil || len(caps) == 0 {
-		t.Fatal(caps, err)
-	}
-	var like syscall.Stat_t
-	if err := syscall.Stat(caps[0], &like); err != nil {
+	proc := t.TempDir()
+	m := newMachine(t, "--board", "A100-40GB", "--dev-root", devRoot(t), "--proc-root", proc)
+	left := filepath.Join(proc, "driver/nvidia/capabilities/gpu0/mig/gi13/access")
+	if err := os.MkdirAll(filepath.Dir(left), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	const minor = 3 + 9*13 // GPU 0, GPU instance 13
-	left := filepath.Join(root, "nvidia-caps", "nvidia-cap"+strconv.Itoa(minor))
-	if err := syscall.Mknod(left, syscall.S_IFCHR|0o444, int(like.Rdev&^0xff|minor)); err != nil {
+	if err := os.WriteFile(left, nil, 0o444); err != nil {
 		t.Fatal(err)
-	}
-	if out, status := m.exit(m.command("nvml-emulator", "check")); status == 0 {
-		t.Fatalf("the check did not report %s: %s", left, out)
 	}
 	m.ctl("create", "0", "1g.5gb", "0")
+	if _, err := os.Lstat(left); !os.IsNotExist(err) {
+		t.Errorf("the access file still exists: %v", err)
+	}
 	m.check()
 }

@@ -11,18 +11,20 @@ static const struct command {
 } commands[] = {
     {"init", "--board BOARD [--gpus N] [--board BOARD ...] [--dev-root DIR|none] [--proc-root DIR]\n"
              "            [--modify-device-files 0|1] [--mig on|off] [--mode-reset auto|manual|never] [--nvlink all|GPU,GPU...[;...]]\n"
-             "            [--nvml-clients 0|1] [--seed N]",
+             "            [--nvml-clients 0|1] [--swap-halves none|all|GPU,GPU...] [--seed N]",
      "Create a new machine that replaces the one in the state file. Each --board begins a group of GPUs of the same model,\n"
      "and --gpus sets the number of GPUs (1). --dev-root is the directory of the device files (/dev). --proc-root is the\n"
      "directory of the driver's /proc files (default: no /proc files). --modify-device-files 0 corresponds to the driver's\n"
-     "NVreg_ModifyDeviceFiles=0: the driver neither creates nor removes capability files (1). --mig is the initial MIG mode\n"
+     "NVreg_ModifyDeviceFiles=0: the driver creates no capability files (1). --mig is the initial MIG mode\n"
      "(on). --mode-reset applies to GPU models before Hopper, whose MIG mode changes only after a reset: the driver resets\n"
      "the GPU itself (auto), or nvidia-smi must reset it (manual). With never, nvidia-smi cannot reset any GPU, and only\n"
      "a reboot changes the mode, as on virtual machines with GPU passthrough. --nvlink connects all GPUs, or the GPUs of\n"
      "each group, by NVLinks (default: no NVLinks). --nvml-clients 1: a process is a client of all GPUs from nvmlInit to\n"
-     "nvmlShutdown, which prevents resets and MIG mode changes by other processes (0; needs --dev-root). The UUIDs\n"
-     "depend on the seed (random). GPU models:",
+     "nvmlShutdown, which prevents resets and MIG mode changes by other processes (0; needs --dev-root). --swap-halves:\n"
+     "GPUs that number the instances in the second half of the GPU first, as about half of the real GPUs with 8 units do\n"
+     "(every second GPU, beginning with GPU 1). The UUIDs depend on the seed (random). GPU models:",
      cmd_init},
+    {"calls", "[--reset]", "Print the number of NVML calls of each kind that all processes have made, or set these numbers to 0.", cmd_calls},
     {"show", "[--json]", "Draw the GPUs, and list their instances and clients.", cmd_show},
     {"create", "GPU PROFILE [START] [--no-ci]",
      "Create a GPU instance with a full-size compute instance, as an administrator does with nvidia-smi. Without\n"

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include "calls.h"
 #include "ctl.h"
 #include "device.h"
 #include "proc.h"
@@ -62,6 +63,28 @@ static void connect_gpus(struct state *st, const char *text)
         ctl_fail(EXIT_USAGE, "--nvlink: unexpected text %s", text);
 }
 
+/*
+ * swap_halves sets the GPUs whose ids of instances begin in the second half. Only 8-unit GPUs with this order are known. By
+ * default, every second GPU has it, because about half of the known 8-unit GPUs do, and GPUs of one machine may differ.
+ */
+static void swap_halves(struct state *st, const char *text)
+{
+    bool listed[EMU_MAX_GPUS] = {false};
+    if (text && *text >= '0' && *text <= '9')
+        for (char *end;; text = end + 1) {
+            unsigned long gpu = strtoul(text, &end, 10);
+            if (*text < '0' || *text > '9' || gpu >= st->ngpus || (*end && *end != ','))
+                ctl_fail(EXIT_USAGE, "--swap-halves must be none, all or GPUs such as 0,2; the machine has %u GPUs", st->ngpus);
+            listed[gpu] = true;
+            if (!*end)
+                break;
+        }
+    else if (text && strcmp(text, "none") != 0 && strcmp(text, "all") != 0)
+        ctl_fail(EXIT_USAGE, "--swap-halves must be none, all or GPUs such as 0,2, not %s", text);
+    for (unsigned i = 0; i < st->ngpus; i++)
+        st->gpu[i].swapped = boards[st->gpu[i].board].grid == 8 && (!text ? i % 2 == 1 : *text == 'a' || listed[i]);
+}
+
 int cmd_init(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -75,10 +98,11 @@ int cmd_init(int argc, char **argv)
         {"mode-reset", 1, 0, 'r'},
         {"nvlink", 1, 0, 'n'},
         {"nvml-clients", 1, 0, 'c'},
+        {"swap-halves", 1, 0, 'w'},
         {0},
     };
     struct state st = {0};
-    const char *nvlink = NULL;
+    const char *nvlink = NULL, *swapped = NULL;
     int board = -1, pending = 0, mig = 1;
     unsigned count[EMU_MAX_GPUS] = {0}, kind[EMU_MAX_GPUS] = {0}, groups = 0;
     strcpy(st.dev_root, "/dev");
@@ -120,6 +144,7 @@ int cmd_init(int argc, char **argv)
             break;
         case 'r': st.mode_reset = mode_reset_by_name(optarg); break;
         case 'n': nvlink = optarg; break;
+        case 'w': swapped = optarg; break;
         case 'c': st.nvml_clients = ctl_number(optarg, "--nvml-clients", 1); break;
         case 's':
             st.seed = ctl_number(optarg, "--seed", 4000000000u);
@@ -142,11 +167,14 @@ int cmd_init(int argc, char **argv)
         }
     if (nvlink)
         connect_gpus(&st, nvlink);
+    swap_halves(&st, swapped);
     make_default_folder();
     struct txn t;
     if (txn_create(&t, state_path()) != TXN_OK)
         ctl_fail(EXIT_STATE, "%s", t.error);
     char error[512];
+    if (calls_reset(state_path()) != 0)
+        ctl_fail(EXIT_STATE, "couldn't create %s.calls", state_path());
     if (device_setup(&st, error, sizeof error) != 0 || proc_setup(&st, error, sizeof error) != 0)
         ctl_fail(EXIT_REFUSED, "%s", error);
     *t.st = st;

@@ -46,7 +46,7 @@ int cmd_create(int argc, char **argv)
     char uuid[UUID_TEXT] = "-";
     if (with_ci) {
         e.name = "create-ci";
-        rc = ops_create_ci(&t, gpu, gi, rules_board(g)->profiles[profile].slices, -1, &ci);
+        rc = ops_create_ci(&t, gpu, gi, rules_ci_full(rules_board(g), (unsigned)profile), -1, &ci);
         if (rc != NVML_SUCCESS)
             return ctl_end_with(&t, &e, rc, "create the compute instance");
         e.ci = (int)ci, e.uuid = g->gi[gi].ci[ci].uuid;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calls.h"
 #include "ctl.h"
 
 /* draw prints the layout of a GPU with three characters per unit: |1g|1g| | |3g | */
@@ -178,6 +179,22 @@ int cmd_show(int argc, char **argv)
     ctl_begin(&t, TXN_READ);
     (json ? show_json : show_text)(t.st);
     txn_end(&t);
+    return EXIT_OK;
+}
+
+int cmd_calls(int argc, char **argv)
+{
+    bool reset = argc == 2 && strcmp(argv[1], "--reset") == 0;
+    if (argc > 1 && !reset)
+        ctl_fail(EXIT_USAGE, "calls [--reset]");
+    if (reset && calls_reset(state_path()) != 0)
+        ctl_fail(EXIT_STATE, "couldn't reset the numbers of calls of %s", state_path());
+    const uint64_t *calls = calls_open(state_path());
+    if (!calls)
+        ctl_fail(EXIT_STATE, "couldn't read the numbers of calls of %s; create a state with: nvml-emulator init", state_path());
+    for (int i = 0; i < CALL_KINDS && !reset; i++)
+        if (calls[i])
+            printf("%s %llu\n", call_name(i), (unsigned long long)calls[i]);
     return EXIT_OK;
 }
 

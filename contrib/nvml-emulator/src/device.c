@@ -17,10 +17,10 @@
 #define MINOR_GPU 60000
 #define MINOR_CTL 60255
 
+/* make_node creates a device file, or restores the owner and mode of an existing one, as nvidia-modprobe does. */
 static int make_node(const char *path, unsigned minor, mode_t mode)
 {
-    unlink(path);
-    if (mknod(path, S_IFCHR | mode, makedev(EMU_MAJOR, minor)) != 0)
+    if (mknod(path, S_IFCHR | mode, makedev(EMU_MAJOR, minor)) != 0 && (errno != EEXIST || lchown(path, 0, 0) != 0))
         return -1;
     return chmod(path, mode); /* mknod applies the umask */
 }
@@ -72,11 +72,11 @@ int device_setup(const struct state *st, char *error, size_t size)
     }
     /*
      * The driver has two capabilities that do not belong to any instance: nvidia-cap1 allows changing the MIG
-     * configuration, and nvidia-cap2 allows monitoring.
+     * configuration, and nvidia-cap2 allows monitoring. nvidia-modprobe creates their files.
      */
-    for (unsigned i = 1; i <= 2; i++) {
+    for (unsigned i = EMU_CAP_CONFIG; i <= EMU_CAP_MONITOR && !st->keep_device_files; i++) {
         snprintf(path, sizeof path, "%s/nvidia-cap%u", caps, i);
-        if (make_node(path, i, i == 1 ? 0400 : 0444) != 0)
+        if (make_node(path, i, i == EMU_CAP_CONFIG ? 0400 : 0444) != 0)
             goto fail;
     }
     return 0;
@@ -99,38 +99,6 @@ int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci)
     return make_node(path, rules_cap_minor(gpu, gi, ci), 0444);
 }
 
-int device_remove_cap(const struct state *st, unsigned minor)
-{
-    if (!st->dev_root[0] || st->keep_device_files)
-        return 0;
-    char path[512];
-    snprintf(path, sizeof path, "%s/nvidia-caps/nvidia-cap%u", st->dev_root, minor);
-    return unlink(path) == 0 || errno == ENOENT ? 0 : -1;
-}
-
-void device_sweep_caps(const struct state *st)
-{
-    if (!st->dev_root[0] || st->keep_device_files)
-        return;
-    char caps[300];
-    snprintf(caps, sizeof caps, "%s/nvidia-caps", st->dev_root);
-    DIR *d = opendir(caps);
-    if (!d)
-        return;
-    for (struct dirent *e; (e = readdir(d));) {
-        unsigned minor, gpu, id;
-        int ci;
-        if (sscanf(e->d_name, "nvidia-cap%u", &minor) != 1 || !rules_cap_of(minor, &gpu, &id, &ci))
-            continue;
-        const struct gi_state *gi = &st->gpu[gpu].gi[id];
-        if (gi->used && (ci < 0 || gi->ci[ci].used))
-            continue;
-        device_remove_cap(st, minor);
-        proc_remove_cap(st, minor);
-    }
-    closedir(d);
-}
-
 bool device_may_open(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -138,6 +106,18 @@ bool device_may_open(const char *path)
         return errno == ENXIO; /* a process with access gets ENXIO, because the device has no driver */
     close(fd);
     return true;
+}
+
+bool device_may_use_system(const struct state *st, unsigned minor)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/nvidia-caps/nvidia-cap%u", st->dev_root, minor);
+    return !st->dev_root[0] || device_may_open(path);
+}
+
+bool device_may_use(const struct state *st, unsigned gpu, unsigned gi, int ci)
+{
+    return device_may_use_system(st, rules_cap_minor(gpu, gi, ci));
 }
 
 void device_gpu_path(const struct state *st, unsigned gpu, char *path, size_t size)

@@ -9,26 +9,30 @@
 
 #define EMU_MAJOR 60 /* reserved for local and experimental use (devices.txt of the kernel) */
 
+#define EMU_CAP_CONFIG 1  /* minor number of the capability mig/config */
+#define EMU_CAP_MONITOR 2 /* minor number of the capability mig/monitor */
+
 /*
- * device_setup removes the files of an earlier init, and creates nvidia<N>, nvidiactl and nvidia-caps/nvidia-cap{1,2}.
- * It returns 0, or -1 with a message in error. It fails if the directory contains a real driver's device files.
+ * device_setup removes the files of an earlier init, and creates nvidia<N>, nvidiactl and, unless keep_device_files
+ * is set, nvidia-caps/nvidia-cap{1,2}. It returns 0, or -1 with a message in error. It fails if the directory contains a real driver's device files.
  */
 int device_setup(const struct state *st, char *error, size_t size);
 
 /*
- * device_add_cap creates the capability file of a GPU instance (ci -1) or a compute instance with mode 0444, as the
- * real driver does. device_remove_cap removes the capability file with the given minor number. Both do nothing if the
- * state has no device files, or if the driver must not manage them (keep_device_files), and return 0, or -1 with errno
- * set.
+ * device_add_cap creates the capability file of a GPU instance (ci -1) or a compute instance with mode 0444, or gives an
+ * existing file this mode, as nvidia-modprobe does when a client needs the file. It does nothing if the state has no
+ * device files, or if the driver must not manage them (keep_device_files), and returns 0, or -1 with errno set. As with
+ * the real driver, nothing removes the file when the instance is destroyed.
  */
 int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
-int device_remove_cap(const struct state *st, unsigned minor);
 
 /*
- * device_sweep_caps removes the capability files that belong to no instance, which a process leaves behind if it is
- * killed around the commit of a created or destroyed instance. It must be called within a transaction that may write.
+ * device_may_use reports whether the calling process may open the capability file of a GPU instance (ci -1) or a compute
+ * instance, and device_may_use_system the same for the capability with the given minor number. Both return true if the
+ * state has no device files.
  */
-void device_sweep_caps(const struct state *st);
+bool device_may_use(const struct state *st, unsigned gpu, unsigned gi, int ci);
+bool device_may_use_system(const struct state *st, unsigned minor);
 
 /* device_cap_path writes the path of the capability file. */
 void device_cap_path(const struct state *st, unsigned gpu, unsigned gi, int ci, char *path, size_t size);

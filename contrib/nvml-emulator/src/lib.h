@@ -21,6 +21,10 @@ struct call {
     bool write;         /* changes instances */
     bool root;          /* "requires privileged user" in NVML's documentation */
     bool admin;         /* requires CAP_SYS_ADMIN */
+    bool config;        /* requires the capability mig/config */
+    bool monitor;       /* requires the capability mig/monitor if the handle is a GPU whose MIG mode is on; for a MIG
+                           device, its own capability files are sufficient */
+    bool subscribes;    /* requires the GPU instance's capability file */
     int profile;        /* NVML's id of the new instance's profile, for the latency */
     struct event event; /* call_end logs the event if it has a name */
 

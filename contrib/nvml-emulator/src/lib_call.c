@@ -10,14 +10,31 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "calls.h"
 #include "device.h"
 #include "faults.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned initialized;
 static char path[512];
-static int held[EMU_MAX_GPUS]; /* descriptors of device files, with --nvml-clients 1 */
+static bool may_config, may_monitor; /* which of the two files of the MIG capabilities nvmlInit could open */
+static int held[EMU_MAX_GPUS];       /* descriptors of device files, with --nvml-clients 1 */
 static unsigned nheld;
+
+/* lib_count counts a call for `nvml-emulator calls`. */
+static void lib_count(int call)
+{
+    static uint64_t *counters;
+    static char counted[sizeof path];
+    pthread_mutex_lock(&mutex);
+    if (strcmp(counted, path) != 0) { /* a process may use several machines, one after the other */
+        strcpy(counted, path);
+        counters = calls_open(path);
+    }
+    if (counters)
+        __atomic_fetch_add(&counters[call], 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&mutex);
+}
 
 bool lib_initialized(void)
 {
@@ -102,6 +119,23 @@ static bool may_call(const struct call *c)
     return c->admin ? client_admin() : !c->root || geteuid() == 0;
 }
 
+/*
+ * has_capability reports whether the process has the capabilities that the call requires. The library opens the files of
+ * mig/config and mig/monitor only in nvmlInit. Without mig/monitor, a process gets information only about the instance that
+ * it can use (kmigmgrGetInstanceRefFromDevice in the open kernel modules 595.45.04).
+ */
+static bool has_capability(const struct call *c)
+{
+    if (c->config && !may_config)
+        return false;
+    if (c->subscribes && c->gi && !device_may_use(c->st, (unsigned)c->gpu, (unsigned)c->gi_id, -1))
+        return false;
+    if (!c->monitor || may_monitor || !c->g->mig)
+        return true;
+    return c->ci && device_may_use(c->st, (unsigned)c->gpu, (unsigned)c->gi_id, -1) &&
+           device_may_use(c->st, (unsigned)c->gpu, (unsigned)c->gi_id, c->ci_id);
+}
+
 static void event_place(struct call *c)
 {
     struct event *e = &c->event;
@@ -125,6 +159,7 @@ static nvmlReturn_t enter(struct call *c, uint64_t serial)
 {
     if (!lib_initialized() && c->id != CALL_INIT)
         return NVML_ERROR_UNINITIALIZED;
+    lib_count((int)c->id);
     if (!may_call(c))
         return NVML_ERROR_NO_PERMISSION;
     nvmlReturn_t rc = begin(c, TXN_READ);
@@ -163,6 +198,8 @@ static nvmlReturn_t enter(struct call *c, uint64_t serial)
         return call_end(c, NVML_ERROR_GPU_IS_LOST);
     if (c->gi_id >= 0 && !c->gi)
         return call_end(c, NVML_ERROR_INVALID_ARGUMENT);
+    if (c->g && !has_capability(c))
+        return call_end(c, NVML_ERROR_NO_PERMISSION);
     return NVML_SUCCESS;
 }
 
@@ -252,8 +289,11 @@ static nvmlReturn_t init(void)
     if (rc != NVML_SUCCESS)
         return rc;
     pthread_mutex_lock(&mutex);
-    if (initialized++ == 0)
+    if (initialized++ == 0) {
+        may_config = device_may_use_system(c.st, EMU_CAP_CONFIG);
+        may_monitor = device_may_use_system(c.st, EMU_CAP_MONITOR);
         hold_gpus(c.st);
+    }
     pthread_mutex_unlock(&mutex);
     rc = call_end(&c, rc);
     if (rc != NVML_SUCCESS)

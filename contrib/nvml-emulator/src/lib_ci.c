@@ -1,22 +1,24 @@
 /*
  * This file implements the calls for compute instances. Their profile ids are the NVML_COMPUTE_INSTANCE_PROFILE_*
- * numbers, as on an A100.
+ * numbers, as on an A100. The driver carries out most of them through a subscription to the GPU instance, for which the
+ * caller must be able to open the GPU instance's capability file, even if it is root (gpu_instance_subscription.c in
+ * NVIDIA's open kernel modules 595.45.04).
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "lib.h"
 
-static void fill_v3(const struct call *c, unsigned slices, nvmlComputeInstanceProfileInfo_v3_t *info)
+static void fill_v3(const struct call *c, unsigned profile, unsigned slices, nvmlComputeInstanceProfileInfo_v3_t *info)
 {
     const struct profile *p = rules_profile(c->g, c->gi);
     unsigned starts[8];
     *info = (nvmlComputeInstanceProfileInfo_v3_t){
         .version = nvmlComputeInstanceProfileInfo_v3,
-        .id = rules_ci_profile(slices),
+        .id = profile,
         .sliceCount = slices,
-        .instanceCount = rules_ci_starts(p->slices, slices, starts),
-        .multiprocessorCount = p->sms * slices / p->slices,
+        .instanceCount = rules_ci_starts(p->slices, profile, starts),
+        .multiprocessorCount = rules_ci_sms(c->b, c->gi->profile, profile),
         .sharedCopyEngineCount = p->ce,
         .sharedDecoderCount = p->media[MEDIA_DEC],
         .sharedEncoderCount = p->media[MEDIA_ENC],
@@ -39,7 +41,7 @@ static nvmlReturn_t begin_profile(struct call *c, nvmlGpuInstance_t gi, unsigned
     nvmlReturn_t rc = call_gi(c, gi);
     if (rc != NVML_SUCCESS)
         return rc;
-    *slices = rules_ci_slices(rules_profile(c->g, c->gi)->slices, profile);
+    *slices = rules_ci_slices(c->b, c->gi->profile, profile);
     return *slices ? NVML_SUCCESS : call_end(c, NVML_ERROR_NOT_SUPPORTED);
 }
 
@@ -52,7 +54,7 @@ static nvmlReturn_t profile_info(nvmlGpuInstance_t gi, unsigned profile, unsigne
     nvmlReturn_t rc = begin_profile(&c, gi, profile, &slices);
     if (rc != NVML_SUCCESS)
         return rc;
-    fill_v3(&c, slices, v3);
+    fill_v3(&c, profile, slices, v3);
     return call_end(&c, rc);
 }
 
@@ -102,13 +104,13 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance
 {
     struct call c = CALL(CALL_PLACEMENTS);
     unsigned slices, starts[8];
-    c.root = true;
+    c.root = c.subscribes = true;
     if (!count)
         return NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t rc = begin_profile(&c, gpuInstance, profileId, &slices);
     if (rc != NVML_SUCCESS)
         return rc;
-    unsigned n = rules_ci_starts(rules_profile(c.g, c.gi)->slices, slices, starts);
+    unsigned n = rules_ci_starts(rules_profile(c.g, c.gi)->slices, profileId, starts);
     if (placements && *count < n)
         rc = NVML_ERROR_INSUFFICIENT_SIZE;
     for (unsigned i = 0; placements && rc == NVML_SUCCESS && i < n; i++)
@@ -122,13 +124,13 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_
 {
     struct call c = CALL(CALL_CAPACITY);
     unsigned slices;
-    c.root = true;
+    c.root = c.subscribes = true;
     if (!count)
         return NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t rc = begin_profile(&c, gpuInstance, profileId, &slices);
     if (rc != NVML_SUCCESS)
         return rc;
-    *count = rules_ci_capacity(c.gi, rules_profile(c.g, c.gi)->slices, slices);
+    *count = rules_ci_capacity(c.gi, rules_profile(c.g, c.gi)->slices, profileId);
     return call_end(&c, rc);
 }
 
@@ -136,14 +138,14 @@ static nvmlReturn_t create(nvmlGpuInstance_t gi, unsigned profileId, const nvmlC
 {
     struct call c = CALL(CALL_CREATE_CI);
     unsigned slices, id;
-    c.write = c.root = true;
+    c.write = c.root = c.subscribes = true;
     c.event = EVENT("create-ci");
     nvmlReturn_t rc = begin_profile(&c, gi, profileId, &slices);
     if (rc != NVML_SUCCESS)
         return rc;
     if (at && (at->size != slices || at->start > EMU_MAX_CI))
         return call_end(&c, NVML_ERROR_INVALID_ARGUMENT);
-    rc = ops_create_ci(&c.t, (unsigned)c.gpu, (unsigned)c.gi_id, slices, at ? (int)at->start : -1, &id);
+    rc = ops_create_ci(&c.t, (unsigned)c.gpu, (unsigned)c.gi_id, profileId, at ? (int)at->start : -1, &id);
     if (rc != NVML_SUCCESS)
         return call_end(&c, rc);
     c.event.ci = (int)id;
@@ -168,7 +170,7 @@ nvmlReturn_t nvmlGpuInstanceCreateComputeInstanceWithPlacement(nvmlGpuInstance_t
 nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t computeInstance)
 {
     struct call c = CALL(CALL_DESTROY_CI);
-    c.write = c.root = true;
+    c.write = c.root = c.subscribes = true;
     c.event = EVENT("destroy-ci");
     nvmlReturn_t rc = call_ci(&c, computeInstance);
     if (rc != NVML_SUCCESS)
@@ -184,7 +186,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t gpuInstance, u
 {
     struct call c = CALL(CALL_LIST_CI);
     unsigned slices;
-    c.root = true;
+    c.root = c.subscribes = true;
     if (!computeInstances || !count)
         return NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t rc = begin_profile(&c, gpuInstance, profileId, &slices);
@@ -192,7 +194,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t gpuInstance, u
         return rc;
     *count = 0;
     for (unsigned i = 0; i < EMU_MAX_CI; i++)
-        if (c.gi->ci[i].used && c.gi->ci[i].slices == slices)
+        if (c.gi->ci[i].used && c.gi->ci[i].profile == profileId)
             computeInstances[(*count)++] = handle_ci((unsigned)c.gpu, (unsigned)c.gi_id, i, c.gi->ci[i].serial);
     return call_end(&c, rc);
 }
@@ -200,7 +202,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t gpuInstance, u
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t gpuInstance, unsigned int id, nvmlComputeInstance_t *computeInstance)
 {
     struct call c = CALL(CALL_LIST_CI);
-    c.root = true;
+    c.root = c.subscribes = true;
     if (!computeInstance)
         return NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t rc = call_gi(&c, gpuInstance);
@@ -215,6 +217,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t gpuInstance
 nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t computeInstance, nvmlComputeInstanceInfo_t *info)
 {
     struct call c = CALL(CALL_CI_INFO);
+    c.subscribes = true;
     if (!info)
         return NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t rc = call_ci(&c, computeInstance);
@@ -224,7 +227,7 @@ nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t computeInstance
         .device = handle_gpu((unsigned)c.gpu),
         .gpuInstance = handle_gi((unsigned)c.gpu, (unsigned)c.gi_id, c.gi->serial),
         .id = (unsigned)c.ci_id,
-        .profileId = rules_ci_profile(c.ci->slices),
+        .profileId = c.ci->profile,
         .placement = {.start = c.ci->start, .size = c.ci->slices},
     };
     return call_end(&c, rc);

@@ -155,7 +155,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsi
 static nvmlReturn_t create(nvmlDevice_t device, unsigned profileId, const nvmlGpuInstancePlacement_t *at, nvmlGpuInstance_t *out)
 {
     struct call c = CALL(CALL_CREATE_GI);
-    c.write = c.root = true;
+    c.write = c.root = c.config = true;
     c.profile = (int)profileId;
     c.event = EVENT("create-gi");
     if (at) {
@@ -194,7 +194,7 @@ nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(nvmlDevice_t device, unsig
 nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t gpuInstance)
 {
     struct call c = CALL(CALL_DESTROY_GI);
-    c.write = c.root = true;
+    c.write = c.root = c.config = true;
     c.event = EVENT("destroy-gi");
     nvmlReturn_t rc = call_gi(&c, gpuInstance);
     if (rc != NVML_SUCCESS)

@@ -204,6 +204,7 @@ static const unsigned long long mib = 1024 * 1024;
 static nvmlReturn_t memory(nvmlDevice_t device, unsigned long long *total, unsigned long long *used)
 {
     struct call c = CALL(CALL_MEMORY);
+    c.monitor = true;
     nvmlReturn_t rc = call_any_device(&c, device);
     if (rc != NVML_SUCCESS)
         return rc;
@@ -259,6 +260,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *v1, nvmlProcessInfo_v2_t *v2)
 {
     struct call c = CALL(CALL_PROCESSES);
+    c.monitor = true;
     if (!infoCount || (*infoCount && !v1 && !v2))
         return NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t rc = call_any_device(&c, device);

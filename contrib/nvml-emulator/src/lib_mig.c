@@ -93,7 +93,7 @@ nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttribute
         return call_end(&c, NVML_ERROR_NOT_SUPPORTED);
     const struct profile *p = rules_profile(c.g, c.gi);
     *attributes = (nvmlDeviceAttributes_t){
-        .multiprocessorCount = p->sms * c.ci->slices / p->slices,
+        .multiprocessorCount = rules_ci_sms(c.b, c.gi->profile, c.ci->profile),
         .sharedCopyEngineCount = p->ce,
         .sharedDecoderCount = p->media[MEDIA_DEC],
         .sharedEncoderCount = p->media[MEDIA_ENC],

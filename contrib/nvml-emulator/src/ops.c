@@ -153,9 +153,10 @@ void ops_reap(struct txn *t)
 }
 
 /*
- * doom schedules a capability file for removal after the commit. Because capability files are created before the commit
- * and removed after it, every instance has its files even if a process is killed during a change. At worst, a killed
- * process leaves a surplus file, which will be replaced the next time the instance is created.
+ * doom schedules a capability's access file for removal after the commit. Because access files are created before the
+ * commit and removed after it, every instance has its files even if a process is killed during a change. At worst, a
+ * killed process leaves a surplus file, which will be replaced the next time the instance is created. As with the real
+ * driver, the device files of destroyed instances remain.
  */
 static void doom(struct txn *t, unsigned gpu, unsigned gi, int ci)
 {
@@ -185,7 +186,7 @@ nvmlReturn_t ops_create_gi(struct txn *t, unsigned gpu, int profile, int start, 
         start = rules_driver_start(g, profile);
     if (start < 0 || !rules_units_free(g, (unsigned)start, p->size))
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
-    *id = rules_gi_id(b->grid, (unsigned)start, p->size);
+    *id = rules_gi_id(g, (unsigned)start, p->size);
     if (device_add_cap(t->st, gpu, *id, -1) != 0 || proc_add_cap(t->st, gpu, *id, -1) != 0)
         return no_device_file();
     g->gi[*id] = (struct gi_state){
@@ -206,17 +207,18 @@ nvmlReturn_t ops_destroy_gi(struct txn *t, unsigned gpu, unsigned id)
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi_id, unsigned slices, int start, unsigned *id)
+nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi_id, unsigned profile, int start, unsigned *id)
 {
     struct gpu_state *g = &t->st->gpu[gpu];
     struct gi_state *gi = &g->gi[gi_id];
-    unsigned starts[8], n = rules_ci_starts(rules_profile(g, gi)->slices, slices, starts), i;
+    unsigned slices = rules_ci_slices(rules_board(g), gi->profile, profile);
+    unsigned starts[8], n = rules_ci_starts(rules_profile(g, gi)->slices, profile, starts), i;
     for (i = 0; i < n; i++)
-        if (start < 0 ? rules_ci_free(gi, starts[i], slices) : starts[i] == (unsigned)start)
+        if (start < 0 ? rules_ci_free(gi, starts[i], profile) : starts[i] == (unsigned)start)
             break;
     if (i == n)
         return start < 0 ? NVML_ERROR_INSUFFICIENT_RESOURCES : NVML_ERROR_INVALID_ARGUMENT;
-    if (!rules_ci_free(gi, starts[i], slices))
+    if (!rules_ci_free(gi, starts[i], profile))
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
     for (*id = 0; *id < EMU_MAX_CI && gi->ci[*id].used; ++*id)
         ;
@@ -225,7 +227,8 @@ nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi_id, unsigned
     if (device_add_cap(t->st, gpu, gi_id, (int)*id) != 0 || proc_add_cap(t->st, gpu, gi_id, (int)*id) != 0)
         return no_device_file();
     struct ci_state *ci = &gi->ci[*id];
-    *ci = (struct ci_state){.serial = ++t->st->serial, .used = 1, .slices = (uint8_t)slices, .start = (uint8_t)starts[i]};
+    *ci = (struct ci_state){
+        .serial = ++t->st->serial, .used = 1, .slices = (uint8_t)slices, .start = (uint8_t)starts[i], .profile = (uint8_t)profile};
     uint64_t place = ((uint64_t)gpu << 16) | (gi_id << 8) | *id;
     ops_make_uuid(t->st, 1 + place, t->st->repeat_uuids ? 0 : ci->serial, ci->uuid);
     return NVML_SUCCESS;

@@ -30,9 +30,10 @@ nvmlReturn_t ops_create_gi(struct txn *t, unsigned gpu, int profile, int start, 
 nvmlReturn_t ops_destroy_gi(struct txn *t, unsigned gpu, unsigned gi);
 
 /*
- * ops_create_ci creates a compute instance. If start is -1, it uses the CI profile's first free start.
+ * ops_create_ci creates a compute instance. profile is NVML_COMPUTE_INSTANCE_PROFILE_*, which the GPU instance must have.
+ * If start is -1, it uses the CI profile's first free start.
  */
-nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned slices, int start, unsigned *id);
+nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned profile, int start, unsigned *id);
 nvmlReturn_t ops_destroy_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned ci);
 
 /* ops_wipe removes every instance of a GPU, as a reset does. */

@@ -80,6 +80,15 @@ static int write_minors(const struct state *st)
     return finish(f);
 }
 
+static int write_access(const struct state *st, const char *path, unsigned minor, int mode)
+{
+    FILE *f = create(st, "%s", path);
+    if (!f)
+        return -1;
+    fprintf(f, "DeviceFileMinor: %u\nDeviceFileMode: %d\nDeviceFileModify: %d\n", minor, mode, !st->keep_device_files);
+    return finish(f);
+}
+
 int proc_setup(const struct state *st, char *error, size_t size)
 {
     if (!st->proc_root[0])
@@ -88,7 +97,9 @@ int proc_setup(const struct state *st, char *error, size_t size)
         for (unsigned gi = 0; gi < EMU_MAX_GI; gi++)
             for (int ci = -1; ci < EMU_MAX_CI; ci++)
                 proc_remove_cap(st, rules_cap_minor(gpu, gi, ci));
-    if (write_devices(st) == 0 && write_params(st) == 0 && write_minors(st) == 0)
+    if (write_devices(st) == 0 && write_params(st) == 0 && write_minors(st) == 0 &&
+        write_access(st, "driver/nvidia/capabilities/mig/config", EMU_CAP_CONFIG, 0400) == 0 &&
+        write_access(st, "driver/nvidia/capabilities/mig/monitor", EMU_CAP_MONITOR, 0444) == 0)
         return 0;
     snprintf(error, size, "%s: %s", st->proc_root, strerror(errno));
     return -1;
@@ -109,11 +120,7 @@ int proc_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci)
     if (!st->proc_root[0])
         return 0;
     access_path(gpu, gi, ci, path, sizeof path);
-    FILE *f = create(st, "%s", path);
-    if (!f)
-        return -1;
-    fprintf(f, "DeviceFileMinor: %u\nDeviceFileMode: 292\nDeviceFileModify: %d\n", rules_cap_minor(gpu, gi, ci), !st->keep_device_files);
-    return finish(f);
+    return write_access(st, path, rules_cap_minor(gpu, gi, ci), 0444);
 }
 
 int proc_remove_cap(const struct state *st, unsigned minor)
@@ -128,4 +135,15 @@ int proc_remove_cap(const struct state *st, unsigned minor)
     access_path(gpu, gi, ci, below, sizeof below);
     snprintf(path, sizeof path, "%s/%s", st->proc_root, below);
     return unlink(path) == 0 || errno == ENOENT || errno == ENOTDIR ? 0 : -1;
+}
+
+void proc_sweep_caps(const struct state *st)
+{
+    for (unsigned gpu = 0; st->proc_root[0] && gpu < st->ngpus; gpu++)
+        for (unsigned id = 0; id < EMU_MAX_GI; id++)
+            for (int ci = -1; ci < EMU_MAX_CI; ci++) {
+                const struct gi_state *gi = &st->gpu[gpu].gi[id];
+                if (!gi->used || (ci >= 0 && !gi->ci[ci].used))
+                    proc_remove_cap(st, rules_cap_minor(gpu, id, ci));
+            }
 }

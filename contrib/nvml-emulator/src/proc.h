@@ -6,6 +6,7 @@
  *   devices                                                  the major number of nvidia-caps, as in /proc/devices
  *   driver/nvidia/params                                     ModifyDeviceFiles
  *   driver/nvidia-caps/mig-minors                            the minor number of every possible capability
+ *   driver/nvidia/capabilities/mig/{config,monitor}          the capabilities that belong to no instance
  *   driver/nvidia/capabilities/gpu<N>/mig/gi<M>/access       and .../ci<K>/access: for the existing instances
  *
  * If a program writes "DeviceFileModify: 0" to an access file, the real driver acts on it, whereas the emulator only
@@ -26,5 +27,11 @@ int proc_setup(const struct state *st, char *error, size_t size);
  */
 int proc_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 int proc_remove_cap(const struct state *st, unsigned minor);
+
+/*
+ * proc_sweep_caps removes the access files that belong to no instance, which a process leaves behind if it is killed
+ * around the commit of a created or destroyed instance. It must be called within a transaction that may write.
+ */
+void proc_sweep_caps(const struct state *st);
 
 #endif

@@ -47,8 +47,11 @@ unsigned rules_memory_mib(const struct gpu_state *g, int profile)
     return g->drift[profile].memory_mib ? g->drift[profile].memory_mib : rules_board(g)->profiles[profile].memory_mib;
 }
 
-unsigned rules_gi_id(unsigned grid, unsigned start, unsigned size)
+unsigned rules_gi_id(const struct gpu_state *g, unsigned start, unsigned size)
 {
+    unsigned grid = rules_board(g)->grid;
+    if (g->swapped && size < grid)
+        start = (start + grid / 2) % grid;
     return grid / size - 1 + start / size;
 }
 
@@ -174,50 +177,89 @@ static const unsigned ci_sizes[NVML_COMPUTE_INSTANCE_PROFILE_COUNT] = {
     [NVML_COMPUTE_INSTANCE_PROFILE_3_SLICE] = 3,
     [NVML_COMPUTE_INSTANCE_PROFILE_4_SLICE] = 4,
     [NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE] = 7,
+    [NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE_REV1] = 1,
 };
 
-unsigned rules_ci_slices(unsigned gi_slices, unsigned ci_profile)
+/* sms_of_slices returns the SMs of the GPU model's profiles with this number of compute slices: the lowest number, or
+ * the highest one. */
+static unsigned sms_of_slices(const struct board *b, unsigned slices, bool highest)
 {
+    unsigned sms = 0;
+    for (unsigned i = 0; i < b->nprofiles; i++)
+        if (b->profiles[i].slices == slices && (!sms || (highest ? b->profiles[i].sms > sms : b->profiles[i].sms < sms)))
+            sms = b->profiles[i].sms;
+    return sms;
+}
+
+unsigned rules_ci_slices(const struct board *b, unsigned gi_profile, unsigned ci_profile)
+{
+    unsigned gi_slices = b->profiles[gi_profile].slices;
     if (ci_profile >= NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
         return 0;
     unsigned slices = ci_sizes[ci_profile];
     /* NVIDIA's documentation lists only 1c, 2c and 4g for a 4g instance. */
     if (slices > gi_slices || (gi_slices == 4 && slices == 3))
         return 0;
+    if (ci_profile == NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE_REV1) {
+        /* It needs the SMs of two units of the grid, so a 1g instance with one unit does not have it. */
+        unsigned many = sms_of_slices(b, 1, true);
+        if (many == sms_of_slices(b, 1, false) || many > b->profiles[gi_profile].sms)
+            return 0;
+    }
     return slices;
 }
 
-unsigned rules_ci_profile(unsigned ci_slices)
+unsigned rules_ci_sms(const struct board *b, unsigned gi_profile, unsigned ci_profile)
 {
-    unsigned i = 0;
-    while (ci_sizes[i] != ci_slices)
-        i++;
-    return i;
+    const struct profile *p = &b->profiles[gi_profile];
+    unsigned slices = rules_ci_slices(b, gi_profile, ci_profile), sms;
+    if (!slices)
+        return 0;
+    if (slices == p->slices && slices > 1)
+        return p->sms;
+    sms = sms_of_slices(b, slices, ci_profile == NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE_REV1);
+    return sms ? sms : p->sms * slices / p->slices;
 }
 
-unsigned rules_ci_starts(unsigned gi_slices, unsigned ci_slices, unsigned starts[8])
+unsigned rules_ci_full(const struct board *b, unsigned gi_profile)
 {
-    unsigned step = ci_slices == 3 ? 4 : ci_slices, n = 0;
-    for (unsigned s = 0; s + ci_slices <= gi_slices && n < 8; s += step)
+    const struct profile *p = &b->profiles[gi_profile];
+    for (unsigned i = 0; i < NVML_COMPUTE_INSTANCE_PROFILE_COUNT; i++)
+        if (rules_ci_slices(b, gi_profile, i) == p->slices && rules_ci_sms(b, gi_profile, i) == p->sms)
+            return i;
+    return NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE;
+}
+
+/* span returns the compute slices that an instance of a CI profile takes from its GPU instance. 1_SLICE_REV1 has more SMs
+ * than one compute slice (nvidia-smi on an H100 shows room for one in a 2g instance, and for two of 1_SLICE). */
+static unsigned span(unsigned ci_profile)
+{
+    return ci_profile == NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE_REV1 ? 2 : ci_sizes[ci_profile];
+}
+
+unsigned rules_ci_starts(unsigned gi_slices, unsigned ci_profile, unsigned starts[8])
+{
+    unsigned size = span(ci_profile), step = size == 3 ? 4 : size, n = 0;
+    for (unsigned s = 0; (s + size <= gi_slices || (s == 0 && ci_sizes[ci_profile] <= gi_slices)) && n < 8; s += step)
         starts[n++] = s;
     return n;
 }
 
-bool rules_ci_free(const struct gi_state *gi, unsigned start, unsigned slices)
+bool rules_ci_free(const struct gi_state *gi, unsigned start, unsigned ci_profile)
 {
     for (int i = 0; i < EMU_MAX_CI; i++) {
         const struct ci_state *ci = &gi->ci[i];
-        if (ci->used && start < (unsigned)ci->start + ci->slices && ci->start < start + slices)
+        if (ci->used && start < (unsigned)ci->start + span(ci->profile) && ci->start < start + span(ci_profile))
             return false;
     }
     return true;
 }
 
-unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsigned ci_slices)
+unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsigned ci_profile)
 {
-    unsigned starts[8], n = rules_ci_starts(gi_slices, ci_slices, starts), room = 0;
+    unsigned starts[8], n = rules_ci_starts(gi_slices, ci_profile, starts), room = 0;
     for (unsigned i = 0; i < n; i++)
-        room += rules_ci_free(gi, starts[i], ci_slices);
+        room += rules_ci_free(gi, starts[i], ci_profile);
     return room;
 }
 

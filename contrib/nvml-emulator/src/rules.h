@@ -27,9 +27,9 @@ unsigned rules_memory_mib(const struct gpu_state *g, int profile);
 
 /*
  * rules_gi_id returns the id of a GPU instance (GI) at a placement. The whole GPU has the id 0, halves 1 and 2,
- * quarters 3 to 6, and eighths 7 to 14.
+ * quarters 3 to 6, and eighths 7 to 14. On a swapped GPU, the second half of the grid has the lower ids.
  */
-unsigned rules_gi_id(unsigned grid, unsigned start, unsigned size);
+unsigned rules_gi_id(const struct gpu_state *g, unsigned start, unsigned size);
 
 /*
  * rules_cap_minor returns the minor number of the capability file of a compute instance, or of a GPU instance if ci is
@@ -61,17 +61,23 @@ unsigned rules_capacity(const struct gpu_state *g, int profile);
  */
 int rules_driver_start(const struct gpu_state *g, int profile);
 
-/* rules_ci_slices returns the compute slices (1, 2, 3, 4 or 7) of a compute instance profile in a GPU instance with
- * gi_slices compute slices, or 0 if the GPU instance does not have this profile. ci_profile is
- * NVML_COMPUTE_INSTANCE_PROFILE_*. */
-unsigned rules_ci_slices(unsigned gi_slices, unsigned ci_profile);
-unsigned rules_ci_profile(unsigned ci_slices);
+/*
+ * rules_ci_slices returns the compute slices (1, 2, 3, 4 or 7) of a compute instance profile in a GPU instance of the
+ * given profile, and rules_ci_sms its SMs. Both return 0 if the GPU instance does not have this profile. ci_profile is
+ * NVML_COMPUTE_INSTANCE_PROFILE_*. Profile 1_SLICE_REV1 exists only on GPU models whose 1g profile with twice the memory
+ * has more SMs than the others (from Hopper); it then has as many SMs.
+ */
+unsigned rules_ci_slices(const struct board *b, unsigned gi_profile, unsigned ci_profile);
+unsigned rules_ci_sms(const struct board *b, unsigned gi_profile, unsigned ci_profile);
+
+/* rules_ci_full returns the CI profile that has all SMs of a GPU instance of the given profile. */
+unsigned rules_ci_full(const struct board *b, unsigned gi_profile);
 /*
  * rules_ci_starts writes the possible starts of a CI profile in the GI to starts, and returns their number, at most 8.
  */
-unsigned rules_ci_starts(unsigned gi_slices, unsigned ci_slices, unsigned starts[8]);
-bool rules_ci_free(const struct gi_state *gi, unsigned start, unsigned slices);
-unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsigned ci_slices);
+unsigned rules_ci_starts(unsigned gi_slices, unsigned ci_profile, unsigned starts[8]);
+bool rules_ci_free(const struct gi_state *gi, unsigned start, unsigned ci_profile);
+unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsigned ci_profile);
 
 /* rules_latency_ms returns the duration, in milliseconds, of a call on the GPU. profile is the instance's profile, or -1. */
 unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile);

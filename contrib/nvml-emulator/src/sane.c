@@ -9,15 +9,17 @@
 
 #define MAX_LATENCY_MS 600000 /* the maximum of `nvml-emulator latency` */
 
-static bool sane_ci(const struct profile *p, const struct ci_state *ci)
+static bool sane_ci(const struct board *b, unsigned profile, const struct ci_state *ci)
 {
-    unsigned starts[8], n = rules_ci_starts(p->slices, ci->slices ? ci->slices : p->slices + 1, starts);
-    bool known = false, placed = false;
-    for (unsigned i = 0; i < NVML_COMPUTE_INSTANCE_PROFILE_COUNT; i++)
-        known |= rules_ci_slices(p->slices, i) == ci->slices;
+    const struct profile *p = &b->profiles[profile];
+    unsigned starts[8];
+    if (!ci->slices || rules_ci_slices(b, profile, ci->profile) != ci->slices)
+        return false;
+    unsigned n = rules_ci_starts(p->slices, ci->profile, starts);
+    bool placed = false;
     for (unsigned i = 0; i < n; i++)
         placed |= starts[i] == ci->start;
-    return known && placed;
+    return placed;
 }
 
 static bool sane_gi(const struct gpu_state *g, unsigned id)
@@ -27,12 +29,12 @@ static bool sane_gi(const struct gpu_state *g, unsigned id)
     if (gi->profile >= b->nprofiles)
         return false;
     const struct profile *p = &b->profiles[gi->profile];
-    if (gi->size != p->size || !rules_legal_start(p, gi->start) || rules_gi_id(b->grid, gi->start, gi->size) != id)
+    if (gi->size != p->size || !rules_legal_start(p, gi->start) || rules_gi_id(g, gi->start, gi->size) != id)
         return false;
     for (const struct ci_state *ci = gi->ci; ci < gi->ci + EMU_MAX_CI; ci++) {
         if (!ci->used)
             continue;
-        if (!sane_ci(p, ci))
+        if (!sane_ci(b, gi->profile, ci))
             return false;
         for (const struct ci_state *other = gi->ci; other < ci; other++)
             if (other->used && ci->start < other->start + other->slices && other->start < ci->start + ci->slices)
@@ -67,7 +69,7 @@ static bool sane_gpu(const struct gpu_state *g)
     for (unsigned i = 0; i < CALL_KINDS; i++)
         if (g->latency_ms[i] > MAX_LATENCY_MS)
             return false;
-    if (g->mig > 1 || g->mig_pending > 1)
+    if (g->mig > 1 || g->mig_pending > 1 || g->swapped > 1)
         return false;
     for (unsigned i = 0; i < BOARD_MAX_PROFILES; i++)
         if (!memchr(g->drift[i].name, '\0', sizeof g->drift[i].name))

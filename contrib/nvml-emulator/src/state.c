@@ -155,7 +155,7 @@ enum txn_error txn_begin(struct txn *t, const char *path, enum txn_mode mode)
             txn_end(t);
             return TXN_DENIED;
         }
-        device_sweep_caps(t->st);
+        proc_sweep_caps(t->st);
         ops_reap(t);
     }
     return TXN_OK;
@@ -222,10 +222,8 @@ int txn_commit(struct txn *t)
     if (crash == CRASH_TORN || crash == CRASH_AFTER)
         die_here();
     t->slot = slot;
-    for (; t->ndoomed; t->ndoomed--) {
-        device_remove_cap(t->st, t->doomed[t->ndoomed - 1]);
+    for (; t->ndoomed; t->ndoomed--)
         proc_remove_cap(t->st, t->doomed[t->ndoomed - 1]);
-    }
     if (put_log(t, false) != 0)
         return -1;
     t->st->log_off += t->st->log_len;

@@ -18,7 +18,7 @@
 #include "names.h"
 
 #define EMU_DEFAULT_STATE "/run/nvml-emulator/state"
-#define EMU_VERSION 3
+#define EMU_VERSION 4
 #ifndef EMU_MAX_GPUS
 #define EMU_MAX_GPUS 16 /* with more GPUs, --nvlink does not work */
 #endif
@@ -33,7 +33,7 @@
 struct ci_state {
     uint64_t serial; /* unique among all instances of the machine, including destroyed ones */
     uint8_t uuid[16];
-    uint8_t used, slices, start, pad[5];
+    uint8_t used, slices, start, profile /* NVML_COMPUTE_INSTANCE_PROFILE_* */, pad[4];
 };
 
 struct gi_state { /* the index is the instance id */
@@ -60,7 +60,8 @@ struct gpu_state {
     uint32_t latency_ms[CALL_KINDS + CALL_KINDS % 2];
     uint16_t nvlink; /* a bit for each GPU to which this one has NVLinks */
     uint8_t held;    /* a simulated client holds the GPU (nvml-emulator hold) */
-    uint8_t pad[5];
+    uint8_t swapped; /* the ids of GPU instances count the second half of the grid first */
+    uint8_t pad[4];
     struct drift drift[BOARD_MAX_PROFILES];
     struct gi_state gi[EMU_MAX_GI];
 };
@@ -105,7 +106,7 @@ struct state {
     uint64_t seed, serial;
     char dev_root[256];         /* empty: no device files */
     char proc_root[248];        /* empty: no /proc files */
-    uint32_t keep_device_files; /* NVreg_ModifyDeviceFiles=0: capability files are neither created nor removed */
+    uint32_t keep_device_files; /* NVreg_ModifyDeviceFiles=0: the driver creates no capability files */
     uint32_t mode_reset;        /* enum mode_reset */
     uint32_t nvml_clients;      /* a process that has called nvmlInit is a client of all GPUs */
     uint32_t pad0;
@@ -135,7 +136,7 @@ struct txn {
     struct copy *copy;
     struct state *st;
     enum crash crash; /* the point in the next commit at which the process is killed (fault injection) */
-    unsigned ndoomed; /* the number of minor numbers in doomed, whose files the next commit will remove */
+    unsigned ndoomed; /* the number of minor numbers in doomed, whose access files the next commit will remove */
     uint16_t doomed[EMU_MAX_GI * (1 + EMU_MAX_CI)];
 };
 
