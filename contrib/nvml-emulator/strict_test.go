@@ -155,3 +155,122 @@ func TestCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstInstance checks that a GPU's first instance cannot be created while a client has the GPU open.
+func TestFirstInstance(t *testing.T) {
+	m := newMachine(t, "--board", "H100-80GB")
+	d := m.device(0)
+	m.ctl("hold", "0")
+	_, ret := m.place(d, "1g.10gb", 0)
+	m.want(ret, nvml.ERROR_IN_USE, "create the first instance")
+	m.ctl("unhold", "0")
+	m.carve(d, "1g.10gb", 0)
+	m.ctl("hold", "0")
+	m.carve(d, "1g.10gb", 1)
+}
+
+// TestFabric checks the states of a GPU on a system with NVSwitches.
+func TestFabric(t *testing.T) {
+	root := devRoot(t)
+	m := newMachine(t, "--board", "H100-80GB", "--dev-root", root, "--modify-device-files", "0", "--fabric", "0")
+	d := m.device(0)
+	state := func(want uint8) {
+		t.Helper()
+		info, ret := d.GetGpuFabricInfoV().V3()
+		m.want(ret, nvml.SUCCESS, "GetGpuFabricInfoV")
+		if info.State != want {
+			t.Errorf("the state is %d, want %d", info.State, want)
+		}
+	}
+	state(nvml.GPU_FABRIC_STATE_NOT_STARTED) // MIG mode is on
+	m.ctl("mig-mode", "0", "off")
+	state(nvml.GPU_FABRIC_STATE_NOT_STARTED) // Fabric Manager lacks its capability file
+	makeCap(t, root, "0")
+	state(nvml.GPU_FABRIC_STATE_COMPLETED)
+}
+
+// TestNoFabric checks the state of a GPU on a system without NVSwitches.
+func TestNoFabric(t *testing.T) {
+	m := newMachine(t, "--board", "H100-80GB", "--mig", "off")
+	info, ret := m.device(0).GetGpuFabricInfo()
+	m.want(ret, nvml.SUCCESS, "GetGpuFabricInfo")
+	if info.State != nvml.GPU_FABRIC_STATE_NOT_SUPPORTED {
+		t.Errorf("the state is %d", info.State)
+	}
+}
+
+// TestPassthrough checks that a GPU of a virtual machine is unusable after its MIG mode is switched off.
+func TestPassthrough(t *testing.T) {
+	m := newMachine(t, "--board", "A100-40GB", "--virtualization", "passthrough")
+	d := m.device(0)
+	mode, ret := d.GetVirtualizationMode()
+	m.want(ret, nvml.SUCCESS, "GetVirtualizationMode")
+	if mode != nvml.GPU_VIRTUALIZATION_MODE_PASSTHROUGH {
+		t.Errorf("the virtualization mode is %d", mode)
+	}
+	activation, ret := d.SetMigMode(nvml.DEVICE_MIG_DISABLE)
+	m.want(ret, nvml.SUCCESS, "SetMigMode")
+	m.want(activation, nvml.SUCCESS, "the activation")
+	_, ret = m.device(0).GetMemoryInfo()
+	m.want(ret, nvml.ERROR_RESET_REQUIRED, "GetMemoryInfo")
+	m.ctl("reboot")
+	_, ret = m.device(0).GetMemoryInfo()
+	m.want(ret, nvml.SUCCESS, "GetMemoryInfo after a reboot")
+}
+
+// TestResetBlockers checks that persistence mode and nvidia_drm prevent a reset without any process.
+func TestResetBlockers(t *testing.T) {
+	for _, option := range []string{"--persistence", "--drm"} {
+		t.Run(option, func(t *testing.T) {
+			m := newMachine(t, "--board", "A100-40GB", option, "1")
+			d := m.device(0)
+			activation, ret := d.SetMigMode(nvml.DEVICE_MIG_DISABLE)
+			m.want(ret, nvml.SUCCESS, "SetMigMode")
+			m.want(activation, nvml.ERROR_IN_USE, "the activation with "+option)
+			if option == "--persistence" {
+				m.want(d.SetPersistenceMode(nvml.FEATURE_DISABLED), nvml.SUCCESS, "SetPersistenceMode")
+				activation, _ = d.SetMigMode(nvml.DEVICE_MIG_DISABLE)
+				m.want(activation, nvml.SUCCESS, "the activation without persistence mode")
+			}
+		})
+	}
+}
+
+// TestBootConfiguration checks that the driver restores the instances after a reboot, with new UUIDs.
+func TestBootConfiguration(t *testing.T) {
+	m := newMachine(t, "--board", "H100-80GB", "--boot-config", "1")
+	_, _, before := m.carve(m.device(0), "3g.40gb", 4)
+	m.ctl("reboot")
+	if after := m.uuidOf(m.device(0), 2); after == before {
+		t.Errorf("the UUID is still %s", after)
+	}
+	m.check()
+}
+
+// TestNewerDriver checks the GPU model whose driver has a profile number that the build's nvml.h does not know.
+func TestNewerDriver(t *testing.T) {
+	m := newMachine(t, "--board", "H100-80GB-NEWER")
+	info, ret := m.device(0).GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_COUNT)
+	m.want(ret, nvml.SUCCESS, "GetGpuInstanceProfileInfo")
+	if info.Id != 99 {
+		t.Errorf("the profile id is %d, want 99", info.Id)
+	}
+	_, ret = m.device(0).GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_COUNT + 1)
+	m.want(ret, nvml.ERROR_INVALID_ARGUMENT, "GetGpuInstanceProfileInfo")
+	m.ctl("create", "0", "1g.10gb+new", "3")
+	m.check()
+}
+
+// TestStaleDevice checks that a process can find the MIG device that another process has destroyed.
+func TestStaleDevice(t *testing.T) {
+	m := newMachine(t, "--board", "A100-40GB", "--stale-mig-devices", "1")
+	d := m.device(0)
+	m.ctl("create", "0", "1g.5gb", "0")
+	_, ret := d.GetMigDeviceHandleByIndex(0)
+	m.want(ret, nvml.SUCCESS, "GetMigDeviceHandleByIndex")
+	m.ctl("destroy", "0", "7")
+	_, ret = d.GetMigDeviceHandleByIndex(0)
+	m.want(ret, nvml.SUCCESS, "GetMigDeviceHandleByIndex of the destroyed device")
+	_, ret = d.GetGpuInstanceById(7)
+	m.want(ret, nvml.ERROR_NOT_FOUND, "GetGpuInstanceById")
+}

@@ -1,6 +1,9 @@
 # This program generates the C table of GPU models from internal/mig/models.txt. The comment at the top of models.txt
 # describes the columns.
 #
+# The table also has the GPU model H100-80GB-NEWER, an H100-80GB whose driver has a profile with a higher number than the
+# nvml.h of the build knows.
+#
 # A dash stands for an unpublished number, which the emulator approximates as follows:
 #   memory          1000 MiB for each GB in the profile's name (published values are between 998 and 1014)
 #   SMs             the number of compute slices times the smallest known number of SMs per compute slice of the GPU model
@@ -25,8 +28,7 @@ function per_slice(c,    i, least) {
     return least
 }
 
-function flush_board(    i, j, k, v, starts, count, total) {
-    if (n == 0) return
+function print_board(newer,    i, j, k, v, starts, count, total) {
     total = 0
     for (i = 0; i < n; i++) {
         v = nominal(row[i, 1]) * 1024
@@ -35,7 +37,7 @@ function flush_board(    i, j, k, v, starts, count, total) {
     }
     printf "    {\n        .name = \"%s\", .type = \"%s\", .device = \"%s\",\n", board, type, device
     printf "        .grid = %d, .pci_id = %s, .live_mode = %s, .total_mib = %d, .nprofiles = %d,\n        .profiles = {\n",
-        grid, pci, (mode == "live" ? "true" : "false"), total, n
+        grid, pci, (mode == "live" ? "true" : "false"), total, n + newer
     for (i = 0; i < n; i++) {
         if (!known(row[i, 6])) row[i, 6] = per_slice(6) * row[i, 3]
         if (!known(row[i, 7])) row[i, 7] = nominal(row[i, 1]) * 1000
@@ -51,7 +53,19 @@ function flush_board(    i, j, k, v, starts, count, total) {
         for (k = 1; k <= count; k++) printf "%s%d", (k > 1 ? ", " : ""), starts[k]
         print "}},"
     }
+    if (newer)
+        printf "            {.name = \"1g.10gb+new\", .id = 99, .slices = 1, .size = 1, .limit = 1, .sms = 16, .memory_mib = 9984, .ce = 1,\n             .media = {1, 0, 1, 0}, .nvml = NVML_GPU_INSTANCE_PROFILE_COUNT, .nstarts = 7, .starts = {0, 1, 2, 3, 4, 5, 6}},\n"
     print "        },\n    },"
+}
+
+function flush_board() {
+    if (n == 0) return
+    print_board(0)
+    if (board == "H100-80GB") {
+        board = board "-NEWER"
+        print_board(1)
+        nboards++
+    }
     n = 0
 }
 

@@ -11,7 +11,9 @@ static const struct command {
 } commands[] = {
     {"init", "--board BOARD [--gpus N] [--board BOARD ...] [--dev-root DIR|none] [--proc-root DIR]\n"
              "            [--modify-device-files 0|1] [--mig on|off] [--mode-reset auto|manual|never] [--nvlink all|GPU,GPU...[;...]]\n"
-             "            [--nvml-clients 0|1] [--swap-halves none|all|GPU,GPU...] [--seed N]",
+             "            [--nvml-clients 0|1] [--swap-halves none|all|GPU,GPU...] [--fabric none|MS]\n"
+             "            [--virtualization none|passthrough] [--persistence 0|1] [--drm 0|1] [--boot-config 0|1]\n"
+             "            [--stale-mig-devices 0|1] [--seed N]",
      "Create a new machine that replaces the one in the state file. Each --board begins a group of GPUs of the same model,\n"
      "and --gpus sets the number of GPUs (1). --dev-root is the directory of the device files (/dev). --proc-root is the\n"
      "directory of the driver's /proc files (default: no /proc files). --modify-device-files 0 corresponds to the driver's\n"
@@ -22,7 +24,11 @@ static const struct command {
      "each group, by NVLinks (default: no NVLinks). --nvml-clients 1: a process is a client of all GPUs from nvmlInit to\n"
      "nvmlShutdown, which prevents resets and MIG mode changes by other processes (0; needs --dev-root). --swap-halves:\n"
      "GPUs that number the instances in the second half of the GPU first, as about half of the real GPUs with 8 units do\n"
-     "(every second GPU, beginning with GPU 1). The UUIDs depend on the seed (random). GPU models:",
+     "(every second GPU, beginning with GPU 1). --fabric: a system with NVSwitches, whose GPUs register with the fabric within\n"
+     "MS ms after MIG mode is off (none). --virtualization passthrough: a virtual machine, where switching MIG mode off makes\n"
+     "the GPU unusable until a reboot. --persistence and --drm: persistence mode is on, or nvidia_drm is loaded; both prevent\n"
+     "resets (0). --boot-config: the driver restores the instances after a reboot (0). --stale-mig-devices: a process may find\n"
+     "MIG devices that another process has destroyed (0). The UUIDs depend on the seed (random). GPU models:",
      cmd_init},
     {"calls", "[--reset]", "Print the number of NVML calls of each kind that all processes have made, or set these numbers to 0.", cmd_calls},
     {"show", "[--json]", "Draw the GPUs, and list their instances and clients.", cmd_show},

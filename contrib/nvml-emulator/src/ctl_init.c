@@ -99,11 +99,18 @@ int cmd_init(int argc, char **argv)
         {"nvlink", 1, 0, 'n'},
         {"nvml-clients", 1, 0, 'c'},
         {"swap-halves", 1, 0, 'w'},
+        {"fabric", 1, 0, 'f'},
+        {"virtualization", 1, 0, 'v'},
+        {"persistence", 1, 0, 'P'},
+        {"drm", 1, 0, 'D'},
+        {"boot-config", 1, 0, 'B'},
+        {"stale-mig-devices", 1, 0, 'S'},
         {0},
     };
     struct state st = {0};
     const char *nvlink = NULL, *swapped = NULL;
     int board = -1, pending = 0, mig = 1;
+    unsigned persistence = 0;
     unsigned count[EMU_MAX_GPUS] = {0}, kind[EMU_MAX_GPUS] = {0}, groups = 0;
     strcpy(st.dev_root, "/dev");
     if (getrandom(&st.seed, sizeof st.seed, 0) != sizeof st.seed)
@@ -145,6 +152,21 @@ int cmd_init(int argc, char **argv)
         case 'r': st.mode_reset = mode_reset_by_name(optarg); break;
         case 'n': nvlink = optarg; break;
         case 'w': swapped = optarg; break;
+        case 'f':
+            if (strcmp(optarg, "none") == 0)
+                break;
+            st.host |= EMU_FABRIC;
+            st.fabric_delay_ms = ctl_number(optarg, "--fabric", 600000);
+            break;
+        case 'v':
+            if (strcmp(optarg, "none") != 0 && strcmp(optarg, "passthrough") != 0)
+                ctl_fail(EXIT_USAGE, "--virtualization must be none or passthrough, not %s", optarg);
+            st.host |= *optarg == 'p' ? EMU_PASSTHROUGH : 0;
+            break;
+        case 'P': persistence = ctl_number(optarg, "--persistence", 1); break;
+        case 'D': st.host |= ctl_number(optarg, "--drm", 1) ? EMU_DRM : 0; break;
+        case 'B': st.host |= ctl_number(optarg, "--boot-config", 1) ? EMU_BOOT_CONFIG : 0; break;
+        case 'S': st.host |= ctl_number(optarg, "--stale-mig-devices", 1) ? EMU_STALE : 0; break;
         case 'c': st.nvml_clients = ctl_number(optarg, "--nvml-clients", 1); break;
         case 's':
             st.seed = ctl_number(optarg, "--seed", 4000000000u);
@@ -163,6 +185,7 @@ int cmd_init(int argc, char **argv)
             g->board = kind[i];
             snprintf(g->board_name, sizeof g->board_name, "%s", boards[kind[i]].name);
             g->mig = g->mig_pending = (uint8_t)mig;
+            g->persistence = (uint8_t)persistence;
             ops_make_uuid(&st, 0, st.ngpus, g->uuid);
         }
     if (nvlink)

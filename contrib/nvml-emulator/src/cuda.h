@@ -36,7 +36,7 @@ void cuda_expect_gpus(const struct state *st, const struct device *devices, unsi
 struct wish {
     const char *expect;   /* the expected profile, or NULL */
     unsigned expect_gpus; /* the expected number of whole GPUs, or 0 */
-    bool exclusive, print;
+    bool exclusive, print, graphics;
     double util;
 };
 

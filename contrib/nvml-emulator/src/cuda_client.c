@@ -60,7 +60,8 @@ static void enter(struct txn *t, const struct device *d, const struct wish *w, s
                              .busy = (uint32_t)(w->util * EMU_BUSY + 0.5),
                              .gpu = (uint8_t)d->gpu,
                              .gi = (uint8_t)d->gi,
-                             .ci = (uint8_t)d->ci};
+                             .ci = (uint8_t)d->ci,
+                             .graphics = w->graphics};
     if (d->gi != EMU_WHOLE)
         entry->ci_serial = t->st->gpu[d->gpu].gi[d->gi].ci[d->ci].serial;
     if (entry->start_time == 0)

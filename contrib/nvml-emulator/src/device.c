@@ -72,11 +72,12 @@ int device_setup(const struct state *st, char *error, size_t size)
     }
     /*
      * The driver has two capabilities that do not belong to any instance: nvidia-cap1 allows changing the MIG
-     * configuration, and nvidia-cap2 allows monitoring. nvidia-modprobe creates their files.
+     * configuration, and nvidia-cap2 allows monitoring. On a system with NVSwitches, Fabric Manager needs nvidia-cap0.
+     * nvidia-modprobe creates their files.
      */
-    for (unsigned i = EMU_CAP_CONFIG; i <= EMU_CAP_MONITOR && !st->keep_device_files; i++) {
+    for (unsigned i = st->host & EMU_FABRIC ? EMU_CAP_FABRIC : EMU_CAP_CONFIG; i <= EMU_CAP_MONITOR && !st->keep_device_files; i++) {
         snprintf(path, sizeof path, "%s/nvidia-cap%u", caps, i);
-        if (make_node(path, i, i == EMU_CAP_CONFIG ? 0400 : 0444) != 0)
+        if (make_node(path, i, i == EMU_CAP_MONITOR ? 0444 : 0400) != 0)
             goto fail;
     }
     return 0;

@@ -9,6 +9,7 @@
 
 #define EMU_MAJOR 60 /* reserved for local and experimental use (devices.txt of the kernel) */
 
+#define EMU_CAP_FABRIC 0  /* minor number of the capability fabric-mgmt */
 #define EMU_CAP_CONFIG 1  /* minor number of the capability mig/config */
 #define EMU_CAP_MONITOR 2 /* minor number of the capability mig/monitor */
 

@@ -196,6 +196,8 @@ static nvmlReturn_t enter(struct call *c, uint64_t serial)
         return call_end(c, rc);
     if (c->g && c->g->lost && c->id != CALL_EVENTS)
         return call_end(c, NVML_ERROR_GPU_IS_LOST);
+    if (c->g && c->g->reboot && c->id != CALL_HANDLE && c->id != CALL_IDENTITY && c->id != CALL_GET_MIG_MODE)
+        return call_end(c, NVML_ERROR_RESET_REQUIRED);
     if (c->gi_id >= 0 && !c->gi)
         return call_end(c, NVML_ERROR_INVALID_ARGUMENT);
     if (c->g && !has_capability(c))

@@ -7,6 +7,12 @@
 
 #include "lib.h"
 
+/* known reports whether this release of the library knows a profile number; a newer one may know more than nvml.h. */
+static bool known(const struct call *c, unsigned profile)
+{
+    return profile < NVML_GPU_INSTANCE_PROFILE_COUNT || rules_profile_by_nvml(c->b, profile) >= 0;
+}
+
 /* MIG slices do not support P2P, so isP2pSupported is 0 for every profile. */
 static void fill_v3(const struct gpu_state *g, int profile, nvmlGpuInstanceProfileInfo_v3_t *info)
 {
@@ -49,11 +55,13 @@ static void fill_v2(const nvmlGpuInstanceProfileInfo_v3_t *v3, nvmlGpuInstancePr
 nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned int profile, nvmlGpuInstanceProfileInfo_t *info)
 {
     struct call c = CALL(CALL_PROFILES);
-    if (!info || profile >= NVML_GPU_INSTANCE_PROFILE_COUNT)
+    if (!info)
         return NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t rc = call_gpu(&c, device);
     if (rc != NVML_SUCCESS)
         return rc;
+    if (!known(&c, profile))
+        return call_end(&c, NVML_ERROR_INVALID_ARGUMENT);
     int i = rules_profile_by_nvml(c.b, profile);
     if (i < 0)
         return call_end(&c, NVML_ERROR_NOT_SUPPORTED);
@@ -79,11 +87,11 @@ static nvmlReturn_t profile_info(nvmlDevice_t device, unsigned number, bool by_i
     struct call c = CALL(CALL_PROFILES);
     if (!info || (info->version != nvmlGpuInstanceProfileInfo_v2 && info->version != nvmlGpuInstanceProfileInfo_v3))
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (!by_id && number >= NVML_GPU_INSTANCE_PROFILE_COUNT)
-        return NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t rc = call_gpu(&c, device);
     if (rc != NVML_SUCCESS)
         return rc;
+    if (!by_id && !known(&c, number))
+        return call_end(&c, NVML_ERROR_INVALID_ARGUMENT);
     int i = by_id ? rules_profile_by_id(c.b, number) : rules_profile_by_nvml(c.b, number);
     if (i < 0 || !c.g->mig)
         return call_end(&c, NVML_ERROR_NOT_SUPPORTED);

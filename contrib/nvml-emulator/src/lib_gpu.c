@@ -257,7 +257,8 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 }
 
 /* processes lists the processes on a GPU or MIG device in version 1 or 2 of the structure. */
-static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *v1, nvmlProcessInfo_v2_t *v2)
+static nvmlReturn_t processes(nvmlDevice_t device, bool graphics, unsigned int *infoCount, nvmlProcessInfo_v1_t *v1,
+                              nvmlProcessInfo_v2_t *v2)
 {
     struct call c = CALL(CALL_PROCESSES);
     c.monitor = true;
@@ -269,7 +270,7 @@ static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *infoCount, nvml
     unsigned room = *infoCount, n = 0;
     for (int i = 0; i < EMU_MAX_CLIENTS; i++) {
         const struct client *p = &c.st->client[i];
-        if (!client_live(p) || p->gpu != c.gpu || (c.ci && (p->gi != c.gi_id || p->ci != c.ci_id)))
+        if (!client_live(p) || p->graphics != graphics || p->gpu != c.gpu || (c.ci && (p->gi != c.gi_id || p->ci != c.ci_id)))
             continue;
         if (n < room && v1)
             v1[n] = (nvmlProcessInfo_v1_t){.pid = p->pid, .usedGpuMemory = p->memory_mib * mib};
@@ -288,15 +289,30 @@ static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *infoCount, nvml
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
-    return processes(device, infoCount, infos, NULL);
+    return processes(device, false, infoCount, infos, NULL);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
-    return processes(device, infoCount, NULL, infos);
+    return processes(device, false, infoCount, NULL, infos);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-    return processes(device, infoCount, NULL, infos);
+    return processes(device, false, infoCount, NULL, infos);
+}
+
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
+{
+    return processes(device, true, infoCount, infos, NULL);
+}
+
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
+{
+    return processes(device, true, infoCount, NULL, infos);
+}
+
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
+{
+    return processes(device, true, infoCount, NULL, infos);
 }

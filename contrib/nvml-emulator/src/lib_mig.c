@@ -24,12 +24,18 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned i
     nvmlReturn_t rc = call_gpu(&c, device);
     if (rc != NVML_SUCCESS)
         return rc;
+    static nvmlDevice_t known[EMU_MAX_GPUS][EMU_MAX_GI * EMU_MAX_CI]; /* the answers so far */
+    unsigned wanted = index;
     for (unsigned i = 0; i < EMU_MAX_GI; i++)
         for (unsigned k = 0; k < EMU_MAX_CI; k++)
             if (c.g->gi[i].used && c.g->gi[i].ci[k].used && index-- == 0) {
-                *migDevice = handle_mig((unsigned)c.gpu, i, k, c.g->gi[i].ci[k].serial);
+                *migDevice = known[c.gpu][wanted] = handle_mig((unsigned)c.gpu, i, k, c.g->gi[i].ci[k].serial);
                 return call_end(&c, NVML_SUCCESS);
             }
+    if (c.st->host & EMU_STALE && wanted < EMU_MAX_GI * EMU_MAX_CI && known[c.gpu][wanted]) {
+        *migDevice = known[c.gpu][wanted]; /* as reported in issue 224 of NVIDIA/libcudacxx */
+        return call_end(&c, NVML_SUCCESS);
+    }
     return call_end(&c, c.g->mig ? NVML_ERROR_NOT_FOUND : NVML_ERROR_NOT_SUPPORTED);
 }
 

@@ -1,5 +1,6 @@
 #include "mode.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #include "device.h"
@@ -41,9 +42,20 @@ static bool has_instances(const struct gpu_state *g)
 
 void mode_apply(struct txn *t, unsigned gpu)
 {
+    struct gpu_state *g = &t->st->gpu[gpu];
+    struct timespec now;
     /* A client may have ended since the transaction began. */
     ops_reap(t);
-    t->st->gpu[gpu].mig = t->st->gpu[gpu].mig_pending;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (g->mig && !g->mig_pending)
+        g->fabric_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + t->st->fabric_delay_ms;
+    g->mig = g->mig_pending;
+}
+
+/* reset_blocked reports whether persistence mode or nvidia_drm keeps the GPU in use, although no process uses it. */
+static bool reset_blocked(const struct state *st, unsigned gpu)
+{
+    return st->gpu[gpu].persistence || st->host & EMU_DRM;
 }
 
 nvmlReturn_t mode_set(struct txn *t, unsigned gpu, bool on, nvmlReturn_t forced, nvmlReturn_t *activation, bool *reset)
@@ -60,13 +72,22 @@ nvmlReturn_t mode_set(struct txn *t, unsigned gpu, bool on, nvmlReturn_t forced,
     if (g->mig != on && has_instances(g))
         return NVML_ERROR_IN_USE;
     g->mig_pending = on;
+    /*
+     * In a virtual machine, the driver reports success, and the GPU is then unusable until a reboot (issue 883 of
+     * kubernetes-sigs/dra-driver-nvidia-gpu).
+     */
+    if (t->st->host & EMU_PASSTHROUGH && g->mig && !on && forced == NVML_SUCCESS) {
+        g->reboot = 1;
+        return NVML_SUCCESS;
+    }
     if (forced != NVML_SUCCESS)
         *activation = forced;
     else if (g->mig == on)
         return NVML_SUCCESS;
     else if (!rules_board(g)->live_mode && t->st->mode_reset != MODE_RESET_AUTO)
         *activation = NVML_ERROR_RESET_REQUIRED;
-    else if (mode_users(t->st, gpu, (uint32_t)getpid(), &users))
+    else if (mode_users(t->st, gpu, (uint32_t)getpid(), &users) ||
+             (!rules_board(g)->live_mode && reset_blocked(t->st, gpu)))
         *activation = NVML_ERROR_IN_USE;
     else if (rules_board(g)->live_mode)
         mode_apply(t, gpu);
@@ -78,7 +99,7 @@ nvmlReturn_t mode_set(struct txn *t, unsigned gpu, bool on, nvmlReturn_t forced,
 nvmlReturn_t mode_reset(struct txn *t, unsigned gpu, uint32_t except)
 {
     struct mode_users users;
-    if (mode_users(t->st, gpu, except, &users))
+    if (mode_users(t->st, gpu, except, &users) || reset_blocked(t->st, gpu))
         return NVML_ERROR_IN_USE;
     ops_wipe(t, gpu);
     mode_apply(t, gpu);
@@ -88,9 +109,13 @@ nvmlReturn_t mode_reset(struct txn *t, unsigned gpu, uint32_t except)
 void mode_reboot(struct txn *t, unsigned gpu)
 {
     struct gpu_state *g = &t->st->gpu[gpu];
-    ops_wipe(t, gpu);
-    if (rules_board(g)->live_mode)
-        g->mig_pending = 0;
+    if (t->st->host & EMU_BOOT_CONFIG) {
+        ops_restore(t, gpu);
+    } else {
+        ops_wipe(t, gpu);
+        if (rules_board(g)->live_mode)
+            g->mig_pending = 0;
+    }
     mode_apply(t, gpu);
-    g->lost = g->held = 0;
+    g->lost = g->held = g->reboot = 0;
 }

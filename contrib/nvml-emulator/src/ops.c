@@ -5,8 +5,10 @@
 #include <string.h>
 #include <strings.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "device.h"
+#include "mode.h"
 #include "proc.h"
 #include "rules.h"
 
@@ -186,6 +188,13 @@ nvmlReturn_t ops_create_gi(struct txn *t, unsigned gpu, int profile, int start, 
         start = rules_driver_start(g, profile);
     if (start < 0 || !rules_units_free(g, (unsigned)start, p->size))
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
+    /* The first instance of a GPU cannot be created while any process has the GPU open (shown with a profiler on an H100). */
+    struct mode_users users;
+    bool first = true;
+    for (int i = 0; i < EMU_MAX_GI; i++)
+        first &= !g->gi[i].used;
+    if (first && mode_users(t->st, gpu, (uint32_t)getpid(), &users))
+        return NVML_ERROR_IN_USE;
     *id = rules_gi_id(g, (unsigned)start, p->size);
     if (device_add_cap(t->st, gpu, *id, -1) != 0 || proc_add_cap(t->st, gpu, *id, -1) != 0)
         return no_device_file();
@@ -205,6 +214,14 @@ nvmlReturn_t ops_destroy_gi(struct txn *t, unsigned gpu, unsigned id)
     *gi = (struct gi_state){0};
     doom(t, gpu, id, -1);
     return NVML_SUCCESS;
+}
+
+/* name_ci gives a compute instance its UUID. */
+static void name_ci(struct state *st, unsigned gpu, unsigned gi, unsigned id)
+{
+    struct ci_state *ci = &st->gpu[gpu].gi[gi].ci[id];
+    uint64_t place = ((uint64_t)gpu << 16) | (gi << 8) | id;
+    ops_make_uuid(st, 1 + place, st->repeat_uuids ? 0 : ci->serial, ci->uuid);
 }
 
 nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi_id, unsigned profile, int start, unsigned *id)
@@ -229,8 +246,7 @@ nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi_id, unsigned
     struct ci_state *ci = &gi->ci[*id];
     *ci = (struct ci_state){
         .serial = ++t->st->serial, .used = 1, .slices = (uint8_t)slices, .start = (uint8_t)starts[i], .profile = (uint8_t)profile};
-    uint64_t place = ((uint64_t)gpu << 16) | (gi_id << 8) | *id;
-    ops_make_uuid(t->st, 1 + place, t->st->repeat_uuids ? 0 : ci->serial, ci->uuid);
+    name_ci(t->st, gpu, gi_id, *id);
     return NVML_SUCCESS;
 }
 
@@ -255,6 +271,18 @@ void ops_wipe(struct txn *t, unsigned gpu)
         doom(t, gpu, i, -1);
         *gi = (struct gi_state){0};
     }
+}
+
+void ops_restore(struct txn *t, unsigned gpu)
+{
+    for (unsigned i = 0; i < EMU_MAX_GI; i++)
+        for (unsigned c = 0; c < EMU_MAX_CI; c++) {
+            struct ci_state *ci = &t->st->gpu[gpu].gi[i].ci[c];
+            if (!ci->used)
+                continue;
+            ci->serial = ++t->st->serial;
+            name_ci(t->st, gpu, i, c);
+        }
 }
 
 void ops_raise_xid(struct gpu_state *g, unsigned xid, unsigned gi)

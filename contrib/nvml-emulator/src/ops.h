@@ -39,6 +39,9 @@ nvmlReturn_t ops_destroy_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned c
 /* ops_wipe removes every instance of a GPU, as a reset does. */
 void ops_wipe(struct txn *t, unsigned gpu);
 
+/* ops_restore gives the instances of a GPU new UUIDs, as a driver does that restores them when it is loaded. */
+void ops_restore(struct txn *t, unsigned gpu);
+
 /* ops_raise_xid raises a critical error event. ops_lose makes the GPU fall off the bus. */
 void ops_raise_xid(struct gpu_state *g, unsigned xid, unsigned gi);
 void ops_lose(struct gpu_state *g);

@@ -99,7 +99,9 @@ int proc_setup(const struct state *st, char *error, size_t size)
                 proc_remove_cap(st, rules_cap_minor(gpu, gi, ci));
     if (write_devices(st) == 0 && write_params(st) == 0 && write_minors(st) == 0 &&
         write_access(st, "driver/nvidia/capabilities/mig/config", EMU_CAP_CONFIG, 0400) == 0 &&
-        write_access(st, "driver/nvidia/capabilities/mig/monitor", EMU_CAP_MONITOR, 0444) == 0)
+        write_access(st, "driver/nvidia/capabilities/mig/monitor", EMU_CAP_MONITOR, 0444) == 0 &&
+        (!(st->host & EMU_FABRIC) ||
+         write_access(st, "driver/nvidia-nvlink/capabilities/fabric-mgmt", EMU_CAP_FABRIC, 0400) == 0))
         return 0;
     snprintf(error, size, "%s: %s", st->proc_root, strerror(errno));
     return -1;

@@ -6,6 +6,7 @@
  *   devices                                                  the major number of nvidia-caps, as in /proc/devices
  *   driver/nvidia/params                                     ModifyDeviceFiles
  *   driver/nvidia-caps/mig-minors                            the minor number of every possible capability
+ *   driver/nvidia-nvlink/capabilities/fabric-mgmt           on a system with NVSwitches
  *   driver/nvidia/capabilities/mig/{config,monitor}          the capabilities that belong to no instance
  *   driver/nvidia/capabilities/gpu<N>/mig/gi<M>/access       and .../ci<K>/access: for the existing instances
  *

@@ -61,7 +61,10 @@ struct gpu_state {
     uint16_t nvlink; /* a bit for each GPU to which this one has NVLinks */
     uint8_t held;    /* a simulated client holds the GPU (nvml-emulator hold) */
     uint8_t swapped; /* the ids of GPU instances count the second half of the grid first */
-    uint8_t pad[4];
+    uint8_t persistence;
+    uint8_t reboot; /* the GPU is unusable until a reboot */
+    uint8_t pad[2];
+    uint64_t fabric_ms; /* the time (CLOCK_REALTIME, ms) when the GPU's registration with the fabric is complete */
     struct drift drift[BOARD_MAX_PROFILES];
     struct gi_state gi[EMU_MAX_GI];
 };
@@ -76,7 +79,8 @@ struct client {
     uint32_t pid;        /* 0 for a free entry */
     uint32_t memory_mib;
     uint32_t busy; /* share of the instance's or GPU's SMs, in units of 1/EMU_BUSY */
-    uint8_t gpu, gi, ci /* gi and ci are EMU_WHOLE for a whole GPU */, pad;
+    uint8_t gpu, gi, ci /* gi and ci are EMU_WHOLE for a whole GPU */;
+    uint8_t graphics; /* a graphics process, not a compute process */
 };
 
 enum crash {
@@ -101,6 +105,13 @@ enum mode_reset {
     MODE_RESET_NEVER,  /* nvidia-smi cannot reset any GPU; the machine must be rebooted */
 };
 
+/* Properties of the machine, in state.host. */
+#define EMU_FABRIC 1      /* it has NVSwitches and Fabric Manager */
+#define EMU_PASSTHROUGH 2 /* it is a virtual machine with passed-through GPUs */
+#define EMU_DRM 4         /* the kernel module nvidia_drm is loaded */
+#define EMU_BOOT_CONFIG 8 /* the driver restores the instances when it is loaded */
+#define EMU_STALE 16      /* a process may find MIG devices that another process has destroyed */
+
 struct state {
     uint32_t ngpus, repeat_uuids;
     uint64_t seed, serial;
@@ -109,6 +120,8 @@ struct state {
     uint32_t keep_device_files; /* NVreg_ModifyDeviceFiles=0: the driver creates no capability files */
     uint32_t mode_reset;        /* enum mode_reset */
     uint32_t nvml_clients;      /* a process that has called nvmlInit is a client of all GPUs */
+    uint32_t host;              /* bits EMU_* */
+    uint32_t fabric_delay_ms;   /* the duration of the registration with the fabric */
     uint32_t pad0;
     struct gpu_state gpu[EMU_MAX_GPUS];
     struct client client[EMU_MAX_CLIENTS];
