@@ -7,8 +7,8 @@ import (
 
 func TestTables(t *testing.T) {
 	models := Models()
-	if len(models) != 12 {
-		t.Errorf("%d GPU models, want 12", len(models))
+	if len(models) != 15 {
+		t.Errorf("%d GPU models, want 15", len(models))
 	}
 	for _, b := range models {
 		if _, err := ModelByName(b.Name); err != nil {
@@ -54,8 +54,8 @@ func TestTableFields(t *testing.T) {
 		len(p.Starts) != 2 {
 		t.Errorf("profile read as %+v", p)
 	}
-	b, _ = ModelByName("H100-NVL-94GB")
-	i, _ = b.ProfileIndex("7g.94gb")
+	b, _ = ModelByName("B200-180GB")
+	i, _ = b.ProfileIndex("7g.180gb")
 	if p := b.Profiles[i]; p.SM != -1 || p.MemoryMiB != 0 || p.OFA != -1 {
 		t.Errorf("dashes read as %+v", p)
 	}

@@ -71,7 +71,7 @@ static int write_minors(const struct state *st)
     if (!f)
         return -1;
     fprintf(f, "config 1\nmonitor 2\n");
-    for (unsigned gpu = 0; gpu < EMU_MAX_GPUS; gpu++)
+    for (unsigned gpu = 0; gpu < 32; gpu++) /* the driver's table has 32 GPUs */
         for (unsigned gi = 0; gi < EMU_MAX_GI; gi++) {
             fprintf(f, "gpu%u/gi%u/access %u\n", gpu, gi, rules_cap_minor(gpu, gi, -1));
             for (int ci = 0; ci < EMU_MAX_CI; ci++)

@@ -162,6 +162,9 @@ int rules_driver_start(const struct gpu_state *g, int profile)
     for (unsigned i = 0; i < p->nstarts; i++) {
         if (!rules_units_free(g, p->starts[i], p->size))
             continue;
+        /* The last start of a 1g profile with twice the memory is used last (5, 3, 4 on a GH200, 5 on an H100). */
+        if (best >= 0 && p->nvml == NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV2 && i + 1 == p->nstarts)
+            continue;
         unsigned left = free_starts(g, p->starts[i], p->size);
         if (best < 0 || left > most) {
             best = (int)p->starts[i];
