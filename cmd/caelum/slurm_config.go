@@ -89,7 +89,7 @@ func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 // readInventory reads this node's inventory from NVML. For each GPU that the agent cannot manage, it prints a line to
 // standard error.
 func readInventory(cfg config.Config) (inventory.Inventory, error) {
-	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"})
 	if err != nil {
 		return inventory.Inventory{}, err
 	}

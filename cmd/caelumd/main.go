@@ -122,7 +122,7 @@ func serve(path string) error {
 		}
 	}
 	log := logger(cfg)
-	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"})
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func runShadow(ctx context.Context, out, errout io.Writer, path string, o shadow
 	if err != nil {
 		return err
 	}
-	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"})
 	if err != nil {
 		return err
 	}

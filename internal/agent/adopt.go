@@ -124,7 +124,8 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	case !f.Whole || f.UUID == "":
 		return "the compute instance is missing or does not span the GPU instance", nil
 	}
-	in := &instance{Instance: c.record(p, f.GI, f.UUID), cis: f.CIs}
+	in := c.newInstance(p, f)
+	in.adopted = true
 	if reason := a.whyInUse(placed{g, in}); reason != "" {
 		return reason, nil
 	}
@@ -157,6 +158,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	c.ours[p] = in
 	c.foreign = slices.DeleteFunc(slices.Clone(c.foreign), func(other gpu.Instance) bool { return other.GI == f.GI })
 	a.version++
+	a.remakeSoon()
 	a.log.WithField("gpu", g).WithField("uuid", f.UUID).Warnf("adopted %s at %d", f.Profile, f.Start)
 	return "", nil
 }

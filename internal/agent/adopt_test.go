@@ -80,10 +80,11 @@ func TestAdopt(t *testing.T) {
 	if s := w.states()[uuid]; s != "idle" {
 		t.Errorf("after a restart the instance is %s", s)
 	}
-	if got := w.granted("3g.20gb"); got.UUID != uuid || !got.Reused {
-		t.Errorf("leased %+v, although %s is idle", got, uuid)
+	got := w.granted("3g.20gb")
+	if got.UUID == uuid || !got.Reused || got.Start != in.Start {
+		t.Errorf("leased %+v, although another program may use the compute instance of %s", got, uuid)
 	}
-	if d := w.adopted(uuid); d.Reason == "" {
+	if d := w.adopted(got.UUID); d.Reason == "" {
 		t.Errorf("adopted a leased instance: %+v", d)
 	}
 }

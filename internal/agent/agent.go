@@ -67,6 +67,7 @@ type Agent struct {
 	jobMap    jobMap
 	jobs      keyedLock
 	leftovers chan struct{} // signals that processes are using an instance that no job holds
+	remakes   chan struct{} // signals that an idle instance needs a new compute instance
 	hooks     chan struct{} // signals that the destroy hook must run for an instance
 	hookLimit time.Duration // hookLimit; shorter in tests
 	hookRuns  int           // number of completed calls to doPaused; guarded by mu
@@ -105,8 +106,8 @@ func newAgent(
 	procs *gpu.Processes,
 ) (*Agent, error) {
 	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: proc}
-	if err := caps.Prepare(); err != nil {
-		log.WithError(err).Error("couldn't create the capability files that are required to change instances")
+	if err := caps.Prepare(); err != nil { // gpu.OpenNVML has ignored the error
+		log.WithError(err).Error("couldn't prepare the capability files that are required to change instances")
 	}
 	n, err := newNode(cfg, hw)
 	if err != nil {
@@ -126,6 +127,7 @@ func newAgent(
 		procs:       procs,
 		outdated:    make(chan error, 1),
 		leftovers:   make(chan struct{}, 1),
+		remakes:     make(chan struct{}, 1),
 		hooks:       make(chan struct{}, 1),
 		hookLimit:   hookLimit,
 		forecasts:   make(chan foreseen, 16),
@@ -322,11 +324,13 @@ func (w warnings) Write(p []byte) (int, error) {
 }
 
 // reconciler compares the GPUs, the ledger and slurmctld shortly after startup and then every minute, and publishes the
-// result. While processes are using instances that no job holds, it also checks the GPUs every leftoverInterval.
+// result. While processes are using instances that no job holds, it also checks the GPUs every leftoverInterval. After
+// a release, it re-creates the compute instances of idle instances (remake.go).
 func (a *Agent) reconciler(ctx context.Context) {
 	compare := time.After(retryInterval)
 	confirmed, learned := false, time.Time{} // the result of the last poll, and the time of the last learnPrivacy
 	var again <-chan time.Time               // set while processes are using an instance that no job holds
+	var remake <-chan time.Time              // set while an idle instance needs a new compute instance
 	failures := backoff{first: 5 * retryInterval, most: reconcileInterval}
 	for {
 		select {
@@ -337,6 +341,14 @@ func (a *Agent) reconciler(ctx context.Context) {
 				again = time.After(leftoverInterval)
 			}
 			continue
+		case <-a.remakes:
+			if remake == nil {
+				remake = time.After(remakePause)
+			}
+			continue
+		case <-remake:
+			remake = nil
+			a.remakeIdle()
 		case <-again:
 			a.checkLeftovers(ctx)
 		case <-compare:
@@ -345,6 +357,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 				learned = time.Now()
 			}
 			err := a.compareGPUs()
+			a.remakeIdle()
 			a.readNVLinks()
 			a.updateJobMap()
 			err = errors.Join(err, a.adoptFull(ctx))

@@ -66,6 +66,10 @@ func (c *card) existing() place.GPU {
 type instance struct {
 	ledger.Instance
 	cis     []int  // the ids of the compute instances, which are part of the capability files' names
+	sms     int    // the number of SMs of the compute instances, or 0 if it is unknown
+	maxSMs  int    // the number of SMs of a compute instance of the full size, or 0 if it is unknown
+	fresh   bool   // no job has used the compute instance
+	adopted bool   // another program created the compute instance
 	used    bool   // processes without a job are using the instance, or have its capability files open
 	note    string // describes the processes that have its capability files open
 	blocked string // the reason why the driver did not destroy the instance at the last attempt
@@ -88,13 +92,27 @@ func (c *card) record(p, gi int, uuid string) ledger.Instance {
 	}
 }
 
+// newInstance returns an instance that no job holds, at placement p.
+func (c *card) newInstance(p int, made gpu.Instance) *instance {
+	return &instance{
+		Instance: c.record(p, made.GI, made.UUID), cis: made.CIs, sms: made.SMs, maxSMs: made.MaxSMs,
+	}
+}
+
+// short reports whether the compute instance is smaller than the GPU instance. Earlier versions of the agent created
+// such compute instances on GPU instances of one slice with double memory.
+func (in *instance) short() bool { return in.sms < in.maxSMs }
+
 func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }
 
 // hwOf converts an instance to a gpu.Instance.
 func (n *node) hwOf(in *instance) gpu.Instance {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return gpu.Instance{GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, CIs: in.cis, UUID: in.UUID}
+	return gpu.Instance{
+		GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, CIs: in.cis, SMs: in.sms, MaxSMs: in.maxSMs,
+		Whole: len(in.cis) == 1 && !in.short(), UUID: in.UUID,
+	}
 }
 
 // usable reports whether the agent can manage a GPU. A lost GPU is not usable until it is available again.

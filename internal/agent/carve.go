@@ -12,11 +12,18 @@ import (
 	"caelum/internal/offer"
 )
 
+// carved is the result of carve.
+type carved struct {
+	in     *instance
+	reused bool // the instance existed before
+	made   bool // its compute instance did not exist before
+}
+
 // carve returns an instance at a spot of the job's pending lease. It reuses an idle instance with the same placement
-// if there is one. Otherwise, it destroys the idle instances that overlap the placement, and creates a new one. No
-// other job can hold an overlapping spot, because the placements of all leases and pending leases on a GPU are
-// disjoint.
-func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused bool, err error) {
+// if there is one; if its last user is another user, it re-creates its compute instance. Otherwise, it destroys the
+// idle instances that overlap the placement, and creates a new one. No other job can hold an overlapping spot, because
+// the placements of all leases and pending leases on a GPU are disjoint.
+func (a *Agent) carve(job, uid uint32, s offer.Spot, t *spent) (carved, error) {
 	c := a.cards[s.GPU]
 	queued := time.Now()
 	c.hardware.Lock()
@@ -25,23 +32,27 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 
 	a.mu.Lock()
 	if in := c.ours[s.Placement]; in != nil && in.idle() {
+		remake := a.needsRemake(in, uid)
 		a.mu.Unlock()
 		if used, err := a.inUse(s.GPU, in); used {
-			return nil, false, errors.Join(usedError(s.GPU, in), err)
+			return carved{}, errors.Join(usedError(s.GPU, in), err)
 		}
 		exists, err := a.confirm(s.GPU, in, t)
 		switch {
 		case err != nil:
-			return nil, false, err
-		case exists && !a.unlisted(in):
-			return in, true, nil
-		case exists:
+			return carved{}, err
+		case exists && a.unlisted(in):
 			if err := a.destroy(s.GPU, in, t); err != nil {
-				return nil, false, err
+				return carved{}, err
 			}
+		case exists && remake:
+			in, err := a.remake(s.GPU, in, t)
+			return carved{in, true, true}, err
+		case exists:
+			return carved{in, true, false}, nil
 		}
 		in, err = a.create(job, s, t)
-		return in, false, err
+		return carved{in, false, true}, err
 	}
 	existing := c.existing()
 	var inTheWay []*instance
@@ -52,14 +63,14 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 
 	for _, in := range inTheWay {
 		if used, err := a.inUse(s.GPU, in); used { // destroying it would fail after one second of attempts
-			return nil, false, errors.Join(usedError(s.GPU, in), err)
+			return carved{}, errors.Join(usedError(s.GPU, in), err)
 		}
 		if err := a.destroy(s.GPU, in, t); err != nil {
-			return nil, false, err
+			return carved{}, err
 		}
 	}
-	in, err = a.create(job, s, t)
-	return in, false, err
+	in, err := a.create(job, s, t)
+	return carved{in, false, true}, err
 }
 
 // create writes an intent to the ledger, makes the driver create an instance, and settles the intent. The caller holds
@@ -68,18 +79,6 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
 	profile := c.Model.Profiles[pl.Profile].Name
-	// Another program may have created instances since the last comparison. The agent must not take one of them for the
-	// result of its own call.
-	before, err := a.hw.Instances(s.GPU)
-	if err != nil {
-		return nil, err
-	}
-	for _, in := range before {
-		if in.Start < pl.Start+pl.Size && pl.Start < in.Start+in.Size {
-			return nil, fmt.Errorf("another program has created %s at %d of GPU %d: %w",
-				in.Profile, in.Start, s.GPU, gpu.ErrNoRoom)
-		}
-	}
 	intent, err := a.ledger.Begin(
 		ledger.Intent{Op: ledger.OpCreate, GPU: c.UUID, Profile: profile, Start: pl.Start, Size: pl.Size, Job: job},
 	)
@@ -91,11 +90,12 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	made, err := a.make(s.GPU, profile, pl.Start)
 	add(&t.driver, asked)
 	if err != nil {
-		return nil, errors.Join(err, a.cleanUp(intent, s, before))
+		return nil, errors.Join(err, a.cleanUp(intent, s, made, err))
 	}
 	a.metrics.Carved(time.Since(asked))
 	failpoint.Hit(failpoint.Created)
-	in := &instance{Instance: c.record(s.Placement, made.GI, made.UUID), cis: made.CIs}
+	in := c.newInstance(s.Placement, made)
+	in.fresh = true
 	// The driver makes a new instance's capability files readable by all users, so a process could open them before
 	// Make restricts them to root. The agent therefore searches for processes that have the files open before it grants
 	// the lease.
@@ -113,24 +113,25 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	return in, nil
 }
 
-// cleanUp settles the intent of a failed call to create, which may have left a GPU instance behind. Until this instance
-// is destroyed, the intent must remain in the ledger. If the driver does not destroy the instance, the agent records it
-// as stuck. before lists the GPU's instances before the call.
-func (a *Agent) cleanUp(intent int64, s offer.Spot, before []gpu.Instance) error {
+// cleanUp settles the intent of a failed call to create. made is the GPU instance that the call left behind, if it is
+// known. Until this instance is destroyed, the intent must remain in the ledger. If the driver does not destroy the
+// instance, the agent records it as stuck.
+func (a *Agent) cleanUp(intent int64, s offer.Spot, made gpu.Instance, cause error) error {
 	c := a.cards[s.GPU]
-	pl := c.Model.Placements[s.Placement]
-	profile := c.Model.Profiles[pl.Profile].Name
-	left, err := a.leftover(s.GPU, profile, pl.Start, before)
-	switch {
-	case err != nil:
-		return nil // the next comparison settles the intent
-	case left == nil:
+	left := &made
+	if made.Profile == "" {
+		var err error
+		if left, err = a.leftover(s, cause); left == nil && err != nil {
+			return err // the next comparison settles the intent
+		} else if left == nil {
+			return errors.Join(a.shareDevice(c), a.ledger.Failed(intent))
+		}
+	}
+	err := a.hw.Destroy(s.GPU, left.GI)
+	if err == nil {
 		return errors.Join(a.shareDevice(c), a.ledger.Failed(intent))
 	}
-	if err = a.hw.Destroy(s.GPU, left.GI); err == nil {
-		return errors.Join(a.shareDevice(c), a.ledger.Failed(intent))
-	}
-	stuck := &instance{Instance: c.record(s.Placement, left.GI, left.UUID)}
+	stuck := c.newInstance(s.Placement, *left)
 	stuck.Stuck = true
 	err = errors.Join(err, a.ledger.Created(intent, stuck.Instance))
 	a.mu.Lock()
@@ -140,15 +141,35 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot, before []gpu.Instance) error
 	return err
 }
 
-// leftover returns the instance that a failed call to create left at a placement, or nil if there is none. before lists
-// the GPU's instances before the call.
-func (a *Agent) leftover(g int, profile string, start int, before []gpu.Instance) (*gpu.Instance, error) {
-	found, err := a.hw.Instances(g)
+// leftover returns the instance that a failed call to create may have left at a spot, or nil if there is none. The
+// driver returns ErrNoRoom if the units are occupied, and has then created nothing, so that any instance there belongs
+// to another program. After any other error, an instance without a compute instance that the agent did not know before
+// is the result of the call.
+func (a *Agent) leftover(s offer.Spot, cause error) (*gpu.Instance, error) {
+	c := a.cards[s.GPU]
+	pl := c.Model.Placements[s.Placement]
+	profile := c.Model.Profiles[pl.Profile].Name
+	none := errors.Is(cause, gpu.ErrNoRoom) || errors.Is(cause, gpu.ErrNotFound)
+	found, err := a.hw.Instances(s.GPU)
 	if err != nil {
+		if none {
+			err = nil
+		}
 		return nil, err
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, in := range found {
-		if in.Profile == profile && in.Start == start && !contains(before, in) {
+		known := contains(c.foreign, in)
+		for _, own := range c.ours {
+			known = known || own.GI == in.GI
+		}
+		switch {
+		case known || in.Start >= pl.Start+pl.Size || pl.Start >= in.Start+in.Size:
+		case none || len(in.CIs) > 0:
+			a.log.WithField("gpu", s.GPU).Warnf("another program has created %s at %d, where a job was to get %s",
+				in.Profile, in.Start, profile)
+		case in.Profile == profile && in.Start == pl.Start:
 			return &in, nil
 		}
 	}

@@ -18,6 +18,8 @@ func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 	}
 	for _, f := range found {
 		switch {
+		case f.GI == made.GI && f.UUID == made.UUID && f.Profile == made.Profile && f.Start == made.Start:
+			return true, nil // another program has changed the order of the GPU's MIG devices
 		case f.GI != made.GI || f.Profile != made.Profile || f.Start != made.Start:
 		case len(f.CIs) == 0:
 			a.log.WithField("gpu", g).WithField("uuid", in.UUID).Warnf(

@@ -55,6 +55,7 @@ func (a *Agent) preparePending(
 // carved remain as idle instances.
 func (a *Agent) carveAll(
 	id uint32,
+	uid uint32,
 	slots []int,
 	pr *pendingLease,
 	t *spent,
@@ -62,7 +63,7 @@ func (a *Agent) carveAll(
 ) (all []api.Slice, held []*instance, err error) {
 	var at []placed
 	created := false
-	made, err := a.carveSpots(id, pr.spots, t)
+	made, err := a.carveSpots(id, uid, pr.spots, t)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -79,7 +80,7 @@ func (a *Agent) carveAll(
 		all = append(all, slice)
 		held = append(held, in)
 		at = append(at, placed{s.GPU, in})
-		created = created || !reused
+		created = created || made[k].made
 	}
 	// The capability files have belonged to root since the agent released or created the instance, so a process that
 	// has one of them open must have opened it earlier.
@@ -92,15 +93,9 @@ func (a *Agent) carveAll(
 	return all, held, nil
 }
 
-// carved is the result of carve.
-type carved struct {
-	in     *instance
-	reused bool
-}
-
 // carveSpots carves the instances at the spots of a pending lease. It works on all GPUs in parallel, because switching
 // the MIG mode takes several seconds per GPU.
-func (a *Agent) carveSpots(id uint32, spots []offer.Spot, t *spent) ([]carved, error) {
+func (a *Agent) carveSpots(id, uid uint32, spots []offer.Spot, t *spent) ([]carved, error) {
 	all := make([]carved, len(spots))
 	errs := make([]error, len(a.cards))
 	times := make([]spent, len(a.cards))
@@ -112,7 +107,7 @@ func (a *Agent) carveSpots(id uint32, spots []offer.Spot, t *spent) ([]carved, e
 		tasks.Go(func() {
 			for k, s := range spots {
 				if s.GPU == g && errs[g] == nil {
-					all[k].in, all[k].reused, errs[g] = a.carve(id, s, &times[g])
+					all[k], errs[g] = a.carve(id, uid, s, &times[g])
 				}
 			}
 		})
@@ -143,7 +138,7 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	failpoint.Hit(failpoint.GrantWritten)
 	a.mu.Lock()
 	for _, in := range held {
-		in.Job = lease.Job
+		in.Job, in.fresh = lease.Job, false
 		a.former[minorsOf{in.GPU, in.GI}] = lease.UID
 	}
 	a.leases[lease.Job] = &lease

@@ -54,6 +54,7 @@ func TestMain(m *testing.M) {
 type victimConfig struct {
 	Config     config.Config
 	Library    string
+	Proc       string // gputest.Node.Proc
 	Controller string // path of a socket
 }
 
@@ -66,12 +67,12 @@ func victim(text string) error {
 	if err != nil {
 		return err
 	}
-	hw, err := gpu.OpenNVML(v.Library)
+	hw, err := gpu.OpenNVML(v.Library, gpu.Caps{Dev: v.Config.DeviceDir, Proc: v.Proc})
 	if err != nil {
 		return err
 	}
 	log := logrus.New()
-	a, err := New(v.Config, hw, remote{client}, log.WithField("node", "n1"))
+	a, err := newAgent(v.Config, hw, remote{client}, log.WithField("node", "n1"), v.Proc, &gpu.Processes{Proc: "/proc"})
 	if err != nil {
 		return err
 	}
@@ -417,7 +418,10 @@ func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 func (k *campaign) start(point string) {
 	k.t.Helper()
 	text, err := json.Marshal(
-		victimConfig{Config: k.cfg, Library: filepath.Join(k.node.Build(), "libnvidia-ml.so.1"), Controller: k.rpcPath},
+		victimConfig{
+			Config: k.cfg, Library: filepath.Join(k.node.Build(), "libnvidia-ml.so.1"), Proc: k.node.Proc,
+			Controller: k.rpcPath,
+		},
 	)
 	if err != nil {
 		k.t.Fatal(err)

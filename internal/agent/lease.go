@@ -218,7 +218,7 @@ func (a *Agent) carveAndGrant(
 		if err != nil || pr == nil {
 			return nil, err
 		}
-		made, held, err := a.carveAll(id, t.lease.Slots, pr, &t.spent, search)
+		made, held, err := a.carveAll(id, t.lease.UID, t.lease.Slots, pr, &t.spent, search)
 		if err == nil {
 			granted := t.lease
 			granted.Slices = made

@@ -92,8 +92,8 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 }
 
 // retryStuck tries again to destroy a GPU's stuck instances, except those that are still in use or open and those for
-// which the destroy hook must run first.
-func (a *Agent) retryStuck(g int, c *card) {
+// which the destroy hook must run first. It reports whether it has called the driver to destroy any.
+func (a *Agent) retryStuck(g int, c *card) (tried bool) {
 	a.mu.Lock()
 	var stuck []*instance
 	for _, in := range c.ours {
@@ -116,10 +116,12 @@ func (a *Agent) retryStuck(g int, c *card) {
 		if gone {
 			a.log.WithField("gpu", g).Infof("%s at %d is no longer in use", in.Profile, in.Start)
 		}
+		tried = true
 		if err := a.destroy(g, in, new(spent)); err == nil {
 			a.log.WithField("gpu", g).Infof("%s at %d is no longer stuck", in.Profile, in.Start)
 		}
 	}
+	return tried
 }
 
 // checkLeftovers compares the GPUs with the ledger and publishes if their state has changed. If it has not changed,

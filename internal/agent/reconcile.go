@@ -139,17 +139,21 @@ func (a *Agent) repair(g int, c *card) error {
 	if err != nil {
 		return err
 	}
+	changed := false
 	for _, i := range intents {
 		if i.GPU == c.UUID {
 			if err := a.settle(g, c, i, found); err != nil {
 				return err
 			}
+			changed = true
 		}
 	}
-	a.retryStuck(g, c)
+	changed = a.retryStuck(g, c) || changed
 	a.retryHeld(g, c)
-	if found, err = a.hw.Instances(g); err != nil {
-		return err
+	if changed {
+		if found, err = a.hw.Instances(g); err != nil {
+			return err
+		}
 	}
 	for _, in := range a.compare(g, c, found) {
 		if err := a.forgetGone(g, in); err != nil {
@@ -175,7 +179,7 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 	for _, f := range found {
 		p, _ := c.Model.Placement(f.Profile, f.Start)
 		if in := c.ours[p]; in != nil && in.GI == f.GI && (in.UUID == f.UUID || f.UUID == "") {
-			in.cis = f.CIs
+			in.cis, in.sms, in.maxSMs = f.CIs, f.SMs, f.MaxSMs
 			delete(missing, p)
 			continue
 		}
@@ -242,7 +246,7 @@ func (a *Agent) settleMade(c *card, p int, i ledger.Intent, there gpu.Instance) 
 	if err := a.caps.Make(c.Minor, there); err != nil {
 		return err
 	}
-	in := &instance{Instance: c.record(p, there.GI, there.UUID), cis: there.CIs}
+	in := c.newInstance(p, there)
 	a.mu.Lock()
 	old := c.ours[p]
 	a.mu.Unlock()

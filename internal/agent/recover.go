@@ -128,7 +128,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			Slot: s.Slot, GPU: slices.Index(a.cards, in.card), Profile: in.Profile, Start: in.Start, Size: in.Size,
 			MemoryMiB: model.Profiles[model.Placements[p].Profile].MemoryMiB, UUID: in.UUID,
 		})
-		made := &instance{Instance: in.card.record(p, in.GI, in.UUID), cis: in.CIs}
+		made := in.card.newInstance(p, in.Instance)
 		made.Job = l.Job
 		in.card.ours[p] = made
 		held = append(held, made)

@@ -92,6 +92,7 @@ func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 	a.version++
 	again = a.offerAgain(lease)
 	a.mu.Unlock()
+	a.remakeSoon()
 	a.log.WithField("job", lease.Job).Info("released")
 	a.updateJobMap()
 	failpoint.Hit(failpoint.ReleaseUnmapped)

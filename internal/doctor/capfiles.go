@@ -20,7 +20,7 @@ type driverFiles struct {
 
 func readDriverFiles(cfg config.Config) (driverFiles, error) {
 	d := driverFiles{map[string]bool{}, map[string][]CapFile{}}
-	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"})
 	if err != nil {
 		return d, err
 	}

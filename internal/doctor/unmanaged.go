@@ -25,7 +25,7 @@ func readUnmanaged(cfg config.Config, unmanaged map[int]bool) ([]UnmanagedGPU, e
 	if len(unmanaged) == 0 {
 		return nil, nil
 	}
-	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"})
 	if err != nil {
 		return nil, err
 	}

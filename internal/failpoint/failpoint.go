@@ -27,6 +27,9 @@ const (
 	DestroyIntended = "destroy.intended"  // the intent is durable; the instance still exists
 	Destroyed       = "destroy.done"      // the instance is destroyed; the ledger still contains it
 	DestroySettled  = "destroy.settled"   // the ledger no longer contains the instance
+	RemakeIntended  = "remake.intended"   // the intent is durable; the compute instance still exists
+	Remade          = "remake.done"       // the compute instance is new; the ledger still contains the old one
+	RemakeSettled   = "remake.settled"    // the ledger contains the new compute instance; no job holds it
 	GrantOpened     = "grant.opened"      // the device files belong to the user; the lease is not in the ledger
 	GrantWritten    = "grant.written"     // the lease is in the ledger; the lease file does not exist
 	GrantMapped     = "grant.mapped"      // the job map shows the lease; the lease file does not exist
@@ -59,6 +62,7 @@ const (
 // Points lists all failpoints of the agent.
 var Points = []string{
 	CreateIntended, Created, CreateSettled, DestroyIntended, Destroyed, DestroySettled,
+	RemakeIntended, Remade, RemakeSettled,
 	GrantOpened, GrantWritten, GrantMapped, Granted, ReleaseClosed, ReleaseUnlinked, Released, ReleaseUnmapped,
 	Lowered, Raised, RequeueTagged, Requeued, HeldReleased,
 	PauseRecorded, Paused, Resumed,

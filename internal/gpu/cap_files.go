@@ -78,19 +78,40 @@ func (c Caps) Modifies() bool {
 	return err != nil || !bytes.Contains(params, []byte("ModifyDeviceFiles: 0\n"))
 }
 
-// Prepare creates the capability files that root needs to change and monitor the MIG configuration. It does so only if
-// NVreg_ModifyDeviceFiles=0 is set, because otherwise nvidia-modprobe creates them.
+// Prepare allows only root to open the capability files with which root changes and monitors the MIG configuration
+// (mig/config and mig/monitor), and creates missing files. Whoever can open mig/monitor can read the process ids and the
+// memory in use of all instances. If an administrator has given such a file to a group, Prepare does not change it. It
+// must be called before NVML is initialized.
 func (c Caps) Prepare() error {
 	for _, name := range []string{"config", "monitor"} {
 		cp := readAccess(filepath.Join(c.Proc, "driver/nvidia/capabilities/mig", name), 0)
-		if cp.minor == 0 || cp.modify {
-			continue
+		if cp.minor == 0 {
+			continue // no driver with MIG support is loaded
 		}
-		if err := c.ensure(c.file(cp.minor), cp.minor); err != nil {
+		path := c.file(cp.minor)
+		if err := errors.Join(c.forbidModify(cp), c.ensure(path, cp.minor)); err != nil {
 			return err
+		}
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().Perm()&0o007 != 0 {
+			err = errors.Join(os.Chmod(path, 0o400), os.Chown(path, 0, 0))
+		}
+		if err != nil {
+			return fmt.Errorf("couldn't restrict a capability file: %w", err)
 		}
 	}
 	return nil
+}
+
+// reach creates the capability file of a GPU instance if it does not exist, because the driver refuses every call on
+// compute instances, also root's, unless the caller can open this file. It never changes an existing file, because the
+// instance may belong to another program or to a job.
+func (c Caps) reach(minor, gi int) error {
+	if c.Dev == "" {
+		return nil
+	}
+	cp := c.of(minor, Instance{GI: gi})[0]
+	return c.ensure(c.file(cp.minor), cp.minor)
 }
 
 // Files returns the paths of the access-restricted files that a process must open to use an instance: the capability

@@ -57,12 +57,13 @@ func (n *NVML) discover(i int, d *device) GPU {
 			nvml.ErrorString(ret))
 		return g
 	}
-	d.handle = dev
+	d.handle, d.caps, d.learned = dev, n.caps, newLearned()
 	g.UUID, _ = dev.GetUUID()
 	g.Name, _ = dev.GetName()
 	if minor, ret := dev.GetMinorNumber(); ret == nvml.SUCCESS {
 		g.Minor = minor
 	}
+	d.minor = g.Minor
 	current, pending, ret := dev.GetMigMode()
 	switch {
 	case ret == nvml.ERROR_NOT_SUPPORTED:
@@ -124,16 +125,25 @@ func (n *NVML) namesOf(model string) map[uint32]string {
 	return names
 }
 
+// maxProfiles limits the numbers of GPU instance profiles and compute instance profiles that are asked for. A newer
+// driver has more profiles than go-nvml has names for, and returns INVALID_ARGUMENT for the first number that it does
+// not know.
+const maxProfiles = 64
+
 // model returns a GPU model with the profiles and placements that the driver reports. They take precedence over the
 // tables in package mig, because names and memory sizes differ between driver releases. The argument names supplies the
 // profile names that the driver does not report.
 func (d *device) model(name string, names map[uint32]string) (*mig.Model, error) {
 	d.profiles = map[string]nvml.GpuInstanceProfileInfo{}
 	d.names = map[uint32]string{}
+	d.placements = map[string]map[int]nvml.GpuInstancePlacement{}
 	var profiles []mig.Profile
 	grid := 0
-	for k := range nvml.GPU_INSTANCE_PROFILE_COUNT {
+	for k := range maxProfiles {
 		info, ret := d.handle.GetGpuInstanceProfileInfo(k)
+		if ret == nvml.ERROR_INVALID_ARGUMENT && k >= nvml.GPU_INSTANCE_PROFILE_COUNT {
+			break
+		}
 		if ret != nvml.SUCCESS {
 			continue // the GPU model does not have the profile
 		}
@@ -157,7 +167,9 @@ func (d *device) model(name string, names map[uint32]string) (*mig.Model, error)
 		if ret != nvml.SUCCESS || len(places) == 0 {
 			continue
 		}
+		d.placements[p.Name] = map[int]nvml.GpuInstancePlacement{}
 		for _, pl := range places {
+			d.placements[p.Name][int(pl.Start)] = pl
 			p.Starts = append(p.Starts, int(pl.Start))
 			p.Size = int(pl.Size)
 			grid = max(grid, int(pl.Start+pl.Size))

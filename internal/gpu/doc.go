@@ -5,14 +5,17 @@
 // Files:
 //
 //	cap_devices.go  device numbers of capabilities, from /proc or the driver's formula; number of instance ids (maxGI)
-//	cap_files.go    owner and mode of capability files (Open, Make, Close); creates missing files
+//	cap_files.go    owner and mode of capability files (Open, Make, Close, Prepare); creates missing files (reach)
+//	change.go       creates and destroys instances; re-creates a compute instance (Remake)
+//	compute.go      compute instances and their profiles; the profile of the full size (largest)
 //	descriptors.go  scans /proc for open capability files; limits per user, CPUs, processes that hang
 //	discover.go     the GPUs and their profiles according to the driver; problems of GPUs (Problem)
-//	exists.go       checks whether an instance still exists
+//	exists.go       checks whether an instance still exists, and whether the driver answers (Probe)
 //	nvlink.go       the GPUs that NVLinks connect
 //	full.go         GPUs whose MIG mode is off: switches, device files
 //	gpu.go          the interface Hardware, its errors (ErrNoRoom, ErrInUse, ErrLost, ErrNotFound), GPU and Instance
+//	list.go         lists the instances by id; UUIDs of MIG devices; what earlier calls have shown (learned)
 //	meter.go        a usage sample of an instance: memory, utilisation (GPM), processes
-//	nvml.go         lists, creates and destroys instances with NVML; retries while in use; error codes (check)
+//	nvml.go         opens NVML; processes; retries while in use; error codes (check)
 //	processes.go    a process by pid and start time; its cgroups; Kill, which also ends tracers (maxKilled, endLimit)
 package gpu

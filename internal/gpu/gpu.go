@@ -30,18 +30,25 @@ type Hardware interface {
 	Discover(gpu int) GPU
 	// Instances lists a GPU's instances, including GPU instances without a compute instance.
 	Instances(gpu int) ([]Instance, error)
-	// Exists reports whether an instance's MIG device, identified by its UUID and GI, still exists. It makes fewer
-	// driver calls than Instances.
+	// Exists reports whether an instance and its compute instance still exist unchanged. It makes fewer driver calls
+	// than Instances. If another program has changed the GPU's instances, the result may be false for an instance that
+	// Instances lists.
 	Exists(gpu int, in Instance) (bool, error)
 	// Create creates a GPU instance at exactly the given placement and, in it, one compute instance of the full size.
 	// If the driver cannot create the compute instance, Create destroys the GPU instance; if this fails too, the
-	// error shows both failures. For the mig.Full profile, Create switches MIG mode off.
+	// error shows both failures, and the result describes the GPU instance that remains. Otherwise, the result of a
+	// failed call is the zero value. An error that wraps ErrNoRoom or ErrNotFound means that the driver created
+	// nothing. For the mig.Full profile, Create switches MIG mode off.
 	Create(gpu int, profile string, start int) (Instance, error)
+	// Remake destroys the compute instances of a GPU instance and creates one of the full size, with a new UUID. The
+	// driver refuses to destroy a compute instance as long as any client is subscribed to it, even a client that has
+	// closed its capability files. If an error does not wrap ErrInUse, the GPU instance may have no compute instance.
+	Remake(gpu int, in Instance) (Instance, error)
 	// Destroy destroys a GPU instance and its compute instances, retrying for about 1.3 s as long as the instance is in
 	// use. For FullGI, it switches MIG mode on.
 	Destroy(gpu, gi int) error
-	// Processes returns the ids of the compute processes on a GPU instance, including processes in other PID
-	// namespaces.
+	// Processes returns the ids of the compute and graphics processes on a GPU instance, including processes in other
+	// PID namespaces.
 	Processes(gpu, gi int) ([]int, error)
 	// Linked reports whether two GPUs are connected by NVLinks. It returns an error if MIG mode is on for either GPU.
 	Linked(a, b int) (bool, error)
@@ -84,13 +91,16 @@ func Broken(problem string) bool { return problem == Lost || strings.HasPrefix(p
 // Instance is a GPU instance.
 type Instance struct {
 	GI      int
-	Profile string // the driver's name without "MIG ", or "profile <id>" if the driver does not provide a name
+	Profile string // the driver's name without "MIG ", or "profile-<id>" if the driver does not provide a name
 	// Start and Size are in placement units of the GPU model's grid.
 	Start, Size int
 	// CIs lists the ids of the compute instances. An instance that Caelum created has exactly one, or none after a
 	// crash.
 	CIs []int
-	// Whole is true if the only compute instance has the full size of the GPU instance. It is set by Create and
+	// SMs is the number of SMs of the compute instances, and MaxSMs the number of SMs of a compute instance of the full
+	// size. Both are 0 for the mig.Full profile. They are set by Create, Remake and Instances.
+	SMs, MaxSMs int
+	// Whole is true if the only compute instance has the full size of the GPU instance. It is set by Create, Remake and
 	// Instances.
 	Whole bool
 	// UUID is the UUID of the first compute instance's MIG device. Each new instance has a new UUID.

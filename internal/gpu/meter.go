@@ -3,6 +3,7 @@ package gpu
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -14,10 +15,10 @@ type Use struct {
 	// Util is the fraction of the instance's SMs that were busy since the previous reading, from 0 to 1. It is -1 in
 	// the first reading, and on GPUs that do not report utilisation.
 	Util float64
-	// Processes is the number of compute processes on the instance according to the driver, or -1 if the driver does
-	// not report them.
+	// Processes is the number of compute and graphics processes on the instance according to the driver, or -1 if the
+	// driver does not report them.
 	Processes int
-	// PIDs lists the ids of the compute processes on the instance.
+	// PIDs lists the ids of these processes.
 	PIDs []int
 }
 
@@ -105,11 +106,13 @@ func (m *meter) Read() (Use, error) {
 		return Use{}, fmt.Errorf("GPU %d: %w", m.gpu, err)
 	}
 	use := Use{MemoryMiB: float64(memory.Used) / (1 << 20), Util: m.util(d.handle), Processes: -1}
-	if all, ret := dev.GetComputeRunningProcesses(); ret == nvml.SUCCESS {
-		use.Processes = len(all)
+	if all, err := m.n.processes(dev); err == nil {
 		for _, p := range all {
-			use.PIDs = append(use.PIDs, int(p.Pid))
+			if !slices.Contains(use.PIDs, int(p.Pid)) {
+				use.PIDs = append(use.PIDs, int(p.Pid))
+			}
 		}
+		use.Processes = len(use.PIDs)
 	}
 	return use, nil
 }

@@ -430,7 +430,7 @@ func TestOpenNVMLOfOthers(t *testing.T) {
 	if err := os.Chmod(path, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := gpu.OpenNVML(path); err == nil ||
+	if _, err := gpu.OpenNVML(path, gpu.Caps{}); err == nil ||
 		!strings.Contains(err.Error(), "writable by group and others; chmod go-w "+path) {
 		t.Errorf("got %v", err)
 	}

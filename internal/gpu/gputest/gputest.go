@@ -58,7 +58,7 @@ func New(t testing.TB, board string, n int, options ...string) *Node {
 
 func (n *Node) open(t testing.TB) {
 	t.Helper()
-	hw, err := gpu.OpenNVML(filepath.Join(n.build, "libnvidia-ml.so.1"))
+	hw, err := gpu.OpenNVML(filepath.Join(n.build, "libnvidia-ml.so.1"), gpu.Caps{Dev: n.Dev, Proc: n.Proc})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,143 @@
+package agent
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"caelum/internal/failpoint"
+	"caelum/internal/gpu"
+	"caelum/internal/ledger"
+	"caelum/internal/offer"
+)
+
+// A process can close an instance's capability files after it has subscribed to the compute instance, and can still use
+// it. Neither a scan of /proc nor the driver's list of processes shows such a process while it is inactive. The driver
+// itself counts subscriptions, and refuses to destroy a compute instance that has any. Between two users, the agent
+// therefore destroys an instance's compute instance and creates a new one, in the prolog or, in most cases, earlier.
+
+// remakePause is the time between a release and the re-creation of compute instances. It lets the next job start first,
+// because a job of the same user can use the compute instance as it is.
+const remakePause = time.Second
+
+// needsRemake reports whether an idle instance needs a new compute instance before it can be leased to a user. The
+// caller holds n.mu.
+func (n *node) needsRemake(in *instance, uid uint32) bool {
+	last, known := n.former[minorsOf{in.GPU, in.GI}]
+	return in.stale() && (in.short() || in.adopted || !known || last != uid)
+}
+
+// stale reports whether a job or another program may have used the compute instance, or whether it is too small.
+func (in *instance) stale() bool { return in.GI != gpu.FullGI && (!in.fresh || in.short()) }
+
+// remakeSoon makes the reconciler call remakeIdle after remakePause.
+func (a *Agent) remakeSoon() {
+	select {
+	case a.remakes <- struct{}{}:
+	default: // the reconciler has already been notified
+	}
+}
+
+// remakeIdle re-creates the compute instances of all idle instances that need it, except those at the spots of pending
+// leases.
+func (a *Agent) remakeIdle() {
+	before := a.stateVersion()
+	for g, c := range a.cards {
+		var stale []*instance
+		a.mu.Lock()
+		for _, in := range c.ours {
+			if c.Problem == "" && in.idle() && in.stale() {
+				stale = append(stale, in)
+			}
+		}
+		a.mu.Unlock()
+		for _, in := range stale {
+			if err := a.remakeOne(g, in); err != nil {
+				a.log.WithError(err).WithField("gpu", g).WithField("uuid", in.UUID).
+					Warnf("couldn't re-create the compute instance of %s at %d", in.Profile, in.Start)
+			}
+		}
+	}
+	if a.stateVersion() != before {
+		a.publisher.publishSoon()
+	}
+}
+
+// remakeOne re-creates the compute instance of an instance that was idle.
+func (a *Agent) remakeOne(g int, in *instance) error {
+	c := a.cards[g]
+	c.hardware.Lock()
+	defer c.hardware.Unlock()
+	p, ok := c.Model.Placement(in.Profile, in.Start)
+	a.mu.Lock()
+	ready := ok && c.ours[p] == in && in.idle() && in.stale() && !a.promised(offer.Spot{GPU: g, Placement: p})
+	a.mu.Unlock()
+	if !ready {
+		return nil
+	}
+	if used, err := a.inUse(g, in); used || err != nil {
+		return err
+	}
+	if exists, err := a.confirm(g, in, new(spent)); !exists || err != nil {
+		return err
+	}
+	made, err := a.remake(g, in, new(spent))
+	if err == nil && a.caps.Modifies() {
+		_, err = a.setHeldAside([]placed{{g, made}}) // all users could open the new file for a moment
+	}
+	return err
+}
+
+// promised reports whether a spot belongs to a pending lease. The caller holds n.mu.
+func (n *node) promised(s offer.Spot) bool {
+	for _, pr := range n.pending {
+		if slices.Contains(pr.spots, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// remake re-creates the compute instance of an idle instance, and returns the instance that replaces it. If the driver
+// refuses to destroy the compute instance, the instance is stuck. If the driver cannot create the new one, remake
+// destroys the GPU instance. The intent in the ledger is that of a destroy: after a crash, a GPU instance without a
+// compute instance is destroyed, and one with a new compute instance becomes idle. The caller holds the card's hardware
+// lock.
+func (a *Agent) remake(g int, in *instance, t *spent) (*instance, error) {
+	c := a.cards[g]
+	intent, err := a.ledger.Begin(ledger.Intent{
+		Op: ledger.OpDestroy, GPU: c.UUID, GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size,
+	})
+	if err != nil {
+		return nil, err
+	}
+	failpoint.Hit(failpoint.RemakeIntended)
+	asked := time.Now()
+	made, err := a.hw.Remake(g, a.hwOf(in))
+	add(&t.driver, asked)
+	switch {
+	case errors.Is(err, gpu.ErrInUse):
+		return nil, errors.Join(usedError(g, in), err, a.refused(g, in, err), a.ledger.Failed(intent))
+	case errors.Is(err, gpu.ErrNotFound): // another program has destroyed the GPU instance
+		return nil, errors.Join(err, a.forgetGone(g, in), a.ledger.Failed(intent))
+	case err != nil:
+		// destroy writes its own intent, so this one can be settled. If destroy fails, the instance is stuck.
+		return nil, errors.Join(err, a.destroy(g, in, t), a.ledger.Failed(intent))
+	}
+	failpoint.Hit(failpoint.Remade)
+	p, _ := c.Model.Placement(in.Profile, in.Start)
+	next := c.newInstance(p, made)
+	next.fresh = true
+	closed := a.caps.Make(c.Minor, made)
+	if err := a.ledger.Created(intent, next.Instance); err != nil {
+		return nil, err
+	}
+	failpoint.Hit(failpoint.RemakeSettled)
+	a.mu.Lock()
+	c.ours[p] = next
+	a.mu.Unlock()
+	if closed != nil {
+		return nil, errors.Join(closed, a.setAside(g, next, false))
+	}
+	return next, nil
+}
