@@ -161,6 +161,9 @@ func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 		if in.Note != "" {
 			fmt.Fprintf(w, "  %s at %d: %s\n", in.Profile, in.Start, printable(in.Note))
 		}
+		if in.Short() {
+			fmt.Fprintf(w, "  %s at %d: has %d of %d SMs\n", in.Profile, in.Start, in.SMs, in.MaxSMs)
+		}
 	}
 	if g.Unlisted {
 		fmt.Fprintln(w,

@@ -66,7 +66,10 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 		at.As = a.countedAs(in)
 		g.Instances = append(
 			g.Instances,
-			api.Instance{Placement: at, GI: in.GI, UUID: in.UUID, State: state, Job: in.Job, Note: noteOn(in)},
+			api.Instance{
+				Placement: at, GI: in.GI, UUID: in.UUID, State: state, Job: in.Job, SMs: in.sms, MaxSMs: in.maxSMs,
+				Note: noteOn(in),
+			},
 		)
 	}
 	for _, f := range c.foreign {
@@ -77,6 +80,8 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 				GI:        f.GI,
 				UUID:      f.UUID,
 				State:     api.StateForeign,
+				SMs:       f.SMs,
+				MaxSMs:    f.MaxSMs,
 			},
 		)
 	}

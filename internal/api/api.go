@@ -176,10 +176,17 @@ type Instance struct {
 	UUID  string `json:"uuid,omitempty"`
 	State string `json:"state"` // one of the following states
 	Job   uint32 `json:"job,omitempty"`
+	// SMs is the number of SMs of the instance's compute instance, and MaxSMs the number of SMs that a compute instance
+	// of the full size has. Both are 0 if they are unknown, and for a full GPU.
+	SMs    int `json:"sms,omitempty"`
+	MaxSMs int `json:"max_sms,omitempty"`
 	// Note lists the processes that are using the instance but do not belong to its job, with their pids, uids and
 	// commands.
 	Note string `json:"note,omitempty"`
 }
+
+// Short reports whether the compute instance has fewer SMs than a compute instance of the full size.
+func (in Instance) Short() bool { return in.SMs < in.MaxSMs }
 
 // These constants are the states of an instance.
 const (

@@ -66,6 +66,10 @@ func instances(f *Facts) []Finding {
 	for _, g := range f.Agent.GPUs {
 		for _, in := range g.Instances {
 			name := fmt.Sprintf("%s at %d on GPU %d", in.Profile, in.Start, g.Index)
+			if in.Short() && in.State != api.StateForeign {
+				found = append(found, warning(fmt.Sprintf("%s: the slice has %d of %d SMs", name, in.SMs, in.MaxSMs),
+					"wait until the slice is idle; the agent then re-creates its compute instance with all SMs"))
+			}
 			switch in.State {
 			case api.StateStuck:
 				if in.Note != "" {

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,7 +28,8 @@ func NodeFaults(ctx context.Context, host Host) []Finding {
 	f.readAgentAgain(ctx, client)
 	f.readSlots(host)
 	f.readLocalPlugin(slurmConfs())
-	f.readFilesWithin(ctx, host, client)
+	f.probeWithin(ctx, host)
+	f.Unlisted = lostSlices(f.Agent)
 	f.readModule(host)
 	f.readOwners(host)
 	var found []Finding
@@ -110,21 +110,74 @@ func foreignInstances(f *Facts) []Finding {
 	return found
 }
 
-// readFilesWithin is like readFiles, but also returns when ctx is done, because a call to the driver can hang.
-func (f *Facts) readFilesWithin(ctx context.Context, host Host, client *api.Client) {
-	own := &Facts{Missing: maps.Clone(f.Missing), Agent: f.Agent}
-	done := make(chan struct{})
+// probeWithin checks that the driver answers for every GPU that the agent manages. It makes few calls, because a list of
+// all instances takes seconds on a busy node. It returns when ctx is done, because a call to the driver can hang.
+func (f *Facts) probeWithin(ctx context.Context, host Host) {
+	if os.Geteuid() != 0 {
+		f.Missing[Devices] = warning("the driver is probed only by root", "run `caelum doctor` as root")
+		return
+	}
+	if f.lacks(Agent) {
+		return
+	}
+	type answer struct {
+		failed map[int]error
+		err    error
+	}
+	done := make(chan answer, 1)
 	go func() {
-		own.readFiles(ctx, host, client)
-		close(done)
+		failed, err := probe(host)
+		done <- answer{failed, err}
 	}()
+	const next = "find the cause with `nvidia-smi -L`"
 	select {
-	case <-done:
-		f.Missing, f.Files, f.Unlisted, f.Unmanaged = own.Missing, own.Files, own.Unlisted, own.Unmanaged
+	case a := <-done:
+		if a.err != nil {
+			f.Missing[Devices] = fault(fmt.Sprintf("the driver cannot be read: %v", a.err), next)
+			return
+		}
+		for _, g := range f.Agent.GPUs {
+			if err := a.failed[g.Index]; err != nil && g.Problem == "" {
+				f.Missing[Devices] = fault(fmt.Sprintf("GPU %d: %v", g.Index, err), next)
+			}
+		}
 	case <-ctx.Done():
 		f.Missing[Devices] = fault("the NVIDIA driver does not answer",
-			"find the cause with `nvidia-smi -L` and in the kernel log (Xid messages)")
+			next+" and in the kernel log (Xid messages)")
 	}
+}
+
+func probe(host Host) (map[int]error, error) {
+	hw, err := gpu.OpenNVML(host.Config.NVMLLibrary, gpu.Caps{Dev: host.Config.DeviceDir, Proc: "/proc"})
+	if err != nil {
+		return nil, err
+	}
+	defer hw.Close()
+	return hw.Probe()
+}
+
+// lostSlices returns the slices of leases that are no longer on the GPUs according to the agent, which compares the
+// GPUs with its ledger every minute.
+func lostSlices(s api.Status) (lost []api.Instance) {
+	there := map[string]bool{}
+	usable := map[int]bool{}
+	for _, g := range s.GPUs {
+		usable[g.Index] = g.Problem == ""
+		for _, in := range g.Instances {
+			there[in.UUID] = true
+		}
+	}
+	for _, l := range s.Leases {
+		for _, slice := range l.Slices {
+			if usable[slice.GPU] && !there[slice.UUID] {
+				lost = append(lost, api.Instance{
+					Placement: api.Placement{Profile: slice.Profile, Start: slice.Start, Size: slice.Size},
+					UUID:      slice.UUID, Job: l.Job,
+				})
+			}
+		}
+	}
+	return lost
 }
 
 // slurmConfs returns the paths at which slurmd looks for slurm.conf. In a configless cluster, it is in /run/slurm/conf.

@@ -89,6 +89,9 @@ func TestNodeFaults(t *testing.T) {
 		{"instances: ", instance(api.Instance{State: api.StateForeign})},
 		{"gpus: GPU 1: the GPU is lost", other(gpu.Lost)},
 		{"gpus: the agent manages no GPU", func(s *api.Status) { s.GPUs[0].Problem = "this GPU does not support MIG" }},
+		{"ledger: job 9 has lost its slice MIG-9", func(s *api.Status) {
+			s.Leases = append(s.Leases, api.Lease{Job: 9, Slices: []api.Slice{{UUID: "MIG-9"}}})
+		}},
 		{"slot files: ", func(s *api.Status) { s.GPUs[0].Slots = append(s.GPUs[0].Slots, 9) }},
 	} {
 		only(nodeHost(t, c.change), c.want)
@@ -101,7 +104,7 @@ func TestNodeFaults(t *testing.T) {
 	if os.Geteuid() == 0 {
 		host = nodeHost(t, nil)
 		host.Config.NVMLLibrary = "/none/libnvidia-ml.so.1"
-		only(host, "device files: the device files of the instances cannot be read")
+		only(host, "device files: the driver cannot be read")
 	}
 }
 

@@ -43,6 +43,7 @@ var (
 	descGPUs   = desc("gpus", "GPUs on the node, by whether the agent manages them (managed, unmanaged).", "state")
 	descSlices = desc("slices",
 		"Slices on the node, by profile and state (leased, starting, idle, stuck, foreign).", "profile", "state")
+	descShort = desc("short_slices", "Slices on the node whose compute instance has fewer SMs than the slice.")
 	descUnits = desc("placement_units",
 		"Placement units of a managed GPU, by state (busy, idle, stuck, free). A unit of an idle slice is idle.",
 		"gpu", "state")
@@ -63,7 +64,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descGPUs, descSlices, descUnits, descOffers, descWaiting, descPublished, descUpdates, descSummaries,
+		descGPUs, descSlices, descShort, descUnits, descOffers, descWaiting, descPublished, descUpdates, descSummaries,
 		descRepository, descRead,
 	} {
 		out <- d
@@ -92,6 +93,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			gauge(descSlices, float64(count[state]), profile, state)
 		}
 	}
+	gauge(descShort, float64(shortSlices(s.Status)))
 	for profile, count := range offersOf(s.Status) {
 		gauge(descOffers, float64(count), profile)
 	}
@@ -132,6 +134,18 @@ func slicesOf(s api.Status) map[string]map[string]int {
 		}
 	}
 	return count
+}
+
+// shortSlices returns the number of slices whose compute instance has fewer SMs than the slice.
+func shortSlices(s api.Status) (n int) {
+	for _, g := range s.GPUs {
+		for _, in := range g.Instances {
+			if in.Short() {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // offersOf returns the number of offered slices by profile, for all profiles that the node offers.
