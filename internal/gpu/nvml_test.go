@@ -67,7 +67,7 @@ func TestCreateAndDestroy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.GI != 2 || a.Start != 4 || a.Size != 4 || len(a.CIs) != 1 || a.UUID == "" {
+	if a.Start != 4 || a.Size != 4 || len(a.CIs) != 1 || a.UUID == "" {
 		t.Errorf("Create returned %+v", a)
 	}
 	list, err := node.Instances(1)
@@ -251,7 +251,7 @@ func TestDeviceFile(t *testing.T) {
 	}
 }
 
-// create2g creates GI 4 of GPU 0.
+// create2g creates an instance of GPU 0.
 func create2g(t *testing.T, node *gputest.Node) gpu.Instance {
 	t.Helper()
 	if _, err := node.GPUs(); err != nil {
@@ -264,15 +264,17 @@ func create2g(t *testing.T, node *gputest.Node) gpu.Instance {
 	return in
 }
 
+// capFiles returns the paths of an instance's capability files on GPU 0 according to the driver's formula.
+func capFiles(node *gputest.Node, in gpu.Instance) []string {
+	cap := func(minor int) string { return filepath.Join(node.Dev, "nvidia-caps", fmt.Sprint("nvidia-cap", minor)) }
+	return []string{cap(3 + 9*in.GI), cap(3 + 9*in.GI + 1)}
+}
+
 func TestCaps(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	in := create2g(t, node)
 	caps := gpu.Caps{Dev: node.Dev, Proc: "/nonexistent"}
-	// GI 4 of GPU 0 has the minor number 3 + 9*4 = 39, and its CI 0 has 40.
-	files := []string{
-		filepath.Join(node.Dev, "nvidia-caps/nvidia-cap39"),
-		filepath.Join(node.Dev, "nvidia-caps/nvidia-cap40"),
-	}
+	files := capFiles(node, in)
 	check := func(uid uint32) {
 		t.Helper()
 		for _, f := range files {
@@ -304,7 +306,7 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
 	modify := func() (lines []string) {
 		for _, f := range []string{"access", "ci0/access"} {
-			data, err := os.ReadFile(filepath.Join(node.Proc, "driver/nvidia/capabilities/gpu0/mig/gi4", f))
+			data, err := os.ReadFile(filepath.Join(node.Proc, "driver/nvidia/capabilities/gpu0/mig", fmt.Sprint("gi", in.GI), f))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -316,7 +318,8 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 		}
 		return lines
 	}
-	if got := modify(); !slices.Equal(got, []string{"DeviceFileModify: 1", "DeviceFileModify: 1"}) {
+	// Create has restricted the file of the GPU instance, before it created the compute instance.
+	if got := modify(); !slices.Equal(got, []string{"DeviceFileModify: 0", "DeviceFileModify: 1"}) {
 		t.Fatalf("before Close: %q", got)
 	}
 	if err := caps.Close(0, in); err != nil {
@@ -325,28 +328,22 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 	if got := modify(); !slices.Equal(got, []string{"DeviceFileModify: 0", "DeviceFileModify: 0"}) {
 		t.Errorf("after Close: %q", got)
 	}
-	if got := caps.Files(0, in); !slices.Equal(
-		got,
-		[]string{
-			filepath.Join(node.Dev, "nvidia-caps/nvidia-cap39"),
-			filepath.Join(node.Dev, "nvidia-caps/nvidia-cap40"),
-		},
-	) {
+	if got := caps.Files(0, in); !slices.Equal(got, capFiles(node, in)) {
 		t.Errorf("after Close the files are %q", got)
 	}
 }
 
-// TestCapsMakesFiles checks a driver with NVreg_ModifyDeviceFiles=0. Only Make may create the capability files, and
-// only root may be able to open new files.
+// TestCapsMakesFiles checks a driver with NVreg_ModifyDeviceFiles=0. Create makes the file of the GPU instance, and
+// Make that of the compute instance. Only root may be able to open new files.
 func TestCapsMakesFiles(t *testing.T) {
-	node := gputest.New(t, "A100-40GB", 1)
-	node.Emulator(
-		t, "init", "--board", "A100-40GB", "--dev-root", node.Dev, "--proc-root", node.Proc, "--modify-device-files",
-		"0",
-	)
+	node := gputest.New(t, "A100-40GB", 1, "--modify-device-files", "0")
 	in := create2g(t, node)
 	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
-	file := caps.Files(0, in)[0]
+	files := caps.Files(0, in)
+	if info, err := os.Lstat(files[0]); err != nil || info.Mode().Perm() != 0o400 {
+		t.Fatalf("%s: %v, %v", files[0], info, err)
+	}
+	file := files[1]
 	if _, err := os.Lstat(file); !os.IsNotExist(err) {
 		t.Fatalf("the driver created %s (%v)", file, err)
 	}
@@ -366,7 +363,7 @@ func TestCapsMakesFiles(t *testing.T) {
 	if st := info.Sys().(*syscall.Stat_t); info.Mode().Type() != os.ModeDevice|os.ModeCharDevice ||
 		info.Mode().Perm() != 0o400 ||
 		st.Uid != 0 ||
-		st.Rdev != unix.Mkdev(60, 39) {
+		st.Rdev != unix.Mkdev(60, uint32(3+9*in.GI+1)) {
 		t.Errorf("%s: %v, uid %d, device %d:%d", file, info.Mode(), st.Uid, unix.Major(st.Rdev), unix.Minor(st.Rdev))
 	}
 }
