@@ -41,6 +41,7 @@ type world struct {
 
 	prologs sync.WaitGroup
 	mu      sync.Mutex
+	uid     uint32               // the user of the jobs that start from now on
 	leases  map[uint32]api.Lease // the answers that the prologs received
 	log     strings.Builder
 }
@@ -70,7 +71,7 @@ func newWorldOf(
 func newWorldOn(
 	t testing.TB, node *gputest.Node, closed, catalogue string, options ...func(*config.Config),
 ) *world {
-	w := &world{t: t, node: node, leases: map[uint32]api.Lease{}}
+	w := &world{t: t, node: node, uid: 20001, leases: map[uint32]api.Lease{}}
 	w.fake = slurmtest.New(
 		slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}, Gres: gres(t, closed)},
 		slurmtest.Node{Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, catalogue)},
@@ -166,7 +167,9 @@ func (w *world) prolog(j slurm.Job) {
 	if slots == 0 {
 		return // the plugin does not call the agent in this case
 	}
-	req := api.LeaseRequest{Restart: j.Restarts, UID: 20001, GID: 20001}
+	w.mu.Lock()
+	req := api.LeaseRequest{Restart: j.Restarts, UID: w.uid, GID: w.uid}
+	w.mu.Unlock()
 	for i := range slots {
 		req.Slots = append(req.Slots, i)
 	}
