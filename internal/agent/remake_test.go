@@ -157,10 +157,10 @@ func TestRemakeRefused(t *testing.T) {
 func TestShortComputeInstance(t *testing.T) {
 	w := newWorldOf(t, "H100-80GB", 1, fmt.Sprintf(closedH100, 7, 28), allH100, tightest)
 	id := w.startNow("1g.20gb")
+	leased := w.lease(id).Slices[0].UUID
 	if in := w.onlyInstance(); in.SMs != 26 || in.MaxSMs != 26 {
 		t.Fatalf("%+v", in)
 	}
-	in := w.instance(w.lease(id).Slices[0].UUID)
 	w.agent.mu.Lock()
 	for _, own := range w.agent.cards[0].ours {
 		own.sms = 16 // as created by an earlier version
@@ -172,7 +172,7 @@ func TestShortComputeInstance(t *testing.T) {
 	w.fake.End(id)
 	w.fake.RunEpilogs()
 	w.agent.remakeIdle()
-	if s := w.onlyInstance(); s.Short() || s.UUID == in.UUID {
+	if s := w.onlyInstance(); s.Short() || s.UUID == leased {
 		t.Errorf("after remakeIdle %+v", s)
 	}
 }
