@@ -73,7 +73,7 @@ func runShadow(ctx context.Context, out, errout io.Writer, path string, o shadow
 	if err != nil {
 		return err
 	}
-	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"})
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, gpu.Caps{}) // a trial does not prepare capability files
 	if err != nil {
 		return err
 	}

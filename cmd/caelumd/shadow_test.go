@@ -75,7 +75,7 @@ func TestShadow(t *testing.T) {
 	run := t.TempDir()
 	cfg := config.Defaults()
 	cfg.Node, cfg.RunDir, cfg.StateDir, cfg.DeviceDir = "n1", run, run, node.Dev
-	dirs := []string{filepath.Dir(node.State), node.Dev, node.Proc, run}
+	dirs := []string{node.State, node.Dev, node.Proc, run}
 	before := files(t, dirs...)
 	var out, errout bytes.Buffer
 	trial := trial{hw: node.NVML, ctl: fake, now: fake.Now, out: &out, errout: &errout,
