@@ -476,6 +476,9 @@ func (k *campaign) kill() {
 	}
 }
 
+// userOf returns the user of a job. Successive jobs belong to different users, so that compute instances are re-created.
+func userOf(job uint32) uint32 { return 20001 + job%2 }
+
 // killAt runs an agent, while jobs start and end, until it is killed at the given point. Then it starts another
 // agent, which must recover.
 func (k *campaign) killAt(point string) {
@@ -613,7 +616,7 @@ func (k *campaign) prolog(j slurm.Job) {
 	for _, g := range j.Allocated["n1"].Named("gpu") {
 		slots += g.Count
 	}
-	req := api.LeaseRequest{Restart: j.Restarts, UID: 20001, GID: 20001}
+	req := api.LeaseRequest{Restart: j.Restarts, UID: userOf(j.ID), GID: userOf(j.ID)}
 	for i := range slots {
 		req.Slots = append(req.Slots, i)
 	}
@@ -658,7 +661,7 @@ func (k *campaign) epilog(j slurm.Job) {
 // mapping returns the number of the job map's files that name a job.
 func (k *campaign) mapping(id uint32) (n int) {
 	for _, text := range mapped(k.t, k.cfg.JobMapDir) {
-		if text == fmt.Sprintf("%d\n", id) || text == fmt.Sprintf("%d 20001\n", id) {
+		if text == fmt.Sprintf("%d\n", id) || text == fmt.Sprintf("%d %d\n", id, userOf(id)) {
 			n++
 		}
 	}
@@ -677,7 +680,7 @@ func (k *campaign) mapRight(s *api.Status) error {
 			if in.GI != gpu.FullGI {
 				name += fmt.Sprintf(".%d", in.GI)
 			}
-			want[name], want[in.UUID] = fmt.Sprintf("%d\n", in.Job), fmt.Sprintf("%d 20001\n", in.Job)
+			want[name], want[in.UUID] = fmt.Sprintf("%d\n", in.Job), fmt.Sprintf("%d %d\n", in.Job, userOf(in.Job))
 		}
 	}
 	if got := mapped(k.t, k.cfg.JobMapDir); !maps.Equal(got, want) {
