@@ -1,5 +1,5 @@
 /*
- * This file implements GPM, which measures a GPU instance's utilization between two samples on Hopper and later GPUs.
+ * This file implements GPM, which measures the utilization of a GPU or of a GPU instance between two samples on Hopper and later GPUs.
  * The only metric is the share of busy SMs as reported by the instance's processes, at the time of the second sample.
  */
 #include <stdlib.h>
@@ -66,6 +66,22 @@ nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpuInstanceId
         return call_end(&c, NVML_ERROR_NOT_FOUND);
     gpmSample->serial = c.g->gi[gpuInstanceId].serial;
     gpmSample->busy = ops_busy(c.st, (unsigned)c.gpu, gpuInstanceId);
+    return call_end(&c, rc);
+}
+
+/* A sample of a whole GPU has a serial number that no instance has. */
+nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t gpmSample)
+{
+    struct call c = CALL(CALL_GPM);
+    if (!gpmSample)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t rc = call_gpu(&c, device);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    if (!supported(c.b) || c.g->mig)
+        return call_end(&c, NVML_ERROR_NOT_SUPPORTED);
+    gpmSample->serial = UINT64_MAX - (unsigned)c.gpu;
+    gpmSample->busy = ops_busy(c.st, (unsigned)c.gpu, EMU_WHOLE);
     return call_end(&c, rc);
 }
 
