@@ -3,6 +3,9 @@ module caelum/contrib/nvml-emulator/clients
 go 1.26.0
 
 tool (
+	github.com/NVIDIA/go-nvml/examples/compute-processes
+	github.com/NVIDIA/go-nvml/examples/devices
+	github.com/NVIDIA/go-nvml/examples/gpm-metrics
 	github.com/NVIDIA/k8s-device-plugin/cmd/gpu-feature-discovery
 	github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin
 	github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted

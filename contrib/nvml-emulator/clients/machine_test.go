@@ -110,7 +110,10 @@ rm -f /proc/driver /proc/modules && ln -sf "$PWD"/proc/driver "$PWD"/proc/module
 
 // command returns a command that runs a client on the machine, in its own mount namespace.
 func (m *machine) command(client string, args ...string) *exec.Cmd {
-	args = append([]string{"--mount", "sh", "-c", script, "sh", m.dir, filepath.Join(build, "clients", client)}, args...)
+	if !filepath.IsAbs(client) {
+		client = filepath.Join(build, "clients", client)
+	}
+	args = append([]string{"--mount", "sh", "-c", script, "sh", m.dir, client}, args...)
 	cmd := exec.Command("unshare", args...)
 	cmd.Env = append(m.environment(), "PATH="+build+":"+os.Getenv("PATH"))
 	return cmd
