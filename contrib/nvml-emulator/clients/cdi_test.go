@@ -10,8 +10,8 @@ import (
 // cdi runs nvidia-ctk cdi generate and returns the device files of each CDI device.
 func (m *machine) cdi() map[string][]string {
 	m.Helper()
-	out := m.run("nvidia-ctk", "--quiet", "cdi", "generate", "--driver-root="+m.path("driver"), "--dev-root=/", "--mode=nvml",
-		"--format=json", "--nvidia-cdi-hook-path=/usr/bin/nvidia-cdi-hook")
+	out := m.run("nvidia-ctk", "--quiet", "cdi", "generate", "--driver-root="+m.path("driver"), "--dev-root=/",
+		"--mode=nvml", "--format=json", "--nvidia-cdi-hook-path=/usr/bin/nvidia-cdi-hook")
 	var spec struct {
 		Devices []struct {
 			Name  string

@@ -7,13 +7,11 @@ tool (
 	github.com/NVIDIA/go-nvml/examples/devices
 	github.com/NVIDIA/go-nvml/examples/gpm-metrics
 	github.com/NVIDIA/k8s-device-plugin/cmd/gpu-feature-discovery
-	github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin
 	github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted
 	github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-ctk
 )
 
 require (
-	github.com/NVIDIA/go-gpuallocator v0.6.0 // indirect
 	github.com/NVIDIA/go-nvlib v0.8.1 // indirect
 	github.com/NVIDIA/go-nvml v0.13.0-1 // indirect
 	github.com/NVIDIA/k8s-device-plugin v0.18.0 // indirect
@@ -47,7 +45,6 @@ require (
 	github.com/opencontainers/runc v1.3.2 // indirect
 	github.com/opencontainers/runtime-spec v1.2.1 // indirect
 	github.com/opencontainers/runtime-tools v0.9.1-0.20221107090550-2e043c6bd626 // indirect
-	github.com/opencontainers/selinux v1.12.0 // indirect
 	github.com/pelletier/go-toml v1.9.5 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
@@ -66,8 +63,6 @@ require (
 	golang.org/x/term v0.30.0 // indirect
 	golang.org/x/text v0.23.0 // indirect
 	golang.org/x/time v0.8.0 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20241015192408-796eee8c2d53 // indirect
-	google.golang.org/grpc v1.69.0 // indirect
 	google.golang.org/protobuf v1.36.5 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.12.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
@@ -78,7 +73,6 @@ require (
 	k8s.io/client-go v0.32.3 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20241105132330-32ad38e42d3f // indirect
-	k8s.io/kubelet v0.32.3 // indirect
 	k8s.io/utils v0.0.0-20241104100929-3ea5e8cea738 // indirect
 	sigs.k8s.io/json v0.0.0-20241010143419-9aa6b5e7a4b3 // indirect
 	sigs.k8s.io/node-feature-discovery v0.17.3 // indirect

@@ -15,6 +15,13 @@ import (
 // build is the directory with the emulator and, in its subdirectory clients, the clients. The Makefile builds both.
 var build, _ = filepath.Abs("../../../build")
 
+// The Makefile sets CLIENTS_SUM to the checksum of the emulator and the clients. Because TestMain reads the variable,
+// go test does not use a cached result after they have changed.
+func TestMain(m *testing.M) {
+	os.Getenv("CLIENTS_SUM")
+	os.Exit(m.Run())
+}
+
 // driverVersion is the version that the emulator reports. nvidia-ctk looks for a libcuda.so with this version.
 const driverVersion = "595.45.04"
 

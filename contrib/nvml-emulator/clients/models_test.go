@@ -39,11 +39,16 @@ type profile struct {
 // plain reports whether the profile has the usual engines, that is, its name has no attribute such as +me.
 func (p profile) plain() bool { return !strings.ContainsAny(p.name, "+-") }
 
-// eachModel runs a test on each of the tested GPU models.
+// eachModel runs a test on each of the tested GPU models, with -short only on one that changes MIG mode with a reset
+// and one that changes it without.
 func eachModel(t *testing.T, test func(t *testing.T, b model)) {
 	all := readModels(t)
 	for _, want := range tested {
+		if testing.Short() && want.name != "A100-40GB" && want.name != "H100-80GB" {
+			continue
+		}
 		t.Run(want.name, func(t *testing.T) {
+			t.Parallel()
 			b, ok := all[want.name]
 			if !ok {
 				t.Fatalf("models.txt does not contain %s", want.name)

@@ -17,9 +17,9 @@ func nvmlHeader(t *testing.T) string {
 	return strings.TrimSpace(string(out)) + "/gen/nvml"
 }
 
-// TestSlurm runs a program that makes the NVML calls of Slurm's gpu/nvml plugin in the plugin's order, and compares what
-// the plugin would report to slurmd: the GPUs' names, device files and links, and the profiles and device files of MIG
-// devices.
+// TestSlurm runs a program that makes the NVML calls of Slurm's gpu/nvml plugin in the plugin's order, and compares
+// what the plugin would report to slurmd: the GPUs' names, device files and links, and the profiles and device files of
+// MIG devices.
 func TestSlurm(t *testing.T) {
 	program := t.TempDir() + "/slurm"
 	build := exec.Command("cc", "-Wall", "-Werror", "-Wno-deprecated-declarations", "-I"+nvmlHeader(t), "-o", program,
