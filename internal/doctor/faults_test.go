@@ -129,6 +129,9 @@ var cases = []struct {
 	}},
 	{"gpus", Warning, "does not list the processes on GPU 0, so the agent destroys and re-creates an idle slice",
 		func(f *Facts) { f.Agent.GPUs[0].Unlisted = true }},
+	{"instances", Warning, "1g.5gb at 0 on GPU 0: the slice has 16 of 26 SMs", func(f *Facts) {
+		f.Agent.GPUs[0].Instances[0].SMs, f.Agent.GPUs[0].Instances[0].MaxSMs = 16, 26
+	}},
 	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs[0].Problem = "the GPU is lost" }},
 	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs = nil; f.Node.Gres[0].Count = 0 }},
 	{

@@ -65,6 +65,10 @@ func series(page string) (lines []string) {
 func TestPage(t *testing.T) {
 	lost := api.GPU{Index: 1, Grid: 8, Problem: "lost"}
 	s := node([]string{"1g.5gb", "2g.10gb", "7g.40gb"}, busyGPU, lost)
+	short := busyGPU
+	short.Instances = slices.Clone(busyGPU.Instances)
+	short.Instances[0].SMs, short.Instances[0].MaxSMs = 16, 26
+	s.GPUs[0] = short
 	m := New(func() State { return s })
 	m.Leased(300 * time.Millisecond)
 	m.Carved(2 * time.Second)
@@ -81,6 +85,7 @@ func TestPage(t *testing.T) {
 		`caelum_slices{profile="1g.5gb",state="stuck"} 1`,
 		`caelum_slices{profile="1g.5gb+me",state="foreign"} 1`,
 		`caelum_slices{profile="7g.40gb",state="leased"} 0`,
+		`caelum_short_slices 1`,
 		`caelum_placement_units{gpu="0",state="busy"} 4`,
 		`caelum_placement_units{gpu="0",state="idle"} 1`,
 		`caelum_placement_units{gpu="0",state="stuck"} 1`,
