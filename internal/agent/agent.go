@@ -55,24 +55,25 @@ type Agent struct {
 	usage     *usage.Monitor
 	metrics   *metrics.Metrics
 
-	hw        gpu.Hardware
-	caps      gpu.Caps
-	procs     *gpu.Processes
-	searches  searches
-	ledger    *ledger.Ledger
-	ctl       Controller
-	log       *logrus.Entry
-	limit     logLimit
-	refusals  refusals
-	jobMap    jobMap
-	jobs      keyedLock
-	leftovers chan struct{} // signals that processes are using an instance that no job holds
-	remakes   chan struct{} // signals that an idle instance needs a new compute instance
-	hooks     chan struct{} // signals that the destroy hook must run for an instance
-	hookLimit time.Duration // hookLimit; shorter in tests
-	hookRuns  int           // number of completed calls to doPaused; guarded by mu
-	outdated  chan error    // the reason why the agent must restart
-	forecasts chan foreseen // the forecasts that growBeforeFailure must examine
+	hw          gpu.Hardware
+	caps        gpu.Caps
+	procs       *gpu.Processes
+	searches    searches
+	ledger      *ledger.Ledger
+	ctl         Controller
+	log         *logrus.Entry
+	limit       logLimit
+	refusals    refusals
+	jobMap      jobMap
+	jobs        keyedLock
+	leftovers   chan struct{} // signals that processes are using an instance that no job holds
+	remakes     chan struct{} // signals that an idle instance needs a new compute instance
+	hooks       chan struct{} // signals that the destroy hook must run for an instance
+	hookLimit   time.Duration // hookLimit; shorter in tests
+	fabricLimit time.Duration // fabricLimit; shorter in tests
+	hookRuns    int           // number of completed calls to doPaused; guarded by mu
+	outdated    chan error    // the reason why the agent must restart
+	forecasts   chan foreseen // the forecasts that growBeforeFailure must examine
 
 	repository usage.Repository // the repository of job runs, or nil
 	// runOf returns a job's current run, or false if the job is not being observed.
@@ -109,6 +110,9 @@ func newAgent(
 	if err := caps.Prepare(); err != nil { // gpu.OpenNVML has ignored the error
 		log.WithError(err).Error("couldn't prepare the capability files that are required to change instances")
 	}
+	if err := caps.PrepareFabric(); err != nil {
+		log.WithError(err).Error("couldn't create the capability files of Fabric Manager and the IMEX daemon")
+	}
 	n, err := newNode(cfg, hw)
 	if err != nil {
 		return nil, err
@@ -130,6 +134,7 @@ func newAgent(
 		remakes:     make(chan struct{}, 1),
 		hooks:       make(chan struct{}, 1),
 		hookLimit:   hookLimit,
+		fabricLimit: fabricLimit,
 		forecasts:   make(chan foreseen, 16),
 		clock:       usage.Monotonic,
 		recordPause: recordPause,
@@ -203,6 +208,11 @@ func (a *Agent) start() error {
 	if !rebooted {
 		if err := a.recoverLeases(); err != nil {
 			return err
+		}
+	}
+	for g, c := range a.cards {
+		if c.Virtual && c.mayBeFull() {
+			a.holdBack(g, gpu.ErrVirtual.Error())
 		}
 	}
 	if err := a.compareGPUs(); err != nil {

@@ -37,6 +37,7 @@
 //	carve.go       creates and destroys an instance, with its intent in the ledger; reuses an idle instance
 //	nvlink.go      the GPUs that are connected by NVLinks
 //	fullgpu.go     GPUs whose MIG mode is off: device files, adoption after a reboot
+//	fabric.go      waits until a full GPU has registered with the NVLink fabric (fabricLimit)
 //	remake.go      re-creates the compute instance of an instance between two users (remakePause)
 //	confirm.go     checks before a lease that an idle instance still exists ("removed by another program")
 //	requeue.go     requeues or refuses a job whose slices are not available (maxRequeues)

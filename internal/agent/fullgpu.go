@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
@@ -94,6 +95,7 @@ func (a *Agent) adoptFull(ctx context.Context) error {
 		if reason != "" {
 			a.log.WithField("gpu", g).Warn("MIG mode is off, and the agent will not offer the GPU: " + reason)
 		}
+		a.checkFabric(g, a.cards[g])
 		all = errors.Join(all, err)
 	}
 	return all
@@ -116,6 +118,10 @@ func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	if err := a.caps.Make(c.Minor, fullInstance); err != nil {
 		return made, err
 	}
+	if c.Virtual {
+		a.holdBack(g, gpu.ErrVirtual.Error())
+		return made, gpu.ErrVirtual
+	}
 	if held, err := a.holdersOfGPU(g); err != nil {
 		return made, err
 	} else if len(held) > 0 {
@@ -124,7 +130,7 @@ func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	}
 	made, err = a.hw.Create(g, mig.Full, 0)
 	if errors.Is(err, gpu.ErrInUse) {
-		a.holdBack(g, "the driver refuses to switch MIG mode off: "+a.users(c))
+		a.holdBack(g, "the driver refuses to switch MIG mode off: "+a.users(g, c))
 		a.wantHook(&c.hookState, nil)
 	}
 	return made, err
@@ -167,16 +173,30 @@ func (a *Agent) holdersOfGPU(g int) ([]gpu.Process, error) {
 	return found[in], err
 }
 
-// users describes the processes that have a GPU's device file open, including root's.
-func (a *Agent) users(c *card) string {
+// users describes why the driver does not switch a GPU's MIG mode: the processes that have the GPU's device file open,
+// including root's, and on a GPU that must be reset, also persistence mode and the nvidia_drm module, which keep the
+// driver from resetting a GPU even without a process.
+func (a *Agent) users(g int, c *card) string {
+	var causes []string
 	d, err := a.caps.Device(c.Minor)
 	if err == nil {
 		var held gpu.Held
 		if held, err = a.procs.ScanRoot([]gpu.Device{d}); err == nil && len(held.Open[d]) > 0 {
-			return "the GPU is held open by " + describe(held.Open[d])
+			causes = append(causes, "the GPU is held open by "+describe(held.Open[d]))
 		}
 	}
-	return "the GPU is in use; stop its monitoring programs, for example nvidia-persistenced and DCGM"
+	if c.Reset && a.hw.Persistent(g) {
+		causes = append(causes, fmt.Sprintf("persistence mode is on (stop nvidia-persistenced, or run "+
+			"`nvidia-smi -i %d -pm 0`)", c.Index))
+	}
+	if c.Reset && a.caps.DRM() {
+		causes = append(causes, "the nvidia_drm module is loaded (stop the display server and run "+
+			"`modprobe -r nvidia_drm`; to keep it unloaded, put `blacklist nvidia_drm` into /etc/modprobe.d/caelum.conf)")
+	}
+	if len(causes) == 0 {
+		return "the GPU is in use; stop its monitoring programs, for example nvidia-persistenced and DCGM"
+	}
+	return strings.Join(causes, "; ")
 }
 
 // holdBack records the reason why the agent cannot switch off a GPU's MIG mode.
@@ -185,9 +205,7 @@ func (a *Agent) holdBack(g int, reason string) {
 	a.mu.Lock()
 	same := c.held == reason
 	c.held = reason
-	if c.withoutFull == nil {
-		c.withoutFull = c.Model.Select(func(p mig.Profile) bool { return p.Name != mig.Full })
-	}
+	c.planWithoutFull()
 	a.version++
 	a.mu.Unlock()
 	if !same {
@@ -199,7 +217,7 @@ func (a *Agent) holdBack(g int, reason string) {
 // switch the MIG mode will show whether the driver still refuses to do so. The caller holds the card's hardware lock.
 func (a *Agent) retryHeld(g int, c *card) {
 	a.mu.Lock()
-	held := c.held != "" && !c.hook
+	held := c.held != "" && !c.hook && !c.Virtual
 	a.mu.Unlock()
 	if !held {
 		return

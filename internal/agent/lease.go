@@ -220,6 +220,9 @@ func (a *Agent) carveAndGrant(
 		}
 		made, held, err := a.carveAll(id, t.lease.UID, t.lease.Slots, pr, &t.spent, search)
 		if err == nil {
+			err = a.awaitFabric(ctx, pr.spots, held)
+		}
+		if err == nil {
 			granted := t.lease
 			granted.Slices = made
 			granted.Expected = int(math.Ceil(float64(granted.Expected) * wants[0].Takes(made[0].Profile)))

@@ -127,8 +127,9 @@ func (n *node) view() []place.GPU {
 			continue
 		}
 		gpus[i] = c.existing()
-		if c.held != "" && !c.isFull() {
-			gpus[i].Model, gpus[i].Offerable = c.withoutFull, c.Offerable&^c.Model.Full()
+		if c.heldBack() != "" {
+			full := c.Model.Full()
+			gpus[i].Model, gpus[i].Offerable, gpus[i].Idle = c.withoutFull, c.Offerable&^full, gpus[i].Idle&^full
 		}
 		for p, in := range c.ours {
 			if gpus[i].Busy.Has(p) {

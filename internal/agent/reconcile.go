@@ -164,6 +164,7 @@ func (a *Agent) repair(g int, c *card) error {
 	full := c.isFull()
 	a.mu.Unlock()
 	if full {
+		a.checkFabric(g, c)
 		return nil
 	}
 	return a.shareDevice(c)

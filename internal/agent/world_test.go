@@ -38,6 +38,8 @@ type world struct {
 	agent *Agent
 	stop  func()
 	ctl   Controller // used by agents that start from now on; the fake by default
+	// driver returns the driver for agents that start from now on, if it is not nil.
+	driver func(gpu.Hardware) gpu.Hardware
 
 	prologs sync.WaitGroup
 	mu      sync.Mutex
@@ -150,7 +152,11 @@ func (w *world) start() {
 
 // newAgent returns a new agent for the node. The caller must call Run.
 func (w *world) newAgent(log *logrus.Logger) (*Agent, error) {
-	return newAgent(w.cfg, w.node.NVML, w.ctl, log.WithField("node", "n1"), w.node.Proc, w.procs)
+	hw := gpu.Hardware(w.node.NVML)
+	if w.driver != nil {
+		hw = w.driver(hw)
+	}
+	return newAgent(w.cfg, hw, w.ctl, log.WithField("node", "n1"), w.node.Proc, w.procs)
 }
 
 func (w *world) current() *Agent {

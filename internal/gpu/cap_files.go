@@ -17,6 +17,8 @@ import (
 type Caps struct {
 	// Dev is the device directory (/dev on a real node), and Proc is /proc.
 	Dev, Proc string
+	// Sys is /sys if it is empty.
+	Sys string
 }
 
 // Open allows only the given user to open the files of an instance. It creates missing files.

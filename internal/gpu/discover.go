@@ -86,6 +86,8 @@ func (n *NVML) discover(i int, d *device) GPU {
 	}
 	g.Model, d.name, d.uuid, d.grid = model, g.Name, g.UUID, model.Grid
 	g.Reset = n.resets(dev)
+	g.Virtual = n.virtual(dev)
+	d.virtual = g.Virtual
 	if memory, ret := dev.GetMemoryInfo(); ret == nvml.SUCCESS {
 		g.MemoryMiB = memory.Total >> 20
 	}

@@ -11,6 +11,7 @@
 //	descriptors.go  scans /proc for open capability files; limits per user, CPUs, processes that hang
 //	discover.go     the GPUs and their profiles according to the driver; problems of GPUs (Problem)
 //	exists.go       checks whether an instance still exists, and whether the driver answers (Probe)
+//	fabric.go       the fabric state of a full GPU; capabilities that belong to no instance
 //	nvlink.go       the GPUs that NVLinks connect
 //	full.go         GPUs whose MIG mode is off: switches, device files
 //	gpu.go          the interface Hardware, its errors (ErrNoRoom, ErrInUse, ErrLost, ErrNotFound), GPU and Instance

@@ -32,9 +32,37 @@ func (d *device) isFull() (bool, error) {
 	return ret == nvml.SUCCESS && current == nvml.DEVICE_MIG_DISABLE, check(ret, "read the MIG mode")
 }
 
+// ErrVirtual means that the MIG mode of a GPU in a virtual machine is not switched off.
+var ErrVirtual = errors.New("the node is a virtual machine, where a GPU whose MIG mode is switched off is unusable " +
+	"until the machine reboots; set `whole_gpus: never`, or switch MIG mode off before the node boots and set " +
+	"`whole_gpus` to the number of full GPUs")
+
+// virtual reports whether the driver runs in a virtual machine with the GPU, or on a host for virtual GPUs.
+func (n *NVML) virtual(dev nvml.Device) bool {
+	if n.lib.Extensions().LookupSymbol("nvmlDeviceGetVirtualizationMode") != nil {
+		return false
+	}
+	mode, ret := dev.GetVirtualizationMode()
+	return ret == nvml.SUCCESS && mode != nvml.GPU_VIRTUALIZATION_MODE_NONE
+}
+
+// Persistent implements Hardware.
+func (n *NVML) Persistent(gpu int) bool {
+	d, err := n.device(gpu)
+	if err != nil || n.lib.Extensions().LookupSymbol("nvmlDeviceGetPersistenceMode") != nil {
+		return false
+	}
+	mode, ret := d.handle.GetPersistenceMode()
+	return ret == nvml.SUCCESS && mode == nvml.FEATURE_ENABLED
+}
+
 // switchTo sets the GPU's MIG mode. If the driver does not activate the mode, switchTo restores the previous mode, so
-// that no change remains pending, and returns an error. The error wraps ErrInUse if a process is using the GPU.
+// that no change remains pending, and returns an error. The error wraps ErrInUse if a process is using the GPU. In a
+// virtual machine, switchTo does not switch MIG mode off (ErrVirtual).
 func (d *device) switchTo(mode int) error {
+	if d.virtual && mode == nvml.DEVICE_MIG_DISABLE {
+		return fmt.Errorf("couldn't switch the MIG mode: %w", ErrVirtual)
+	}
 	err := retryInUse(func() error {
 		activation, ret := d.handle.SetMigMode(mode)
 		if ret == nvml.SUCCESS {

@@ -52,6 +52,11 @@ type Hardware interface {
 	Processes(gpu, gi int) ([]int, error)
 	// Linked reports whether two GPUs are connected by NVLinks. It returns an error if MIG mode is on for either GPU.
 	Linked(a, b int) (bool, error)
+	// Fabric returns nil if CUDA programs can use a GPU whose MIG mode is off. The error wraps ErrFabric if the GPU has
+	// not registered with the fabric of its NVSwitches. It is nil for GPUs without NVSwitches.
+	Fabric(gpu int) error
+	// Persistent reports whether persistence mode is on, which keeps the driver from resetting a GPU.
+	Persistent(gpu int) bool
 	// Meter returns a meter for the instance identified by in.GI and in.UUID. It does not query the instance.
 	Meter(gpu int, in Instance) (Meter, error)
 }
@@ -70,6 +75,9 @@ type GPU struct {
 	Full bool
 	// Reset is true if the driver must reset the GPU to switch its MIG mode.
 	Reset bool
+	// Virtual is true if the node is a virtual machine. The driver then accepts a switch of MIG mode to off, but the
+	// GPU is unusable until the machine reboots, so Create refuses to switch it off (ErrVirtual).
+	Virtual bool
 	// MemoryMiB is the GPU's memory in MiB.
 	MemoryMiB uint64
 	// Problem is the reason why the GPU cannot be managed, with a remedy. It is empty if the GPU can be managed. If

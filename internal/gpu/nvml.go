@@ -29,7 +29,8 @@ type device struct {
 	name       string // the device name
 	named      bool   // true if the driver has reported profile names
 	uuid       string
-	grid       int // units
+	virtual    bool // see GPU.Virtual
+	grid       int  // units
 	profiles   map[string]nvml.GpuInstanceProfileInfo
 	placements map[string]map[int]nvml.GpuInstancePlacement // by profile and start
 	names      map[uint32]string
