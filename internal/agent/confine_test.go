@@ -1,10 +1,14 @@
 package agent
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"caelum/internal/gpu"
 )
 
 // TestConfine checks the device list and the lease files if Slurm uses a devices cgroup. The device list must name
@@ -13,6 +17,16 @@ func TestConfine(t *testing.T) {
 	w := newWorld(t, 2)
 	w.fake.SetConfig("TaskPlugin", "task/cgroup")
 	w.fake.SetConfig("ConstrainDevices", "yes")
+	for minor, name := range []string{1: gpu.MIGConfig, 2: gpu.MIGMonitor} {
+		path := filepath.Join(w.node.Proc, "driver", name)
+		if _, err := os.Stat(path); name == "" || err == nil {
+			continue
+		}
+		text := fmt.Sprintf("DeviceFileMinor: %d\nDeviceFileMode: 256\nDeviceFileModify: 0\n", minor)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o444)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.publish()
 	list := filepath.Join(w.cfg.RunDir, "devices")
 	data, err := os.ReadFile(list)
@@ -20,8 +34,9 @@ func TestConfine(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	// Each of the two GPUs has 15 GPU instances, each with its first compute instance.
-	if len(lines) != 3+2*2*15 || lines[0] != "caelum-devices 1" || lines[1] != "cgroup /sys/fs/cgroup" ||
+	// Each of the two GPUs has 15 GPU instances, each with its first compute instance. mig/config and mig/monitor have
+	// one device each.
+	if len(lines) != 3+2*2*15+2 || !strings.Contains(string(data), "\ndevice 60:1\ndevice 60:2\nend\n") || lines[0] != "caelum-devices 1" || lines[1] != "cgroup /sys/fs/cgroup" ||
 		lines[2] != "device 60:3" ||
 		lines[len(lines)-1] != "end" {
 		t.Errorf("%d lines:\n%s", len(lines), data)

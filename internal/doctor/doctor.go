@@ -184,6 +184,12 @@ func checks() []check {
 			[]Source{Module},
 			driver,
 		},
+		{
+			"capability files",
+			"the files for MIG configuration, MIG monitoring and Fabric Manager exist, and only root can monitor",
+			[]Source{Module},
+			capabilityFiles,
+		},
 		{"plan settings", "all agents have the same policy and sizing as this host", ctld, planSettings},
 		{"wake key", "only Caelum's daemon can read the key, or no wake port is set", ctld, wakeKey},
 		{

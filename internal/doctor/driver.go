@@ -19,6 +19,8 @@ type Driver struct {
 	Missing []string
 	// Unscrubbed is true if GPU memory is not cleared when it is freed.
 	Unscrubbed bool
+	// General holds the device files of the capabilities that do not belong to an instance.
+	General []GeneralFile
 }
 
 // readDriver reads the "ModifyDeviceFiles: 1" line in PROC/driver/nvidia/params, where PROC is the value of proc
@@ -30,7 +32,7 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 	if err != nil {
 		return Driver{}, err
 	}
-	d, found := Driver{Unscrubbed: unscrubbed(string(data))}, false
+	d, found := Driver{Unscrubbed: unscrubbed(string(data)), General: readGeneral(proc, dev)}, false
 	for line := range strings.Lines(string(data)) {
 		if value, ok := strings.CutPrefix(line, "ModifyDeviceFiles:"); ok {
 			d.Modifies, found = strings.TrimSpace(value) != "0", true

@@ -9,6 +9,7 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/decisions"
+	"caelum/internal/gpu"
 	"caelum/internal/slurm"
 )
 
@@ -359,6 +360,16 @@ var cases = []struct {
 		f.Config.Values["PrologEpilogTimeout"] = "65534"
 	}},
 	{"driver", Warning, "ModifyDeviceFiles is 1", func(f *Facts) { f.Driver.Modifies = true }},
+	{"capability files", Error, "nvidia-cap0 (nvidia-nvlink/capabilities/fabric-mgmt) does not exist: on systems with",
+		func(f *Facts) {
+			f.Driver.General = []GeneralFile{{Missing: true,
+				Capability: gpu.Capability{Name: gpu.FabricMgmt, Path: "/dev/nvidia-caps/nvidia-cap0"}}}
+		}},
+	{"capability files", Warning, "nvidia-cap2 (nvidia/capabilities/mig/monitor) has mode 0444: every user can read",
+		func(f *Facts) {
+			f.Driver.General = []GeneralFile{{Mode: 0o444,
+				Capability: gpu.Capability{Name: gpu.MIGMonitor, Path: "/dev/nvidia-caps/nvidia-cap2"}}}
+		}},
 	{"memory", Error, "RMDisableScrubOnFree is set", func(f *Facts) { f.Driver.Unscrubbed = true }},
 	{
 		"driver",
