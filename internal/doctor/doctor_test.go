@@ -119,7 +119,7 @@ func TestUnreadSources(t *testing.T) {
 		Agent:     "gpus, instances, ledger, slot files, device files, used, slots, profiles, whole GPUs",
 		Plugstack: "plugin",
 		Devices:   "ledger, whole GPUs",
-		Module:    "memory",
+		Module:    "capability files, memory",
 		Decisions: "",
 		Slurmdbd:  "limits",
 	} {
