@@ -36,8 +36,12 @@ import (
 
 func main() {
 	if err := command().Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "caelumd:", printable(err))
-		os.Exit(1)
+		failed := statusError{status: 1}
+		errors.As(err, &failed)
+		if !failed.quiet {
+			fmt.Fprintln(os.Stderr, "caelumd:", printable(err))
+		}
+		os.Exit(failed.status)
 	}
 }
 
@@ -99,7 +103,8 @@ EXIT STATUS
   1  slurmctld could not be updated; the reason is on standard error`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return closeOffers(path) },
-	}, newVersion(), newSchema(&path), newCheck(&path), newShadow(&path))
+	}, newVersion(), newSchema(&path), newCheck(&path), newShadow(&path), newQualify(&path),
+		newQualifyHelper())
 	return cmd
 }
 

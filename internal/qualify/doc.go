@@ -1,0 +1,41 @@
+// Package qualify checks on a drained GPU node whether NVIDIA's driver behaves as Caelum assumes. docs/driver.md lists
+// the assumptions, A1 to A31; the result of a run is one row for each. The package calls NVML directly: it tests the
+// driver, not Caelum's own layer. Only the capability files are made with the agent's code (gpu.Caps), because A1, A4
+// and A5 are about these files.
+//
+// A run has these states:
+//
+//	locked     the journal in the state directory is open and locked; what an earlier run left is known
+//	begun      the journal has the device files, the instances and whether the agent is to be started again
+//	undone     what an earlier run left is removed, by name; only then does this run create anything
+//	checking   instances are created and destroyed: on all GPUs in parallel for the placements (places.go), then one
+//	           check after another on the first GPU (users.go), then the MIG mode of each GPU (mode.go)
+//	restoring  this run's instances are destroyed, and files removed or given their earlier owners and modes
+//	restored   the journal is removed, the agent is started
+//
+// The journal has a line before each change, and another after it:
+//
+//	create GPU profile start     before the call: this placement was free
+//	created GI                   the call returned
+//	uuid UUID                    the compute instance exists
+//	gone                         the instance was destroyed, or none was created
+//	mode GPU, mode-ok GPU        before MIG mode is switched off, and after it is on again
+//	access PATH TEXT             before a DeviceFileModify is changed
+//
+// Failures, and what then happens:
+//
+//   - ctrl-C or SIGTERM: the present call ends, then the run restores the node.
+//   - SIGKILL: the next run reads the journal. It removes an instance only if its GPU, profile, start and, as far as
+//     the journal has them, its GPU instance id and MIG UUID agree. An instance without a "created" line must have no
+//     compute instance, because the run had no time to create one. After a reboot, nothing is removed. Helper
+//     processes are killed together with the run.
+//   - A call fails: the row differs, and the run goes on. If the call left an instance, it is removed.
+//   - A destroy fails: the run ends, tries again while it restores the node, and otherwise returns ErrLeft. The
+//     journal stays, so that the next run tries again.
+//   - The driver refuses all instances of a GPU, because a program uses it or for lack of permission: the GPU's
+//     remaining rows are not checked.
+//   - Another program creates instances during the run: they are kept, with their files.
+//
+// The package never changes an instance that existed before, resets no GPU itself, and writes no UUID, host name or
+// serial number to the record.
+package qualify

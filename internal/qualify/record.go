@@ -1,0 +1,119 @@
+package qualify
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"caelum/internal/mig"
+	"caelum/internal/version"
+)
+
+// Record is what a site can send back. It has no host names, serial numbers or UUIDs.
+type Record struct {
+	Caelum  string   `json:"caelum"`
+	Driver  string   `json:"driver"`
+	Verdict string   `json:"verdict"`
+	Rows    []Row    `json:"rows"`
+	Records []Fact   `json:"records"`
+	Times   []Timing `json:"times"`
+}
+
+// Fact is one recorded fact of a GPU. The kinds and the form of Data are those of the records that the emulator's
+// conformance test replays: lgip, lgipp, lgi, ci, devmem, caps, error and latency.
+type Fact struct {
+	ID     string `json:"id"`
+	Source string `json:"source"`
+	GPU    string `json:"gpu"`
+	Driver string `json:"driver"`
+	Kind   string `json:"kind"`
+	Data   any    `json:"data"`
+	Note   string `json:"note"`
+}
+
+// Timing holds the durations of one kind of call, in milliseconds.
+type Timing struct {
+	Call   string  `json:"call"`
+	Count  int     `json:"count"`
+	Median float64 `json:"median_ms"`
+	Most   float64 `json:"most_ms"`
+}
+
+// facts collects what a run has seen on one GPU. Only one goroutine uses a GPU at a time.
+type facts struct {
+	lgip   [][]any
+	lgipp  map[string][]any
+	lgi    [][]any
+	ci     [][]any
+	devmem [][]any
+	caps   map[string]int
+	errors map[string]string
+	times  map[string][]time.Duration
+}
+
+func newFacts() facts {
+	return facts{lgipp: map[string][]any{}, caps: map[string]int{}, errors: map[string]string{},
+		times: map[string][]time.Duration{}}
+}
+
+// modelName returns the name of a GPU model in Caelum's table, or the driver's name.
+func modelName(device string) string {
+	for _, m := range mig.Models() {
+		if m.Device == device {
+			return m.Name
+		}
+	}
+	return device
+}
+
+// record adds the facts of a GPU.
+func (r *Report) record(c *card) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	add := func(kind string, size int, data any, note string) {
+		if size > 0 {
+			r.Record.Records = append(r.Record.Records, Fact{
+				ID: fmt.Sprintf("q%02d", len(r.Record.Records)+1), Source: "caelumd qualify",
+				GPU: modelName(c.name), Driver: r.Record.Driver, Kind: kind, Data: data, Note: note,
+			})
+		}
+	}
+	f := c.facts
+	note := fmt.Sprintf("GPU %d", c.index)
+	add("lgip", len(f.lgip), f.lgip, note)
+	add("lgipp", len(f.lgipp), f.lgipp, note)
+	add("lgi", len(f.lgi), f.lgi, note+"; not all at the same time")
+	add("ci", len(f.ci), f.ci, note)
+	add("devmem", len(f.devmem), f.devmem, note)
+	add("caps", len(f.caps), f.caps, note)
+	add("error", len(f.errors), f.errors, note)
+	latency := map[string]float64{}
+	for _, call := range slices.Sorted(maps.Keys(f.times)) {
+		t := timing(call, f.times[call])
+		latency[call] = t.Median
+		r.Record.Times = append(r.Record.Times, t)
+	}
+	add("latency", len(latency), latency, note+"; medians in milliseconds")
+}
+
+func timing(call string, all []time.Duration) Timing {
+	all = slices.Sorted(slices.Values(all))
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	return Timing{Call: call, Count: len(all), Median: ms(all[len(all)/2]), Most: ms(all[len(all)-1])}
+}
+
+// Write writes the record to a file.
+func (r Record) Write(path string) error {
+	r.Caelum = version.Version
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("couldn't write the record: %w", err)
+	}
+	return nil
+}

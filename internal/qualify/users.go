@@ -1,0 +1,342 @@
+package qualify
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"golang.org/x/sys/unix"
+
+	"caelum/internal/gpu"
+)
+
+// whole creates one slice with its compute instance, of the smallest profile, and returns nil if the GPU has no room.
+func (r *run) whole(c *card) (*slice, error) {
+	for _, p := range c.profiles[:min(1, len(c.profiles))] {
+		for _, start := range p.starts {
+			if !c.free(start, p.size) {
+				continue
+			}
+			s, ret, err := r.create(c, p, start)
+			if err != nil || ret != nvml.SUCCESS {
+				return nil, err
+			}
+			if err := r.prepare(s); err != nil {
+				return s, err
+			}
+			_, err = r.inspect(s)
+			return s, err
+		}
+	}
+	return nil, nil
+}
+
+// access checks what nvidia-modprobe and an ordinary user can do to a slice's files and to the GPU's (A5, A14, A26).
+func (r *run) access(c *card) error {
+	s, err := r.whole(c)
+	if s == nil || err != nil {
+		return err
+	}
+	if s.ci != nil {
+		if err := r.capabilityFiles(s); err != nil {
+			return err
+		}
+	}
+	if err := r.deviceFile(c); err != nil {
+		return err
+	}
+	if err := r.monitor(c); err != nil {
+		return err
+	}
+	return r.destroy(s)
+}
+
+// modprobe runs nvidia-modprobe, and reports whether it exists. It is setuid root, so it does the same for all users.
+func (r *run) modprobe(args ...string) bool {
+	if _, err := os.Stat(r.opt.Modprobe); err != nil {
+		return false
+	}
+	cmd := exec.Command(r.opt.Modprobe, args...)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Run() // its effect on the files is what counts
+	return true
+}
+
+// closed reports whether a file belongs to root and has the given mode.
+func closed(path string, mode uint32) bool {
+	var st unix.Stat_t
+	return unix.Lstat(path, &st) == nil && st.Uid == 0 && st.Mode&0o777 == mode
+}
+
+func (r *run) capabilityFiles(s *slice) error {
+	in := gpu.Instance{GI: s.GI, CIs: []int{s.ciID}}
+	files := r.caps.Files(s.c.minor, in)
+	ran := false
+	for k, sub := range []string{"", fmt.Sprintf("/ci%d", s.ciID)} {
+		path := filepath.Join(r.opt.Proc, "driver/nvidia/capabilities",
+			fmt.Sprintf("gpu%d/mig/gi%d%s/access", s.c.minor, s.GI, sub))
+		ran = r.modprobe("-f="+path) || ran
+		data, _ := os.ReadFile(path)
+		if accessField(data, "DeviceFileModify") != "0" {
+			r.rep.differs("A5", "DeviceFileModify of a slice is %q after 0 was written",
+				accessField(data, "DeviceFileModify"))
+		}
+		if !closed(files[k], 0o400) {
+			r.rep.differs("A5", "nvidia-modprobe changed the owner or mode of a slice's file")
+		}
+	}
+	l, err := r.lookAs(s.c, files...)
+	switch {
+	case err != nil:
+		r.rep.skip("A14", "couldn't run a process as the user nobody: %v", err)
+	case len(l.Open) > 0 && closed(files[0], 0o400) && closed(files[1], 0o400):
+		r.rep.differs("A5", "an ordinary user can open a slice's file of mode 0400")
+	}
+	if ran {
+		r.rep.holds("A5", "nvidia-modprobe left the files of a slice unchanged")
+	} else {
+		r.rep.holds("A5", "the driver stored DeviceFileModify 0; nvidia-modprobe is not installed")
+	}
+	return nil
+}
+
+// deviceFile closes the GPU's device file for a moment (A26).
+func (r *run) deviceFile(c *card) error {
+	path := r.caps.DeviceFile(c.minor)
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		r.rep.skip("A26", "couldn't read %s", path)
+		return nil
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return err
+	}
+	defer os.Chmod(path, os.FileMode(st.Mode&0o777))
+	l, err := r.lookAs(c, path)
+	ran := r.modprobe("-c", strconv.Itoa(c.minor))
+	switch {
+	case err != nil:
+		r.rep.skip("A26", "couldn't run a process as the user nobody: %v", err)
+	case slices.Contains(l.Open, path):
+		r.rep.differs("A26", "an ordinary user can open %s with mode 0600", filepath.Base(path))
+	case ran && closed(path, 0o600) == r.caps.Modifies():
+		r.rep.differs("A26", "with ModifyDeviceFiles: %t, nvidia-modprobe left a device file's mode: %t",
+			r.caps.Modifies(), closed(path, 0o600))
+	default:
+		r.rep.holds("A26", "an ordinary user could not open %s with mode 0600", filepath.Base(path))
+	}
+	return nil
+}
+
+// monitor closes mig/monitor for a moment and reads the GPU's processes and memory as an ordinary user (A14).
+func (r *run) monitor(c *card) error {
+	access := filepath.Join(r.opt.Proc, "driver/nvidia/capabilities/mig/monitor")
+	data, err := os.ReadFile(access)
+	minor := accessField(data, "DeviceFileMinor")
+	if err != nil || minor == "" {
+		minor = "2"
+	} else if accessField(data, "DeviceFileModify") == "1" {
+		// Otherwise, the user's nvmlInit would let nvidia-modprobe open the file again.
+		before := fmt.Sprintf("DeviceFileModify: 1\nDeviceFileMinor: %s\n", minor)
+		if err := r.journal.write(entry{Op: opAccess, Path: access, Text: before}); err != nil {
+			return err
+		}
+		if err := os.WriteFile(access, fmt.Appendf(nil, "DeviceFileModify: 0\nDeviceFileMinor: %s\n", minor), 0); err != nil {
+			return err
+		}
+		defer os.WriteFile(access, []byte(before), 0)
+	}
+	path := filepath.Join(r.opt.Dev, "nvidia-caps", "nvidia-cap"+minor)
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		r.rep.skip("A14", "%s does not exist", filepath.Base(path))
+		return nil
+	}
+	if err := os.Chmod(path, 0o400); err != nil {
+		return err
+	}
+	defer os.Chmod(path, os.FileMode(st.Mode&0o777))
+	l, err := r.lookAs(c, path)
+	refused := nvml.ErrorString(nvml.ERROR_NO_PERMISSION)
+	switch {
+	case err != nil:
+		r.rep.skip("A14", "couldn't run a process as the user nobody: %v", err)
+	case len(l.Open) > 0:
+		r.rep.differs("A14", "an ordinary user can open mig/monitor with mode 0400")
+	case l.Init != "":
+		r.rep.skip("A14", "NVML answered an ordinary user: %s", l.Init)
+	case l.Processes != refused || l.Memory != refused:
+		r.rep.differs("A14", "without mig/monitor, an ordinary user's process list answered %q and the memory %q",
+			l.Processes, l.Memory)
+	default:
+		r.rep.holds("A14", "without mig/monitor, an ordinary user got no process list and no memory of a GPU")
+	}
+	return nil
+}
+
+// behind lets a second process create and destroy an instance while this session is open (A15).
+func (r *run) behind(c *card) error {
+	if len(c.profiles) == 0 {
+		return nil
+	}
+	p := c.profiles[0]
+	start := slices.IndexFunc(p.starts, func(start int) bool { return c.free(start, p.size) })
+	if start < 0 {
+		r.rep.skip("A15", "GPU %d has no free placement", c.index)
+		return nil
+	}
+	start = p.starts[start]
+	n := r.journal.number()
+	if err := r.journal.write(entry{N: n, Op: opCreate, GPU: c.uuid, Profile: int(p.info.Id), Start: start}); err != nil {
+		return err
+	}
+	h, err := r.start(false, "carve", r.opt.Library, strconv.Itoa(c.index), strconv.Itoa(int(p.info.Id)),
+		strconv.Itoa(start), strconv.Itoa(p.size))
+	if err != nil {
+		return err
+	}
+	seen := func() (bool, error) {
+		now, err := c.instances()
+		return slices.ContainsFunc(now, func(in instance) bool {
+			return in.Profile == int(p.info.Id) && in.Start == start
+		}), err
+	}
+	if _, err := h.wait(); err != nil {
+		h.end()
+		r.rep.skip("A15", "a second process could not create an instance")
+		return nil
+	}
+	during, err1 := seen()
+	if err := h.end(); err != nil {
+		return fmt.Errorf("the second process could not destroy its instance, %s at %d of GPU %d: %w; the next run "+
+			"removes it", p.title(), start, c.index, err)
+	}
+	after, err2 := seen()
+	switch {
+	case err1 != nil || err2 != nil:
+		r.rep.skip("A15", "the list of instances failed")
+	case during && !after:
+		r.rep.holds("A15", "an open session saw another process's instance come and go")
+	default:
+		r.rep.differs("A15", "the list showed another process's instance: while it existed %t, afterwards %t", during, after)
+	}
+	if after && err2 == nil {
+		return nil // a stale list: the instance is gone, and the line without opGone does no harm
+	}
+	return r.journal.write(entry{N: n, Op: opGone})
+}
+
+// program lets the CUDA program use a slice (A10, A12, A13).
+func (r *run) program(ctx context.Context, c *card) error {
+	ids := []string{"A10", "A12", "A13"}
+	skip := func(format string, args ...any) {
+		for _, id := range ids {
+			r.rep.skip(id, format, args...)
+		}
+	}
+	if len(r.opt.CUDA) == 0 {
+		skip("--cuda names no program")
+		return nil
+	}
+	s, err := r.whole(c)
+	if s == nil || err != nil {
+		return err
+	}
+	if s.ci == nil || s.uuid == "" {
+		return r.destroy(s)
+	}
+	cmd := exec.Command(r.opt.CUDA[0], r.opt.CUDA[1:]...)
+	cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES="+s.uuid)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		skip("couldn't start the CUDA program: %v", err)
+		return r.destroy(s)
+	}
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	found, ids13 := r.appears(ctx, s, cmd.Process.Pid, ended)
+	ret := s.ci.Destroy()
+	switch {
+	case !running(ended):
+		skip("the CUDA program ended after less than %v", programLimit)
+	case ret == nvml.SUCCESS:
+		r.rep.differs("A10", "a compute instance was destroyed while a program used it")
+	case ret == nvml.ERROR_IN_USE:
+		r.rep.holds("A10", "a slice that a program used could not be destroyed, and all others could")
+	default:
+		r.rep.differs("A10", "the destroy of a compute instance in use answered %s", nvml.ErrorString(ret))
+	}
+	s.c.facts.errors["dci with a client"] = nvml.ErrorString(ret)
+	if ret == nvml.SUCCESS {
+		s.ci = nil
+	}
+	if running(ended) {
+		r.rep.check(found || !(ret == nvml.ERROR_IN_USE), "A12", "the program that uses the slice was in a list: %t", found)
+		if ids13 != "" {
+			r.rep.check(ids13 == fmt.Sprint(s.GI, " ", max(s.ciID, 0)), "A13",
+				"the process list has the instance ids of the program%s", unless(ids13 == fmt.Sprint(s.GI, " ", s.ciID),
+					": "+ids13))
+		} else {
+			r.rep.skip("A13", "the process list did not show the program")
+		}
+	}
+	syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-ended
+	}
+	return r.destroy(s)
+}
+
+func running(ended chan struct{}) bool {
+	select {
+	case <-ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// programLimit is the time in which a CUDA program must begin to use its slice.
+const programLimit = 10 * time.Second
+
+// appears waits until the program uses the slice, and reports whether the process list or a scan of the descriptors
+// shows it, and the instance ids in the process list.
+func (r *run) appears(ctx context.Context, s *slice, pid int, ended chan struct{}) (found bool, ids string) {
+	devices, err := r.caps.Devices(s.c.minor, gpu.Instance{GI: s.GI, CIs: []int{s.ciID}})
+	scan := gpu.Processes{Proc: "/proc"}
+	for end := time.Now().Add(programLimit); time.Now().Before(end) && ctx.Err() == nil && running(ended); {
+		list, ret := s.c.dev.GetComputeRunningProcesses()
+		if ret == nvml.SUCCESS {
+			for _, p := range list {
+				if inGroup(int(p.Pid), pid) {
+					return true, fmt.Sprint(p.GpuInstanceId, " ", p.ComputeInstanceId)
+				}
+			}
+		}
+		if err == nil {
+			if held, e := scan.ScanRoot(devices); e == nil {
+				for _, all := range held.Open {
+					found = found || slices.ContainsFunc(all, func(p gpu.Process) bool { return inGroup(p.PID, pid) })
+				}
+			}
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return found, ""
+}
+
+// inGroup reports whether a process belongs to the program's process group.
+func inGroup(pid, group int) bool {
+	g, err := syscall.Getpgid(pid)
+	return err == nil && g == group
+}
