@@ -19,6 +19,9 @@ func TestManPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, cmd := range append(command().Commands(), command()) {
+		if cmd.Hidden {
+			continue
+		}
 		if _, err := os.Stat(filepath.Join(dir, man.Page(cmd, "8"))); err != nil {
 			t.Error(err)
 		}
