@@ -31,6 +31,10 @@ static const struct command {
      "MIG devices that another process has destroyed (0). The UUIDs depend on the seed (random). GPU models:",
      cmd_init},
     {"calls", "[--reset]", "Print the number of NVML calls of each kind that all processes have made, or set these numbers to 0.", cmd_calls},
+    {"quirk", "NAME [off]",
+     "Let the emulated driver differ from every known one, or no longer. Names: few-sms, moving-ids, ci-ids, counts,\n"
+     "stale-list, destroy-busy, no-process-ids, open-monitor, mode-while-held, p2p, forgetful. src/quirk.h describes them.",
+     cmd_quirk},
     {"show", "[--json]", "Draw the GPUs, and list their instances and clients.", cmd_show},
     {"create", "GPU PROFILE [START] [--no-ci]",
      "Create a GPU instance with a full-size compute instance, as an administrator does with nvidia-smi. Without\n"

@@ -28,6 +28,7 @@ int cmd_reboot(int argc, char **argv);
 int cmd_create(int argc, char **argv);
 int cmd_destroy(int argc, char **argv);
 int cmd_calls(int argc, char **argv);
+int cmd_quirk(int argc, char **argv);
 int cmd_show(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_log(int argc, char **argv);

@@ -10,6 +10,7 @@
 #include "ctl.h"
 #include "device.h"
 #include "proc.h"
+#include "quirk.h"
 
 /*
  * make_default_folder creates the directory for the default state file. For any other path, the user has to create it.
@@ -196,6 +197,7 @@ int cmd_init(int argc, char **argv)
     if (txn_create(&t, state_path()) != TXN_OK)
         ctl_fail(EXIT_STATE, "%s", t.error);
     char error[512];
+    quirk_clear();
     if (calls_reset(state_path()) != 0)
         ctl_fail(EXIT_STATE, "couldn't create %s.calls", state_path());
     if (device_setup(&st, error, sizeof error) != 0 || proc_setup(&st, error, sizeof error) != 0)

@@ -87,4 +87,10 @@ nvmlReturn_t lib_copy(char *to, unsigned length, const char *text);
 
 bool lib_initialized(void);
 
+/* lib_created records that this process has created an instance, for the quirks. */
+void lib_created(uint64_t serial);
+
+/* lib_knows reports whether an instance is older than this process's session, or was created in it. */
+bool lib_knows(uint64_t serial);
+
 #endif

@@ -13,6 +13,7 @@
 #include "calls.h"
 #include "device.h"
 #include "faults.h"
+#include "quirk.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned initialized;
@@ -20,6 +21,27 @@ static char path[512];
 static bool may_config, may_monitor; /* which of the two files of the MIG capabilities nvmlInit could open */
 static int held[EMU_MAX_GPUS];       /* descriptors of device files, with --nvml-clients 1 */
 static unsigned nheld;
+
+static uint64_t session;       /* the serial number of the machine's last instance before nvmlInit */
+static uint64_t created[1024]; /* the serial numbers of the instances that the session has created */
+static unsigned ncreated;
+
+void lib_created(uint64_t serial)
+{
+    pthread_mutex_lock(&mutex);
+    created[ncreated++ % 1024] = serial;
+    pthread_mutex_unlock(&mutex);
+}
+
+bool lib_knows(uint64_t serial)
+{
+    bool known = serial <= session;
+    pthread_mutex_lock(&mutex);
+    for (unsigned i = 0; i < ncreated && i < 1024; i++)
+        known = known || created[i] == serial;
+    pthread_mutex_unlock(&mutex);
+    return known;
+}
 
 /* lib_count counts a call for `nvml-emulator calls`. */
 static void lib_count(int call)
@@ -130,7 +152,7 @@ static bool has_capability(const struct call *c)
         return false;
     if (c->subscribes && c->gi && !device_may_use(c->st, (unsigned)c->gpu, (unsigned)c->gi_id, -1))
         return false;
-    if (!c->monitor || may_monitor || !c->g->mig)
+    if (!c->monitor || may_monitor || !c->g->mig || quirk(QUIRK_OPEN_MONITOR))
         return true;
     return c->ci && device_may_use(c->st, (unsigned)c->gpu, (unsigned)c->gi_id, -1) &&
            device_may_use(c->st, (unsigned)c->gpu, (unsigned)c->gi_id, c->ci_id);
@@ -292,6 +314,8 @@ static nvmlReturn_t init(void)
         return rc;
     pthread_mutex_lock(&mutex);
     if (initialized++ == 0) {
+        session = c.st->serial;
+        ncreated = 0;
         may_config = device_may_use_system(c.st, EMU_CAP_CONFIG);
         may_monitor = device_may_use_system(c.st, EMU_CAP_MONITOR);
         hold_gpus(c.st);
@@ -319,6 +343,18 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
     return init();
 }
 
+/* forget removes all instances, with the quirk forgetful. */
+static void forget(void)
+{
+    struct call c = CALL(CALL_INIT);
+    if (begin(&c, TXN_WRITE) != NVML_SUCCESS)
+        return;
+    for (unsigned i = 0; i < c.st->ngpus; i++)
+        ops_wipe(&c.t, i);
+    txn_commit(&c.t);
+    txn_end(&c.t);
+}
+
 nvmlReturn_t nvmlShutdown(void)
 {
     pthread_mutex_lock(&mutex);
@@ -326,7 +362,10 @@ nvmlReturn_t nvmlShutdown(void)
     if (was && --initialized == 0)
         while (nheld)
             close(held[--nheld]);
+    bool last = was && initialized == 0 && ncreated;
     pthread_mutex_unlock(&mutex);
+    if (last && quirk(QUIRK_FORGETFUL))
+        forget();
     return was ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
 }
 

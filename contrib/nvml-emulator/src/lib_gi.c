@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib.h"
+#include "quirk.h"
 
 /* known reports whether this release of the library knows a profile number; a newer one may know more than nvml.h. */
 static bool known(const struct call *c, unsigned profile)
@@ -21,7 +22,7 @@ static void fill_v3(const struct gpu_state *g, int profile, nvmlGpuInstanceProfi
         .version = nvmlGpuInstanceProfileInfo_v3,
         .id = p->id,
         .sliceCount = p->slices,
-        .instanceCount = p->limit,
+        .instanceCount = p->limit + quirk(QUIRK_COUNTS),
         .multiprocessorCount = p->sms,
         .copyEngineCount = p->ce,
         .decoderCount = p->media[MEDIA_DEC],
@@ -181,6 +182,7 @@ static nvmlReturn_t create(nvmlDevice_t device, unsigned profileId, const nvmlGp
     if (rc != NVML_SUCCESS)
         return call_end(&c, rc);
     const struct gi_state *gi = &c.g->gi[id];
+    lib_created(gi->serial);
     c.event.gi = (int)id;
     c.event.start = gi->start;
     c.event.size = gi->size;
@@ -227,7 +229,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int profile
      * input. */
     *count = 0;
     for (unsigned i = 0; i < EMU_MAX_GI; i++)
-        if (c.g->gi[i].used && c.g->gi[i].profile == profile)
+        if (c.g->gi[i].used && c.g->gi[i].profile == profile && (!quirk(QUIRK_STALE_LIST) || lib_knows(c.g->gi[i].serial)))
             gpuInstances[(*count)++] = handle_gi((unsigned)c.gpu, i, c.g->gi[i].serial);
     return call_end(&c, rc);
 }

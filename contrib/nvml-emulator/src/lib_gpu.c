@@ -3,6 +3,7 @@
 #include <strings.h>
 
 #include "lib.h"
+#include "quirk.h"
 
 #define DRIVER_VERSION "595.45.04"
 #define CUDA_VERSION 13010
@@ -275,7 +276,7 @@ static nvmlReturn_t processes(nvmlDevice_t device, bool graphics, unsigned int *
         if (n < room && v1)
             v1[n] = (nvmlProcessInfo_v1_t){.pid = p->pid, .usedGpuMemory = p->memory_mib * mib};
         if (n < room && v2) {
-            bool whole = p->gi == EMU_WHOLE;
+            bool whole = p->gi == EMU_WHOLE || quirk(QUIRK_NO_PROCESS_IDS);
             v2[n] = (nvmlProcessInfo_v2_t){.pid = p->pid,
                                            .usedGpuMemory = p->memory_mib * mib,
                                            .gpuInstanceId = whole ? 0xFFFFFFFF : p->gi,

@@ -1,5 +1,6 @@
 /* This file implements the calls for MIG devices. */
 #include "lib.h"
+#include "quirk.h"
 
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
 {
@@ -99,7 +100,7 @@ nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttribute
         return call_end(&c, NVML_ERROR_NOT_SUPPORTED);
     const struct profile *p = rules_profile(c.g, c.gi);
     *attributes = (nvmlDeviceAttributes_t){
-        .multiprocessorCount = rules_ci_sms(c.b, c.gi->profile, c.ci->profile),
+        .multiprocessorCount = rules_ci_sms(c.b, c.gi->profile, c.ci->profile) - (quirk(QUIRK_FEW_SMS) ? 2 : 0),
         .sharedCopyEngineCount = p->ce,
         .sharedDecoderCount = p->media[MEDIA_DEC],
         .sharedEncoderCount = p->media[MEDIA_ENC],

@@ -4,6 +4,7 @@
  * a switch.
  */
 #include "lib.h"
+#include "quirk.h"
 
 /*
  * connected reports whether two GPUs can access each other's memory over NVLink. The driver reports no P2P if MIG mode
@@ -11,7 +12,7 @@
  */
 static bool connected(const struct state *st, unsigned a, unsigned b)
 {
-    return !st->gpu[a].mig && !st->gpu[b].mig && st->gpu[a].nvlink >> b & 1;
+    return ((!st->gpu[a].mig && !st->gpu[b].mig) || quirk(QUIRK_P2P)) && st->gpu[a].nvlink >> b & 1;
 }
 
 /*

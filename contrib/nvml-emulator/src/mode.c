@@ -5,6 +5,7 @@
 
 #include "device.h"
 #include "ops.h"
+#include "quirk.h"
 #include "rules.h"
 
 static bool known(const struct mode_users *u, uint32_t pid)
@@ -86,7 +87,7 @@ nvmlReturn_t mode_set(struct txn *t, unsigned gpu, bool on, nvmlReturn_t forced,
         return NVML_SUCCESS;
     else if (!rules_board(g)->live_mode && t->st->mode_reset != MODE_RESET_AUTO)
         *activation = NVML_ERROR_RESET_REQUIRED;
-    else if (mode_users(t->st, gpu, (uint32_t)getpid(), &users) ||
+    else if ((mode_users(t->st, gpu, (uint32_t)getpid(), &users) && !quirk(QUIRK_MODE_WHILE_HELD)) ||
              (!rules_board(g)->live_mode && reset_blocked(t->st, gpu)))
         *activation = NVML_ERROR_IN_USE;
     else if (rules_board(g)->live_mode)

@@ -10,6 +10,7 @@
 #include "device.h"
 #include "mode.h"
 #include "proc.h"
+#include "quirk.h"
 #include "rules.h"
 
 static const char *number(int n, char text[16])
@@ -196,6 +197,9 @@ nvmlReturn_t ops_create_gi(struct txn *t, unsigned gpu, int profile, int start, 
     if (first && mode_users(t->st, gpu, (uint32_t)getpid(), &users))
         return NVML_ERROR_IN_USE;
     *id = rules_gi_id(g, (unsigned)start, p->size);
+    unsigned moved = rules_gi_id(g, ((unsigned)start + b->grid / 2) % b->grid, p->size);
+    if (quirk(QUIRK_MOVING_IDS) && p->size < b->grid && !g->gi[moved].used && (t->st->serial >> 1 & 1 || g->gi[*id].used))
+        *id = moved;
     if (device_add_cap(t->st, gpu, *id, -1) != 0 || proc_add_cap(t->st, gpu, *id, -1) != 0)
         return no_device_file();
     g->gi[*id] = (struct gi_state){
@@ -237,7 +241,7 @@ nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi_id, unsigned
         return start < 0 ? NVML_ERROR_INSUFFICIENT_RESOURCES : NVML_ERROR_INVALID_ARGUMENT;
     if (!rules_ci_free(gi, starts[i], profile))
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
-    for (*id = 0; *id < EMU_MAX_CI && gi->ci[*id].used; ++*id)
+    for (*id = quirk(QUIRK_CI_IDS); *id < EMU_MAX_CI && gi->ci[*id].used; ++*id)
         ;
     if (*id == EMU_MAX_CI)
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
@@ -252,7 +256,8 @@ nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi_id, unsigned
 
 nvmlReturn_t ops_destroy_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned id)
 {
-    if (t->st->gpu[gpu].gi[gi].held || ops_clients(t->st, gpu, (int)gi, (int)id))
+    bool busy = t->st->gpu[gpu].gi[gi].held || ops_clients(t->st, gpu, (int)gi, (int)id);
+    if (busy && !quirk(QUIRK_DESTROY_BUSY))
         return NVML_ERROR_IN_USE;
     t->st->gpu[gpu].gi[gi].ci[id] = (struct ci_state){0};
     doom(t, gpu, gi, (int)id);
