@@ -34,7 +34,6 @@ var assumptions = []assumption{
 	{id: "A10", text: "an instance in use cannot be destroyed, and the caller's own session does not use it",
 		blocks: true, action: "the agent could remove a running job's slice; report the driver release"},
 	{id: "A11", text: "an open descriptor of a capability file alone does not prevent a destroy",
-		never:  "needs a device with a driver and a shell that holds the file",
 		action: "the agent reports the slice as stuck until the process closes the file"},
 	{id: "A12", text: "a process that uses a slice is in the driver's process list or has the slice's file open",
 		action: "the agent makes the compute instance again between two users, which the driver refuses while it is used"},

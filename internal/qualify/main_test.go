@@ -41,6 +41,7 @@ type node struct {
 func newNode(t testing.TB, board string, gpus int, options ...string) node {
 	t.Helper()
 	n := node{gputest.New(t, board, gpus, options...), t.TempDir()}
+	n.Close() // the run must be the first to open NVML, which then looks for the files in nvidia-caps
 	for _, dir := range []string{n.Dev, n.Proc, filepath.Dir(n.State)} {
 		if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "quirk.h"
 #include "rules.h"
 
 #define MAX_LATENCY_MS 600000 /* the maximum of `nvml-emulator latency` */
@@ -29,7 +30,8 @@ static bool sane_gi(const struct gpu_state *g, unsigned id)
     if (gi->profile >= b->nprofiles)
         return false;
     const struct profile *p = &b->profiles[gi->profile];
-    if (gi->size != p->size || !rules_legal_start(p, gi->start) || rules_gi_id(g, gi->start, gi->size) != id)
+    if (gi->size != p->size || !rules_legal_start(p, gi->start) ||
+        (rules_gi_id(g, gi->start, gi->size) != id && !quirk(QUIRK_MOVING_IDS)))
         return false;
     for (const struct ci_state *ci = gi->ci; ci < gi->ci + EMU_MAX_CI; ci++) {
         if (!ci->used)
