@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	case len(args) == 5 && args[0] == "qualify-run":
 		opt := Options{Library: args[1], Dev: args[2], Proc: args[3], StateDir: args[4], Modprobe: "/nonexistent",
-			Out: os.Stdout}
+			Out: os.Stdout, ModeSwitch: true,
+			CUDA: []string{filepath.Join(filepath.Dir(args[1]), "cuda-process"), "--seconds", "60"}}
 		if _, err := Run(context.Background(), opt); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

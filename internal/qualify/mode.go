@@ -9,7 +9,7 @@ import (
 )
 
 // unloadPause is the time without any client of the driver. The driver unloads a GPU's state at once.
-const unloadPause = 2 * time.Second
+const unloadPause = time.Second
 
 // unload closes NVML while a slice exists, so that the GPU has no client (A21).
 func (r *run) unload(c *card) error {

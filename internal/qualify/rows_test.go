@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // script writes a program and returns its path.
@@ -71,6 +72,10 @@ func TestRows(t *testing.T) {
 	}{
 		{row: "", board: "A30-24GB"},
 		{row: "", board: "A30-24GB", options: "--modify-device-files 0"},
+		{row: "A18", options: "--persistence 1"},
+		{row: "", options: "--virtualization passthrough"},
+		{row: "", options: "--stale-mig-devices 1 --boot-config 1"},
+		{row: "", board: "H100-80GB", options: "--fabric 300"},
 		{row: "A1", fault: emulator("fault add --call CREATE_CI --error NO_PERMISSION" + always)},
 		{row: "A2", fault: emulator("quirk few-sms")},
 		{row: "A3", fault: emulator("quirk moving-ids")},
@@ -86,16 +91,8 @@ func TestRows(t *testing.T) {
 			}
 		}},
 		{row: "A5", fault: func(t *testing.T, n node, o *Options) { o.Modprobe = n.modprobe(t, "-f") }},
-		{row: "A6", fault: func(t *testing.T, n node, _ *Options) {
-			dir := filepath.Join(n.Proc, "driver/nvidia-nvlink/capabilities")
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			text := "DeviceFileMinor: 0\nDeviceFileMode: 256\nDeviceFileModify: 0\n"
-			if err := os.WriteFile(filepath.Join(dir, "fabric-mgmt"), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}},
+		{row: "A6", board: "H100-80GB", options: "--fabric 0 --modify-device-files 0",
+			fault: func(_ *testing.T, _ node, o *Options) { o.ModeSwitch = false }},
 		{row: "A7", fault: emulator("fault add --call PROCESSES --error NO_PERMISSION" + always)},
 		{row: "A8", fault: emulator("fault add --call CREATE_GI --nth 2 --error UNKNOWN")},
 		{row: "A9", fault: emulator("fault add --call CREATE_GI --nth 3 --error UNKNOWN")},
@@ -111,8 +108,13 @@ func TestRows(t *testing.T) {
 		{row: "A17", fault: emulator("uuid repeat")},
 		{row: "A18", board: "H100-80GB", fault: emulator("fault add --call SET_MIG_MODE --nth 3 --activation IN_USE")},
 		{row: "A18", fault: emulator("fault add --call SET_MIG_MODE --nth 3 --activation IN_USE")},
+		{row: "A18", options: "--drm 1"},
+		{row: "A19", board: "H100-80GB", options: "--fabric 600000",
+			fault: func(_ *testing.T, _ node, o *Options) { o.FabricLimit = time.Second }},
+		{row: "A21", fault: emulator("quirk forgetful")},
 		{row: "A22", fault: emulator("latency --call LIST_GI 550")},
 		{row: "A23", fault: emulator("drift --profile 1g.6gb --memory 7000")},
+		{row: "A23", board: "H100-80GB-NEWER"},
 		{row: "A24", fault: emulator("quirk counts")},
 		{row: "A26", options: "--modify-device-files 0",
 			fault: func(t *testing.T, n node, o *Options) { o.Modprobe = n.modprobe(t, "-c") }},
