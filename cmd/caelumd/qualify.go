@@ -103,7 +103,7 @@ EXIT STATUS
 // newQualifyHelper returns the command that qualify runs as its second process.
 func newQualifyHelper() *cobra.Command {
 	return &cobra.Command{
-		Use:                "qualify-helper",
+		Use:                qualify.HelperCommand,
 		Hidden:             true,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -49,6 +49,7 @@ type card struct {
 	name, uuid   string
 	dev          nvml.Device
 	mig          bool
+	pending      bool       // a MIG mode change is pending
 	profiles     []profile  // by ascending size
 	foreign      []instance // the instances that existed before the run
 	own          map[int]*slice
@@ -71,9 +72,7 @@ func newCard(lib library, index int) (*card, error) {
 	}
 	current, pending, ret := dev.GetMigMode()
 	c.mig = ret == nvml.SUCCESS && current == nvml.DEVICE_MIG_ENABLE
-	if ret == nvml.SUCCESS && current != pending {
-		return nil, fmt.Errorf("GPU %d: a MIG mode change is pending; reset the GPU or reboot the node", index)
-	}
+	c.pending = ret == nvml.SUCCESS && current != pending
 	if ret == nvml.ERROR_NOT_SUPPORTED {
 		return c, nil
 	}

@@ -22,6 +22,9 @@ type look struct {
 	Memory    string // that of its memory information
 }
 
+// HelperCommand is the hidden command of caelumd that runs Helper.
+const HelperCommand = "qualify-helper"
+
 // Helper is the second process of a run: a run starts its own program again. It serves one command and ends when its
 // standard input ends:
 //

@@ -14,7 +14,7 @@ import (
 // TestMain lets the test binary serve as the helper and as a run that a test kills.
 func TestMain(m *testing.M) {
 	switch args := os.Args[1:]; {
-	case len(args) > 1 && args[0] == "qualify-helper":
+	case len(args) > 1 && args[0] == HelperCommand:
 		if err := Helper(args[1:], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

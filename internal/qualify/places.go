@@ -61,7 +61,7 @@ func (r *run) places(ctx context.Context, c *card, all bool) error {
 					r.rep.holds("A17", "each instance had a new UUID of version 5")
 				}
 			}
-			c.facts.lgi = append(c.facts.lgi, []any{p.title(), one.gi, start, p.size})
+			c.facts.placed(p, one.gi, start)
 		}
 	}
 	r.rep.note("GPU %d: %d placements tested twice in %.0f s, %d occupied by other instances, %d left out for time",
@@ -217,8 +217,7 @@ func (r *run) resources(s *slice, dev nvml.Device, ci nvml.ComputeInstanceProfil
 		return
 	}
 	want, memory := s.p.info.MultiprocessorCount, s.p.info.MemorySizeMB
-	s.c.facts.ci = append(s.c.facts.ci, []any{s.p.title(), ci.Id, a.MultiprocessorCount})
-	s.c.facts.devmem = append(s.c.facts.devmem, []any{s.p.title(), a.MemorySizeMB, a.MultiprocessorCount})
+	s.c.facts.resources(s.p.title(), ci.Id, a.MultiprocessorCount, a.MemorySizeMB)
 	off := float64(a.MemorySizeMB)/float64(memory) - 1
 	switch {
 	case a.MultiprocessorCount != want:

@@ -58,8 +58,8 @@ func checkRecord(t *testing.T, n node, rep *Report) {
 		kinds[f.Kind]++
 	}
 	for _, kind := range []string{"lgip", "lgipp", "lgi", "ci", "devmem", "caps", "error", "latency"} {
-		if kinds[kind] != 2 {
-			t.Errorf("the record has %d facts of kind %s, want one for each GPU", kinds[kind], kind)
+		if kinds[kind] < 2 {
+			t.Errorf("the record has %d facts of kind %s, want at least one for each GPU", kinds[kind], kind)
 		}
 	}
 	host, _ := os.Hostname()

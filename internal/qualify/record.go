@@ -46,7 +46,7 @@ type Timing struct {
 type facts struct {
 	lgip   [][]any
 	lgipp  map[string][]any
-	lgi    [][]any
+	lgi    [][][]any // groups of instances that can exist at the same time
 	ci     [][]any
 	devmem [][]any
 	caps   map[string]int
@@ -57,6 +57,25 @@ type facts struct {
 func newFacts() facts {
 	return facts{lgipp: map[string][]any{}, caps: map[string]int{}, errors: map[string]string{},
 		times: map[string][]time.Duration{}}
+}
+
+// placed adds an instance's id. The instances of a profile that exceed its limit form another group.
+func (f *facts) placed(p profile, gi, start int) {
+	row := []any{p.title(), gi, start, p.size}
+	if k := len(f.lgi) - 1; k >= 0 && f.lgi[k][0][0] == p.title() && len(f.lgi[k]) < int(p.info.InstanceCount) {
+		f.lgi[k] = append(f.lgi[k], row)
+		return
+	}
+	f.lgi = append(f.lgi, [][]any{row})
+}
+
+// resources adds the compute instance profile, the SMs and the memory of a slice, once for each profile.
+func (f *facts) resources(profile string, ci, sms uint32, mib uint64) {
+	if slices.ContainsFunc(f.ci, func(row []any) bool { return row[0] == profile }) {
+		return
+	}
+	f.ci = append(f.ci, []any{profile, ci, sms})
+	f.devmem = append(f.devmem, []any{profile, mib, sms})
 }
 
 // modelName returns the name of a GPU model in Caelum's table, or the driver's name.
@@ -85,7 +104,9 @@ func (r *Report) record(c *card) {
 	note := fmt.Sprintf("GPU %d", c.index)
 	add("lgip", len(f.lgip), f.lgip, note)
 	add("lgipp", len(f.lgipp), f.lgipp, note)
-	add("lgi", len(f.lgi), f.lgi, note+"; not all at the same time")
+	for _, rows := range f.lgi { // a replay creates the instances of one fact beside each other
+		add("lgi", len(rows), rows, note)
+	}
 	add("ci", len(f.ci), f.ci, note)
 	add("devmem", len(f.devmem), f.devmem, note)
 	add("caps", len(f.caps), f.caps, note)

@@ -124,7 +124,7 @@ func (r *run) undoModes(old []entry) error {
 	}
 	var errs error
 	for k, c := range r.cards {
-		if !off[c.uuid] || c.mig {
+		if !off[c.uuid] || c.mig && !c.pending {
 			continue
 		}
 		r.say("turning MIG mode of GPU %d on", c.index)

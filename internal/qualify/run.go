@@ -67,7 +67,7 @@ func Run(ctx context.Context, opt Options) (*Report, error) {
 	}
 	if len(opt.Helper) == 0 {
 		// The kernel finds this program even if the user nobody cannot read its directory.
-		opt.Helper = []string{"/proc/self/exe", "qualify-helper"}
+		opt.Helper = []string{"/proc/self/exe", HelperCommand}
 	}
 	r := &run{opt: opt, caps: gpu.Caps{Dev: opt.Dev, Proc: opt.Proc}, lib: open(opt.Library), rep: newReport(),
 		deadline: time.Now().Add(placesLimit)}
@@ -143,6 +143,11 @@ func (r *run) begin(old []entry) (e entry, err error) {
 	}
 	e.Instances = map[string][]instance{}
 	for _, c := range r.cards {
+		if c.pending {
+			_, undo := restoreFiles(r.opt.Dev, e.Files, nil)
+			return e, errors.Join(fmt.Errorf("GPU %d: a MIG mode change is pending; reset the GPU or reboot the node",
+				c.index), undo)
+		}
 		e.Instances[c.uuid] = c.foreign
 	}
 	if err := r.journal.write(e); err != nil {
