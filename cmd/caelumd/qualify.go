@@ -68,8 +68,8 @@ them first.
 
 --read-only creates nothing and checks what is possible without instances. It may run at any time.
 
---mode-switch also switches MIG mode off and on again on each GPU without instances of other
-programs. On Ampere, this resets the GPU.
+--mode-switch also switches MIG mode off and on again on one GPU of each model that has no instances
+of other programs. On Ampere, this resets the GPU.
 
 --cuda PROGRAM lets a CUDA program use a slice. The program must run for at least 20 seconds. Without
 it, the rows on slices in use are not checked.

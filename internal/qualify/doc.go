@@ -9,7 +9,7 @@
 //	begun      the journal has the device files, the instances and whether the agent is to be started again
 //	undone     what an earlier run left is removed, by name; only then does this run create anything
 //	checking   instances are created and destroyed: on all GPUs in parallel for the placements (places.go), then one
-//	           check after another on the first GPU (users.go), then the MIG mode of each GPU (mode.go)
+//	           check after another on the first GPU (users.go, program.go), then the MIG mode of each GPU (mode.go)
 //	restoring  this run's instances are destroyed, and files removed or given their earlier owners and modes
 //	restored   the journal is removed, the agent is started
 //

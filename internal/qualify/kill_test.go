@@ -175,3 +175,44 @@ func TestOneRun(t *testing.T) {
 	}
 	j.file.Close()
 }
+
+// TestAgent checks that a run starts the agent that it has stopped, also one that a killed run has stopped, and after an
+// error.
+func TestAgent(t *testing.T) {
+	n := newNode(t, "A30-24GB", 1, "--mig", "off")
+	var calls string
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	agent := func(stop bool, fails error) {
+		t.Helper()
+		var out strings.Builder
+		opt := n.options(&out)
+		opt.StartAgent = func() error { calls += "start "; return nil }
+		if stop {
+			opt.StopAgent = func() error { calls += "stop "; return fails }
+		}
+		Run(ctx, opt)
+	}
+	expect := func(want string) {
+		t.Helper()
+		if calls != want {
+			t.Errorf("the calls were %q, want %q", calls, want)
+		}
+		calls = ""
+		if _, err := os.Stat(filepath.Join(n.state, "qualify.journal")); err == nil {
+			t.Error("the journal exists")
+		}
+	}
+	agent(false, nil)
+	expect("")
+	agent(true, nil)
+	expect("stop start ")
+	agent(true, errors.New("timeout"))
+	expect("stop start ")
+	journal := `{"op":"begin","boot":"` + bootID() + `","agent":true}` + "\n"
+	if err := os.WriteFile(filepath.Join(n.state, "qualify.journal"), []byte(journal), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agent(false, nil)
+	expect("start ")
+}

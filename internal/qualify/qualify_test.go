@@ -118,16 +118,21 @@ func TestFailedCallLeavesInstance(t *testing.T) {
 // TestVerdict checks the verdicts of rows that block, of rows that Caelum handles, and of rows that were not checked.
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
-		differ, usable string
-		want           string
+		differ, skip, usable string
+		want                 string
 	}{
-		{"A1", "no", "do not use Caelum on this node: A1 differ"},
-		{"A3", "yes", "Caelum may be used on this node; read the actions for A3"},
-		{"", "yes", "Caelum may be used on this node"},
+		{"A1", "", "no", "do not use Caelum on this node: A1 differ"},
+		{"A3", "", "yes", "Caelum may be used on this node; read the actions for A3"},
+		{"", "", "yes", "Caelum may be used on this node"},
+		{"", "A10", "yes", "Caelum may be used on this node; not checked: A10"},
+		{"A3", "A10", "yes", "Caelum may be used on this node; read the actions for A3; not checked: A10"},
+		{"", "A8", "yes", "undecided: no check found a reason not to use Caelum, but A8 were not checked"},
 	} {
 		r := newReport()
 		for _, a := range assumptions {
-			r.holds(a.id, "seen")
+			if a.id != c.skip {
+				r.holds(a.id, "seen")
+			}
 		}
 		if c.differ != "" {
 			r.differs(c.differ, "seen otherwise")

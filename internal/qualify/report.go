@@ -118,13 +118,18 @@ func (r *Report) Verdict() string {
 	switch {
 	case len(bad) > 0:
 		return "do not use Caelum on this node: " + strings.Join(bad, ", ") + " differ"
-	case len(open) > 0:
+	case slices.Contains(open, "A8"): // no instance was created
 		return "undecided: no check found a reason not to use Caelum, but " + strings.Join(open, ", ") +
 			" were not checked"
-	case len(handled) > 0:
-		return "Caelum may be used on this node; read the actions for " + strings.Join(handled, ", ")
 	}
-	return "Caelum may be used on this node"
+	text := "Caelum may be used on this node"
+	if len(handled) > 0 {
+		text += "; read the actions for " + strings.Join(handled, ", ")
+	}
+	if len(open) > 0 {
+		text += "; not checked: " + strings.Join(open, ", ")
+	}
+	return text
 }
 
 // Print writes the rows and the verdict as text.

@@ -1,0 +1,132 @@
+package qualify
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"caelum/internal/gpu"
+)
+
+// program lets the CUDA program use a slice (A10, A12, A13).
+func (r *run) program(ctx context.Context, c *card) error {
+	ids := []string{"A10", "A12", "A13"}
+	skip := func(format string, args ...any) {
+		for _, id := range ids {
+			r.rep.skip(id, format, args...)
+		}
+	}
+	if len(r.opt.CUDA) == 0 {
+		skip("--cuda names no program")
+		return nil
+	}
+	s, err := r.whole(c)
+	if s == nil || err != nil {
+		return err
+	}
+	if s.ci == nil || s.uuid == "" {
+		return r.destroy(s)
+	}
+	cmd := exec.Command(r.opt.CUDA[0], r.opt.CUDA[1:]...)
+	cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES="+s.uuid)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		skip("couldn't start the CUDA program: %v", err)
+		return r.destroy(s)
+	}
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	found, listed, ids13 := r.appears(ctx, s, cmd.Process.Pid, ended)
+	ret := s.ci.Destroy()
+	switch {
+	case !running(ended):
+		skip("the CUDA program ended after less than %v", programLimit)
+	case ret == nvml.SUCCESS:
+		r.rep.differs("A10", "a compute instance was destroyed while a program used it")
+	case ret == nvml.ERROR_IN_USE:
+		r.rep.holds("A10", "a slice that a program used could not be destroyed, and all others could")
+	default:
+		r.rep.differs("A10", "the destroy of a compute instance in use answered %s", nvml.ErrorString(ret))
+	}
+	s.c.facts.errors["dci with a client"] = nvml.ErrorString(ret)
+	if ret == nvml.SUCCESS {
+		s.ci = nil
+	}
+	if running(ended) {
+		switch {
+		case found:
+			r.rep.holds("A12", "the program that used the slice was in a list")
+		case !listed:
+			r.rep.skip("A12", "the process list could not be read")
+		case ret == nvml.ERROR_IN_USE:
+			r.rep.differs("A12", "a program used the slice, but was in no list")
+		default:
+			r.rep.skip("A12", "the program did not use the slice within %v", programLimit)
+		}
+		if ids13 != "" {
+			r.rep.check(ids13 == fmt.Sprint(s.GI, " ", max(s.ciID, 0)), "A13",
+				"the process list has the instance ids of the program%s", unless(ids13 == fmt.Sprint(s.GI, " ", s.ciID),
+					": "+ids13))
+		} else {
+			r.rep.skip("A13", "the process list did not show the program")
+		}
+	}
+	syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-ended
+	}
+	return r.destroy(s)
+}
+
+func running(ended chan struct{}) bool {
+	select {
+	case <-ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// programLimit is the time in which a CUDA program must begin to use its slice.
+const programLimit = 10 * time.Second
+
+// appears waits until the program uses the slice, and reports whether the process list or a scan of the descriptors
+// shows it, whether the process list was readable, and the instance ids in it.
+func (r *run) appears(ctx context.Context, s *slice, pid int, ended chan struct{}) (found, listed bool, ids string) {
+	devices, err := r.caps.Devices(s.c.minor, gpu.Instance{GI: s.GI, CIs: []int{s.ciID}})
+	scan := gpu.Processes{Proc: "/proc"}
+	for end := time.Now().Add(programLimit); time.Now().Before(end) && ctx.Err() == nil && running(ended); {
+		list, ret := s.c.dev.GetComputeRunningProcesses()
+		if listed = ret == nvml.SUCCESS; listed {
+			for _, p := range list {
+				if inGroup(int(p.Pid), pid) {
+					return true, true, fmt.Sprint(p.GpuInstanceId, " ", p.ComputeInstanceId)
+				}
+			}
+		}
+		if err == nil {
+			if held, e := scan.ScanRoot(devices); e == nil {
+				for _, all := range held.Open {
+					found = found || slices.ContainsFunc(all, func(p gpu.Process) bool { return inGroup(p.PID, pid) })
+				}
+			}
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return found, listed, ""
+}
+
+// inGroup reports whether a process belongs to the program's process group.
+func inGroup(pid, group int) bool {
+	g, err := syscall.Getpgid(pid)
+	return err == nil && g == group
+}
