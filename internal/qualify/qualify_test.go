@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -141,5 +143,36 @@ func TestVerdict(t *testing.T) {
 		if got := fmt.Sprint(r.Verdict()); got != c.want || r.Usable() != (c.usable == "yes") {
 			t.Errorf("%s: %q, usable %t", c.differ, got, r.Usable())
 		}
+	}
+}
+
+// TestReplay gives the facts of a record to the emulator's conformance test, as docs/driver.md describes.
+func TestReplay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the emulator's tests")
+	}
+	rep := newNode(t, "H100-80GB", 2).run(t, nil)
+	var lines []byte
+	for _, fact := range rep.Record.Records {
+		line, err := json.Marshal(fact)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	file := filepath.Join(t.TempDir(), "records.jsonl")
+	if err := os.WriteFile(file, lines, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "test", "-count=1", "-v", "-run", "^TestRecords$", ".", "-records", file)
+	cmd.Dir, cmd.Env = "../../contrib/nvml-emulator", append(os.Environ(), "GOFLAGS=-mod=mod")
+	out, err := cmd.CombinedOutput()
+	for _, kind := range []string{"lgip", "lgipp", "lgi", "ci", "devmem", "caps"} {
+		if regexp.MustCompile(kind + ` +0 facts compared`).Match(out) {
+			t.Errorf("no fact of kind %s was compared", kind)
+		}
+	}
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
