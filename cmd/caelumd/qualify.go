@@ -142,7 +142,7 @@ func runQualify(ctx context.Context, out io.Writer, path string, o qualifyOption
 			return refuse(err)
 		}
 		if running := answers(cfg.RunDir); running && !o.stopAgent {
-			return refuse(errors.New("the agent is running; stop it with `systemctl stop caelumd`, or use --stop-agent"))
+			return refuse(errors.New("the agent is running; use --stop-agent, or `systemctl stop caelumd`"))
 		} else if running {
 			opt.StopAgent = func() error { return systemctl("stop") }
 		}

@@ -52,7 +52,8 @@ func TestDrained(t *testing.T) {
 	if err := drained(t.Context(), controller{fake}, "n1"); err != nil {
 		t.Errorf("a drained node without jobs: %v", err)
 	}
-	if err := drained(t.Context(), controller{fake}, "n2"); err == nil || !strings.Contains(err.Error(), "--without-slurm") {
+	err = drained(t.Context(), controller{fake}, "n2")
+	if err == nil || !strings.Contains(err.Error(), "--without-slurm") {
 		t.Errorf("an unknown node: %v", err)
 	}
 }

@@ -91,8 +91,8 @@ func openJournal(dir string) (*journal, []entry, error) {
 		}
 		if err := json.Unmarshal(line, &e); err != nil {
 			f.Close()
-			return nil, nil, fmt.Errorf("%s is damaged (%w); compare `nvidia-smi mig -lgi` with the instances that you "+
-				"know, and remove the file", f.Name(), err)
+			return nil, nil, fmt.Errorf("%s is damaged (%w); compare `nvidia-smi mig -lgi` with the "+
+				"instances that you know, and remove the file", f.Name(), err)
 		}
 		if e.Op == opBegin {
 			old = nil
@@ -116,6 +116,12 @@ func (j *journal) write(e entry) error {
 		return j.file.Sync()
 	}
 	return nil
+}
+
+// creating announces the creation of an instance, and returns its number.
+func (j *journal) creating(c *card, p profile, start int) (int, error) {
+	n := j.number()
+	return n, j.write(entry{N: n, Op: opCreate, GPU: c.uuid, Profile: int(p.info.Id), Start: start})
 }
 
 // number returns the number of the next instance.

@@ -176,8 +176,7 @@ func TestOneRun(t *testing.T) {
 	j.file.Close()
 }
 
-// TestAgent checks that a run starts the agent that it has stopped, also one that a killed run has stopped, and after an
-// error.
+// TestAgent checks that a run starts the agent that it or a killed run has stopped, also after an error.
 func TestAgent(t *testing.T) {
 	n := newNode(t, "A30-24GB", 1, "--mig", "off")
 	var calls string

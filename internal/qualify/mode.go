@@ -53,8 +53,8 @@ func (r *run) unload(c *card) error {
 	if dev, _ := s.migDevice(); dev != nil {
 		uuid, _ = dev.GetUUID()
 	}
-	r.rep.check(s.ci != nil && uuid == s.uuid, "A21", "the slice existed after %v without a client, with the same UUID: %t",
-		unloadPause, uuid == s.uuid)
+	r.rep.check(s.ci != nil && uuid == s.uuid, "A21", "the slice existed after %v without a client, with "+
+		"the same UUID: %t", unloadPause, uuid == s.uuid)
 	return r.destroy(s)
 }
 
@@ -161,7 +161,8 @@ func (r *run) fabric(ctx context.Context, c *card) {
 	for {
 		info, ret := c.dev.GetGpuFabricInfo()
 		switch {
-		case ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.SUCCESS && info.State == nvml.GPU_FABRIC_STATE_NOT_SUPPORTED:
+		case ret == nvml.ERROR_NOT_SUPPORTED,
+			ret == nvml.SUCCESS && info.State == nvml.GPU_FABRIC_STATE_NOT_SUPPORTED:
 			r.rep.holds("A19", "the GPUs have no NVSwitch fabric")
 			return
 		case ret != nvml.SUCCESS:

@@ -59,69 +59,77 @@ func appendTo(t *testing.T, path, text string) {
 	}
 }
 
-// TestRows has one fault for each assumption that the emulator can violate. Exactly that row must differ.
+// violation is a way in which the emulated driver can violate an assumption.
+type violation struct {
+	row, board string
+	options    string
+	fault      func(*testing.T, node, *Options)
+}
+
+func emulator(args string) func(*testing.T, node, *Options) {
+	return func(t *testing.T, n node, _ *Options) { n.Emulator(t, strings.Fields(args)...) }
+}
+
+const always = " --times 1000000"
+
+// violations has at least one case for each assumption that the emulator can violate, and cases that violate none.
+var violations = []violation{
+	{row: "", board: "A30-24GB"},
+	{row: "", board: "A30-24GB", options: "--modify-device-files 0"},
+	{row: "A18", options: "--persistence 1"},
+	{row: "", options: "--virtualization passthrough"},
+	{row: "", options: "--stale-mig-devices 1 --boot-config 1"},
+	{row: "", board: "H100-80GB", options: "--fabric 300"},
+	{row: "A1", fault: emulator("fault add --call CREATE_CI --error NO_PERMISSION" + always)},
+	{row: "A2", fault: emulator("quirk few-sms")},
+	{row: "A3", fault: emulator("quirk moving-ids")},
+	{row: "A4", fault: func(t *testing.T, n node, _ *Options) {
+		path := filepath.Join(n.Proc, "driver/nvidia-caps/mig-minors")
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Replace(string(data), "gpu0/gi3/access 30", "gpu0/gi3/access 31", 1)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	{row: "A5", fault: func(t *testing.T, n node, o *Options) { o.Modprobe = n.modprobe(t, "-f") }},
+	{row: "A6", board: "H100-80GB", options: "--fabric 0 --modify-device-files 0",
+		fault: func(_ *testing.T, _ node, o *Options) { o.ModeSwitch = false }},
+	{row: "A7", fault: emulator("fault add --call PROCESSES --error NO_PERMISSION" + always)},
+	{row: "A8", fault: emulator("fault add --call CREATE_GI --nth 2 --error UNKNOWN")},
+	{row: "A9", fault: emulator("fault add --call CREATE_GI --nth 3 --error UNKNOWN")},
+	{row: "A10", fault: emulator("quirk destroy-busy")},
+	{row: "A10", fault: emulator("fault add --call DESTROY_GI --error UNKNOWN")},
+	{row: "A12", fault: func(t *testing.T, n node, o *Options) { o.CUDA = []string{n.subscriber(t)} }},
+	{row: "A13", fault: emulator("quirk no-process-ids")},
+	{row: "A14", fault: emulator("quirk open-monitor")},
+	{row: "A15", fault: emulator("quirk stale-list")},
+	{row: "A16", fault: func(t *testing.T, n node, _ *Options) {
+		appendTo(t, filepath.Join(n.Proc, "driver/nvidia/params"), "RegistryDwords: \"RMDisableScrubOnFree=1\"\n")
+	}},
+	{row: "A17", fault: emulator("uuid repeat")},
+	{row: "A18", board: "H100-80GB", fault: emulator("fault add --call SET_MIG_MODE --nth 3 --activation IN_USE")},
+	{row: "A18", fault: emulator("fault add --call SET_MIG_MODE --nth 3 --activation IN_USE")},
+	{row: "A18", options: "--drm 1"},
+	{row: "A19", board: "H100-80GB", options: "--fabric 600000",
+		fault: func(_ *testing.T, _ node, o *Options) { o.FabricLimit = time.Second }},
+	{row: "A21", fault: emulator("quirk forgetful")},
+	{row: "A22", fault: emulator("latency --call LIST_GI 550")},
+	{row: "A23", fault: emulator("drift --profile 1g.6gb --memory 7000")},
+	{row: "A23", board: "H100-80GB-NEWER"},
+	{row: "A24", fault: emulator("quirk counts")},
+	{row: "A26", options: "--modify-device-files 0",
+		fault: func(t *testing.T, n node, o *Options) { o.Modprobe = n.modprobe(t, "-c") }},
+	{row: "A27", board: "H100-80GB", fault: emulator("quirk mode-while-held")},
+	{row: "A29", fault: emulator("quirk ci-ids")},
+	{row: "A31", options: "--nvlink all", fault: emulator("quirk p2p")},
+}
+
+// TestRows checks that exactly the row of the violated assumption differs.
 func TestRows(t *testing.T) {
-	emulator := func(args string) func(*testing.T, node, *Options) {
-		return func(t *testing.T, n node, _ *Options) { n.Emulator(t, strings.Fields(args)...) }
-	}
-	always := " --times 1000000"
-	for _, c := range []struct {
-		row, board string
-		options    string
-		fault      func(*testing.T, node, *Options)
-	}{
-		{row: "", board: "A30-24GB"},
-		{row: "", board: "A30-24GB", options: "--modify-device-files 0"},
-		{row: "A18", options: "--persistence 1"},
-		{row: "", options: "--virtualization passthrough"},
-		{row: "", options: "--stale-mig-devices 1 --boot-config 1"},
-		{row: "", board: "H100-80GB", options: "--fabric 300"},
-		{row: "A1", fault: emulator("fault add --call CREATE_CI --error NO_PERMISSION" + always)},
-		{row: "A2", fault: emulator("quirk few-sms")},
-		{row: "A3", fault: emulator("quirk moving-ids")},
-		{row: "A4", fault: func(t *testing.T, n node, _ *Options) {
-			path := filepath.Join(n.Proc, "driver/nvidia-caps/mig-minors")
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text := strings.Replace(string(data), "gpu0/gi3/access 30", "gpu0/gi3/access 31", 1)
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		{row: "A5", fault: func(t *testing.T, n node, o *Options) { o.Modprobe = n.modprobe(t, "-f") }},
-		{row: "A6", board: "H100-80GB", options: "--fabric 0 --modify-device-files 0",
-			fault: func(_ *testing.T, _ node, o *Options) { o.ModeSwitch = false }},
-		{row: "A7", fault: emulator("fault add --call PROCESSES --error NO_PERMISSION" + always)},
-		{row: "A8", fault: emulator("fault add --call CREATE_GI --nth 2 --error UNKNOWN")},
-		{row: "A9", fault: emulator("fault add --call CREATE_GI --nth 3 --error UNKNOWN")},
-		{row: "A10", fault: emulator("quirk destroy-busy")},
-		{row: "A10", fault: emulator("fault add --call DESTROY_GI --error UNKNOWN")},
-		{row: "A12", fault: func(t *testing.T, n node, o *Options) { o.CUDA = []string{n.subscriber(t)} }},
-		{row: "A13", fault: emulator("quirk no-process-ids")},
-		{row: "A14", fault: emulator("quirk open-monitor")},
-		{row: "A15", fault: emulator("quirk stale-list")},
-		{row: "A16", fault: func(t *testing.T, n node, _ *Options) {
-			appendTo(t, filepath.Join(n.Proc, "driver/nvidia/params"), "RegistryDwords: \"RMDisableScrubOnFree=1\"\n")
-		}},
-		{row: "A17", fault: emulator("uuid repeat")},
-		{row: "A18", board: "H100-80GB", fault: emulator("fault add --call SET_MIG_MODE --nth 3 --activation IN_USE")},
-		{row: "A18", fault: emulator("fault add --call SET_MIG_MODE --nth 3 --activation IN_USE")},
-		{row: "A18", options: "--drm 1"},
-		{row: "A19", board: "H100-80GB", options: "--fabric 600000",
-			fault: func(_ *testing.T, _ node, o *Options) { o.FabricLimit = time.Second }},
-		{row: "A21", fault: emulator("quirk forgetful")},
-		{row: "A22", fault: emulator("latency --call LIST_GI 550")},
-		{row: "A23", fault: emulator("drift --profile 1g.6gb --memory 7000")},
-		{row: "A23", board: "H100-80GB-NEWER"},
-		{row: "A24", fault: emulator("quirk counts")},
-		{row: "A26", options: "--modify-device-files 0",
-			fault: func(t *testing.T, n node, o *Options) { o.Modprobe = n.modprobe(t, "-c") }},
-		{row: "A27", board: "H100-80GB", fault: emulator("quirk mode-while-held")},
-		{row: "A29", fault: emulator("quirk ci-ids")},
-		{row: "A31", options: "--nvlink all", fault: emulator("quirk p2p")},
-	} {
+	for _, c := range violations {
 		if c.board == "" {
 			c.board = "A30-24GB"
 		}

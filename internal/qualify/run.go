@@ -31,7 +31,7 @@ type Options struct {
 	Modprobe string
 	// FabricLimit is the time in which a GPU must join its fabric; 0 means 30 s.
 	FabricLimit time.Duration
-	// StopAgent stops the agent. The run starts it again with StartAgent, also if it was an earlier run that stopped it.
+	// StopAgent, if set, stops the agent. StartAgent starts it again, also if it was an earlier run that stopped it.
 	StopAgent, StartAgent func() error
 	// Out receives a line for each thing that an earlier run left.
 	Out io.Writer

@@ -28,8 +28,8 @@ func (s *slice) String() string {
 // create creates a GPU instance at a start. The journal has its line before the call, so that the next run finds the
 // instance even if this run is killed during the call. The result is nil if the driver created none.
 func (r *run) create(c *card, p profile, start int) (*slice, nvml.Return, error) {
-	n := r.journal.number()
-	if err := r.journal.write(entry{N: n, Op: opCreate, GPU: c.uuid, Profile: int(p.info.Id), Start: start}); err != nil {
+	n, err := r.journal.creating(c, p, start)
+	if err != nil {
 		return nil, nvml.ERROR_UNKNOWN, err
 	}
 	began := time.Now()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"golang.org/x/sys/unix"
@@ -168,7 +169,8 @@ func (r *run) monitor(c *card) error {
 		if err := r.journal.write(entry{Op: opAccess, Path: access, Text: before}); err != nil {
 			return err
 		}
-		if err := os.WriteFile(access, fmt.Appendf(nil, "DeviceFileModify: 0\nDeviceFileMinor: %s\n", minor), 0); err != nil {
+		closed := strings.Replace(before, "Modify: 1", "Modify: 0", 1)
+		if err := os.WriteFile(access, []byte(closed), 0); err != nil {
 			return err
 		}
 		defer os.WriteFile(access, []byte(before), 0)
@@ -213,8 +215,8 @@ func (r *run) behind(c *card) error {
 		return nil
 	}
 	start = p.starts[start]
-	n := r.journal.number()
-	if err := r.journal.write(entry{N: n, Op: opCreate, GPU: c.uuid, Profile: int(p.info.Id), Start: start}); err != nil {
+	n, err := r.journal.creating(c, p, start)
+	if err != nil {
 		return err
 	}
 	h, err := r.start(false, "carve", r.opt.Library, strconv.Itoa(c.index), strconv.Itoa(int(p.info.Id)),
@@ -245,7 +247,8 @@ func (r *run) behind(c *card) error {
 	case during && !after:
 		r.rep.holds("A15", "an open session saw another process's instance come and go")
 	default:
-		r.rep.differs("A15", "the list showed another process's instance: while it existed %t, afterwards %t", during, after)
+		r.rep.differs("A15", "the list showed another process's instance while it existed: %t, afterwards: %t",
+			during, after)
 	}
 	if after && err2 == nil {
 		return nil // a stale list: the instance is gone, and the line without opGone does no harm
