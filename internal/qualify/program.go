@@ -131,7 +131,8 @@ func (r *run) appears(ctx context.Context, s *slice, pid int, ended chan struct{
 		if err == nil {
 			if held, e := scan.ScanRoot(devices); e == nil {
 				for _, all := range held.Open {
-					see.found = see.found || slices.ContainsFunc(all, func(p gpu.Process) bool { return inGroup(p.PID, pid) })
+					own := func(p gpu.Process) bool { return inGroup(p.PID, pid) }
+					see.found = see.found || slices.ContainsFunc(all, own)
 				}
 			}
 		}
