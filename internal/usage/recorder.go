@@ -35,15 +35,25 @@ func backoff(tries int) time.Duration {
 // call at a time. A summary counts as recorded only after a later call has read it back, because the agents of two
 // nodes can write to the same job's field at the same time, and slurmdbd stores only the last value.
 func (m *Monitor) recorder(ctx context.Context) {
-	wait := firstPause // there may be runs in the outbox that ended before this agent started
+	next := time.NewTimer(firstPause) // there may be runs in the outbox that ended before this agent started
+	defer next.Stop()
+	at := time.Now().Add(firstPause) // the time at which next fires
+	set := func(wait time.Duration) {
+		at = time.Now().Add(wait)
+		next.Reset(wait)
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-m.toRecord:
-			wait = backoff(0) // slurmctld reports the end of a job to slurmdbd after the last node's epilog
-		case <-time.After(wait):
-			wait = m.recordDue(ctx)
+			// slurmctld reports the end of a job to slurmdbd after the last node's epilog. A later end must not
+			// postpone the attempts: on a node where a job ends every second, there would be none.
+			if wait := backoff(0); time.Until(at) > wait {
+				set(wait)
+			}
+		case <-next.C:
+			set(m.recordDue(ctx))
 		}
 	}
 }

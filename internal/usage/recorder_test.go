@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -95,6 +96,51 @@ func TestRecorder(t *testing.T) {
 	if d.Calls != calls || d.Text(7) != want || repo.Kept()[0].Exit != 3 || m.waiting.Load() != 0 {
 		t.Errorf("%d calls after the summary was recorded, %q, %+v", d.Calls-calls, d.Text(7), repo.Kept()[0])
 	}
+}
+
+// TestRecorderStream lets a job end every second, and checks that the recorder writes each summary within 10 s of the
+// job's end. slurmdbd has the end of a job one second later than the node.
+func TestRecorderStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait() // for the recorder
+		defer cancel()
+		now := time.Now()
+		d := usagetest.NewAccounting()
+		m, repo := newRecorder("n1", d, &now)
+		m.Now = time.Now
+		written := map[uint32]time.Duration{}
+		ends := map[uint32]time.Time{}
+		d.Wrote = func() {
+			for job, end := range ends {
+				if _, ok := written[job]; !ok && d.Text(job) != "" {
+					written[job] = time.Since(end)
+				}
+			}
+		}
+		go m.recorder(ctx)
+		for job := uint32(1); job <= 60; job++ {
+			r := ran("n1", job)
+			r.Start = time.Now().Unix()
+			end := time.Now()
+			ends[job] = end
+			d.Records[job] = []slurm.Record{runs(job, end, "")}
+			if err := repo.Ended(r, end); err != nil {
+				t.Fatal(err)
+			}
+			m.toRecord <- struct{}{}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			d.Records[job] = []slurm.Record{{ID: job, State: "COMPLETED", Start: end, End: time.Now()}}
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		for job := range ends {
+			if after, ok := written[job]; !ok || after > 10*time.Second {
+				t.Errorf("job %d: summary written: %v, %v after the end", job, ok, after)
+			}
+		}
+	})
 }
 
 // TestRecorderRequeued checks a requeued job, which has a record for each run. The recorder must write only the
