@@ -373,7 +373,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 			err = errors.Join(err, a.adoptFull(ctx))
 			var failed error
 			confirmed, failed = a.publisher.poll(ctx)
-			err = errors.Join(err, failed, a.releaseGone(ctx))
+			err = errors.Join(err, failed, a.releaseGone(ctx), a.completeLeases(ctx))
 			if pause := failures.pause(err); pause > 0 && ctx.Err() == nil {
 				a.log.WithError(err).Warn("couldn't compare the GPUs with the ledger and slurmctld's records; trying " +
 					"again")

@@ -74,9 +74,7 @@ func (a *Agent) carveAll(
 			Slot: slots[k], GPU: s.GPU, Profile: in.Profile, Start: in.Start, Size: in.Size,
 			MemoryMiB: model.Profiles[model.Placements[s.Placement].Profile].MemoryMiB, UUID: in.UUID, Reused: reused,
 		}
-		if asked := offer.RequestedAs(pr.wants, in.Profile); asked != in.Profile {
-			slice.AdvertisedAs = asked
-		}
+		slice.AdvertisedAs = advertisedAs(pr.wants, in.Profile)
 		all = append(all, slice)
 		held = append(held, in)
 		at = append(at, placed{s.GPU, in})
@@ -91,6 +89,14 @@ func (a *Agent) carveAll(
 		return nil, nil, err
 	}
 	return all, held, nil
+}
+
+// advertisedAs returns the name under which slurmctld counts a job's slice, or "" if this is the slice's profile.
+func advertisedAs(wants []offer.Want, profile string) string {
+	if asked := offer.RequestedAs(wants, profile); asked != profile {
+		return asked
+	}
+	return ""
 }
 
 // carveSpots carves the instances at the spots of a pending lease. It works on all GPUs in parallel, because switching

@@ -225,7 +225,7 @@ func (a *Agent) carveAndGrant(
 		if err == nil {
 			granted := t.lease
 			granted.Slices = made
-			granted.Expected = int(math.Ceil(float64(granted.Expected) * wants[0].Takes(made[0].Profile)))
+			granted.Expected = expectedOn(granted, wants, made[0].Profile)
 			granted, err = a.grant(granted, held)
 			return &granted, err
 		}
@@ -240,6 +240,12 @@ func (a *Agent) carveAndGrant(
 		}
 	}
 	return nil, nil
+}
+
+// expectedOn returns the expected run time on a slice of the given profile, in seconds. lease.Expected is the run time
+// on the requested profile.
+func expectedOn(lease api.Lease, wants []offer.Want, profile string) int {
+	return int(math.Ceil(float64(lease.Expected) * wants[0].Takes(profile)))
 }
 
 // carveTries limits the number of times that one call to Lease tries to carve a job's slices, each time with different

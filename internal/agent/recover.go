@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +22,10 @@ import (
 // old: its file was removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent then
 // restores the lease from the lease file and the instances on the GPUs, before it uses any instance that is idle
 // according to the ledger.
+//
+// A lease file contains only what a task needs. The agent reads the rest of a restored lease from slurmctld
+// (completeLeases), because it decides whether the job can grow, how long its slices are used, and what the job's run
+// teaches.
 //
 // If the ledger is lost, the agent cannot distinguish its own idle instances from those of other programs. All of them
 // are foreign until root adopts them (adopt.go).
@@ -133,6 +138,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 		in.card.ours[p] = made
 		held = append(held, made)
 	}
+	l.Recovered = true
 	if err := a.ledger.Recover(l, ledgerInstances(held)); err != nil {
 		return err
 	}
@@ -140,6 +146,67 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 	log.WithField("restart", l.Restart).
 		WithField("slices", len(l.Slices)).
 		Warn("the ledger had lost this job's lease; restored it from the lease file")
+	return nil
+}
+
+// completeLeases completes the restored leases.
+func (a *Agent) completeLeases(ctx context.Context) error {
+	a.mu.Lock()
+	var ids []uint32
+	for id, l := range a.leases {
+		if l.Recovered {
+			ids = append(ids, id)
+		}
+	}
+	a.mu.Unlock()
+	var all error
+	for _, id := range ids {
+		if unlock := a.jobs.tryLock(id); unlock != nil { // otherwise, the job is ending, and its epilog does the same
+			all = errors.Join(all, a.completeLease(ctx, id))
+			unlock()
+		}
+	}
+	return all
+}
+
+// completeLease reads from slurmctld what a restored lease lacks. It changes neither a complete lease nor one whose job
+// slurmctld does not know or describes unclearly. The caller holds the job's lock.
+func (a *Agent) completeLease(ctx context.Context, id uint32) error {
+	a.mu.Lock()
+	old := a.leases[id]
+	a.mu.Unlock()
+	if old == nil || !old.Recovered {
+		return nil
+	}
+	job, err := a.ctl.Job(ctx, id)
+	switch {
+	case classOf(err) == unclear:
+		return nil
+	case err != nil:
+		return fmt.Errorf("couldn't complete the restored lease of job %d: %w", id, err)
+	case job.Holds() && job.Restarts > old.Restart:
+		return nil // the lease belongs to an earlier run, and will be released
+	}
+	t := attempt{lease: *old}
+	t.setJob(job)
+	l := t.lease
+	l.Recovered = false
+	// After the job has ended, slurmctld no longer shows the allocation, and wants returns nothing.
+	if wants, err := a.wants(job, 0); err == nil && len(wants) > 0 && len(l.Slices) > 0 {
+		l.Expected = expectedOn(l, wants, l.Slices[0].Profile)
+		l.Slices = slices.Clone(l.Slices)
+		for k := range l.Slices {
+			l.Slices[k].AdvertisedAs = advertisedAs(wants, l.Slices[k].Profile)
+		}
+	}
+	if err := a.ledger.Complete(l); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.leases[id] = &l
+	a.version++
+	a.mu.Unlock()
+	a.usage.Describe(l)
 	return nil
 }
 

@@ -8,10 +8,12 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"caelum/internal/api"
+	"caelum/internal/tags"
 )
 
 func (w *world) ledgerFile() string { return filepath.Join(w.cfg.StateDir, "ledger.db") }
@@ -250,4 +252,51 @@ func TestOddLeaseFiles(t *testing.T) {
 		}
 	}
 	w.granted("7g.40gb")
+}
+
+// TestRecoveredLeaseIsCompleted loses the ledger while a job runs that can grow. The restored lease must have what the
+// lost one had, whether the agent reads the job's record before or only during the epilog, and the job must grow.
+func TestRecoveredLeaseIsCompleted(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		t.Run(fmt.Sprintf("before the epilog: %v", early), func(t *testing.T) {
+			ctx := context.Background()
+			g := newGrowing(t, "22.05.8")
+			j := growingJob("1g.5gb", "oom")
+			j.Account, j.TimeLimit = "physics", time.Hour
+			j.AdminComment += " " + tags.Key + "k1 " + tags.Fingerprint + "w1 " + tags.RunTime + "600"
+			id := g.submit(j)
+			g.publish()
+			g.fake.Tick()
+			before := g.lease(id)
+			if before.Key != "k1" || before.Expected != 600 || before.End == 0 {
+				t.Fatalf("before: %+v", before)
+			}
+			g.stop()
+			g.removeLedger()
+			g.restart()
+			g.publish()
+			if early {
+				g.fake.Before(down("Job"))
+				if err := g.agent.completeLeases(ctx); err == nil {
+					t.Error("no error, although slurmctld did not answer")
+				}
+				g.fake.Before(nil)
+				if err := g.agent.completeLeases(ctx); err != nil {
+					t.Fatal(err)
+				}
+				g.restart() // the ledger has the completed lease
+				after, err := g.agent.Job(ctx, id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				after.Since, after.User = before.Since, before.User // the file's time and the user's name on this host
+				if !reflect.DeepEqual(*after, before) {
+					t.Errorf("before: %+v\nafter: %+v", before, *after)
+				}
+			}
+			if j := g.fails(id, 4700); j.State != "PENDING" || !tags.Has(j.AdminComment, tags.Held) {
+				t.Errorf("after the failure, the job is %s with %q", j.State, j.AdminComment)
+			}
+		})
+	}
 }

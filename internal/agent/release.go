@@ -53,6 +53,15 @@ func (a *Agent) endLease(ctx context.Context, id uint32, restart int, gone bool)
 	if lease == nil || restart < lease.Restart {
 		return false, nil
 	}
+	if lease.Recovered {
+		if err := a.completeLease(growing, id); err != nil {
+			a.log.WithError(err).WithField("job", id).
+				Warn("couldn't complete a restored lease; if its job failed, it will not be requeued")
+		}
+		a.mu.Lock()
+		lease = a.leases[id]
+		a.mu.Unlock()
+	}
 	if !gone {
 		a.growAfterFailure(growing, *lease)
 	}

@@ -87,6 +87,9 @@ type Lease struct {
 	// Grow determines when the agent requeues the job on a larger slice: "oom" after it has failed because it ran out
 	// of memory, and "forecast" also before this happens. If it is empty, the job never grows.
 	Grow string `json:"grow,omitempty"`
+	// Recovered is true if the lease was restored from its lease file and the agent has not yet read from slurmctld
+	// what the lease file does not contain: the fields from Name to Fingerprint, End, Expected and Grow.
+	Recovered bool `json:"recovered,omitempty"`
 }
 
 // GrowForecast is the value of Lease.Grow for a job that the agent may requeue before it fails.

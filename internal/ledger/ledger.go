@@ -233,6 +233,16 @@ func (l *Ledger) Recover(lease api.Lease, held []Instance) error {
 	})
 }
 
+// Complete replaces a recovered lease with the same lease in which no field is missing.
+func (l *Ledger) Complete(lease api.Lease) error {
+	text, err := json.Marshal(lease)
+	if err != nil {
+		return err
+	}
+	return l.db.Exec("UPDATE lease SET lease = ? WHERE job = ? AND restart = ?",
+		string(text), lease.Job, lease.Restart)
+}
+
 // Release atomically removes a job's lease and marks its instances as idle.
 func (l *Ledger) Release(job uint32) error {
 	return l.db.Do(func(tx *sql.Tx) error {

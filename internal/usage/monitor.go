@@ -114,19 +114,13 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 		return
 	}
 	o := &observation{
-		Run: predict.Run{
-			Job: l.Job, Restart: l.Restart, Node: m.Node, Key: l.Key, Fingerprint: l.Fingerprint, Board: model,
-			UID: l.UID, User: l.User, Account: l.Account, Name: l.Name, Start: l.Since,
-		},
+		Run: predict.Run{Job: l.Job, Restart: l.Restart, Node: m.Node, Board: model, UID: l.UID, Start: l.Since},
 		// An earlier agent may have granted the lease, and its observation may have been lost. In that case, only the
 		// system time shows the age of the lease. Since is rounded down to whole seconds, so the lease is on average
 		// half a second younger than Since suggests.
 		Began: m.Clock() - max(m.Now().Sub(time.Unix(l.Since, 0))-time.Second/2, 0),
 	}
-	o.grow, o.expected = l.Grow, float64(l.Expected)
-	if l.End > 0 {
-		o.limit = float64(l.End - l.Since)
-	}
+	o.describe(l)
 	for _, s := range held {
 		o.Slices = append(
 			o.Slices,
@@ -135,6 +129,17 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 	}
 	m.mu.Lock()
 	m.open[l.Job] = o
+	m.mu.Unlock()
+	m.storeSoon()
+}
+
+// Describe replaces what the observation of a job's run has from its lease, except the slices and the start.
+func (m *Monitor) Describe(l api.Lease) {
+	m.mu.Lock()
+	if o := m.open[l.Job]; o != nil && o.Run.Restart == l.Restart {
+		o.describe(l)
+		o.stored = false
+	}
 	m.mu.Unlock()
 	m.storeSoon()
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"caelum/internal/api"
 	"caelum/internal/predict"
 )
 
@@ -66,6 +67,16 @@ func parseObservation(text []byte) (*observation, error) {
 		return nil, errors.New("not an observation: slices or samples are missing or contradictory")
 	}
 	return o, nil
+}
+
+// describe copies the properties of the job from its lease.
+func (o *observation) describe(l api.Lease) {
+	r := &o.Run
+	r.Key, r.Fingerprint, r.User, r.Account, r.Name = l.Key, l.Fingerprint, l.User, l.Account, l.Name
+	o.grow, o.expected = l.Grow, float64(l.Expected)
+	if l.End > 0 {
+		o.limit = float64(l.End - l.Since)
+	}
 }
 
 // continues merges an earlier agent's observation of the same run into o.
