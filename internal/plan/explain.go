@@ -22,7 +22,7 @@ const (
 	Unreadable  Verdict = "unreadable"   // its request cannot be parsed
 	NotEligible Verdict = "not-eligible" // slurmctld would not start it even on an empty cluster
 	Nowhere     Verdict = "nowhere"      // no node would be eligible even if all slices were free
-	OnOffer     Verdict = "on-offer"     // slurmctld can start it in the next scheduling cycle
+	OnOffer     Verdict = "on-offer"     // slurmctld can start it, at the latest when no job is ending on the node
 	Planned     Verdict = "planned"      // its slices are planned, but no agent offers them yet
 	First       Verdict = "first"        // it is the first job that has to wait, and slices are reserved for it
 	Behind      Verdict = "behind"       // its slices are free, but will be assigned to an earlier job

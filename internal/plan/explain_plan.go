@@ -242,12 +242,34 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 		)
 		return
 	}
+	if completing := x.completing(e.On); len(completing) > 0 {
+		e.set(
+			OnOffer,
+			"%s is on offer for the job on %s, but the state of %s is COMPLETING: slurmctld does not start the job "+
+				"there until the epilog of the job that is ending on the node has run",
+			x.wants,
+			nodes,
+			strings.Join(completing, ", "),
+		)
+		return
+	}
 	e.set(
 		OnOffer,
 		"%s is on offer for the job on %s: slurmctld will start the job in its next scheduling cycle",
 		x.wants,
 		nodes,
 	)
+}
+
+// completing returns those of the nodes on which a job is ending. slurmctld does not start other jobs there
+// (_pick_best_nodes in node_scheduler.c, 22.05.8 and 24.11.5).
+func (x *inPlan) completing(nodes []string) (all []string) {
+	for _, n := range nodes {
+		if x.Members[x.Member(n)].Is("COMPLETING") {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 // explainFirst explains the first job that must wait, for which r is reserved.

@@ -117,6 +117,8 @@ func TestExplainJob(t *testing.T) {
 func TestExplainByPlan(t *testing.T) {
 	until := time.Unix(1e9+100, 0).Format(time.DateTime) // the time at which the busy slices of a100 end
 	full := node(t, "n1", a100(t, "7g.40gb@0"))
+	ending := offering(node(t, "n3", a100(t)), "mig:7g.40gb:1")
+	ending.States = []string{"IDLE", "COMPLETING"}
 	half := node(t, "n2", a100(t, "4g.20gb@0"))
 	idle := node(t, "n3", a100(t))
 	tagged := waits(1, "7g.40gb", 1, 1)
@@ -142,7 +144,9 @@ func TestExplainByPlan(t *testing.T) {
 		{"held until its slice is on offer", []slurm.Node{idle}, []slurm.Waiting{tagged}, nil, Planned,
 			[]string{"n3"}},
 		{"on offer", []slurm.Node{offering(idle, "mig:7g.40gb:1")}, []slurm.Waiting{waits(1, "7g.40gb", 1, 1)}, nil,
-			OnOffer, []string{"n3"}},
+			OnOffer, []string{"n3", "next scheduling cycle"}},
+		{"on offer on a node where a job is ending", []slurm.Node{ending}, []slurm.Waiting{waits(1, "7g.40gb", 1, 1)},
+			nil, OnOffer, []string{"the state of n3 is COMPLETING", "epilog"}},
 		{"a profile of no GPU model", []slurm.Node{idle}, []slurm.Waiting{waits(1, "9g.90gb", 1, 1)}, nil, Nowhere,
 			[]string{"will not start, because no node can", "n3 cannot hold 9g.90gb", "`scancel 1`"}},
 		{"more nodes than there are", []slurm.Node{idle}, []slurm.Waiting{waits(1, "1g.5gb", 1, 2)}, nil, Nowhere,
