@@ -102,7 +102,8 @@ func (r *records) run(_ context.Context, env []string, name string, args ...stri
 	format, _ := strings.CutPrefix(last, "SQUEUE_FORMAT2=")
 	var b strings.Builder
 	for column := range strings.SplitSeq(format, ",") {
-		field, sep, _ := strings.Cut(column, ":0")
+		field, width, _ := strings.Cut(column, ":")
+		sep := strings.TrimLeft(width, "0123456789")
 		value, ok := r.fields[field]
 		if !ok {
 			value = "N/A"

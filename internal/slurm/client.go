@@ -1,9 +1,10 @@
 package slurm
 
 import (
-	"bytes"
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -120,8 +121,34 @@ func command(ctx context.Context, env []string, name string, args ...string) (st
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = env, "/"
 	cmd.WaitDelay = time.Second
-	var stdout, stderr bytes.Buffer
+	stdout, stderr := limited{limit: maxOutput}, limited{limit: maxMessage}
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	return stdout.String(), stderr.String(), err
+	if stdout.exceeded {
+		err = fmt.Errorf("the output is longer than %d MiB; find out which user's jobs have the longest records with "+
+			"`squeue`", maxOutput>>20)
+	}
+	return stdout.text.String(), stderr.text.String(), err
+}
+
+// maxOutput limits the output of one command in bytes, so that users cannot exhaust this host's memory with their jobs.
+// A record of squeue has about 1 kB, so the output for 100,000 array tasks is shorter. maxMessage limits the messages.
+const (
+	maxOutput  = 128 << 20
+	maxMessage = 1 << 20
+)
+
+// limited stores what is written to it, up to limit bytes. A longer output is an error, which ends the command.
+type limited struct {
+	text     strings.Builder
+	limit    int
+	exceeded bool
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.text.Len()+len(p) > l.limit {
+		l.exceeded = true
+		return 0, errors.New("too long")
+	}
+	return l.text.Write(p)
 }

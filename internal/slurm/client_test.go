@@ -400,3 +400,20 @@ func TestExpedited(t *testing.T) {
 		}
 	}
 }
+
+// TestLongOutput checks that a command whose output is too long is ended, and that its output is not kept in memory.
+func TestLongOutput(t *testing.T) {
+	_, _, err := command(t.Context(), nil, "/bin/sh", "-c", "exec cat /dev/zero")
+	if err == nil || !strings.Contains(err.Error(), "longer than 128 MiB") {
+		t.Errorf("%v", err)
+	}
+	c := New(Options{Run: func(_ context.Context, env []string, _ string, _ ...string) (string, string, error) {
+		if !slices.ContainsFunc(env, func(v string) bool { return strings.Contains(v, ",dependency:16|") }) {
+			t.Errorf("squeue prints whole dependencies: %q", env)
+		}
+		return "", "", nil
+	}})
+	if _, err := c.Jobs(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -62,8 +62,8 @@ type Job struct {
 	// LastSchedEval is the time at which slurmctld last evaluated the job, possibly without trying to start it. While
 	// Reason is Priority, slurmctld may have skipped the job because of an earlier job (22.05, _schedule).
 	LastSchedEval time.Time
-	// Dependency lists the unfulfilled dependencies as slurmctld prints them ("afterany:1(unfulfilled)"). The Reason
-	// of a held job does not show them.
+	// Dependency is the beginning of the unfulfilled dependencies as slurmctld prints them ("afterany:1(unfulfilled)"),
+	// or empty if there are none. The Reason of a held job does not show them.
 	Dependency string
 	// Nice is the job's nice value, which lowers its priority. slurmctld shows the nice value even for a held job,
 	// whose priority is shown as 0.

@@ -59,7 +59,7 @@ var jobFields = []field{
 	{"comment", func(j *Job, s string) error { j.Comment = orEmpty(s); return nil }},
 	{"numcpus", func(j *Job, s string) error { return count(&j.CPUs, s) }},
 	{"lastschedeval", func(j *Job, s string) (err error) { j.LastSchedEval, err = parseTime(s); return err }},
-	{"dependency", func(j *Job, s string) error { j.Dependency = orEmpty(s); return nil }},
+	{"dependency", func(j *Job, s string) error { j.Dependency = orEmpty(strings.TrimRight(s, " ")); return nil }},
 	{"nice", func(j *Job, s string) (err error) { j.Nice, err = parseNice(s); return err }},
 	{"tres-alloc", func(j *Job, s string) (err error) { j.Memory, err = tresMemory(s); return err }},
 	{"mincpus", func(j *Job, s string) (err error) { j.MinCPUs, err = parseUnits(s); return err }},
@@ -156,11 +156,20 @@ func newSeparator() string {
 	return "|" + hex.EncodeToString(b[:]) + "|"
 }
 
+// dependencyWidth is the number of characters of the dependency column that squeue prints, because only the presence of
+// a dependency matters. A job can have a dependency of 64 kB, and `squeue -r` repeats it for each task of an array: 0.6
+// MB in slurmctld became 578 MB of output. The width is large enough for "(null)".
+const dependencyWidth = 16
+
 // jobFormat returns the value of SQUEUE_FORMAT2 for jobFields. A width of 0 keeps squeue from truncating values.
 func jobFormat(sep string) string {
 	cols := make([]string, len(jobFields))
 	for i, f := range jobFields {
-		cols[i] = f.name + ":0" + sep
+		width := 0
+		if f.name == "dependency" {
+			width = dependencyWidth
+		}
+		cols[i] = f.name + ":" + strconv.Itoa(width) + sep
 	}
 	return strings.Join(cols, ",")
 }
