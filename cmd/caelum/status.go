@@ -132,6 +132,10 @@ func printNotes(w io.Writer, s *api.Status) {
 		begin := time.Unix(r.At, 0).Format(time.DateTime)
 		fmt.Fprintf(w, "reserved for job %d, from %s: %s\n", r.Job, begin, strings.Join(reserved, ", "))
 	}
+	if s.Deaf != "" {
+		fmt.Fprintf(w, "no notifications from the watcher, so jobs wait up to poll_interval longer: %s\n",
+			printable(s.Deaf))
+	}
 	if n := s.SummariesWaiting; n > 0 {
 		fmt.Fprintf(w, "slurmdbd has not recorded the usage of %s yet\n", plural(n, "finished run"))
 	}

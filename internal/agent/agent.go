@@ -88,6 +88,7 @@ type Agent struct {
 	// while the watcher confirms it.
 	privacy atomic.Pointer[slurm.Config]
 	sender  atomic.Pointer[notify.Sender] // nil if the node has no key
+	deaf    atomic.Pointer[string]        // the reason why the wake port is not open; nil if it is, or is not used
 
 	nvlinksError string // the error from readNVLinks that was last logged
 }

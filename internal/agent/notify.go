@@ -51,18 +51,41 @@ func (a *Agent) listen(ctx context.Context) {
 		},
 		Confirmed: a.publisher.confirm,
 	}
+	a.listenAgain(ctx, l)
+}
+
+// listenAgain receives notifications until ctx is done. If the port cannot be opened, it tries again with pauses of up
+// to portInterval, because another program may have taken the port while the agent was not running.
+func (a *Agent) listenAgain(ctx context.Context, l notify.Listener) {
 	// If a pass fails, the publisher logs the error and repeats the pass.
 	seen := a.publisher.changes.Load()
-	err = l.Listen(ctx, func() bool {
-		a.Publish(ctx)
-		now := a.publisher.changes.Load()
-		changed := now != seen
-		seen = now
-		return changed
-	})
-	if err != nil {
-		a.log.WithError(err).WithField("poll_interval", a.cfg.PollInterval).
-			Error("couldn't listen for notifications from the watcher; the agent only polls the queue")
+	l.Listening = func() {
+		if a.deaf.Swap(nil) != nil {
+			a.log.WithField("port", a.cfg.WakePort).Info("opened the wake port")
+		}
+	}
+	failures := backoff{first: retryInterval, most: portInterval}
+	for ctx.Err() == nil {
+		err := l.Listen(ctx, func() bool {
+			a.Publish(ctx)
+			now := a.publisher.changes.Load()
+			changed := now != seen
+			seen = now
+			return changed
+		})
+		if err == nil {
+			return
+		}
+		text := err.Error()
+		if a.deaf.Swap(&text) == nil {
+			a.log.WithError(err).WithField("poll_interval", a.cfg.PollInterval).
+				Error("couldn't listen for notifications from the watcher; the agent only polls the queue, and tries " +
+					"to open the port at least once a minute")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(failures.pause(err)):
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +30,13 @@ func freePort(t testing.TB) int {
 // listening makes the agent listen on its wake port, with the given key unless it is empty. It returns a sender that
 // plays the watcher's part.
 func listening(t *testing.T, w *world, key notify.Key) *notify.Sender {
+	return listeningOn(t, w, key, freePort(t))
+}
+
+// listeningOn is like listening, but on the given port.
+func listeningOn(t *testing.T, w *world, key notify.Key, port int) *notify.Sender {
 	a := w.current()
-	a.cfg.WakeAddress, a.cfg.WakePort = "127.0.0.1", freePort(t)
+	a.cfg.WakeAddress, a.cfg.WakePort = "127.0.0.1", port
 	a.cfg.WakeKey = filepath.Join(t.TempDir(), "wake.key")
 	if key != nil {
 		if err := os.WriteFile(a.cfg.WakeKey, key, 0o400); err != nil {
@@ -82,6 +88,34 @@ func TestWoken(t *testing.T) {
 	if n := w.offers()["7g.40gb"]; n != 1 {
 		t.Fatalf("%d of 7g.40gb are on offer", n)
 	}
+}
+
+// TestWakePortInUse checks that an agent whose wake port is in use says so, and opens the port once it is free.
+func TestWakePortInUse(t *testing.T) {
+	w := newWorld(t, 1, tightest)
+	w.fake.SetConfig("SlurmctldHost[0]", "ctl(127.0.0.1)")
+	w.publish()
+	port := freePort(t)
+	other, err := net.ListenPacket("udp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	key := notify.Key(strings.Repeat("k", 32))
+	listeningOn(t, w, key, port)
+	says := func(want bool) {
+		t.Helper()
+		for range 3000 {
+			if s, _ := w.current().Status(t.Context()); (s.Deaf != "") == want {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("the status does not say %v", want)
+	}
+	says(true)
+	other.Close()
+	says(false)
 }
 
 // TestNoWakeKey checks that, without a key file, the agent does not open the port and logs the command that creates a

@@ -26,6 +26,9 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 		Closed:           pass.closed,
 		SummariesWaiting: a.usage.SummariesWaiting(),
 	}
+	if deaf := a.deaf.Load(); deaf != nil {
+		s.Deaf = *deaf
+	}
 	s.Excess, s.ExcessShort = pass.excess, pass.short
 	if !pass.at.IsZero() {
 		s.PublishedAt = pass.at.Unix()

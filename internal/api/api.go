@@ -122,6 +122,8 @@ type Status struct {
 	// not fit into the node's gres/mig total.
 	Excess      map[string]int `json:"excess,omitempty"`
 	ExcessShort map[string]int `json:"excess_short,omitempty"`
+	// Deaf is the reason why the agent cannot receive notifications from the watcher, or empty.
+	Deaf string `json:"notifications_error,omitempty"`
 	// SummariesWaiting is the number of finished runs whose summaries have not reached slurmdbd yet.
 	SummariesWaiting int `json:"summaries_waiting,omitempty"`
 }

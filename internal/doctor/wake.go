@@ -45,6 +45,13 @@ func wakeKey(f *Facts) []Finding {
 				"caelumd and caelum-watch",
 		)}
 	}
+	if f.Agent.Deaf != "" {
+		return []Finding{warning(
+			"the agent could not open the wake port, so jobs wait up to poll_interval longer: "+f.Agent.Deaf,
+			"end the program that uses the port (`ss -ulnp`), or set another wake_port on all hosts; the agent tries "+
+				"to open the port at least once a minute",
+		)}
+	}
 	return nil
 }
 

@@ -15,9 +15,11 @@ import (
 func TestWakeKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.key")
 	me := strconv.Itoa(os.Geteuid())
+	deaf := ""
 	judge := func(port int, slurmUser string) string {
 		f := healthy()
 		f.Controller = true
+		f.Agent.Deaf = deaf
 		f.Config.Values["SlurmUser"] = "slurm(" + slurmUser + ")"
 		f.Wake = readWake(config.Config{WakePort: port, WakeKey: path})
 		for _, found := range Examine(f) {
@@ -40,6 +42,9 @@ func TestWakeKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("right owner and mode", judge(6873, me), "ok:")
+	deaf = "port in use"
+	want("deaf", judge(6873, me), "warning: the agent could not open the wake port, so jobs wait")
+	deaf = ""
 	want("wrong owner", judge(6873, "4711"), "chown 4711")
 	os.Chmod(path, 0o404)
 	want("readable by others", judge(6873, me), "chmod 400")

@@ -100,6 +100,7 @@ func TestPage(t *testing.T) {
 		`caelum_node_updates_total 7`,
 		`caelum_summaries_waiting 3`,
 		`caelum_repository_working 1`,
+		`caelum_notifications_working 1`,
 		`caelum_lease_duration_seconds_bucket{le="0.25"} 0`,
 		`caelum_lease_duration_seconds_bucket{le="0.5"} 1`,
 		`caelum_lease_duration_seconds_sum 0.3`,
@@ -124,10 +125,13 @@ func TestPage(t *testing.T) {
 
 func TestHiddenState(t *testing.T) {
 	s := node([]string{"1g.5gb"}, busyGPU)
-	s.Waiting, s.RepositoryFailed = -1, true
+	s.Waiting, s.RepositoryFailed, s.Deaf = -1, true, "port in use"
 	text := page(t, New(func() State { return s }))
 	if strings.Contains(text, "caelum_waiting_jobs") {
 		t.Error("the page contains a number of waiting jobs that is hidden")
+	}
+	if !strings.Contains(text, "\ncaelum_notifications_working 0\n") {
+		t.Error("the page does not show that the agent receives no notifications")
 	}
 	if !strings.Contains(text, "\ncaelum_repository_working 0\n") {
 		t.Error("the page does not show that the repository failed")

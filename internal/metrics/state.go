@@ -58,6 +58,8 @@ var (
 		"Finished runs whose summaries have not reached slurmdbd yet.")
 	descRepository = desc("repository_working",
 		"Whether the last access to the repository of runs succeeded (1) or not (0).")
+	descNotifications = desc("notifications_working",
+		"Whether the agent can receive notifications from the watcher (1), or could not open wake_port (0).")
 	descRead = desc("read_timestamp_seconds", "Unix time at which the agent computed these metrics.")
 )
 
@@ -65,7 +67,7 @@ var (
 func (c collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descGPUs, descSlices, descShort, descUnits, descOffers, descWaiting, descPublished, descUpdates, descSummaries,
-		descRepository, descRead,
+		descRepository, descNotifications, descRead,
 	} {
 		out <- d
 	}
@@ -108,6 +110,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		working = 0
 	}
 	gauge(descRepository, working)
+	hears := 1.0
+	if s.Deaf != "" {
+		hears = 0
+	}
+	gauge(descNotifications, hears)
 	gauge(descRead, float64(s.Now.Unix()))
 }
 

@@ -87,6 +87,8 @@ type Listener struct {
 	// Confirmed is called with the text of each accepted confirmation and the time at which it was sent. It must return
 	// quickly. If it is nil, confirmations are ignored.
 	Confirmed func(text string, sent time.Time)
+	// Listening is called when the port has been opened. It may be nil.
+	Listening func()
 	// MaxPause limits the pause after reactions that have no effect or take a long time.
 	MaxPause time.Duration
 	// Refused is called after datagrams were rejected, at most once a minute. n is the number of datagrams rejected
@@ -103,6 +105,10 @@ func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) erro
 		return err
 	}
 	conn := packets.(*net.UDPConn)
+	if l.Listening != nil {
+		l.Listening()
+	}
+	defer conn.Close() // Listen may be called again
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	notified := make(chan struct{}, 1)
