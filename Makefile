@@ -194,7 +194,8 @@ PURE := contrib/ansible contrib/growtrace contrib/mail contrib/monitoring contri
 	internal/lint internal/man internal/mig internal/offer internal/overview internal/part internal/place \
 	internal/place/placetest internal/plan internal/predict internal/preempt internal/reconfigure internal/report \
 	internal/setup internal/shadow internal/sim internal/sqlite internal/tags internal/trace internal/trust spank/fuzz
-GOTEST  = $(GO) test -vet=off -p $(shell expr 2 \* $$(nproc)) $(SHORT)
+# On a loaded machine, TestKill runs for longer than go test's default of 10 minutes.
+GOTEST  = $(GO) test -vet=off -timeout 60m -p $(shell expr 2 \* $$(nproc)) $(SHORT)
 TESTED  = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
 # The emulator is built first, because several packages use it.
 unit: race norace clients

@@ -93,6 +93,8 @@ func (c Call) String() string {
 
 // Fake emulates slurmctld in memory.
 type Fake struct {
+	epilogs sync.Mutex // held by RunEpilogs
+
 	mu       sync.Mutex
 	now      time.Time
 	nodes    []*node

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -295,4 +296,35 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestEpilogRunsOnce calls RunEpilogs while another call runs a job's epilog. The epilog must run only once.
+func TestEpilogRunsOnce(t *testing.T) {
+	f := New(Node{Name: "n1", Partitions: []string{"gpu"}})
+	id, err := f.Submit(slurm.Job{Name: "j"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Tick()
+	var runs atomic.Int32
+	began, end := make(chan struct{}), make(chan struct{})
+	f.Epilog(func(slurm.Job, string) {
+		if runs.Add(1) == 1 {
+			close(began)
+		}
+		<-end
+	})
+	if err := f.End(id); err != nil {
+		t.Fatal(err)
+	}
+	var calls sync.WaitGroup
+	calls.Go(f.RunEpilogs)
+	<-began
+	calls.Go(f.RunEpilogs)
+	time.Sleep(100 * time.Millisecond) // the second call would run the epilog now
+	close(end)
+	calls.Wait()
+	if n := runs.Load(); n != 1 {
+		t.Errorf("the epilog ran %d times", n)
+	}
 }

@@ -95,8 +95,11 @@ func (f *Fake) requeue(j *job) {
 }
 
 // RunEpilogs runs the epilogs of all COMPLETING jobs, node by node, lowest job id first. Once a node's epilog has
-// run, other jobs can start there.
+// run, other jobs can start there. Like slurmd, it runs one epilog of a job at a time, even if several goroutines call
+// it: a late copy would carry the restart count of a requeued job's next run, and would release that run's lease.
 func (f *Fake) RunEpilogs() {
+	f.epilogs.Lock()
+	defer f.epilogs.Unlock()
 	for {
 		f.mu.Lock()
 		var next *job
