@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // playEnv is an environment variable that makes the test binary act as scontrol and squeue. Its value is a directory:
@@ -415,5 +417,36 @@ func TestLongOutput(t *testing.T) {
 	}})
 	if _, err := c.Jobs(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestArrayMemory checks that parsing an array of 100,000 tasks takes little memory besides squeue's output, and that
+// the resulting jobs do not keep the output in memory.
+func TestArrayMemory(t *testing.T) {
+	line, _, _ := strings.Cut(mustRead(t, "queue-array.txt"), "\n")
+	fields := strings.Split(line, recordedSep)
+	var b strings.Builder
+	for task := range 100000 {
+		fields[arrayTaskColumn] = strconv.Itoa(task)
+		b.WriteString(strings.Join(fields, recordedSep) + "\n")
+	}
+	out := b.String()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	jobs, err := parseJobs(out, recordedSep)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(jobs) != 1 || jobs[0].ArrayTask != "0-99999" {
+		t.Fatalf("%d jobs, %v", len(jobs), err)
+	}
+	n := (after.TotalAlloc - before.TotalAlloc) >> 20
+	t.Logf("parsing took %d MiB besides the %d MiB of output", n, len(out)>>20)
+	if n > 32 {
+		t.Errorf("parsing took %d MiB besides the %d MiB of output", n, len(out)>>20)
+	}
+	start := uintptr(unsafe.Pointer(unsafe.StringData(out)))
+	for _, s := range []string{jobs[0].Name, jobs[0].User, jobs[0].State} {
+		if at := uintptr(unsafe.Pointer(unsafe.StringData(s))); s != "" && at-start < uintptr(len(out)) {
+			t.Errorf("%q is part of the output", s)
+		}
 	}
 }

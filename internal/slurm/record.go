@@ -174,80 +174,103 @@ func jobFormat(sep string) string {
 	return strings.Join(cols, ",")
 }
 
-// splitRecords splits a command's output into records of n fields, where each field ends with sep and each record
-// with a newline.
-func splitRecords(out, sep string, n int) ([][]string, error) {
+// eachRecord calls f for each record in a command's output. A record has n fields, each field ends with sep, and each
+// record with a newline. The next call overwrites rec, whose strings are parts of out.
+func eachRecord(out, sep string, n int, f func(rec []string) error) error {
 	if out == "" {
-		return nil, nil
+		return nil
 	}
-	fields := strings.Split(out, sep)
-	last := len(fields) - 1
-	if fields[last] != "\n" || last%n != 0 {
-		return nil, fmt.Errorf("the output has %d fields, which is not a multiple of %d, or was truncated", last, n)
+	fields := strings.Count(out, sep)
+	if fields%n != 0 || !strings.HasSuffix(out, sep+"\n") {
+		return fmt.Errorf("the output has %d fields, which is not a multiple of %d, or was truncated", fields, n)
 	}
-	var records [][]string
-	for i := 0; i < last; i += n {
-		rec := fields[i : i+n]
-		if i > 0 {
+	rec := make([]string, n)
+	for k := range fields / n {
+		for i := range rec {
+			rec[i], out, _ = strings.Cut(out, sep)
+		}
+		if k > 0 {
 			var ok bool
 			if rec[0], ok = strings.CutPrefix(rec[0], "\n"); !ok {
-				return nil, errors.New("the records do not begin on separate lines")
+				return errors.New("the records do not begin on separate lines")
 			}
 		}
-		records = append(records, rec)
+		if err := f(rec); err != nil {
+			return err
+		}
 	}
-	return records, nil
+	return nil
+}
+
+// splitRecords returns the records that eachRecord reads.
+func splitRecords(out, sep string, n int) (records [][]string, err error) {
+	err = eachRecord(out, sep, n, func(rec []string) error {
+		records = append(records, slices.Clone(rec))
+		return nil
+	})
+	return records, err
+}
+
+// detach replaces the fields of a record with copies, so that a job that is kept does not keep the whole output in
+// memory.
+func detach(rec []string) {
+	text := strings.Join(rec, "")
+	for i, f := range rec {
+		rec[i], text = text[:len(f)], text[len(f):]
+	}
 }
 
 // parseJobs parses the output of squeue for jobFormat(sep). If one of a job's fields cannot be parsed, parseJobs only
 // sets the job's Problem, so that one user's malformed request does not hide all other jobs.
-func parseJobs(out, sep string) ([]Job, error) {
-	records, err := splitRecords(out, sep, len(jobFields))
+//
+// Records with the same id become one Job: they are array tasks that slurmctld has not split off yet, but that `squeue
+// -r` lists separately. Only the first of them is parsed; otherwise, an array of 100,000 tasks would take 332 MiB.
+// Without -r, squeue would also join tasks that differ in their ids, holds and requests (22.05.8). With --array-unique,
+// it would print the required records, but only 22.05 has this option.
+func parseJobs(out, sep string) (jobs []Job, err error) {
+	at := map[string]int{} // by id
+	tasks := map[int][]string{}
+	err = eachRecord(out, sep, len(jobFields), func(rec []string) error {
+		if i, ok := at[rec[0]]; ok {
+			if len(tasks[i]) == 0 {
+				tasks[i] = []string{jobs[i].ArrayTask}
+			}
+			tasks[i] = append(tasks[i], orEmpty(rec[arrayTaskColumn]))
+			return nil
+		}
+		detach(rec)
+		j, err := parseJob(rec)
+		at[rec[0]] = len(jobs)
+		jobs = append(jobs, j)
+		return err
+	})
 	if err != nil {
 		return nil, unparsable("squeue", err)
 	}
-	jobs := make([]Job, 0, len(records))
-	for _, rec := range records {
-		var j Job
-		for i, f := range jobFields {
-			if err := f.set(&j, rec[i]); err != nil {
-				j.Problem = fmt.Sprintf("%s: %v", f.name, err)
-			}
-		}
-		// If the job is not part of an array, squeue prints the job's own id here.
-		if j.ArrayTask == "" {
-			j.ArrayJob = 0
-		}
-		if j.ID == 0 {
-			return nil, unparsable("squeue", fmt.Errorf("%.20q is not a job id", rec[0]))
-		}
-		jobs = append(jobs, j)
+	for i, list := range tasks {
+		jobs[i].ArrayTask = taskRanges(list)
 	}
-	return joinTasks(jobs), nil
+	return jobs, nil
 }
 
-// joinTasks joins records with the same id into one Job: they are array tasks that slurmctld has not split off yet,
-// but that `squeue -r` lists separately. Without -r, squeue would also join tasks that differ in their ids, holds and
-// requests (22.05.8). With --array-unique, it would print the required records, but only 22.05 has this option.
-func joinTasks(jobs []Job) []Job {
-	at := make(map[uint32]int, len(jobs))
-	tasks := make(map[uint32][]string)
-	joined := jobs[:0]
-	for _, j := range jobs {
-		if i, ok := at[j.ID]; ok {
-			if len(tasks[j.ID]) == 0 {
-				tasks[j.ID] = []string{joined[i].ArrayTask}
-			}
-			tasks[j.ID] = append(tasks[j.ID], j.ArrayTask)
-			continue
+// arrayTaskColumn is the index of arraytaskid in jobFields.
+const arrayTaskColumn = 2
+
+// parseJob parses one record.
+func parseJob(rec []string) (j Job, err error) {
+	for i, f := range jobFields {
+		if err := f.set(&j, rec[i]); err != nil {
+			j.Problem = fmt.Sprintf("%s: %v", f.name, err)
 		}
-		at[j.ID] = len(joined)
-		joined = append(joined, j)
 	}
-	for id, list := range tasks {
-		joined[at[id]].ArrayTask = taskRanges(list)
+	// If the job is not part of an array, squeue prints the job's own id here.
+	if j.ArrayTask == "" {
+		j.ArrayJob = 0
 	}
-	return joined
+	if j.ID == 0 {
+		return j, fmt.Errorf("%.20q is not a job id", rec[0])
+	}
+	return j, nil
 }
 
 // taskRanges returns task indices in the form that scontrol accepts, for example "3-5,9".
@@ -290,22 +313,28 @@ func excludeFormat(sep string) string {
 	return "%A" + sep + "%x" + sep + "%T" + sep
 }
 
-func parseExclusions(out, sep string) ([]exclusion, error) {
-	records, err := splitRecords(out, sep, 3)
-	if err != nil {
-		return nil, unparsable("squeue", err)
-	}
-	exclusions := make([]exclusion, 0, len(records))
-	for _, rec := range records {
+// parseExclusions parses the output of squeue for excludeFormat(sep). Array tasks with the same id have one exclusion.
+func parseExclusions(out, sep string) (exclusions []exclusion, err error) {
+	seen := map[string]bool{}
+	err = eachRecord(out, sep, 3, func(rec []string) (err error) {
+		if seen[rec[0]] {
+			return nil
+		}
+		detach(rec)
+		seen[rec[0]] = true
 		var e exclusion
 		e.state, _ = jobState(rec[2])
 		if err := id32(&e.id, rec[0]); err != nil {
-			return nil, unparsable("squeue", fmt.Errorf("job id: %w", err))
+			return fmt.Errorf("job id: %w", err)
 		}
 		if e.excluded, err = ExpandHosts(rec[1]); err != nil {
 			e.problem = fmt.Sprintf("excluded nodes: %v", err)
 		}
 		exclusions = append(exclusions, e)
+		return nil
+	})
+	if err != nil {
+		return nil, unparsable("squeue", err)
 	}
 	return exclusions, nil
 }
