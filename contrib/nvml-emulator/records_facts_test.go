@@ -6,8 +6,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// replays replays the records of what the driver did, by their text. Each function returns the driver's answer as nvidia-smi
-// prints it, with which the recorded text must begin.
+// replays replays the records of what the driver did, by their text. Each function returns the driver's answer as
+// nvidia-smi prints it, with which the recorded text must begin.
 var replays = map[string]func(t *testing.T) string{
 	"dgi with CI": func(t *testing.T) string {
 		m := newMachine(t, "--board", "RTX-PRO-6000-96GB")
@@ -79,9 +79,11 @@ var replays = map[string]func(t *testing.T) string{
 		return nvml.ErrorString(ret)
 	},
 	"MIG off": func(t *testing.T) string {
-		m := newMachine(t, "--board", "H100-80GB", "--dev-root", devRoot(t), "--modify-device-files", "0", "--fabric", "0")
+		m := newMachine(t, "--board", "H100-80GB", "--dev-root", devRoot(t),
+			"--modify-device-files", "0", "--fabric", "0")
 		m.ctl("mig-mode", "0", "off")
-		if info, ret := m.device(0).GetGpuFabricInfo(); ret != nvml.SUCCESS || info.State == nvml.GPU_FABRIC_STATE_COMPLETED {
+		info, ret := m.device(0).GetGpuFabricInfo()
+		if ret != nvml.SUCCESS || info.State == nvml.GPU_FABRIC_STATE_COMPLETED {
 			t.Errorf("without Fabric Manager: %+v, %v", info, ret)
 		}
 		return "Fabric Manager must be running"

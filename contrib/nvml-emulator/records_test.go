@@ -15,8 +15,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// The records in testdata/driver-records.jsonl are facts about real GPUs, with their sources (README.md, "Records of real
-// GPUs"). TestRecords replays each of them on the emulated GPU model.
+// The records in testdata/driver-records.jsonl are facts about real GPUs, with their sources (README.md, "Records of
+// real GPUs"). TestRecords replays each of them on the emulated GPU model.
 var recordsFile = flag.String("records", "testdata/driver-records.jsonl", "file with records of real GPUs")
 
 type record struct {
@@ -34,8 +34,8 @@ var drift = map[string]string{
 
 // unemulated lists the records that cannot be replayed, with the reason.
 var unemulated = map[string]string{
-	"r102 profiler-device":                              "the emulator has no capabilities besides those of MIG and the fabric",
-	"r70 1_SLICE_REV2 GI":                               "names no profile; r62, r64 and r80 have the same fact with numbers",
+	"r102 profiler-device":                              "the emulator has no such capability",
+	"r70 1_SLICE_REV2 GI":                               "names no profile; r62, r64 and r80 do",
 	"r84 nvidia-smi, 8 GPUs, 1g.23gb everywhere":        "a duration; rules_latency_ms uses it",
 	"r85 DeviceGetHandleByUUID without a cached handle": "a duration",
 	"r85 walking all MIG devices of a GPU under load":   "a duration",
@@ -67,7 +67,7 @@ func TestRecords(t *testing.T) {
 			counts[r.Kind+" not replayed"] += p.left
 		})
 	}
-	for _, kind := range []string{"lgip", "lgipp", "lgi", "order", "ci", "devmem", "caps", "capfile", "error", "behaviour", "latency"} {
+	for _, kind := range strings.Fields("lgip lgipp lgi order ci devmem caps capfile error behaviour latency") {
 		t.Logf("%-10s %3d facts compared, %d documented drift, %d not replayed",
 			kind, counts[kind+" compared"], counts[kind+" drift"], counts[kind+" not replayed"])
 	}
@@ -178,8 +178,10 @@ func (p *replay) lgip() {
 		p.same("the name of profile "+fmt.Sprint(row[1]), text(info.Name[:]), "MIG "+name)
 		p.same("the limit of "+name, info.InstanceCount, row[2])
 		p.near("the memory of "+name+" in GiB", float64(info.MemorySizeMB)/1024, row[3])
-		for i, got := range []uint32{info.MultiprocessorCount, info.CopyEngineCount, info.DecoderCount, info.EncoderCount,
-			info.JpegCount, info.OfaCount} {
+		for i, got := range []uint32{
+			info.MultiprocessorCount, info.CopyEngineCount, info.DecoderCount, info.EncoderCount, info.JpegCount,
+			info.OfaCount,
+		} {
 			what := []string{"SMs", "CEs", "DECs", "ENCs", "JPEGs", "OFAs"}[i]
 			p.same("the number of "+what+" of "+name, got, row[4+i])
 		}
@@ -234,7 +236,8 @@ func (p *replay) lgi(m *machine) string {
 		}
 		info, _ := gi.GetInfo()
 		if info.Id != uint32(row[1].(float64)) || info.Placement.Size != uint32(row[3].(float64)) {
-			return fmt.Sprintf("%s at %d has the id %d and the size %d, want %v", name, start, info.Id, info.Placement.Size, row)
+			return fmt.Sprintf("%s at %d has the id %d and the size %d, want %v",
+				name, start, info.Id, info.Placement.Size, row)
 		}
 	}
 	return ""

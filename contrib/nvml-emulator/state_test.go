@@ -235,8 +235,8 @@ func TestUninitialized(t *testing.T) {
 	m.want(m.Init(), nvml.SUCCESS, "Init again")
 }
 
-// TestFileOfKilledWriter checks that the next change of the state removes an access file that belongs to no instance, as
-// left by a process that is killed between the commit and the removal of the file.
+// TestFileOfKilledWriter checks that the next change of the state removes an access file that belongs to no instance,
+// as left by a process that is killed between the commit and the removal of the file.
 func TestFileOfKilledWriter(t *testing.T) {
 	proc := t.TempDir()
 	m := newMachine(t, "--board", "A100-40GB", "--dev-root", devRoot(t), "--proc-root", proc)

@@ -104,8 +104,8 @@ func TestSwappedHalves(t *testing.T) {
 	m.check()
 }
 
-// TestWholeComputeInstance checks the CI profiles of H100 GPU instances, as nvidia-smi lists them: a 1g.20gb instance has
-// two profiles with one compute slice, of which only 1_SLICE_REV1 has all SMs.
+// TestWholeComputeInstance checks the CI profiles of H100 GPU instances, as nvidia-smi lists them: a 1g.20gb instance
+// has two profiles with one compute slice, of which only 1_SLICE_REV1 has all SMs.
 func TestWholeComputeInstance(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB", "--board", "A100-40GB")
 	for _, c := range []struct {

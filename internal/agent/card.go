@@ -26,11 +26,11 @@ type card struct {
 	// held is the reason why the agent cannot switch MIG mode off, or an empty string. While it is set, the GPU is
 	// not offered as a full GPU.
 	held string
-	// unregistered is the reason why the GPU, while it is full, cannot be used (fabric.go), or an empty string. While it
-	// is set, the GPU is not offered as a full GPU.
+	// unregistered is the reason why the GPU, while it is full, cannot be used (fabric.go), or an empty string. While
+	// it is set, the GPU is not offered as a full GPU.
 	unregistered string
-	// withoutFull is the GPU model without the mig.Full profile, for plans while one of these reasons applies. Because mig.Full is the
-	// last profile, the other placements have the same indices as in Model.
+	// withoutFull is the GPU model without the mig.Full profile, for plans while one of these reasons applies. Because
+	// mig.Full is the last profile, the other placements have the same indices as in Model.
 	withoutFull *mig.Model
 	// hookState is the state of the attempts to switch MIG mode off.
 	hookState

@@ -17,8 +17,9 @@ import (
 
 // confine writes the device list for the plugin, the `devices` file in the run directory. It lists the capabilities of
 // every instance that can exist on this node, and those for MIG configuration and monitoring. In each job's cgroup, the
-// plugin denies access to all of these devices except those of the job's lease. If Slurm does not put jobs into a devices cgroup, confine removes the list, and jobs
-// are isolated from each other only by the owner and mode of the capability files.
+// plugin denies access to all of these devices except those of the job's lease. If Slurm does not put jobs into a
+// devices cgroup, confine removes the list, and jobs are isolated from each other only by the owner and mode of the
+// capability files.
 func (a *Agent) confine(c slurm.Config) error {
 	path := filepath.Join(a.cfg.RunDir, "devices")
 	if !c.RelativeIndex() {

@@ -23,7 +23,8 @@ func TestConfine(t *testing.T) {
 			continue
 		}
 		text := fmt.Sprintf("DeviceFileMinor: %d\nDeviceFileMode: 256\nDeviceFileModify: 0\n", minor)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o444)); err != nil {
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o444))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,7 +37,8 @@ func TestConfine(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	// Each of the two GPUs has 15 GPU instances, each with its first compute instance. mig/config and mig/monitor have
 	// one device each.
-	if len(lines) != 3+2*2*15+2 || !strings.Contains(string(data), "\ndevice 60:1\ndevice 60:2\nend\n") || lines[0] != "caelum-devices 1" || lines[1] != "cgroup /sys/fs/cgroup" ||
+	if len(lines) != 3+2*2*15+2 || !strings.Contains(string(data), "\ndevice 60:1\ndevice 60:2\nend\n") ||
+		lines[0] != "caelum-devices 1" || lines[1] != "cgroup /sys/fs/cgroup" ||
 		lines[2] != "device 60:3" ||
 		lines[len(lines)-1] != "end" {
 		t.Errorf("%d lines:\n%s", len(lines), data)

@@ -68,8 +68,8 @@ func TestFabricRegisters(t *testing.T) {
 	}
 }
 
-// TestFabricNotReady checks that a full GPU which does not register is not given to a job. The job gets another GPU, the
-// status names the reason, and the GPU is offered again once it has registered.
+// TestFabricNotReady checks that a full GPU which does not register is not given to a job. The job gets another GPU,
+// the status names the reason, and the GPU is offered again once it has registered.
 func TestFabricNotReady(t *testing.T) {
 	w := newH100s(t, 2)
 	h := w.onFabric(map[int]int{0: -1})
@@ -214,7 +214,8 @@ func TestSwitchRefused(t *testing.T) {
 		t.Errorf("no reset is needed: %q", got)
 	}
 	c.Reset = true
-	if got := w.agent.users(0, c); !strings.Contains(got, "persistence mode is on") || !strings.Contains(got, "-i 0 -pm 0") ||
+	if got := w.agent.users(0, c); !strings.Contains(got, "persistence mode is on") ||
+		!strings.Contains(got, "-i 0 -pm 0") ||
 		strings.Contains(got, "nvidia_drm") {
 		t.Errorf("persistence mode is on: %q", got)
 	}
@@ -222,7 +223,8 @@ func TestSwitchRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.agent.hw = w.node.NVML
-	if got := w.agent.users(0, c); !strings.Contains(got, "modprobe -r nvidia_drm") || strings.Contains(got, "persistence") {
+	if got := w.agent.users(0, c); !strings.Contains(got, "modprobe -r nvidia_drm") ||
+		strings.Contains(got, "persistence") {
 		t.Errorf("nvidia_drm is loaded: %q", got)
 	}
 }

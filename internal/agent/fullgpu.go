@@ -191,7 +191,8 @@ func (a *Agent) users(g int, c *card) string {
 	}
 	if c.Reset && a.caps.DRM() {
 		causes = append(causes, "the nvidia_drm module is loaded (stop the display server and run "+
-			"`modprobe -r nvidia_drm`; to keep it unloaded, put `blacklist nvidia_drm` into /etc/modprobe.d/caelum.conf)")
+			"`modprobe -r nvidia_drm`; to keep it unloaded, put `blacklist nvidia_drm` into "+
+			"/etc/modprobe.d/caelum.conf)")
 	}
 	if len(causes) == 0 {
 		return "the GPU is in use; stop its monitoring programs, for example nvidia-persistenced and DCGM"

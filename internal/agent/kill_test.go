@@ -476,7 +476,8 @@ func (k *campaign) kill() {
 	}
 }
 
-// userOf returns the user of a job. Successive jobs belong to different users, so that compute instances are re-created.
+// userOf returns the user of a job. Successive jobs belong to different users, so that compute instances are
+// re-created.
 func userOf(job uint32) uint32 { return 20001 + job%2 }
 
 // killAt runs an agent, while jobs start and end, until it is killed at the given point. Then it starts another

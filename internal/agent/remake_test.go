@@ -23,8 +23,8 @@ func (w *world) again(id, uid uint32, profile string) api.Slice {
 	return w.granted(profile)
 }
 
-// TestRemakeBetweenUsers checks that the compute instance of a reused instance is new for another user, and the same for
-// the same user.
+// TestRemakeBetweenUsers checks that the compute instance of a reused instance is new for another user, and the same
+// for the same user.
 func TestRemakeBetweenUsers(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	id := w.startNow("3g.20gb")
@@ -152,8 +152,8 @@ func TestRemakeRefused(t *testing.T) {
 	}
 }
 
-// TestShortComputeInstance checks that an instance whose compute instance is too small is reported, and that its compute
-// instance is re-created when it is idle.
+// TestShortComputeInstance checks that an instance whose compute instance is too small is reported, and that its
+// compute instance is re-created when it is idle.
 func TestShortComputeInstance(t *testing.T) {
 	w := newWorldOf(t, "H100-80GB", 1, fmt.Sprintf(closedH100, 7, 28), allH100, tightest)
 	id := w.startNow("1g.20gb")
@@ -177,26 +177,14 @@ func TestShortComputeInstance(t *testing.T) {
 	}
 }
 
-// TestDeviceFileModes checks leases, a restart, a repair after an interrupted create, and an adoption with both values of
-// NVreg_ModifyDeviceFiles. The second GPU numbers its instances in a different order than the first.
+// TestDeviceFileModes checks leases, a restart, a repair after an interrupted create, and an adoption with both values
+// of NVreg_ModifyDeviceFiles. The second GPU numbers its instances in a different order than the first.
 func TestDeviceFileModes(t *testing.T) {
 	for _, value := range []string{"0", "1"} {
 		t.Run("ModifyDeviceFiles="+value, func(t *testing.T) {
 			node := gputest.New(t, "A100-40GB", 2, "--modify-device-files", value)
 			w := newWorldOn(t, node, fmt.Sprintf(closedA100, 14, 56), fullA100, tightest)
-			want := func(states string) {
-				t.Helper()
-				count := map[string]int{}
-				status, _ := w.agent.Status(t.Context())
-				for _, g := range status.GPUs {
-					for _, in := range g.Instances {
-						count[in.State]++
-					}
-				}
-				if got := fmt.Sprint(count); got != states {
-					t.Errorf("instances %s, want %s", got, states)
-				}
-			}
+			want := func(states string) { t.Helper(); w.inStates(states) }
 			var jobs []uint32
 			for range 4 {
 				id := w.startNow("3g.20gb")
@@ -242,6 +230,21 @@ func TestDeviceFileModes(t *testing.T) {
 	}
 }
 
+// inStates checks the number of instances in each state, such as "map[idle:2 leased:2]".
+func (w *world) inStates(want string) {
+	w.t.Helper()
+	count := map[string]int{}
+	status, _ := w.agent.Status(w.t.Context())
+	for _, g := range status.GPUs {
+		for _, in := range g.Instances {
+			count[in.State]++
+		}
+	}
+	if got := fmt.Sprint(count); got != want {
+		w.t.Errorf("instances %s, want %s", got, want)
+	}
+}
+
 // listed returns the instances of a GPU according to the driver.
 func (w *world) listed(g int) []gpu.Instance {
 	w.t.Helper()
@@ -265,8 +268,8 @@ func (w *world) ownedBy(files []string, uid uint32) {
 	}
 }
 
-// TestInterruptedCreate checks that an agent that was interrupted between the creation of a GPU instance and that of its
-// compute instance destroys the GPU instance, although nobody has made its capability file.
+// TestInterruptedCreate checks that an agent that was interrupted between the creation of a GPU instance and that of
+// its compute instance destroys the GPU instance, although nobody has made its capability file.
 func TestInterruptedCreate(t *testing.T) {
 	for _, value := range []string{"0", "1"} {
 		w := newWorldOn(t, gputest.New(t, "A100-40GB", 1, "--modify-device-files", value),

@@ -21,8 +21,9 @@ type GeneralFile struct {
 var capabilityUsers = map[string]string{
 	gpu.MIGConfig:  "the agent and `nvidia-smi mig` cannot change instances",
 	gpu.MIGMonitor: "the agent cannot list the processes on instances",
-	gpu.FabricMgmt: "on systems with NVSwitches, Fabric Manager does not start after a reboot, and CUDA fails on full GPUs",
-	gpu.IMEXMgmt:   "on systems with multi-node NVLink, the IMEX daemon does not start after a reboot",
+	gpu.FabricMgmt: "on systems with NVSwitches, Fabric Manager does not start after a reboot, and CUDA fails on " +
+		"full GPUs",
+	gpu.IMEXMgmt: "on systems with multi-node NVLink, the IMEX daemon does not start after a reboot",
 }
 
 func readGeneral(proc, dev string) (all []GeneralFile) {

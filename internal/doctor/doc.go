@@ -34,6 +34,7 @@
 //	confine.go    whether the plugin's BPF program is attached to the cgroup of all steps
 //	driver.go     NVreg_ModifyDeviceFiles, and device files that do not exist
 //	scrub.go      whether the driver overwrites freed GPU memory (RMDisableScrubOnFree)
+//	capabilities.go  device files of capabilities that belong to no instance, such as Fabric Manager's
 //	unmanaged.go  device files of GPUs that the agent does not manage ("whole GPUs" check)
 //	wake.go       the key file of the notifications
 package doctor

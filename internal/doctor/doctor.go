@@ -130,7 +130,7 @@ func checks() []check {
 	return []check{
 		{"agent", agentOK, []Source{Agent}, publishing},
 		{"gpus", "the agent manages every GPU", []Source{Agent}, gpus},
-		{"instances", "no instance is stuck or foreign, and every slice has all of its SMs", []Source{Agent}, instances},
+		{"instances", "no instance is stuck or foreign, and every slice has all its SMs", []Source{Agent}, instances},
 		{"ledger", "the driver lists the instances of all jobs", []Source{Agent, Devices}, ledger},
 		{"slot files", "the device files of all slots exist", []Source{Agent}, slotFiles},
 		{"device files", "a slice can be opened only by the user of its job", []Source{Agent, Devices}, deviceFiles},

@@ -110,8 +110,8 @@ func foreignInstances(f *Facts) []Finding {
 	return found
 }
 
-// probeWithin checks that the driver answers for every GPU that the agent manages. It makes few calls, because a list of
-// all instances takes seconds on a busy node. It returns when ctx is done, because a call to the driver can hang.
+// probeWithin checks that the driver answers for every GPU that the agent manages. It makes few calls, because a list
+// of all instances takes seconds on a busy node. It returns when ctx is done, because a call to the driver can hang.
 func (f *Facts) probeWithin(ctx context.Context, host Host) {
 	if os.Geteuid() != 0 {
 		f.Missing[Devices] = warning("the driver is probed only by root", "run `caelum doctor` as root")

@@ -81,9 +81,9 @@ func (c Caps) Modifies() bool {
 }
 
 // Prepare allows only root to open the capability files with which root changes and monitors the MIG configuration
-// (mig/config and mig/monitor), and creates missing files. Whoever can open mig/monitor can read the process ids and the
-// memory in use of all instances. If an administrator has given such a file to a group, Prepare does not change it. It
-// must be called before NVML is initialized.
+// (mig/config and mig/monitor), and creates missing files. Whoever can open mig/monitor can read the process ids and
+// the memory in use of all instances. If an administrator has given such a file to a group, Prepare does not change it.
+// It must be called before NVML is initialized.
 func (c Caps) Prepare() error {
 	for _, name := range []string{"config", "monitor"} {
 		cp := readAccess(filepath.Join(c.Proc, "driver/nvidia/capabilities/mig", name), 0)

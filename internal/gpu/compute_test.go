@@ -88,7 +88,8 @@ func TestOtherPrograms(t *testing.T) {
 		if err != nil || len(list) != 3 {
 			t.Fatalf("%+v, %v", list, err)
 		}
-		if list[0].UUID != own.UUID || len(list[1].CIs) != 0 || list[1].UUID != "" || list[2].UUID == "" || !list[2].Whole {
+		if list[0].UUID != own.UUID || len(list[1].CIs) != 0 || list[1].UUID != "" || list[2].UUID == "" ||
+			!list[2].Whole {
 			t.Errorf("%+v", list)
 		}
 		for path, was := range before {

@@ -8,9 +8,9 @@ import (
 )
 
 // Exists implements Hardware. It queries only the instance's own GPU, and avoids nvmlDeviceGetHandleByUUID, which may
-// initialize other GPUs (nvml.h). The driver answers by GPU instance id and compute instance id, because the library may
-// keep a MIG device that another program has destroyed. The UUID of the MIG device shows whether another program has
-// created an identical instance in its place.
+// initialize other GPUs (nvml.h). The driver answers by GPU instance id and compute instance id, because the library
+// may keep a MIG device that another program has destroyed. The UUID of the MIG device shows whether another program
+// has created an identical instance in its place.
 func (n *NVML) Exists(gpu int, in Instance) (bool, error) {
 	d, err := n.device(gpu)
 	if err != nil {

@@ -30,8 +30,8 @@ func (l *learned) set(gi, cis int) {
 	l.cis[gi] = cis
 }
 
-// rank returns the expected index of the first MIG device of a GPU instance. The driver numbers MIG devices in the order
-// of the ids of their GPU instances.
+// rank returns the expected index of the first MIG device of a GPU instance. The driver numbers MIG devices in the
+// order of the ids of their GPU instances.
 func (l *learned) rank(gi int) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,8 +127,8 @@ func (d *device) placed(gi nvml.GpuInstance) (Instance, nvml.GpuInstanceInfo, er
 	return in, info, nil
 }
 
-// uuidOf returns the UUID of the MIG device of a GPU instance's only compute instance. It first tries the expected index
-// of the MIG device, and walks all of the GPU's MIG devices only if another program has changed the order.
+// uuidOf returns the UUID of the MIG device of a GPU instance's only compute instance. It first tries the expected
+// index of the MIG device, and walks all of the GPU's MIG devices only if another program has changed the order.
 func (d *device) uuidOf(gi int) (string, error) {
 	if uuid, ok, err := d.uuidAt(d.learned.rank(gi), gi); ok || err != nil {
 		return uuid, err
@@ -162,8 +162,8 @@ func (d *device) uuidAt(index, gi int) (uuid string, ok bool, _ error) {
 	return uuid, ret == nvml.SUCCESS, nil
 }
 
-// migUUIDs maps the ids of a GPU instance and a compute instance to the UUID of their MIG device. It stops as soon as it
-// has found the given number of MIG devices.
+// migUUIDs maps the ids of a GPU instance and a compute instance to the UUID of their MIG device. It stops as soon as
+// it has found the given number of MIG devices.
 func (d *device) migUUIDs(devices int) (map[[2]int]string, error) {
 	uuids := map[[2]int]string{}
 	if devices == 0 {

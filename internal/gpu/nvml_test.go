@@ -306,7 +306,8 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
 	modify := func() (lines []string) {
 		for _, f := range []string{"access", "ci0/access"} {
-			data, err := os.ReadFile(filepath.Join(node.Proc, "driver/nvidia/capabilities/gpu0/mig", fmt.Sprint("gi", in.GI), f))
+			dir := filepath.Join(node.Proc, "driver/nvidia/capabilities/gpu0/mig", fmt.Sprint("gi", in.GI))
+			data, err := os.ReadFile(filepath.Join(dir, f))
 			if err != nil {
 				t.Fatal(err)
 			}
