@@ -213,7 +213,7 @@ clients-short: SHORT = -short
 clients clients-short: emulator
 	$(GO) build -C $(CLIENTS) -trimpath -buildvcs=false -ldflags '-s -w' -o $(B)/clients/ tool
 	CLIENTS_SUM="$$(cat $(B)/libnvidia-ml.so.1 $(B)/nvml-emulator $(B)/clients/* | sha256sum)" \
-		$(GO) test -C $(CLIENTS) $(SHORT) ./...
+		$(GO) test -C $(CLIENTS) -timeout 60m $(SHORT) ./...
 
 # Tests Caelum on a real Slurm cluster, with Debian's slurmctld, slurmd, slurmdbd, MariaDB and munge. Only the GPUs are
 # emulated. E2E lists the test packages.
