@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,13 +16,32 @@ type Hardware struct {
 	Switches  []Switch
 }
 
-// Instance describes a GPU instance. UUID is the UUID of its compute instance, or empty if there was none.
+// Instance describes a GPU instance. UUID is the UUID of its last compute instance, or empty if there was none. The agent
+// re-creates the compute instance between two users, so that a GPU instance has one compute instance after another.
 type Instance struct {
 	GPU, GI     int
 	Profile     string
 	Start, Size int // units
 	UUID        string
 	Born, Died  int64
+	CIs         []ComputeInstance
+}
+
+// ComputeInstance describes a compute instance of a GPU instance.
+type ComputeInstance struct {
+	UUID       string
+	Born, Died int64
+}
+
+// offers reports whether the instance had the compute instance with the given UUID throughout a lease.
+func (in Instance) offers(l Lease) bool {
+	all := in.CIs
+	if len(all) == 0 {
+		all = []ComputeInstance{{in.UUID, in.Born, in.Died}}
+	}
+	return slices.ContainsFunc(all, func(ci ComputeInstance) bool {
+		return ci.UUID == l.UUID && ci.Born < l.From && (ci.Died > l.To || l.To == Never && ci.Died == Never)
+	})
 }
 
 // Process describes a CUDA process that used an instance. If it was killed, To is later than its actual end.
@@ -83,6 +103,11 @@ func (h *hardwareReader) add(words []string) error {
 	case "create-ci":
 		if k, ok := h.instances[place]; ok {
 			h.Instances[k].UUID = v["uuid"]
+			h.Instances[k].CIs = append(h.Instances[k].CIs, ComputeInstance{v["uuid"], at, Never})
+		}
+	case "destroy-ci":
+		if k, ok := h.instances[place]; ok && len(h.Instances[k].CIs) > 0 {
+			h.Instances[k].CIs[len(h.Instances[k].CIs)-1].Died = at
 		}
 	case "destroy-gi":
 		if k, ok := h.instances[place]; ok {

@@ -122,7 +122,7 @@ func (j *check) heldTwice() {
 			}
 		}
 		if !slices.ContainsFunc(j.node.Instances, func(in Instance) bool {
-			return (in.UUID == x.UUID || in.Profile == fullProfile) &&
+			return (in.offers(x) || in.Profile == fullProfile) &&
 				in.interval() == j.interval(x) && in.Born < x.From &&
 				(in.Died > x.To || x.To == Never && in.Died == Never)
 		}) {
