@@ -1,7 +1,6 @@
 package nvmlemulator_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"flag"
@@ -54,10 +53,10 @@ func TestRecords(t *testing.T) {
 	}
 	builtIn := *recordsFile == flag.Lookup("records").DefValue
 	counts := map[string]int{}
-	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {
+	for line := range bytes.Lines(data) {
 		var r record
-		if err := json.Unmarshal(s.Bytes(), &r); err != nil {
-			t.Fatalf("%s: %v", s.Text(), err)
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatalf("%s: %v", line, err)
 		}
 		t.Run(r.ID, func(t *testing.T) {
 			p := &replay{T: t, record: r, builtIn: builtIn}
@@ -168,14 +167,16 @@ func (p *replay) lgip() {
 	for _, row := range rows {
 		name := row[0].(string)
 		if p.differs(name) {
-			continue
+			row[3] = nil // the memory
 		}
 		info, ret := m.device(0).GetGpuInstanceProfileInfoByIdV(int(row[1].(float64))).V2()
 		if ret != nvml.SUCCESS {
 			p.Errorf("profile id %v of %s: %v", row[1], name, ret)
 			continue
 		}
-		p.same("the name of profile "+fmt.Sprint(row[1]), text(info.Name[:]), "MIG "+name)
+		if !strings.HasPrefix(drift[p.ID+" "+name], "the name") || !p.builtIn {
+			p.same("the name of profile "+fmt.Sprint(row[1]), text(info.Name[:]), "MIG "+name)
+		}
 		p.same("the limit of "+name, info.InstanceCount, row[2])
 		p.near("the memory of "+name+" in GiB", float64(info.MemorySizeMB)/1024, row[3])
 		for i, got := range []uint32{
