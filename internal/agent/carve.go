@@ -96,9 +96,9 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	failpoint.Hit(failpoint.Created)
 	in := c.newInstance(s.Placement, made)
 	in.fresh = true
-	// The driver makes a new instance's capability files readable by all users, so a process could open them before
-	// Make restricts them to root. The agent therefore searches for processes that have the files open before it grants
-	// the lease.
+	// By default, nvidia-modprobe makes a new instance's capability files readable by all users, so a process could
+	// open them before Make restricts them to root. The agent therefore searches for processes that have the files open
+	// before it grants the lease.
 	closed := a.caps.Make(c.Minor, made)
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err

@@ -103,8 +103,8 @@ func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 
 // setAsideBeforeGrant is like setHeldAside, but for the instances of a lease. It waits for the given search to finish.
 // If the search found no processes that hold the instances open, no instances are set aside. Otherwise, it scans again.
-// It always scans again if the agent created an instance or a compute instance and the driver creates capability files
-// with mode 0666, or if the agent switched off a GPU's MIG mode, because all users could previously open the device
+// It always scans again if the agent created an instance or a compute instance and nvidia-modprobe creates its files
+// with mode 0444, or if the agent switched off a GPU's MIG mode, because all users could previously open the device
 // file.
 func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
 	full := slices.ContainsFunc(all, func(p placed) bool { return p.in.GI == gpu.FullGI })

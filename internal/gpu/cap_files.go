@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Caps restricts access to the capability files. To use an instance, a process must open its capability files. The
-// driver creates them with mode 0444, so any job on the node can use the slice until Caelum sets their owner and mode.
+// Caps restricts access to the capability files. To use an instance, a process must open its capability files. By
+// default, nvidia-modprobe creates them with mode 0444, so any job on the node can use the slice until Caelum sets
+// their owner and mode. With NVreg_ModifyDeviceFiles=0, only Caelum creates them. Files of destroyed instances remain.
 type Caps struct {
 	// Dev is the device directory (/dev on a real node), and Proc is /proc.
 	Dev, Proc string
@@ -27,8 +28,8 @@ func (c Caps) Open(minor int, in Instance, uid uint32) error { return c.own(mino
 // Make allows only root to open the files of a new instance. It creates missing files.
 func (c Caps) Make(minor int, in Instance) error { return c.own(minor, in, 0, true) }
 
-// Close allows only root to open the files of an instance. It does not create missing files, because another program
-// may have removed the instance together with its files.
+// Close allows only root to open the files of an instance. It does not create missing files, because no process can
+// open them, and another program may have removed the instance.
 func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0, false) }
 
 // own sets the owner and mode of an instance's files. If create is true, missing files are created; otherwise, they are
@@ -81,9 +82,9 @@ func (c Caps) Modifies() bool {
 }
 
 // Prepare allows only root to open the capability files with which root changes and monitors the MIG configuration
-// (mig/config and mig/monitor), and creates missing files. Whoever can open mig/monitor can read the process ids and
-// the memory in use of all instances. If an administrator has given such a file to a group, Prepare does not change it.
-// It must be called before NVML is initialized.
+// (mig/config and mig/monitor), and creates missing files. A process that can open mig/monitor can read the process ids
+// and the memory in use of all instances. If an administrator has given such a file to a group, Prepare does not change
+// it. It must be called before NVML is initialized.
 func (c Caps) Prepare() error {
 	for _, name := range []string{"config", "monitor"} {
 		cp := readAccess(filepath.Join(c.Proc, "driver/nvidia/capabilities/mig", name), 0)

@@ -48,8 +48,8 @@ func (d *device) create(profile string, start int) (Instance, error) {
 	}
 	in, made, err := d.placed(gi)
 	if err == nil {
-		// The driver creates the file readable by all users, or not at all. The agent restricts it again together with
-		// the file of the compute instance, and reports an error.
+		// nvidia-modprobe creates the file readable by all users, or nothing creates it. The agent restricts it again
+		// together with the file of the compute instance, and reports an error.
 		if d.caps.Dev != "" {
 			d.caps.Make(d.minor, Instance{GI: in.GI})
 		}

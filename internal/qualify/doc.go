@@ -5,9 +5,9 @@
 //
 // A run has these states:
 //
-//	locked     the journal in the state directory is open and locked; what an earlier run left is known
+//	locked     the journal in the state directory is open and locked; the remains of an earlier run are known
 //	begun      the journal has the device files, the instances and whether the agent is to be started again
-//	undone     what an earlier run left is removed, by name; only then does this run create anything
+//	undone     the remains of an earlier run are removed, by name; only then does this run create anything
 //	checking   instances are created and destroyed: on all GPUs in parallel for the placements (places.go), then one
 //	           check after another on the first GPU (users.go, program.go), then the MIG mode of each GPU (mode.go)
 //	restoring  this run's instances are destroyed, and files removed or given their earlier owners and modes
@@ -22,7 +22,7 @@
 //	mode GPU, mode-ok GPU        before MIG mode is switched off, and after it is on again
 //	access PATH TEXT             before a DeviceFileModify is changed
 //
-// Failures, and what then happens:
+// Failures and their effects:
 //
 //   - ctrl-C or SIGTERM: the present call ends, then the run restores the node.
 //   - SIGKILL: the next run reads the journal. It removes an instance only if its GPU, profile, start and, as far as
