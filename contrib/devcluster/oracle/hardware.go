@@ -16,8 +16,9 @@ type Hardware struct {
 	Switches  []Switch
 }
 
-// Instance describes a GPU instance. UUID is the UUID of its last compute instance, or empty if there was none. The agent
-// re-creates the compute instance between two users, so that a GPU instance has one compute instance after another.
+// Instance describes a GPU instance. UUID is the UUID of its last compute instance, or empty if there was none. The
+// agent re-creates the compute instance between two users, so that a GPU instance has one compute instance after
+// another.
 type Instance struct {
 	GPU, GI     int
 	Profile     string
