@@ -20,7 +20,8 @@ type driverFiles struct {
 
 func readDriverFiles(cfg config.Config) (driverFiles, error) {
 	d := driverFiles{map[string]bool{}, map[string][]CapFile{}}
-	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"})
+	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"}
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, caps)
 	if err != nil {
 		return d, err
 	}
@@ -29,7 +30,6 @@ func readDriverFiles(cfg config.Config) (driverFiles, error) {
 	if err != nil {
 		return d, err
 	}
-	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"}
 	for _, g := range list {
 		if g.Problem != "" && !g.Full {
 			continue

@@ -86,9 +86,9 @@ func (c Caps) Modifies() bool {
 // and the memory in use of all instances. If an administrator has given such a file to a group, Prepare does not change
 // it. It must be called before NVML is initialized.
 func (c Caps) Prepare() error {
-	for _, name := range []string{"config", "monitor"} {
-		cp := readAccess(filepath.Join(c.Proc, "driver/nvidia/capabilities/mig", name), 0)
-		if cp.minor == 0 {
+	for _, name := range []string{MIGConfig, MIGMonitor} {
+		cp, ok := c.general(name)
+		if !ok {
 			continue // no driver with MIG support is loaded
 		}
 		path := c.file(cp.minor)
@@ -108,13 +108,16 @@ func (c Caps) Prepare() error {
 
 // reach creates the capability file of a GPU instance if it does not exist, because the driver refuses every call on
 // compute instances, also root's, unless the caller can open this file. It never changes an existing file, because the
-// instance may belong to another program or to a job.
+// instance may belong to another program or to a job. Without capability devices, the driver does not require the file.
 func (c Caps) reach(minor, gi int) error {
 	if c.Dev == "" {
 		return nil
 	}
 	cp := c.of(minor, Instance{GI: gi})[0]
-	return c.ensure(c.file(cp.minor), cp.minor)
+	if err := c.ensure(c.file(cp.minor), cp.minor); !errors.Is(err, ErrNoCapabilities) {
+		return err
+	}
+	return nil
 }
 
 // Files returns the paths of the access-restricted files that a process must open to use an instance: the capability

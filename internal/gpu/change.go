@@ -92,7 +92,7 @@ func (d *device) remake(in Instance) (Instance, error) {
 	if made.Profile != in.Profile || made.Start != in.Start {
 		return Instance{}, fmt.Errorf("GPU instance %w", ErrNotFound)
 	}
-	if err := d.caps.reach(d.minor, in.GI); ignoreNoCapabilities(err) != nil {
+	if err := d.caps.reach(d.minor, in.GI); err != nil {
 		return Instance{}, err
 	}
 	ids := in.CIs
@@ -137,7 +137,7 @@ func (n *NVML) Destroy(gpu, gi int) error {
 // destroy destroys a GPU instance and its compute instances. It first assumes that it has at most the compute instance
 // that Caelum creates, whose id is always 0.
 func (d *device) destroy(gi nvml.GpuInstance, id int) error {
-	if err := ignoreNoCapabilities(d.caps.reach(d.minor, id)); err != nil {
+	if err := d.caps.reach(d.minor, id); err != nil {
 		return err
 	}
 	if err := destroyCI(gi, 0); err != nil {

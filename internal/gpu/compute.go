@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -56,7 +55,7 @@ func largest(all []nvml.ComputeInstanceProfileInfo) nvml.ComputeInstanceProfileI
 
 // describeCIs sets the fields of in that describe the compute instances of a GPU instance with the given profile.
 func (d *device) describeCIs(gi nvml.GpuInstance, profile uint32, in *Instance) error {
-	if err := d.caps.reach(d.minor, in.GI); ignoreNoCapabilities(err) != nil {
+	if err := d.caps.reach(d.minor, in.GI); err != nil {
 		return err
 	}
 	all, err := d.ciProfiles(gi, profile)
@@ -128,12 +127,4 @@ func destroyCI(gi nvml.GpuInstance, id int) error {
 		return err
 	}
 	return retryInUse(func() error { return check(ci.Destroy(), "destroy the compute instance") })
-}
-
-// ignoreNoCapabilities returns nil for ErrNoCapabilities. Without capability devices, the driver does not require them.
-func ignoreNoCapabilities(err error) error {
-	if errors.Is(err, ErrNoCapabilities) {
-		return nil
-	}
-	return err
 }

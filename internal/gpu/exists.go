@@ -41,7 +41,7 @@ func (d *device) exists(in Instance) (bool, error) {
 	if err != nil || now.Profile != in.Profile || now.Start != in.Start {
 		return false, err
 	}
-	if err := ignoreNoCapabilities(d.caps.reach(d.minor, in.GI)); err != nil {
+	if err := d.caps.reach(d.minor, in.GI); err != nil {
 		return false, err
 	}
 	for _, id := range in.CIs {

@@ -82,12 +82,18 @@ const (
 	IMEXMgmt   = "nvidia/capabilities/fabric-imex-mgmt"
 )
 
+// general reads the access file of a capability that does not belong to an instance. ok is false if the driver does not
+// have the capability.
+func (c Caps) general(name string) (cp capability, ok bool) {
+	cp = readAccess(filepath.Join(c.Proc, "driver", name), -1)
+	return cp, cp.minor >= 0
+}
+
 // General returns the capabilities that do not belong to an instance, as far as the driver has them.
 func (c Caps) General() []Capability {
 	var all []Capability
 	for _, name := range []string{MIGConfig, MIGMonitor, FabricMgmt, IMEXMgmt} {
-		cp := readAccess(filepath.Join(c.Proc, "driver", name), -1)
-		if cp.minor >= 0 {
+		if cp, ok := c.general(name); ok {
 			all = append(all, Capability{name, c.file(cp.minor), cp.minor, cp.modify})
 		}
 	}
