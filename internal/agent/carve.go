@@ -94,6 +94,13 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	}
 	a.metrics.Carved(time.Since(asked))
 	failpoint.Hit(failpoint.Created)
+	return a.settleFresh(s, intent, made, failpoint.CreateSettled)
+}
+
+// settleFresh records an instance whose compute instance the driver has just created, restricts its files to root, and
+// settles the intent. It passes the given failpoint in between.
+func (a *Agent) settleFresh(s offer.Spot, intent int64, made gpu.Instance, point string) (*instance, error) {
+	c := a.cards[s.GPU]
 	in := c.newInstance(s.Placement, made)
 	in.fresh = true
 	// By default, nvidia-modprobe makes a new instance's capability files readable by all users, so a process could
@@ -103,7 +110,7 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err
 	}
-	failpoint.Hit(failpoint.CreateSettled)
+	failpoint.Hit(point)
 	a.mu.Lock()
 	c.ours[s.Placement] = in
 	a.mu.Unlock()

@@ -126,18 +126,5 @@ func (a *Agent) remake(g int, in *instance, t *spent) (*instance, error) {
 	}
 	failpoint.Hit(failpoint.Remade)
 	p, _ := c.Model.Placement(in.Profile, in.Start)
-	next := c.newInstance(p, made)
-	next.fresh = true
-	closed := a.caps.Make(c.Minor, made)
-	if err := a.ledger.Created(intent, next.Instance); err != nil {
-		return nil, err
-	}
-	failpoint.Hit(failpoint.RemakeSettled)
-	a.mu.Lock()
-	c.ours[p] = next
-	a.mu.Unlock()
-	if closed != nil {
-		return nil, errors.Join(closed, a.setAside(g, next, false))
-	}
-	return next, nil
+	return a.settleFresh(offer.Spot{GPU: g, Placement: p}, intent, made, failpoint.RemakeSettled)
 }
