@@ -157,7 +157,7 @@ func (d *device) model(name string, names map[uint32]string) (*mig.Model, error)
 			JPEG: int(info.JpegCount), OFA: int(info.OfaCount),
 		}
 		if v2, ret := d.handle.GetGpuInstanceProfileInfoV(k).V2(); ret == nvml.SUCCESS {
-			p.Name, d.named = strings.TrimPrefix(text(v2.Name[:]), "MIG "), true
+			p.Name, d.named = strings.TrimPrefix(Text(v2.Name[:]), "MIG "), true
 		}
 		if v3, ret := d.handle.GetGpuInstanceProfileInfoV(k).V3(); ret == nvml.SUCCESS {
 			p.Gfx = v3.Capabilities&nvml.GPU_INSTANCE_PROFILE_CAPS_GFX != 0
@@ -194,7 +194,8 @@ func (d *device) model(name string, names map[uint32]string) (*mig.Model, error)
 	return mig.NewModel(name, mig.GRESType(name), name, grid, profiles)
 }
 
-func text(chars []int8) string {
+// Text converts a string in one of NVML's structures.
+func Text(chars []int8) string {
 	var b strings.Builder
 	for _, c := range chars {
 		if c == 0 {

@@ -19,4 +19,5 @@
 //	meter.go        a usage sample of an instance: memory, utilisation (GPM), processes
 //	nvml.go         opens NVML; processes; retries while in use; error codes (check)
 //	processes.go    a process by pid and start time; its cgroups; Kill, which also ends tracers (maxKilled, endLimit)
+//	scrub.go        whether the driver's parameters disable the overwriting of freed memory (Unscrubbed)
 package gpu

@@ -10,6 +10,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"caelum/internal/gpu"
 	"caelum/internal/mig"
 )
 
@@ -83,7 +84,7 @@ func newCard(lib library, index int) (*card, error) {
 		}
 		p := profile{info: info}
 		if v2, ret := dev.GetGpuInstanceProfileInfoV(k).V2(); ret == nvml.SUCCESS {
-			p.name = text(v2.Name[:])
+			p.name = gpu.Text(v2.Name[:])
 		}
 		places, ret := dev.GetGpuInstancePossiblePlacements(&info)
 		if ret != nvml.SUCCESS || len(places) == 0 {
@@ -106,23 +107,12 @@ func newCard(lib library, index int) (*card, error) {
 	return c, nil
 }
 
-func text(chars []int8) string {
-	var b strings.Builder
-	for _, c := range chars {
-		if c == 0 {
-			break
-		}
-		b.WriteByte(byte(c))
-	}
-	return b.String()
-}
-
 // title returns the profile's name for messages and records.
 func (p profile) title() string {
 	return cmp.Or(strings.TrimPrefix(p.name, "MIG "), fmt.Sprintf("profile-%d", p.info.Id))
 }
 
-// instances lists all GPU instances with the call that Caelum relies on.
+// instances lists all GPU instances, by profile.
 func (c *card) instances() ([]instance, error) {
 	var all []instance
 	for _, p := range c.profiles {
@@ -164,6 +154,19 @@ func (c *card) free(start, size int) bool {
 		}
 	}
 	return true
+}
+
+// room returns the smallest profile and the first start at which it is free. ok is false if there is none.
+func (c *card) room() (p profile, start int, ok bool) {
+	if len(c.profiles) == 0 {
+		return p, 0, false
+	}
+	p = c.profiles[0]
+	k := slices.IndexFunc(p.starts, func(start int) bool { return c.free(start, p.size) })
+	if k < 0 {
+		return p, 0, false
+	}
+	return p, p.starts[k], true
 }
 
 // describe checks the profiles against Caelum's table (A23, A24) and records them.

@@ -108,9 +108,7 @@ func (r *run) minors(s *slice, ci int) {
 		in.CIs, sub = []int{ci}, fmt.Sprintf("/ci%d", ci)
 	}
 	name := fmt.Sprintf("gpu%d/gi%d%s/access", s.c.minor, s.GI, sub)
-	path := filepath.Join(r.opt.Proc, "driver/nvidia/capabilities",
-		fmt.Sprintf("gpu%d/mig/gi%d%s/access", s.c.minor, s.GI, sub))
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(r.accessPath(s, ci))
 	if err != nil {
 		r.rep.differs("A4", "the driver has no %s for a new instance", name)
 		return
@@ -121,11 +119,18 @@ func (r *run) minors(s *slice, ci int) {
 	}
 	s.c.facts.caps[name] = got
 	files := r.caps.Files(s.c.minor, in)
-	for _, f := range files[len(files)-1:] {
-		if minor, ok := deviceMinor(f); ok && minor != want {
-			r.rep.differs("A4", "the device file of %s has the minor number %d, by the formula %d", name, minor, want)
-		}
+	if minor, ok := deviceMinor(files[len(files)-1]); ok && minor != want {
+		r.rep.differs("A4", "the device file of %s has the minor number %d, by the formula %d", name, minor, want)
 	}
+}
+
+// accessPath returns the path of the access file of a slice's compute instance, or of its GPU instance if ci is -1.
+func (r *run) accessPath(s *slice, ci int) string {
+	dir := filepath.Join(r.opt.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", s.c.minor, s.GI))
+	if ci >= 0 {
+		dir = filepath.Join(dir, fmt.Sprintf("ci%d", ci))
+	}
+	return filepath.Join(dir, "access")
 }
 
 // formula returns the minor number of a GPU instance's or compute instance's capability.

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"golang.org/x/sys/unix"
+
+	"caelum/internal/gpu"
 )
 
 // static makes the checks that create nothing: A4 (the table of minors), A6, A7, A16, A23, A24 and A31.
@@ -75,17 +76,13 @@ func (r *run) minorTable() {
 // otherFiles looks for capability files of other programs that exist in the driver but not in /dev (A6).
 func (r *run) otherFiles() {
 	missing := false
-	for _, name := range []string{"driver/nvidia-nvlink/capabilities/fabric-mgmt",
-		"driver/nvidia/capabilities/fabric-imex-mgmt"} {
-		data, err := os.ReadFile(filepath.Join(r.opt.Proc, name))
-		minor := accessField(data, "DeviceFileMinor")
-		if err != nil || accessField(data, "DeviceFileModify") == "1" || minor == "" {
-			continue // nvidia-modprobe creates the file when a program needs it
+	for _, g := range r.caps.General() {
+		if g.Managed || g.Name == gpu.MIGConfig || g.Name == gpu.MIGMonitor {
+			continue // nvidia-modprobe creates the file, or A7 is about it
 		}
-		path := filepath.Join(r.opt.Dev, "nvidia-caps", "nvidia-cap"+minor)
-		if _, err := os.Lstat(path); err != nil {
+		if _, err := os.Lstat(g.Path); err != nil {
 			missing = true
-			r.rep.differs("A6", "the driver has %s, but %s does not exist", filepath.Base(name), path)
+			r.rep.differs("A6", "the driver has %s, but %s does not exist", filepath.Base(g.Name), g.Path)
 		}
 	}
 	if !missing {
@@ -93,19 +90,16 @@ func (r *run) otherFiles() {
 	}
 }
 
-// noScrub matches RMDisableScrubOnFree with a value other than 0 in the driver's parameters.
-var noScrub = regexp.MustCompile(`(?i)RMDisableScrubOnFree *= *(0x)?0*[1-9a-f]`)
-
 // scrub reads the driver's parameters (A16).
 func (r *run) scrub() {
 	params, err := os.ReadFile(filepath.Join(r.opt.Proc, "driver/nvidia/params"))
 	switch {
 	case err != nil:
 		r.rep.skip("A16", "couldn't read the driver's parameters")
-	case noScrub.Match(params):
-		r.rep.differs("A16", "RMDisableScrubOnFree is set")
+	case gpu.Unscrubbed(string(params)):
+		r.rep.differs("A16", gpu.ScrubKey+" is set")
 	default:
-		r.rep.holds("A16", "RMDisableScrubOnFree is not set; no memory was read")
+		r.rep.holds("A16", gpu.ScrubKey+" is not set; no memory was read")
 	}
 	if r.has("nvmlDeviceGetVirtualizationMode") {
 		for _, c := range r.cards {

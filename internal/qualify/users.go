@@ -18,23 +18,19 @@ import (
 
 // whole creates one slice with its compute instance, of the smallest profile, and returns nil if the GPU has no room.
 func (r *run) whole(c *card) (*slice, error) {
-	for _, p := range c.profiles[:min(1, len(c.profiles))] {
-		for _, start := range p.starts {
-			if !c.free(start, p.size) {
-				continue
-			}
-			s, ret, err := r.create(c, p, start)
-			if err != nil || ret != nvml.SUCCESS {
-				return nil, err
-			}
-			if err := r.prepare(s); err != nil {
-				return s, err
-			}
-			_, err = r.inspect(s)
-			return s, err
-		}
+	p, start, ok := c.room()
+	if !ok {
+		return nil, nil
 	}
-	return nil, nil
+	s, ret, err := r.create(c, p, start)
+	if err != nil || ret != nvml.SUCCESS {
+		return nil, err
+	}
+	if err := r.prepare(s); err != nil {
+		return s, err
+	}
+	_, err = r.inspect(s)
+	return s, err
 }
 
 // access checks what nvidia-modprobe and an ordinary user can do to a slice's files and to the GPU's (A5, A14, A26).
@@ -100,9 +96,8 @@ func (r *run) capabilityFiles(s *slice) error {
 	in := gpu.Instance{GI: s.GI, CIs: []int{s.ciID}}
 	files := r.caps.Files(s.c.minor, in)
 	ran := false
-	for k, sub := range []string{"", fmt.Sprintf("/ci%d", s.ciID)} {
-		path := filepath.Join(r.opt.Proc, "driver/nvidia/capabilities",
-			fmt.Sprintf("gpu%d/mig/gi%d%s/access", s.c.minor, s.GI, sub))
+	for k, ci := range []int{-1, s.ciID} {
+		path := r.accessPath(s, ci)
 		ran = r.modprobe("-f="+path) || ran
 		data, _ := os.ReadFile(path)
 		if accessField(data, "DeviceFileModify") != "0" {
@@ -208,13 +203,11 @@ func (r *run) behind(c *card) error {
 	if len(c.profiles) == 0 {
 		return nil
 	}
-	p := c.profiles[0]
-	start := slices.IndexFunc(p.starts, func(start int) bool { return c.free(start, p.size) })
-	if start < 0 {
+	p, start, ok := c.room()
+	if !ok {
 		r.rep.skip("A15", "GPU %d has no free placement", c.index)
 		return nil
 	}
-	start = p.starts[start]
 	n, err := r.journal.creating(c, p, start)
 	if err != nil {
 		return err
