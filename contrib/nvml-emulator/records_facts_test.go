@@ -79,16 +79,21 @@ var replays = map[string]func(t *testing.T) string{
 		return nvml.ErrorString(ret)
 	},
 	"MIG off": func(t *testing.T) string {
-		m := newMachine(t, "--board", "H100-80GB", "--dev-root", devRoot(t),
+		root := devRoot(t)
+		m := newMachine(t, "--board", "H100-80GB", "--dev-root", root,
 			"--modify-device-files", "0", "--fabric", "0")
 		m.ctl("mig-mode", "0", "off")
 		info, ret := m.device(0).GetGpuFabricInfo()
 		if ret != nvml.SUCCESS || info.State == nvml.GPU_FABRIC_STATE_COMPLETED {
 			t.Errorf("without Fabric Manager: %+v, %v", info, ret)
 		}
+		makeCap(t, root, "0")
+		if info, ret := m.device(0).GetGpuFabricInfo(); info.State != nvml.GPU_FABRIC_STATE_COMPLETED {
+			t.Errorf("with Fabric Manager: %+v, %v", info, ret)
+		}
 		return "Fabric Manager must be running"
 	},
-	// The library looks for the files of mig/config and mig/monitor in nvmlInit, whoever calls it.
+	// The library looks for the files of mig/config and mig/monitor in nvmlInit, also for root.
 	"at NVML init": func(t *testing.T) string { needsFiles(t); return "[nvidia-modprobe" },
 	"opens":        func(t *testing.T) string { needsFiles(t); return "[/proc/devices" },
 }

@@ -269,7 +269,7 @@ func (w *world) ownedBy(files []string, uid uint32) {
 }
 
 // TestInterruptedCreate checks that an agent that was interrupted between the creation of a GPU instance and that of
-// its compute instance destroys the GPU instance, although nobody has made its capability file.
+// its compute instance destroys the GPU instance, although its capability file does not exist.
 func TestInterruptedCreate(t *testing.T) {
 	for _, value := range []string{"0", "1"} {
 		w := newWorldOn(t, gputest.New(t, "A100-40GB", 1, "--modify-device-files", value),
