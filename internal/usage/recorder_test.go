@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,9 +110,12 @@ func TestRecorderStream(t *testing.T) {
 		d := usagetest.NewAccounting()
 		m, repo := newRecorder("n1", d, &now)
 		m.Now = time.Now
+		var mu sync.Mutex // guards the maps, which the recorder's goroutine uses as well
 		written := map[uint32]time.Duration{}
 		ends := map[uint32]time.Time{}
 		d.Wrote = func() {
+			mu.Lock()
+			defer mu.Unlock()
 			for job, end := range ends {
 				if _, ok := written[job]; !ok && d.Text(job) != "" {
 					written[job] = time.Since(end)
@@ -123,18 +127,22 @@ func TestRecorderStream(t *testing.T) {
 			r := ran("n1", job)
 			r.Start = time.Now().Unix()
 			end := time.Now()
+			mu.Lock()
 			ends[job] = end
-			d.Records[job] = []slurm.Record{runs(job, end, "")}
+			mu.Unlock()
+			d.Set(job, runs(job, end, ""))
 			if err := repo.Ended(r, end); err != nil {
 				t.Fatal(err)
 			}
 			m.toRecord <- struct{}{}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			d.Records[job] = []slurm.Record{{ID: job, State: "COMPLETED", Start: end, End: time.Now()}}
+			d.Set(job, slurm.Record{ID: job, State: "COMPLETED", Start: end, End: time.Now()})
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		for job := range ends {
 			if after, ok := written[job]; !ok || after > 10*time.Second {
 				t.Errorf("job %d: summary written: %v, %v after the end", job, ok, after)

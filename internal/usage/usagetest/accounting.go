@@ -23,6 +23,13 @@ type Accounting struct {
 // NewAccounting returns an emulated slurmdbd without records.
 func NewAccounting() *Accounting { return &Accounting{Records: map[uint32][]slurm.Record{}} }
 
+// Set replaces the records of a job, while other goroutines may use the database.
+func (d *Accounting) Set(job uint32, records ...slurm.Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.Records[job] = records
+}
+
 // RecordsOf returns the records of a job.
 func (d *Accounting) RecordsOf(_ context.Context, _ slurm.AccountingField, job uint32) ([]slurm.Record, error) {
 	d.mu.Lock()
