@@ -125,7 +125,6 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 		return "the compute instance is missing or does not span the GPU instance", nil
 	}
 	in := c.newInstance(p, f)
-	in.adopted = true
 	if reason := a.whyInUse(placed{g, in}); reason != "" {
 		return reason, nil
 	}

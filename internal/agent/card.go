@@ -68,11 +68,13 @@ func (c *card) existing() place.GPU {
 // instance is a GPU instance, with its compute instance, that the agent created.
 type instance struct {
 	ledger.Instance
-	cis     []int  // the ids of the compute instances, which are part of the capability files' names
-	sms     int    // the number of SMs of the compute instances, or 0 if it is unknown
-	maxSMs  int    // the number of SMs of a compute instance of the full size, or 0 if it is unknown
-	fresh   bool   // no job has used the compute instance
-	adopted bool   // another program created the compute instance
+	cis    []int // the ids of the compute instances, which are part of the capability files' names
+	sms    int   // the number of SMs of the compute instances, or 0 if it is unknown
+	maxSMs int   // the number of SMs of a compute instance of the full size, or 0 if it is unknown
+	fresh  bool  // no job has been able to use the compute instance
+	// user is the only user who has been able to use the compute instance. If it is nil and the compute instance is not
+	// fresh, anyone may have used it, for example before the agent started.
+	user    *uint32
 	used    bool   // processes without a job are using the instance, or have its capability files open
 	note    string // describes the processes that have its capability files open
 	blocked string // the reason why the driver did not destroy the instance at the last attempt

@@ -132,20 +132,17 @@ func (a *Agent) carveSpots(id, uid uint32, spots []offer.Spot, t *spent) ([]carv
 // grant first changes the owner of the capability files, then writes the lease to the ledger and the job map, and then
 // writes the lease file. A visible lease is therefore always complete.
 func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
-	for k, in := range held {
-		if err := a.caps.Open(a.cards[lease.Slices[k].GPU].Minor, a.hwOf(in), lease.UID); err != nil {
-			return lease, err
-		}
+	if err := a.open(lease, held); err != nil {
+		return lease, errors.Join(err, a.takeFiles(lease, held))
 	}
 	failpoint.Hit(failpoint.GrantOpened)
 	if err := a.ledger.Grant(lease, ledgerInstances(held)); err != nil {
-		return lease, err
+		return lease, errors.Join(err, a.takeFiles(lease, held))
 	}
 	failpoint.Hit(failpoint.GrantWritten)
 	a.mu.Lock()
 	for _, in := range held {
-		in.Job, in.fresh = lease.Job, false
-		a.former[minorsOf{in.GPU, in.GI}] = lease.UID
+		in.Job, in.user = lease.Job, &lease.UID
 	}
 	a.leases[lease.Job] = &lease
 	delete(a.pending, lease.Job)
@@ -168,6 +165,37 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	a.observe(lease)
 	a.publisher.publishSoon()
 	return lease, nil
+}
+
+// open makes the lease's user the owner of the capability files. From then on, the user may have used the instances,
+// even if the lease is not granted.
+func (a *Agent) open(lease api.Lease, held []*instance) error {
+	a.mu.Lock()
+	for _, in := range held {
+		in.fresh, in.user = false, nil
+		a.former[minorsOf{in.GPU, in.GI}] = lease.UID
+	}
+	a.mu.Unlock()
+	for k, in := range held {
+		if err := a.caps.Open(a.cards[lease.Slices[k].GPU].Minor, a.hwOf(in), lease.UID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeFiles restricts the capability files of a lease that was not granted to root again, and sets aside the instances
+// that a process holds open.
+func (a *Agent) takeFiles(lease api.Lease, held []*instance) error {
+	var all []placed
+	var errs error
+	for k, in := range held {
+		g := lease.Slices[k].GPU
+		all = append(all, placed{g, in})
+		errs = errors.Join(errs, a.caps.Close(a.cards[g].Minor, a.hwOf(in)))
+	}
+	_, err := a.setHeldAside(all)
+	return errors.Join(errs, err)
 }
 
 // refuse grants a lease without slices and writes the reason to the lease file. At task_init, the plugin makes the job

@@ -136,6 +136,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 		made := in.card.newInstance(p, in.Instance)
 		made.Job = l.Job
 		in.card.ours[p] = made
+		a.former[minorsOf{made.GPU, made.GI}] = l.UID
 		held = append(held, made)
 	}
 	l.Recovered = true

@@ -23,8 +23,7 @@ const remakePause = time.Second
 // needsRemake reports whether an idle instance needs a new compute instance before it can be leased to a user. The
 // caller holds n.mu.
 func (n *node) needsRemake(in *instance, uid uint32) bool {
-	last, known := n.former[minorsOf{in.GPU, in.GI}]
-	return in.stale() && (in.short() || in.adopted || !known || last != uid)
+	return in.stale() && (in.short() || in.user == nil || *in.user != uid)
 }
 
 // stale reports whether a job or another program may have used the compute instance, or whether it is too small.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"database/sql"
 	"fmt"
 	"os"
 	"syscall"
@@ -318,4 +319,55 @@ func (n nameless) Instances(g int) ([]gpu.Instance, error) {
 		all[i].Profile = "profile-99"
 	}
 	return all, err
+}
+
+// TestGrantNotRecorded checks that a slice is not reused as it is after a user could open its capability files, although
+// the ledger does not contain the user's lease.
+func TestGrantNotRecorded(t *testing.T) {
+	for name, fail := range map[string]func(w *world, lease api.Lease, held []*instance){
+		"crash": func(w *world, lease api.Lease, held []*instance) {
+			if err := w.agent.open(lease, held); err != nil {
+				w.t.Error(err)
+			}
+			w.restart()
+		},
+		"ledger": func(w *world, lease api.Lease, held []*instance) {
+			w.sql("CREATE TRIGGER full BEFORE INSERT ON lease BEGIN SELECT RAISE(FAIL, 'full'); END")
+			if _, err := w.agent.grant(lease, held); err == nil {
+				w.t.Error("granted although the ledger contains no lease")
+			}
+			w.sql("DROP TRIGGER full")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, tightest)
+			id := w.startNow("3g.20gb")
+			first := w.lease(id).Slices[0]
+			w.fake.End(id)
+			w.fake.RunEpilogs()
+			var held []*instance
+			for _, in := range w.agent.cards[0].ours {
+				held = append(held, in)
+			}
+			files := w.agent.caps.Files(w.agent.cards[0].Minor, w.instance(first.UUID))
+			fail(w, api.Lease{Job: 99, UID: 20002, Slices: []api.Slice{first}}, held)
+			w.ownedBy(files, 0)
+			if now := w.granted("3g.20gb"); now.UUID == first.UUID || now.Start != first.Start {
+				t.Errorf("leased %+v to the user of %+v, which another user could open since then", now, first)
+			}
+		})
+	}
+}
+
+// sql changes the ledger behind the agent's back.
+func (w *world) sql(text string) {
+	w.t.Helper()
+	db, err := sql.Open("sqlite3", w.ledgerFile())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(text); err != nil {
+		w.t.Fatal(err)
+	}
 }

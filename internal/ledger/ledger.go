@@ -205,7 +205,7 @@ func (l *Ledger) Grant(lease api.Lease, held []Instance) error {
 			if _, err := tx.Exec(assign, lease.Job, i.GPU, i.GI); err != nil {
 				return err
 			}
-			if _, err := tx.Exec("INSERT OR REPLACE INTO former VALUES (?, ?, ?)", i.GPU, i.GI, lease.UID); err != nil {
+			if _, err := tx.Exec(insertFormer, i.GPU, i.GI, lease.UID); err != nil {
 				return err
 			}
 		}
@@ -213,7 +213,10 @@ func (l *Ledger) Grant(lease api.Lease, held []Instance) error {
 	})
 }
 
-const insertLease = "INSERT OR REPLACE INTO lease VALUES (?, ?, ?)"
+const (
+	insertLease  = "INSERT OR REPLACE INTO lease VALUES (?, ?, ?)"
+	insertFormer = "INSERT OR REPLACE INTO former VALUES (?, ?, ?)"
+)
 
 // Recover atomically records a lost lease and the instances that its job holds.
 func (l *Ledger) Recover(lease api.Lease, held []Instance) error {
@@ -225,6 +228,9 @@ func (l *Ledger) Recover(lease api.Lease, held []Instance) error {
 		for _, i := range held {
 			if _, err := tx.Exec(insertInstance,
 				i.GPU, i.GI, i.Profile, i.Start, i.Size, i.UUID, lease.Job, i.Stuck); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(insertFormer, i.GPU, i.GI, lease.UID); err != nil {
 				return err
 			}
 		}
