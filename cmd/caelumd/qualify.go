@@ -132,6 +132,11 @@ func runQualify(ctx context.Context, out io.Writer, path string, o qualifyOption
 		ModeSwitch: o.modeSwitch, CUDA: strings.Fields(o.cuda), Modprobe: "/usr/bin/nvidia-modprobe", Out: out,
 		StartAgent: func() error { return systemctl("start") },
 	}
+	if len(opt.CUDA) > 0 {
+		if opt.CUDA[0], err = program(opt.CUDA[0]); err != nil {
+			return refuse(err)
+		}
+	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
 	if !o.readOnly {
@@ -141,9 +146,9 @@ func runQualify(ctx context.Context, out io.Writer, path string, o qualifyOption
 		if err := trust.Directory(filepath.Join(cfg.StateDir, "qualify.journal")); err != nil {
 			return refuse(err)
 		}
-		if running := answers(cfg.RunDir); running && !o.stopAgent {
+		if on := running(cfg.RunDir); on && !o.stopAgent {
 			return refuse(errors.New("the agent is running; use --stop-agent, or `systemctl stop caelumd`"))
-		} else if running {
+		} else if on {
 			opt.StopAgent = func() error { return systemctl("stop") }
 		}
 	}
@@ -210,14 +215,25 @@ func drained(ctx context.Context, ctl nodeReader, name string) error {
 	return nil
 }
 
-// answers reports whether an agent accepts connections.
-func answers(runDir string) bool {
-	conn, err := net.DialTimeout("unix", filepath.Join(runDir, api.SocketName), time.Second)
-	if err != nil {
-		return false
+// program returns the path of a program that only root can change.
+func program(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		path, err = filepath.Abs(path)
 	}
-	conn.Close()
-	return true
+	if err != nil {
+		return "", err
+	}
+	return trust.Path(path)
+}
+
+// running reports whether an agent listens. It uses the socket for root, whose queue users cannot fill.
+func running(runDir string) bool {
+	conn, err := net.DialTimeout("unix", filepath.Join(runDir, api.RootSocketName), time.Second)
+	if err == nil {
+		conn.Close()
+	}
+	return !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ECONNREFUSED)
 }
 
 func systemctl(verb string) error {

@@ -91,7 +91,20 @@ func TestQualify(t *testing.T) {
 	if data, err := os.ReadFile(file); err != nil || !bytes.Contains(data, []byte(`"kind": "lgip"`)) {
 		t.Errorf("the record is %.100q (%v)", data, err)
 	}
-	listener, err := net.Listen("unix", filepath.Join(dir, api.SocketName))
+	other := filepath.Join(dir, "other")
+	if err := errors.Join(os.Remove(file), os.Symlink(other, file)); err != nil {
+		t.Fatal(err)
+	}
+	check(0, "--read-only", "--json", file)
+	if _, err := os.Lstat(other); err == nil {
+		t.Error("the record was written through a symbolic link")
+	}
+	theirs := filepath.Join(t.TempDir(), "program")
+	if err := errors.Join(os.WriteFile(theirs, nil, 0o755), os.Chown(theirs, 20001, 20001)); err != nil {
+		t.Fatal(err)
+	}
+	check(exitRefused, "--without-slurm", "--cuda", theirs)
+	listener, err := net.Listen("unix", filepath.Join(dir, api.RootSocketName))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,6 +69,10 @@ func openJournal(dir string) (*journal, []entry, error) {
 		f.Close()
 		return nil, nil, ErrRunning
 	}
+	if !isAt(f) { // the run that had the lock has ended and removed the file
+		f.Close()
+		return nil, nil, ErrRunning
+	}
 	text, err := io.ReadAll(f)
 	if err != nil {
 		f.Close()
@@ -100,6 +104,13 @@ func openJournal(dir string) (*journal, []entry, error) {
 		old = append(old, e)
 	}
 	return &journal{file: f}, old, nil
+}
+
+// isAt reports whether an open file is still the one with its name.
+func isAt(f *os.File) bool {
+	own, err1 := f.Stat()
+	at, err2 := os.Lstat(f.Name())
+	return err1 == nil && err2 == nil && os.SameFile(own, at)
 }
 
 func (j *journal) write(e entry) error {

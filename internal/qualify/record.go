@@ -2,9 +2,11 @@ package qualify
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -126,15 +128,21 @@ func timing(call string, all []time.Duration) Timing {
 	return Timing{Call: call, Count: len(all), Median: ms(all[len(all)/2]), Most: ms(all[len(all)-1])}
 }
 
-// Write writes the record to a file.
+// Write writes the record to a file, and replaces a symbolic link with that name, which may be another user's.
 func (r Record) Write(path string) error {
 	r.Caelum = version.Version
 	text, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+	f, err := os.CreateTemp(filepath.Dir(path), ".qualify-*")
+	if err != nil {
 		return fmt.Errorf("couldn't write the record: %w", err)
 	}
-	return nil
+	defer os.Remove(f.Name())
+	_, err = f.Write(append(text, '\n'))
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return fmt.Errorf("couldn't write the record: %w", err)
+	}
+	return os.Rename(f.Name(), path)
 }
