@@ -89,7 +89,7 @@ func TestAgentHangs(t *testing.T) {
 	edit := func(change string, to time.Duration) {
 		s.Must("", "root", "sed", "-i", fmt.Sprintf(change, to.Seconds()), "/etc/slurm/plugstack.conf")
 	}
-	edit("s/spank_caelum.so.*/& wait=%.0f/", 3*wait) // the other node's job may take long on a busy machine
+	edit("s/spank_caelum.so.*/& wait=%.0f/", 10*wait) // longer than clustertest.Limit, in which the other job must end
 	s.hangsBriefly(wait)
 	edit("s/wait=[0-9]*/wait=%.0f/", wait)
 	s.hangsLong(wait)
