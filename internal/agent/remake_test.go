@@ -321,10 +321,10 @@ func (n nameless) Instances(g int) ([]gpu.Instance, error) {
 	return all, err
 }
 
-// TestGrantNotRecorded checks that a slice is not reused as it is after a user could open its capability files, although
-// the ledger does not contain the user's lease.
+// TestGrantNotRecorded checks that a slice is not reused as it is after a user could open its capability files without a
+// lease in the ledger.
 func TestGrantNotRecorded(t *testing.T) {
-	for name, fail := range map[string]func(w *world, lease api.Lease, held []*instance){
+	for name, fail := range map[string]func(*world, api.Lease, []*instance){
 		"crash": func(w *world, lease api.Lease, held []*instance) {
 			if err := w.agent.open(lease, held); err != nil {
 				w.t.Error(err)

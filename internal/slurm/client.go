@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -47,10 +48,13 @@ type Client struct {
 	env                 []string
 	whose               []string // the sacct options that select users
 	command             runner
+	streamed            streamer
 	once                runner // for requests that must not reach a slurmctld that is started later
 }
 
 type runner func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
+
+type streamer func(ctx context.Context, env []string, out io.Writer, name string, args ...string) (string, error)
 
 // New returns a Client. It does not run any commands.
 func New(opt Options) *Client {
@@ -67,7 +71,9 @@ func New(opt Options) *Client {
 		once:      opt.Run,
 	}
 	if c.command == nil {
-		c.command, c.once = command, commandOnce
+		c.command, c.streamed, c.once = command, streamCommand, commandOnce
+	} else {
+		c.streamed = streamOf(opt.Run)
 	}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
@@ -84,6 +90,15 @@ func New(opt Options) *Client {
 	}
 	c.env = append(c.env, opt.Env...)
 	return c
+}
+
+// streamOf returns a streamer that writes the output of run.
+func streamOf(run runner) streamer {
+	return func(ctx context.Context, env []string, out io.Writer, name string, args ...string) (string, error) {
+		stdout, stderr, err := run(ctx, env, name, args...)
+		io.WriteString(out, stdout)
+		return stderr, err
+	}
 }
 
 // OfUser returns a copy of c whose accounting requests return only one user's jobs.
@@ -116,23 +131,54 @@ func (c *Client) runWith(ctx context.Context, how runner, env []string, name str
 	}
 }
 
+// stream runs a command and parses its output while the command prints it, so that this process never holds it as a
+// whole: `squeue -r` repeats what a user wrote for each task of an array.
+func (c *Client) stream(
+	ctx context.Context, env []string, parse func(io.Reader) error, name string, args ...string,
+) error {
+	own, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	out, in := io.Pipe()
+	parsed := make(chan error, 1)
+	go func() {
+		err := parse(out)
+		out.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // makes the command fail if it continues
+		parsed <- err
+	}()
+	text, err := c.streamed(own, append(c.env[:len(c.env):len(c.env)], env...), in, name, args...)
+	in.Close()
+	wrong := <-parsed
+	if err == nil || wrong != nil && !errors.Is(wrong, errTruncated) {
+		return wrong
+	}
+	return &CommandError{
+		Args: append([]string{name}, args...), Stderr: text, Err: classify(own, ctx.Err(), text, err),
+	}
+}
+
 // command runs a command with exactly the given environment.
 func command(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
+	stdout := limited{limit: maxOutput}
+	stderr, err := streamCommand(ctx, env, &stdout, name, args...)
+	if stdout.exceeded {
+		err = fmt.Errorf("the output is longer than %d MiB", maxOutput>>20)
+	}
+	return stdout.text.String(), stderr, err
+}
+
+// streamCommand is like command, but writes the output to out.
+func streamCommand(ctx context.Context, env []string, out io.Writer, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = env, "/"
 	cmd.WaitDelay = time.Second
-	stdout, stderr := limited{limit: maxOutput}, limited{limit: maxMessage}
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	stderr := limited{limit: maxMessage}
+	cmd.Stdout, cmd.Stderr = out, &stderr
 	err := cmd.Run()
-	if stdout.exceeded {
-		err = fmt.Errorf("the output is longer than %d MiB; find out which user's jobs have the longest records with "+
-			"`squeue`", maxOutput>>20)
-	}
-	return stdout.text.String(), stderr.text.String(), err
+	return stderr.text.String(), err
 }
 
 // maxOutput limits the output of one command in bytes, so that users cannot exhaust this host's memory with their jobs.
-// A record of squeue has about 1 kB, so the output for 100,000 array tasks is shorter. maxMessage limits the messages.
+// maxMessage limits the messages.
 const (
 	maxOutput  = 128 << 20
 	maxMessage = 1 << 20

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,7 +15,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 )
 
 // playEnv is an environment variable that makes the test binary act as scontrol and squeue. Its value is a directory:
@@ -344,7 +344,7 @@ func TestErrors(t *testing.T) {
 		t.Error(err)
 	}
 	c, _ = stage(t, scene{out: "Job 12+1 not found\n", err: " "})
-	if _, err := c.Queue(ctx); !errors.Is(err, ErrNoJob) || errors.Is(err, ErrNoNode) {
+	if _, err := c.Node(ctx, "nope"); !errors.Is(err, ErrNoJob) || errors.Is(err, ErrNoNode) {
 		t.Error(err)
 	}
 	c = New(Options{Squeue: filepath.Join(t.TempDir(), "none")})
@@ -420,33 +420,66 @@ func TestLongOutput(t *testing.T) {
 	}
 }
 
-// TestArrayMemory checks that parsing an array of 100,000 tasks takes little memory besides squeue's output, and that
-// the resulting jobs do not keep the output in memory.
+// TestArrayMemory checks that reading an array takes little memory, however many tasks it has and however long its
+// request is, and that a request that is too long is a problem of this job only.
 func TestArrayMemory(t *testing.T) {
-	line, _, _ := strings.Cut(mustRead(t, "queue-array.txt"), "\n")
-	fields := strings.Split(line, recordedSep)
-	var b strings.Builder
-	for task := range 100000 {
-		fields[arrayTaskColumn] = strconv.Itoa(task)
-		b.WriteString(strings.Join(fields, recordedSep) + "\n")
+	for name, c := range map[string]struct{ tasks, nodes int }{
+		"tasks": {100000, 0},
+		"nodes": {2000, 64 << 10}, // 128 MiB of output
+	} {
+		t.Run(name, func(t *testing.T) {
+			line, _, _ := strings.Cut(mustRead(t, "queue-array.txt"), "\n")
+			fields := strings.Split(line, recordedSep)
+			column := slices.IndexFunc(jobFields, func(f field) bool { return f.name == "reqnodes" })
+			fields[column] = strings.Repeat("n", c.nodes)
+			before := []byte(strings.Join(fields[:arrayTaskColumn], recordedSep) + recordedSep)
+			after := []byte(recordedSep + strings.Join(fields[arrayTaskColumn+1:], recordedSep) + "\n")
+			out, in := io.Pipe()
+			go func() {
+				for task := range c.tasks {
+					in.Write(before)
+					in.Write([]byte(strconv.Itoa(task)))
+					in.Write(after)
+				}
+				in.Close()
+			}()
+			var first, last runtime.MemStats
+			runtime.ReadMemStats(&first)
+			jobs, err := parseJobs(out, recordedSep)
+			runtime.ReadMemStats(&last)
+			if err != nil || len(jobs) != 1 || jobs[0].ArrayTask != fmt.Sprintf("0-%d", c.tasks-1) {
+				t.Fatalf("%d jobs, %v", len(jobs), err)
+			}
+			if got := jobs[0].Problem != ""; got != (c.nodes > maxUsersHosts) {
+				t.Errorf("problem %q", jobs[0].Problem)
+			}
+			n := (last.TotalAlloc - first.TotalAlloc) >> 20
+			t.Logf("reading took %d MiB", n)
+			if n > 32 {
+				t.Errorf("reading took %d MiB", n)
+			}
+		})
 	}
-	out := b.String()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	jobs, err := parseJobs(out, recordedSep)
-	runtime.ReadMemStats(&after)
-	if err != nil || len(jobs) != 1 || jobs[0].ArrayTask != "0-99999" {
-		t.Fatalf("%d jobs, %v", len(jobs), err)
-	}
-	n := (after.TotalAlloc - before.TotalAlloc) >> 20
-	t.Logf("parsing took %d MiB besides the %d MiB of output", n, len(out)>>20)
-	if n > 32 {
-		t.Errorf("parsing took %d MiB besides the %d MiB of output", n, len(out)>>20)
-	}
-	start := uintptr(unsafe.Pointer(unsafe.StringData(out)))
-	for _, s := range []string{jobs[0].Name, jobs[0].User, jobs[0].State} {
-		if at := uintptr(unsafe.Pointer(unsafe.StringData(s))); s != "" && at-start < uintptr(len(out)) {
-			t.Errorf("%q is part of the output", s)
+}
+
+// TestStream checks what a listing returns if squeue fails, prints something else, or does not stop printing.
+func TestStream(t *testing.T) {
+	for script, want := range map[string]string{
+		"printf 7; exit 1":                    "exit status 1",
+		"printf '7|'":                         "truncated",
+		"printf 'x'; exec sleep 60":           "no answer in time",
+		"exec cat /dev/zero":                  "too long",
+		"echo slurm_load_jobs >&2; exit 1":    "slurm_load_jobs",
+		"yes x | head -c 500000; kill -9 $$":  "killed",
+		"yes '$SQUEUE_FORMAT2' | head -n 100": "truncated",
+	} {
+		squeue := filepath.Join(t.TempDir(), "squeue")
+		if err := os.WriteFile(squeue, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		_, err := New(Options{Squeue: squeue, Timeout: 2 * time.Second}).Jobs(t.Context())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", script, err, want)
 		}
 	}
 }

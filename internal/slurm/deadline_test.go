@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -30,7 +31,7 @@ func TestDeadline(t *testing.T) {
 	} {
 		record := recordOf(map[string]string{"deadline": c.deadline, "mintime": c.least, "timelimit": c.limit,
 			"sct": "*:*:*", "mincpus": "1", "mintmpdisk": "0"})
-		jobs, err := parseJobs(record.out, recordedSep)
+		jobs, err := parseJobs(strings.NewReader(record.out), recordedSep)
 		if err != nil || jobs[0].Problem != "" {
 			t.Fatalf("%+v: %+v %v", c, jobs, err)
 		}

@@ -68,7 +68,7 @@ func FuzzQueue(f *testing.F) {
 	f.Add("plain", "acc", "c")
 	f.Add("x\n7|~|7|~|N/A|~|", "a|~|b", "|")
 	f.Add("(null)", "N/A", "\n\n")
-	want, err := parseJobs(mustRead(f, "queue-array.txt"), recordedSep)
+	want, err := parseJobs(strings.NewReader(mustRead(f, "queue-array.txt")), recordedSep)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func FuzzQueue(f *testing.F) {
 			}
 			out.WriteString(strings.Join(fields, sep) + "\n")
 		}
-		got, err := parseJobs(out.String(), sep)
+		got, err := parseJobs(strings.NewReader(out.String()), sep)
 		if err != nil || len(got) != len(want) {
 			t.Fatalf("%d jobs, want %d: %v", len(got), len(want), err)
 		}
@@ -154,8 +154,8 @@ func FuzzNode(f *testing.F) {
 		parseNodes(out, time.Time{})
 		parseConfig(out)
 		parseAllocation(out, nil)
-		parseExclusions(out, recordedSep)
-		parseJobs(out, recordedSep)
+		parseExclusions(strings.NewReader(out), recordedSep)
+		parseJobs(strings.NewReader(out), recordedSep)
 	})
 }
 

@@ -67,7 +67,7 @@ func formatted(parse func(string) (GRESList, error)) func(string) (string, error
 // recordingParsers maps commands to the functions that parse a program's recorded output.
 var recordingParsers = map[string]func(out string, d *datadriven.TestData) (string, error){
 	"queue": func(out string, d *datadriven.TestData) (text string, err error) {
-		jobs, err := parseJobs(out, recordedSep)
+		jobs, err := parseJobs(strings.NewReader(out), recordedSep)
 		for _, j := range jobs {
 			if !d.HasArg("job") || slices.Contains(values(d, "job"), fmt.Sprint(j.ID)) {
 				text += describe(j)
@@ -76,7 +76,7 @@ var recordingParsers = map[string]func(out string, d *datadriven.TestData) (stri
 		return text, err
 	},
 	"exclusions": func(out string, _ *datadriven.TestData) (text string, err error) {
-		exclusions, err := parseExclusions(out, recordedSep)
+		exclusions, err := parseExclusions(strings.NewReader(out), recordedSep)
 		for _, e := range exclusions {
 			text += fmt.Sprintf("%d %s excluded=%v\n", e.id, e.state, e.excluded)
 		}

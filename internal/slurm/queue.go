@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 )
@@ -13,31 +14,33 @@ import (
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
 // queue returns the jobs that squeue lists for the given arguments.
-func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
+func (c *Client) queue(ctx context.Context, args ...string) (jobs []Job, err error) {
 	sep := newSeparator()
-	out, err := c.run(
+	err = c.stream(
 		ctx,
 		[]string{"SQUEUE_FORMAT2=" + jobFormat(sep)},
+		func(out io.Reader) error {
+			jobs, err = parseJobs(out, sep)
+			return err
+		},
 		c.squeue,
 		append(squeueArgs[:len(squeueArgs):len(squeueArgs)], args...)...)
-	if err != nil {
-		return nil, err
-	}
-	return parseJobs(out, sep)
+	return jobs, err
 }
 
 // excludedNodes returns the nodes that jobs exclude, by job id. squeue 22.05 prints them only with the -o option.
 func (c *Client) excludedNodes(ctx context.Context, args ...string) (map[uint32]exclusion, error) {
 	sep := newSeparator()
-	out, err := c.run(
+	var list []exclusion
+	err := c.stream(
 		ctx,
 		[]string{"SQUEUE_FORMAT=" + excludeFormat(sep)},
+		func(out io.Reader) (err error) {
+			list, err = parseExclusions(out, sep)
+			return err
+		},
 		c.squeue,
 		append(squeueArgs[:len(squeueArgs):len(squeueArgs)], args...)...)
-	if err != nil {
-		return nil, err
-	}
-	list, err := parseExclusions(out, sep)
 	if err != nil {
 		return nil, err
 	}

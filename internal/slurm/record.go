@@ -1,10 +1,13 @@
 package slurm
 
 import (
+	"bufio"
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +50,7 @@ var jobFields = []field{
 	{"nodelist", func(j *Job, s string) (err error) { j.Nodes, err = ExpandHosts(s); return err }},
 	{"numnodes", func(j *Job, s string) error { return count(&j.NumNodes, s) }},
 	{"numtasks", func(j *Job, s string) error { return count(&j.Tasks, s) }},
-	{"reqnodes", func(j *Job, s string) (err error) { j.ReqNodes, err = ExpandHosts(s); return err }},
+	{"reqnodes", func(j *Job, s string) (err error) { j.ReqNodes, err = usersHosts(s); return err }},
 	{"feature", func(j *Job, s string) error { j.Features = ParseConstraint(s); return nil }},
 	{"reservation", func(j *Job, s string) error { j.Reservation = orEmpty(s); return nil }},
 	{"tres-per-node", func(j *Job, s string) (err error) { j.PerNode, err = requestGRES(s); return err }},
@@ -175,49 +178,69 @@ func jobFormat(sep string) string {
 }
 
 // eachRecord calls f for each record in a command's output. A record has n fields, each field ends with sep, and each
-// record with a newline. The next call overwrites rec, whose strings are parts of out.
-func eachRecord(out, sep string, n int, f func(rec []string) error) error {
-	if out == "" {
-		return nil
-	}
-	fields := strings.Count(out, sep)
-	if fields%n != 0 || !strings.HasSuffix(out, sep+"\n") {
-		return fmt.Errorf("the output has %d fields, which is not a multiple of %d, or was truncated", fields, n)
-	}
-	rec := make([]string, n)
-	for k := range fields / n {
-		for i := range rec {
-			rec[i], out, _ = strings.Cut(out, sep)
-		}
-		if k > 0 {
-			var ok bool
-			if rec[0], ok = strings.CutPrefix(rec[0], "\n"); !ok {
-				return errors.New("the records do not begin on separate lines")
+// record with a newline. The next call overwrites rec. A record may have maxRecord bytes.
+func eachRecord(out io.Reader, sep string, n int, f func(rec [][]byte) error) error {
+	end := []byte(sep)
+	rec := make([][]byte, n)
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, maxRecord)
+	lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+		at := 0
+		for range n {
+			i := bytes.Index(data[at:], end)
+			if i < 0 && atEOF && len(data) > 0 {
+				return 0, nil, errTruncated
+			} else if i < 0 {
+				return 0, nil, nil
 			}
+			at += i + len(end)
+		}
+		switch {
+		case at < len(data) && data[at] != '\n':
+			return 0, nil, errors.New("the records do not begin on separate lines")
+		case at < len(data):
+			return at + 1, data[:at], nil
+		case atEOF:
+			return 0, nil, errTruncated
+		}
+		return 0, nil, nil
+	})
+	for lines.Scan() {
+		rest := lines.Bytes()
+		for i := range rec {
+			rec[i], rest, _ = bytes.Cut(rest, end)
 		}
 		if err := f(rec); err != nil {
 			return err
 		}
 	}
-	return nil
+	return lines.Err()
 }
+
+// maxRecord is the maximum length of a record. It is larger than the sum of the lengths that slurmctld accepts; the
+// longest ones are those of the requested and the excluded nodes (64 kB).
+const maxRecord = 1 << 20
+
+// errTruncated is the error for output that ends within a record.
+var errTruncated = errors.New("the output was truncated")
 
 // splitRecords returns the records that eachRecord reads.
 func splitRecords(out, sep string, n int) (records [][]string, err error) {
-	err = eachRecord(out, sep, n, func(rec []string) error {
-		records = append(records, slices.Clone(rec))
+	err = eachRecord(strings.NewReader(out), sep, n, func(rec [][]byte) error {
+		records = append(records, detach(rec))
 		return nil
 	})
 	return records, err
 }
 
-// detach replaces the fields of a record with copies, so that a job that is kept does not keep the whole output in
-// memory.
-func detach(rec []string) {
-	text := strings.Join(rec, "")
+// detach returns a copy of a record.
+func detach(rec [][]byte) []string {
+	text := string(bytes.Join(rec, nil))
+	list := make([]string, len(rec))
 	for i, f := range rec {
-		rec[i], text = text[:len(f)], text[len(f):]
+		list[i], text = text[:len(f)], text[len(f):]
 	}
+	return list
 }
 
 // parseJobs parses the output of squeue for jobFormat(sep). If one of a job's fields cannot be parsed, parseJobs only
@@ -227,20 +250,20 @@ func detach(rec []string) {
 // -r` lists separately. Only the first of them is parsed; otherwise, an array of 100,000 tasks would take 332 MiB.
 // Without -r, squeue would also join tasks that differ in their ids, holds and requests (22.05.8). With --array-unique,
 // it would print the required records, but only 22.05 has this option.
-func parseJobs(out, sep string) (jobs []Job, err error) {
+func parseJobs(out io.Reader, sep string) (jobs []Job, err error) {
 	at := map[string]int{} // by id
 	tasks := map[int][]string{}
-	err = eachRecord(out, sep, len(jobFields), func(rec []string) error {
-		if i, ok := at[rec[0]]; ok {
+	err = eachRecord(out, sep, len(jobFields), func(rec [][]byte) error {
+		if i, ok := at[string(rec[0])]; ok {
 			if len(tasks[i]) == 0 {
 				tasks[i] = []string{jobs[i].ArrayTask}
 			}
-			tasks[i] = append(tasks[i], orEmpty(rec[arrayTaskColumn]))
+			tasks[i] = append(tasks[i], orEmpty(string(rec[arrayTaskColumn])))
 			return nil
 		}
-		detach(rec)
-		j, err := parseJob(rec)
-		at[rec[0]] = len(jobs)
+		own := detach(rec)
+		j, err := parseJob(own)
+		at[own[0]] = len(jobs)
 		jobs = append(jobs, j)
 		return err
 	})
@@ -308,26 +331,37 @@ type exclusion struct {
 	problem  string
 }
 
+// maxUsersHosts is the maximum length of a hostlist that a user wrote. slurmctld accepts 64 kB.
+const maxUsersHosts = 16 << 10
+
+// usersHosts is like ExpandHosts, but for a hostlist that a user wrote.
+func usersHosts(s string) ([]string, error) {
+	if len(s) > maxUsersHosts {
+		return nil, fmt.Errorf("the hostlist %.80q has more than %d kB", s, maxUsersHosts>>10)
+	}
+	return ExpandHosts(s)
+}
+
 // excludeFormat returns the SQUEUE_FORMAT for the job id, the excluded nodes and the job state in its long form.
 func excludeFormat(sep string) string {
 	return "%A" + sep + "%x" + sep + "%T" + sep
 }
 
 // parseExclusions parses the output of squeue for excludeFormat(sep). Array tasks with the same id have one exclusion.
-func parseExclusions(out, sep string) (exclusions []exclusion, err error) {
+func parseExclusions(out io.Reader, sep string) (exclusions []exclusion, err error) {
 	seen := map[string]bool{}
-	err = eachRecord(out, sep, 3, func(rec []string) (err error) {
-		if seen[rec[0]] {
+	err = eachRecord(out, sep, 3, func(rec [][]byte) (err error) {
+		if seen[string(rec[0])] {
 			return nil
 		}
-		detach(rec)
-		seen[rec[0]] = true
+		own := detach(rec)
+		seen[own[0]] = true
 		var e exclusion
-		e.state, _ = jobState(rec[2])
-		if err := id32(&e.id, rec[0]); err != nil {
+		e.state, _ = jobState(own[2])
+		if err := id32(&e.id, own[0]); err != nil {
 			return fmt.Errorf("job id: %w", err)
 		}
-		if e.excluded, err = ExpandHosts(rec[1]); err != nil {
+		if e.excluded, err = usersHosts(own[1]); err != nil {
 			e.problem = fmt.Sprintf("excluded nodes: %v", err)
 		}
 		exclusions = append(exclusions, e)
