@@ -321,8 +321,8 @@ func (n nameless) Instances(g int) ([]gpu.Instance, error) {
 	return all, err
 }
 
-// TestGrantNotRecorded checks that a slice is not reused as it is after a user could open its capability files without a
-// lease in the ledger.
+// TestGrantNotRecorded checks that a slice is not reused unchanged after a user could open its capability files while
+// the ledger had no lease for him.
 func TestGrantNotRecorded(t *testing.T) {
 	for name, fail := range map[string]func(*world, api.Lease, []*instance){
 		"crash": func(w *world, lease api.Lease, held []*instance) {
