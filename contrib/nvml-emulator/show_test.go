@@ -39,7 +39,7 @@ GPU 1 A100-40GB UUID MIG on
 GPU 2 H100-80GB UUID MIG off (on is pending)  held
   |whole GPU              |
   NVLinks to GPU 0 1
-  0 of 81920 MiB
+  0 of 81559 MiB
 process PID on GPU 0: 300 MiB
 `; show != want {
 		t.Errorf("show:\n%swant\n%s", show, want)

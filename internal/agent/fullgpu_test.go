@@ -52,7 +52,7 @@ func TestFullGPUs(t *testing.T) {
 		t.Fatalf("%+v", l)
 	}
 	for k, s := range l.Slices {
-		if s.Profile != "full" || !strings.HasPrefix(s.UUID, "GPU-") || s.GPU == slice.GPU || s.MemoryMiB != 81920 {
+		if s.Profile != "full" || !strings.HasPrefix(s.UUID, "GPU-") || s.GPU == slice.GPU || s.MemoryMiB != 81559 {
 			t.Errorf("slice %d: %+v alongside GPU %d", k, s, slice.GPU)
 		}
 		if got := w.file(s.GPU); got != "20001 0600" {

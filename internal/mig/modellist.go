@@ -63,12 +63,13 @@ func parseModels(text string) ([]*Model, error) {
 			if err = flush(); err == nil {
 				head, err = parseHead(f)
 			}
+		case f[0] == "full": // only for the emulator
 		case f[0] == "profile" && head.Name != "":
 			var p Profile
 			p, err = parseProfile(f)
 			profiles = append(profiles, p)
 		default:
-			err = fmt.Errorf("line %q is neither a board line nor a profile line", f[0])
+			err = fmt.Errorf("line %q is not a board, full or profile line", f[0])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n+1, err)

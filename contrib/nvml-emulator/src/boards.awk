@@ -6,6 +6,7 @@
 #
 # A dash stands for an unpublished number, which the emulator approximates as follows:
 #   memory          1000 MiB for each GB in the profile's name (published values are between 998 and 1014)
+#   full memory     1024 MiB for each GB in the largest profile's name, or that profile's memory if it is more
 #   SMs             the number of compute slices times the smallest known number of SMs per compute slice of the GPU model
 #   CE, DEC...      the number of compute slices times the number of the first profile (1g)
 #   OFA             1 for the profile of the whole GPU, otherwise 0
@@ -29,8 +30,8 @@ function per_slice(c,    i, least) {
 }
 
 function print_board(newer,    i, j, k, v, starts, count, total) {
-    total = 0
-    for (i = 0; i < n; i++) {
+    total = full
+    for (i = 0; full == 0 && i < n; i++) {
         v = nominal(row[i, 1]) * 1024
         if (known(row[i, 7]) && row[i, 7] > v) v = row[i, 7]
         if (v > total) total = v
@@ -66,14 +67,16 @@ function flush_board() {
         print_board(1)
         nboards++
     }
-    n = 0
+    n = full = 0
 }
 
 BEGIN {
     print "/* Generated from internal/mig/models.txt by boards.awk. */"
     print "#include \"board.h\"\n\nconst struct board boards[] = {"
-    n = 0
+    n = full = 0
 }
+
+$1 == "full" { full = $2 }
 
 $1 == "board" {
     flush_board()
