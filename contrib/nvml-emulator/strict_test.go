@@ -123,6 +123,8 @@ func TestWholeComputeInstance(t *testing.T) {
 		{0, "3g.40gb", nvml.COMPUTE_INSTANCE_PROFILE_3_SLICE, 60, 1},
 		{1, "1g.10gb", nvml.COMPUTE_INSTANCE_PROFILE_1_SLICE, 14, 1},
 		{1, "1g.10gb", nvml.COMPUTE_INSTANCE_PROFILE_1_SLICE_REV1, 0, 0},
+		{0, "7g.80gb", nvml.COMPUTE_INSTANCE_PROFILE_7_SLICE, 132, 1},
+		{0, "7g.80gb", 8, 0, 0}, // 7_SLICE_NVL
 	} {
 		gi, ret := m.place(m.device(c.gpu), c.name, 0)
 		m.want(ret, nvml.SUCCESS, "create "+c.name)
@@ -133,6 +135,8 @@ func TestWholeComputeInstance(t *testing.T) {
 			t.Errorf("%s, CI profile %d: %d SMs, at most %d, want %d and %d",
 				c.name, c.profile, info.MultiprocessorCount, info.InstanceCount, c.sms, c.most)
 		}
+		_, ret = gi.GetComputeInstanceProfileInfo(9, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+		m.want(ret, nvml.ERROR_INVALID_ARGUMENT, "GetComputeInstanceProfileInfo of an unknown profile")
 		m.want(gi.Destroy(), nvml.SUCCESS, "destroy")
 	}
 	m.check()

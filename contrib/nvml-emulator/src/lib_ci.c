@@ -9,6 +9,10 @@
 
 #include "lib.h"
 
+/* Newer drivers also have 7_SLICE_NVL, whose number is the first one that nvml.h does not know. No GPU model is known to
+ * have this profile. */
+#define CI_PROFILES (NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE_REV1 + 2)
+
 static void fill_v3(const struct call *c, unsigned profile, unsigned slices, nvmlComputeInstanceProfileInfo_v3_t *info)
 {
     const struct profile *p = rules_profile(c->g, c->gi);
@@ -49,7 +53,7 @@ static nvmlReturn_t profile_info(nvmlGpuInstance_t gi, unsigned profile, unsigne
 {
     struct call c = CALL(CALL_PROFILES);
     unsigned slices;
-    if (profile >= NVML_COMPUTE_INSTANCE_PROFILE_COUNT || engProfile >= NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_COUNT)
+    if (profile >= CI_PROFILES || engProfile >= NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_COUNT)
         return NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t rc = begin_profile(&c, gi, profile, &slices);
     if (rc != NVML_SUCCESS)
