@@ -77,7 +77,7 @@ int device_setup(const struct state *st, char *error, size_t size)
      */
     for (unsigned i = st->host & EMU_FABRIC ? EMU_CAP_FABRIC : EMU_CAP_CONFIG; i <= EMU_CAP_MONITOR && !st->keep_device_files; i++) {
         snprintf(path, sizeof path, "%s/nvidia-cap%u", caps, i);
-        if (make_node(path, i, i == EMU_CAP_MONITOR ? 0444 : 0400) != 0)
+        if (make_node(path, i, EMU_CAP_MODE(i)) != 0)
             goto fail;
     }
     return 0;
@@ -97,7 +97,8 @@ int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci)
         return 0;
     char path[512];
     device_cap_path(st, gpu, gi, ci, path, sizeof path);
-    return make_node(path, rules_cap_minor(gpu, gi, ci), 0444);
+    unsigned minor = rules_cap_minor(gpu, gi, ci);
+    return make_node(path, minor, EMU_CAP_MODE(minor));
 }
 
 bool device_may_open(const char *path)
@@ -112,8 +113,14 @@ bool device_may_open(const char *path)
 bool device_may_use_system(const struct state *st, unsigned minor)
 {
     char path[512];
+    struct stat sb;
+    if (!st->dev_root[0])
+        return true;
     snprintf(path, sizeof path, "%s/nvidia-caps/nvidia-cap%u", st->dev_root, minor);
-    return !st->dev_root[0] || device_may_open(path);
+    if (geteuid() == 0 && proc_modifies(st, minor) &&
+        (lstat(path, &sb) != 0 || sb.st_uid != 0 || sb.st_gid != 0 || (sb.st_mode & 07777) != EMU_CAP_MODE(minor)))
+        make_node(path, minor, EMU_CAP_MODE(minor));
+    return device_may_open(path);
 }
 
 bool device_may_use(const struct state *st, unsigned gpu, unsigned gi, int ci)

@@ -13,6 +13,9 @@
 #define EMU_CAP_CONFIG 1  /* minor number of the capability mig/config */
 #define EMU_CAP_MONITOR 2 /* minor number of the capability mig/monitor */
 
+/* EMU_CAP_MODE is the mode that nvidia-modprobe gives to a capability's device file. */
+#define EMU_CAP_MODE(minor) ((minor) < EMU_CAP_MONITOR ? 0400 : 0444)
+
 /*
  * device_setup removes the files of an earlier init, and creates nvidia<N>, nvidiactl and, unless keep_device_files
  * is set, nvidia-caps/nvidia-cap{1,2}. It returns 0, or -1 with a message in error. It fails if the directory contains a real driver's device files.
@@ -30,7 +33,8 @@ int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 /*
  * device_may_use reports whether the calling process may open the capability file of a GPU instance (ci -1) or a compute
  * instance, and device_may_use_system the same for the capability with the given minor number. Both return true if the
- * state has no device files.
+ * state has no device files. As the real library does, they first let nvidia-modprobe create the file or restore its
+ * owner and mode, unless the access file forbids it. The emulated one is not setuid root, so it works only for root.
  */
 bool device_may_use(const struct state *st, unsigned gpu, unsigned gi, int ci);
 bool device_may_use_system(const struct state *st, unsigned minor);

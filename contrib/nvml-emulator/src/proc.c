@@ -80,12 +80,35 @@ static int write_minors(const struct state *st)
     return finish(f);
 }
 
-static int write_access(const struct state *st, const char *path, unsigned minor, int mode)
+/* access_path writes the path of a capability's access file, relative to proc_root. */
+static void access_path(unsigned minor, char *path, size_t size)
 {
+    static const char *const others[] = {
+        [EMU_CAP_FABRIC] = "driver/nvidia-nvlink/capabilities/fabric-mgmt",
+        [EMU_CAP_CONFIG] = "driver/nvidia/capabilities/mig/config",
+        [EMU_CAP_MONITOR] = "driver/nvidia/capabilities/mig/monitor",
+    };
+    unsigned gpu, gi;
+    int ci;
+    char sub[16] = "";
+    if (!rules_cap_of(minor, &gpu, &gi, &ci)) {
+        snprintf(path, size, "%s", others[minor]);
+        return;
+    }
+    if (ci >= 0)
+        snprintf(sub, sizeof sub, "/ci%d", ci);
+    snprintf(path, size, "driver/nvidia/capabilities/gpu%u/mig/gi%u%s/access", gpu, gi, sub);
+}
+
+static int write_access(const struct state *st, unsigned minor)
+{
+    char path[128];
+    access_path(minor, path, sizeof path);
     FILE *f = create(st, "%s", path);
     if (!f)
         return -1;
-    fprintf(f, "DeviceFileMinor: %u\nDeviceFileMode: %d\nDeviceFileModify: %d\n", minor, mode, !st->keep_device_files);
+    fprintf(f, "DeviceFileMinor: %u\nDeviceFileMode: %d\nDeviceFileModify: %d\n", minor, EMU_CAP_MODE(minor),
+            !st->keep_device_files);
     return finish(f);
 }
 
@@ -98,31 +121,33 @@ int proc_setup(const struct state *st, char *error, size_t size)
             for (int ci = -1; ci < EMU_MAX_CI; ci++)
                 proc_remove_cap(st, rules_cap_minor(gpu, gi, ci));
     if (write_devices(st) == 0 && write_params(st) == 0 && write_minors(st) == 0 &&
-        write_access(st, "driver/nvidia/capabilities/mig/config", EMU_CAP_CONFIG, 0400) == 0 &&
-        write_access(st, "driver/nvidia/capabilities/mig/monitor", EMU_CAP_MONITOR, 0444) == 0 &&
-        (!(st->host & EMU_FABRIC) ||
-         write_access(st, "driver/nvidia-nvlink/capabilities/fabric-mgmt", EMU_CAP_FABRIC, 0400) == 0))
+        write_access(st, EMU_CAP_CONFIG) == 0 && write_access(st, EMU_CAP_MONITOR) == 0 &&
+        (!(st->host & EMU_FABRIC) || write_access(st, EMU_CAP_FABRIC) == 0))
         return 0;
     snprintf(error, size, "%s: %s", st->proc_root, strerror(errno));
     return -1;
 }
 
-/* access_path writes the path of a capability's access file, relative to proc_root. */
-static void access_path(unsigned gpu, unsigned gi, int ci, char *path, size_t size)
-{
-    char sub[16] = "";
-    if (ci >= 0)
-        snprintf(sub, sizeof sub, "/ci%d", ci);
-    snprintf(path, size, "driver/nvidia/capabilities/gpu%u/mig/gi%u%s/access", gpu, gi, sub);
-}
-
 int proc_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci)
 {
-    char path[128];
+    return st->proc_root[0] ? write_access(st, rules_cap_minor(gpu, gi, ci)) : 0;
+}
+
+bool proc_modifies(const struct state *st, unsigned minor)
+{
+    char below[128], path[512], line[64];
+    int modify = 0;
     if (!st->proc_root[0])
-        return 0;
-    access_path(gpu, gi, ci, path, sizeof path);
-    return write_access(st, path, rules_cap_minor(gpu, gi, ci), 0444);
+        return false;
+    access_path(minor, below, sizeof below);
+    snprintf(path, sizeof path, "%s/%s", st->proc_root, below);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    while (fgets(line, sizeof line, f) && sscanf(line, "DeviceFileModify: %d", &modify) != 1)
+        ;
+    fclose(f);
+    return modify == 1;
 }
 
 int proc_remove_cap(const struct state *st, unsigned minor)
@@ -130,11 +155,7 @@ int proc_remove_cap(const struct state *st, unsigned minor)
     char below[128], path[512];
     if (!st->proc_root[0])
         return 0;
-    unsigned gpu, gi;
-    int ci;
-    if (!rules_cap_of(minor, &gpu, &gi, &ci))
-        return 0;
-    access_path(gpu, gi, ci, below, sizeof below);
+    access_path(minor, below, sizeof below);
     snprintf(path, sizeof path, "%s/%s", st->proc_root, below);
     return unlink(path) == 0 || errno == ENOENT || errno == ENOTDIR ? 0 : -1;
 }

@@ -10,8 +10,8 @@
  *   driver/nvidia/capabilities/mig/{config,monitor}          the capabilities that belong to no instance
  *   driver/nvidia/capabilities/gpu<N>/mig/gi<M>/access       and .../ci<K>/access: for the existing instances
  *
- * If a program writes "DeviceFileModify: 0" to an access file, the real driver acts on it, whereas the emulator only
- * stores it in the file.
+ * The line "DeviceFileModify: 0", which root writes to an access file, forbids nvidia-modprobe to create or change the
+ * capability's device file. The new capability of an instance that is created again has the driver's default.
  */
 #ifndef EMU_PROC_H
 #define EMU_PROC_H
@@ -28,6 +28,12 @@ int proc_setup(const struct state *st, char *error, size_t size);
  */
 int proc_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 int proc_remove_cap(const struct state *st, unsigned minor);
+
+/*
+ * proc_modifies reports whether a capability's access file exists and tells nvidia-modprobe to manage the device file.
+ * The line that was written last is the first one of its kind in the file.
+ */
+bool proc_modifies(const struct state *st, unsigned minor);
 
 /*
  * proc_sweep_caps removes the access files that belong to no instance, which a process leaves behind if it is killed
