@@ -1,6 +1,11 @@
 package nvmlemulator_test
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -93,9 +98,11 @@ var replays = map[string]func(t *testing.T) string{
 		}
 		return "Fabric Manager must be running"
 	},
-	// The library looks for the files of mig/config and mig/monitor in nvmlInit, also for root.
-	"at NVML init": func(t *testing.T) string { needsFiles(t); return "[nvidia-modprobe" },
-	"opens":        func(t *testing.T) string { needsFiles(t); return "[/proc/devices" },
+	"at NVML init": func(t *testing.T) string {
+		m := newManaged(t)
+		m.carve(m.device(0), "1g.5gb", 0)
+		return fmt.Sprint(m.modprobes(m.restart))
+	},
 }
 
 func resetWith(t *testing.T, option string) string {
@@ -108,15 +115,21 @@ func resetWith(t *testing.T, option string) string {
 	return nvml.ErrorString(activation)
 }
 
-func needsFiles(t *testing.T) {
-	root := devRoot(t)
-	m := newMachine(t, "--board", "A100-40GB", "--dev-root", root, "--modify-device-files", "0")
-	makeCap(t, root, "1")
-	makeCap(t, root, "2")
-	_, ret := m.place(m.device(0), "1g.5gb", 0)
-	m.want(ret, nvml.ERROR_NO_PERMISSION, "create with files made after nvmlInit")
-	m.want(m.Shutdown(), nvml.SUCCESS, "Shutdown")
-	m.want(m.Init(), nvml.SUCCESS, "Init")
-	_, ret = m.place(m.device(0), "1g.5gb", 0)
-	m.want(ret, nvml.SUCCESS, "create with files made before nvmlInit")
+// modprobes returns the commands of nvidia-modprobe that create the files which exist after f, beginning without any.
+func (m *managed) modprobes(f func()) (commands []string) {
+	m.Helper()
+	caps := filepath.Dir(m.file(0))
+	if err := errors.Join(os.RemoveAll(caps), os.Mkdir(caps, 0o755)); err != nil {
+		m.Fatal(err)
+	}
+	f()
+	files, err := os.ReadDir(caps)
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.NewReplacer("nvidia-cap1", "mig/config", "nvidia-cap2", "mig/monitor").Replace(file.Name())
+		commands = append(commands, "nvidia-modprobe -s -f=/proc/driver/nvidia/capabilities/"+name)
+	}
+	return commands
 }
