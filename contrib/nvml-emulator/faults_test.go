@@ -130,9 +130,32 @@ func TestLatency(t *testing.T) {
 	m.ctl("latency", "off")
 	m.ctl("latency", "realistic")
 	began = time.Now()
-	gi, ci, _ := m.carve(d, "1g.5gb", 1)
+	gi, ci, uuid := m.carve(d, "1g.5gb", 1)
 	if took := time.Since(began); took < 160*time.Millisecond {
 		t.Errorf("the creation of a 1g.5gb took %v, want at least 160ms", took)
+	}
+	m.carve(d, "1g.5gb", 2)
+	info := m.profile(d, "1g.5gb")
+	whole, ret := gi.GetComputeInstanceProfileInfo(0, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+	m.want(ret, nvml.SUCCESS, "GetComputeInstanceProfileInfo")
+	for what, call := range map[string]struct {
+		ms int
+		do func() nvml.Return
+	}{
+		"GetGpuInstances":           {4, func() nvml.Return { _, ret := d.GetGpuInstances(&info); return ret }},
+		"GetGpuInstanceById":        {4, func() nvml.Return { _, ret := d.GetGpuInstanceById(8); return ret }},
+		"GetComputeInstances":       {4, func() nvml.Return { _, ret := gi.GetComputeInstances(&whole); return ret }},
+		"GetComputeInstanceById":    {4, func() nvml.Return { _, ret := gi.GetComputeInstanceById(0); return ret }},
+		"GetMigDeviceHandleByIndex": {4, func() nvml.Return { _, ret := d.GetMigDeviceHandleByIndex(0); return ret }},
+		"DeviceGetHandleByUUID":     {8, func() nvml.Return { _, ret := m.DeviceGetHandleByUUID(uuid); return ret }},
+	} {
+		want, began := time.Duration(20*call.ms)*time.Millisecond, time.Now()
+		for range 20 { // a single call could take as long without a latency
+			m.want(call.do(), nvml.SUCCESS, what)
+		}
+		if took := time.Since(began); took < want {
+			t.Errorf("20 calls of %s took %v, want at least %v", what, took, want)
+		}
 	}
 	began = time.Now()
 	m.want(ci.Destroy(), nvml.SUCCESS, "destroy")

@@ -25,6 +25,7 @@ struct call {
     bool monitor;       /* requires the capability mig/monitor if the handle is a GPU whose MIG mode is on; for a MIG
                            device, its own capability files are sufficient */
     bool subscribes;    /* requires the GPU instance's capability file */
+    bool walks;         /* searches through the MIG devices of all GPUs */
     int profile;        /* NVML's id of the new instance's profile, for the latency */
     struct event event; /* call_end logs the event if it has a name */
 

@@ -105,8 +105,11 @@ static nvmlReturn_t begin(struct call *c, enum txn_mode mode)
 
 static unsigned latency(const struct call *c)
 {
+    unsigned ms = 0;
+    for (unsigned i = 0; c->walks && i < c->st->ngpus; i++)
+        ms += rules_walk_ms(&c->st->gpu[i]);
     if (c->gpu < 0 || (unsigned)c->gpu >= c->st->ngpus)
-        return 0;
+        return ms;
     const struct gpu_state *g = &c->st->gpu[c->gpu];
     int profile = -1;
     if (c->profile >= 0)

@@ -70,6 +70,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
     struct call c = CALL(CALL_HANDLE);
+    c.walks = uuid && strncasecmp(uuid, "MIG-", 4) == 0;
     if (!uuid || !device || (strncasecmp(uuid, "GPU-", 4) != 0 && strncasecmp(uuid, "MIG-", 4) != 0))
         return NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t rc = call_system(&c);

@@ -277,8 +277,11 @@ unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsign
  * change are assumptions.
  *
  * nvidia-smi takes 5.4 s on 8 B200 with 56 MIG devices (issue 2155 of NVIDIA/gpu-operator), in about 1,200 calls, so
- * rules_latency_ms uses 4 ms for each call that looks up a MIG device.
+ * rules_latency_ms uses 4 ms for each call that looks up a MIG device. That the calls for lists of instances, and for
+ * instances by their ids, take as long is an assumption, as is the cost of a lookup by UUID in rules_walk_ms.
  */
+#define LOOKUP_MS 4
+
 unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile)
 {
     if (g->latency_ms[call])
@@ -287,8 +290,8 @@ unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile)
         return 7500;
     if (g->realistic && call == CALL_SET_MIG_MODE)
         return rules_board(g)->live_mode ? 1000 : 100;
-    if (g->realistic && g->mig && call == CALL_MIG_DEVICES)
-        return 4;
+    if (g->realistic && g->mig && (call == CALL_MIG_DEVICES || call == CALL_LIST_GI || call == CALL_LIST_CI))
+        return LOOKUP_MS;
     if (!g->realistic || profile < 0)
         return 0;
     const struct board *b = rules_board(g);
@@ -309,4 +312,13 @@ unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile)
     }
     unsigned smallest = b->profiles[0].size;
     return lo + (hi - lo) * (b->profiles[profile].size - smallest) / (b->grid - smallest);
+}
+
+unsigned rules_walk_ms(const struct gpu_state *g)
+{
+    unsigned ms = 0;
+    for (int i = 0; g->realistic && i < EMU_MAX_GI; i++)
+        for (int c = 0; c < EMU_MAX_CI; c++)
+            ms += g->gi[i].used && g->gi[i].ci[c].used ? LOOKUP_MS : 0;
+    return ms;
 }

@@ -82,4 +82,7 @@ unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsign
 /* rules_latency_ms returns the duration, in milliseconds, of a call on the GPU. profile is the instance's profile, or -1. */
 unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile);
 
+/* rules_walk_ms returns the duration, in milliseconds, of a search through the GPU's MIG devices for a UUID. */
+unsigned rules_walk_ms(const struct gpu_state *g);
+
 #endif
