@@ -109,9 +109,9 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 				Error("the job's lease file names a slice that was not found on any GPU; the job will fail")
 			continue
 		}
-		if old := in.card.ours[p]; old != nil && old.UUID == s.UUID && old.Job != 0 && old.Job != l.Job {
+		if old := in.card.ours[p]; old != nil && old.Job != 0 && old.Job != l.Job {
 			// If the other job has no lease file, its lease was released, but the ledger has lost the record of the
-			// release.
+			// release. The compute instance may have been re-created since then.
 			if _, err := os.Lstat(a.leaseFile(old.Job)); err == nil {
 				return fmt.Errorf(
 					"the lease files of jobs %d and %d name the same slice %s: drain %s, wait until no job is running "+
