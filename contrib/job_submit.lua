@@ -247,6 +247,13 @@ local function entries(list)
   return out
 end
 
+-- is_count reports whether Slurm reads a text as a count: a number, possibly with a unit as in 100G, 100GB or 100GiB
+-- (suffix_mult in Slurm's source).
+local function is_count(text)
+  local unit = text:lower():match("^%d+(%a*)$")
+  return unit == "" or unit ~= nil and (unit:find("^[kmgtp]$") or unit:find("^[kmgtp]i?b$")) ~= nil
+end
+
 -- readable reports whether the agents can parse an entry. slurmctld ignores some entries that they cannot, for example
 -- `mig:x(:0`, but a single invalid entry makes the whole request unreadable for the agents.
 local function readable(text)
@@ -255,10 +262,10 @@ local function readable(text)
   if not rest then return not text:find("gres[:/]") end   -- not a GRES, for example cpu=2 (from 23.02)
   local name, tail = rest:match("^(%a[%w_]*)(.*)$")
   if not name or name == "gres" then return false end
-  local kind, digits, unit = tail:match("^(.*)[:=](%d+)([kKmMgGtT]?)$")
-  if kind and #digits > (unit == "" and 9 or 2) then return false end
-  kind = (kind or tail):gsub(":no_consume$", "")
-  return kind == "" or kind:find("^:%w[%w._+-]*$") ~= nil and not kind:find("^:%d+[kKmMgGtTpP]?$")
+  local kind, last = tail:match("^(.*)[:=](%w+)$")
+  if not kind or not is_count(last) then kind = tail end
+  kind = kind:gsub(":no_consume$", "")
+  return kind == "" or kind:find("^:%w[%w._+-]*$") ~= nil and not is_count(kind:sub(2))
 end
 
 -- total adds up the entries of one GRES. Like slurmctld, it uses the last of several counts for the same type, and

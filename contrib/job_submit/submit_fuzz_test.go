@@ -45,7 +45,7 @@ func (m maker) tres() string {
 		name := m.one("gpu", "gpu", "mig", "net", "Gpu", m.raw)
 		kind := m.one("", "", ":a100", ":1g.5gb", ":2g.10gb", ":1g.5gb+me", ":closed", ":9g", ":x(", ":"+m.raw)
 		count := m.one("", ":1", ":2", ":3", ":4", "=2", ":0", ":0", ":no_consume:1", ":007", ":65533", ":65534", ":1k",
-			":-1", ":"+m.raw)
+			":100G", ":128KiB", "=1000MB", ":107374182400", ":2ki", ":-1", ":"+m.raw)
 		all = append(all, prefix+name+kind+count)
 	}
 	return strings.Join(all, m.one(",", ",", ",,"))

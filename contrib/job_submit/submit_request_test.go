@@ -21,9 +21,9 @@ var (
 	plainText  = regexp.MustCompile(`^[A-Za-z0-9._+:=/-]*$`)
 	plainEntry = regexp.MustCompile(
 		`^gres[:/]([A-Za-z][A-Za-z0-9_]*)(?::([A-Za-z0-9][A-Za-z0-9._+-]*?))??(?::no_consume)?` +
-			`(?:[:=](?:[0-9]{1,9}|[0-9]{1,2}[kKmMgGtT]))?$`,
+			`(?:[:=][0-9]+(?i:[kmgtp](?:i?b)?)?)?$`,
 	)
-	countLike = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
+	countLike = regexp.MustCompile(`^[0-9]+(?i:[kmgtp](?:i?b)?)?$`)
 )
 
 // readable reports whether the agents can parse an entry.

@@ -22,9 +22,9 @@ func (g GRES) String() string {
 	return g.Name + ":" + g.Type + ":" + strconv.Itoa(g.Count)
 }
 
-// countRE matches a count. Slurm interprets a number with a suffix as a count, even where a type is expected. "2g.10gb"
-// is a type because of its dot.
-var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
+// countRE matches a count with its unit. Slurm interprets a number with a unit as a count, even where a type is
+// expected (suffix_mult in Slurm's source). "2g.10gb" is a type because of its dot.
+var countRE = regexp.MustCompile(`^([0-9]+)(?:([kKmMgGtTpP])([iI]?[bB])?)?$`)
 
 // ParseGRES parses every form in which Slurm prints generic resources:
 //
@@ -34,7 +34,8 @@ var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 //	gres:gpu:1,gres:mig:2g.10gb:1             a job's request, up to 23.02
 //	gres/gpu:1, gres/mig:2g.10gb=1            a job's request in later releases, and TRES
 //
-// A missing count means 1. Count suffixes are powers of 1024. For "(null)", "N/A" and "", the result is an empty list.
+// A missing count means 1. Units are powers of 1024 (100G, 100GiB) or of 1000 (100GB). For "(null)", "N/A" and "", the
+// result is an empty list.
 func ParseGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
@@ -128,22 +129,26 @@ func (g GRES) valid() error {
 	return nil
 }
 
-// maxCount limits counts so that their sums cannot overflow, because users can request any count.
+// maxCount limits counts so that their sums cannot overflow, because users can request any count. No node has as many
+// units, so a larger count and maxCount have the same meaning.
 const maxCount = 1 << 48
 
 func parseCount(s string) (int, error) {
-	if !countRE.MatchString(s) {
+	m := countRE.FindStringSubmatch(s)
+	if m == nil {
 		return 0, fmt.Errorf("%q is not a count", s)
 	}
-	mult := 1
-	if i := strings.IndexByte("KMGTP", s[len(s)-1]&^0x20); i >= 0 {
-		mult, s = 1<<(10*(i+1)), s[:len(s)-1]
+	mult, base := 1, 1024
+	if strings.EqualFold(m[3], "b") {
+		base = 1000
 	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n > maxCount/mult {
-		return 0, fmt.Errorf("count %q is too large", s)
+	for range 1 + strings.IndexByte("KMGTP", (m[2] + " ")[0]&^0x20) {
+		mult *= base
 	}
-	return n * mult, nil
+	if n, err := strconv.Atoi(m[1]); err == nil && n <= maxCount/mult {
+		return n * mult, nil
+	}
+	return maxCount, nil
 }
 
 // ParseTRES parses the generic resources in a list of TRES, such as "cpu=2,mem=8000M,gres/gpu=1,gres/mig:2g.10gb=1".
