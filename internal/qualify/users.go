@@ -217,11 +217,17 @@ func (r *run) behind(c *card) error {
 	if err != nil {
 		return err
 	}
+	id := -1 // the agent asks for instances by id
 	seen := func() (bool, error) {
 		now, err := c.instances()
-		return slices.ContainsFunc(now, func(in instance) bool {
+		k := slices.IndexFunc(now, func(in instance) bool {
 			return in.Profile == int(p.info.Id) && in.Start == start
-		}), err
+		})
+		if k >= 0 {
+			id = now[k].GI
+		}
+		_, ret := c.dev.GetGpuInstanceById(id)
+		return k >= 0 || id >= 0 && ret == nvml.SUCCESS, err
 	}
 	if _, err := h.wait(); err != nil {
 		h.end()
