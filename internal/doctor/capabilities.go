@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
 
 	"caelum/internal/gpu"
@@ -13,8 +15,10 @@ import (
 type GeneralFile struct {
 	gpu.Capability
 	Missing bool
-	Mode    fs.FileMode // permission bits
-	Owner   uint32
+	// Unused is true if the program that needs the file is not installed. The driver has the capability on every node.
+	Unused bool
+	Mode   fs.FileMode // permission bits
+	Owner  uint32
 }
 
 // capabilityUsers names the programs that need each capability.
@@ -26,9 +30,34 @@ var capabilityUsers = map[string]string{
 	gpu.IMEXMgmt: "on systems with multi-node NVLink, the IMEX daemon does not start after a reboot",
 }
 
-func readGeneral(proc, dev string) (all []GeneralFile) {
+// capabilityUnits names the units of the programs that need a capability and that only some nodes have.
+var capabilityUnits = map[string]string{
+	gpu.FabricMgmt: "nvidia-fabricmanager.service",
+	gpu.IMEXMgmt:   "nvidia-imex.service",
+}
+
+// unitDirs are the directories of unit files that packages and administrators install.
+var unitDirs = []string{"/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system"}
+
+// unused reports whether no program on this node needs a capability: its unit is not in any of the units directories
+// and, for Fabric Manager, the driver lists no NVSwitch (procfs_nvswitch.c of the open kernel modules 595.45.04).
+func unused(name, proc string, units []string) bool {
+	unit := capabilityUnits[name]
+	if unit == "" || slices.ContainsFunc(units, func(dir string) bool { return exists(filepath.Join(dir, unit)) }) {
+		return false
+	}
+	switches, _ := filepath.Glob(filepath.Join(proc, "driver/nvidia-nvswitch/devices/*"))
+	return name != gpu.FabricMgmt || len(switches) == 0
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func readGeneral(proc, dev string, units []string) (all []GeneralFile) {
 	for _, c := range (gpu.Caps{Proc: proc, Dev: dev}).General() {
-		f := GeneralFile{Capability: c, Missing: true}
+		f := GeneralFile{Capability: c, Missing: true, Unused: unused(c.Name, proc, units)}
 		if st, err := os.Stat(c.Path); err == nil {
 			f.Missing, f.Mode, f.Owner = false, st.Mode().Perm(), st.Sys().(*syscall.Stat_t).Uid
 		}
@@ -42,7 +71,7 @@ func readGeneral(proc, dev string) (all []GeneralFile) {
 func capabilityFiles(f *Facts) (found []Finding) {
 	for _, c := range f.Driver.General {
 		switch {
-		case c.Missing && !c.Managed:
+		case c.Missing && !c.Managed && !c.Unused:
 			found = append(found, fault(
 				fmt.Sprintf("%s (%s) does not exist: %s", c.Path, c.Name, capabilityUsers[c.Name]),
 				"restart caelumd, which creates the file, and then the program that needs it",
