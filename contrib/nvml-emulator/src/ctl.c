@@ -17,18 +17,19 @@ static const struct command {
      "Create a new machine that replaces the one in the state file. Each --board begins a group of GPUs of the same model,\n"
      "and --gpus sets the number of GPUs (1). --dev-root is the directory of the device files (/dev). --proc-root is the\n"
      "directory of the driver's /proc files (default: no /proc files). --modify-device-files 0 corresponds to the driver's\n"
-     "NVreg_ModifyDeviceFiles=0: NVML's calls create and change no capability files (1). --mig is the initial MIG mode\n"
+     "NVreg_ModifyDeviceFiles=0: nvidia-modprobe creates no capability files (1). --mig is the initial MIG mode\n"
      "(on). --mode-reset applies to GPU models before Hopper, whose MIG mode changes only after a reset: the driver resets\n"
      "the GPU itself (auto), or nvidia-smi must reset it (manual). With never, nvidia-smi cannot reset any GPU, and only\n"
-     "a reboot changes the mode. --nvlink connects all GPUs, or the GPUs of\n"
-     "each group, by NVLinks (default: no NVLinks). --nvml-clients 1: a process is a client of all GPUs from nvmlInit to\n"
-     "nvmlShutdown, which prevents resets and MIG mode changes by other processes (0; needs --dev-root). --swap-halves:\n"
-     "GPUs that number the instances in the second half of the GPU first, as about half of the real GPUs with 8 units do\n"
-     "(every second GPU, beginning with GPU 1). --fabric: a system with NVSwitches, whose GPUs register with the fabric within\n"
-     "MS ms after MIG mode is off (none). --virtualization passthrough: a virtual machine, where switching MIG mode off makes\n"
-     "the GPU unusable until a reboot. --persistence and --drm: persistence mode is on, or nvidia_drm is loaded; both prevent\n"
-     "resets (0). --boot-config: the driver restores the instances after a reboot (0). --stale-mig-devices: a process may find\n"
-     "MIG devices that another process has destroyed (0). The UUIDs depend on the seed (random). GPU models:",
+     "a reboot changes the mode, as nvml.h describes for virtual machines with GPU passthrough. --nvlink connects all GPUs,\n"
+     "or the GPUs of each group, by NVLinks (default: no NVLinks). --nvml-clients 1: a process is a client of all GPUs from\n"
+     "nvmlInit to nvmlShutdown, which prevents resets and MIG mode changes by other processes (0; needs --dev-root).\n"
+     "--swap-halves: GPUs that number the instances in the second half of the GPU first, as about half of the real GPUs with\n"
+     "8 units do (every second GPU, beginning with GPU 1). --fabric: a system with NVSwitches, whose GPUs register with the\n"
+     "fabric within MS ms after MIG mode is off (none). --virtualization passthrough: a virtual machine, where switching MIG\n"
+     "mode off returns SUCCESS and makes the GPU unusable until a reboot (reported for an A100). --persistence and --drm:\n"
+     "persistence mode is on, or nvidia_drm is loaded; both prevent resets (0). --boot-config: the driver restores the\n"
+     "instances after a reboot (0). --stale-mig-devices: a process may find MIG devices that another process has destroyed (0).\n"
+     "The UUIDs depend on the seed (random). GPU models:",
      cmd_init},
     {"calls", "[--reset]", "Print the number of NVML calls of each kind that all processes have made, or set these numbers to 0.", cmd_calls},
     {"quirk", "NAME [off]",
@@ -71,7 +72,8 @@ static const struct command {
      cmd_reset},
     {"reboot", "",
      "Change all GPUs as a reboot of the machine would: remove all instances, and bring lost GPUs back. GPU models before\n"
-     "Hopper get the pending MIG mode; on others, MIG mode is off afterwards. Refused while a process uses a GPU.",
+     "Hopper get the pending MIG mode; on others, MIG mode is off afterwards. With `init --boot-config 1`, the instances and\n"
+     "the MIG mode remain. Refused while a process uses a GPU.",
      cmd_reboot},
     {"drift", "[--gpu N] --profile PROFILE [--name NAME] [--memory MIB]",
      "Make the driver report another name or memory size for a profile, as a new driver release may do. Without --name and\n"

@@ -71,9 +71,9 @@ int device_setup(const struct state *st, char *error, size_t size)
             goto fail;
     }
     /*
-     * The driver has two capabilities that do not belong to any instance: nvidia-cap1 allows changing the MIG
-     * configuration, and nvidia-cap2 allows monitoring. On a system with NVSwitches, Fabric Manager needs nvidia-cap0.
-     * nvidia-modprobe creates their files.
+     * These capabilities belong to no instance: nvidia-cap1 allows changing the MIG configuration, and nvidia-cap2
+     * allows monitoring. On a system with NVSwitches, Fabric Manager needs nvidia-cap0. nvidia-modprobe creates their
+     * files.
      */
     for (unsigned i = st->host & EMU_FABRIC ? EMU_CAP_FABRIC : EMU_CAP_CONFIG; i <= EMU_CAP_MONITOR && !st->keep_device_files; i++) {
         snprintf(path, sizeof path, "%s/nvidia-cap%u", caps, i);

@@ -18,15 +18,16 @@
 
 /*
  * device_setup removes the files of an earlier init, and creates nvidia<N>, nvidiactl and, unless keep_device_files
- * is set, nvidia-caps/nvidia-cap{1,2}. It returns 0, or -1 with a message in error. It fails if the directory contains a real driver's device files.
+ * is set, nvidia-caps/nvidia-cap{1,2} and, with NVSwitches, nvidia-cap0. It returns 0, or -1 with a message in error.
+ * It fails if the directory contains a real driver's device files.
  */
 int device_setup(const struct state *st, char *error, size_t size);
 
 /*
  * device_add_cap creates the capability file of a GPU instance (ci -1) or a compute instance with mode 0444, or gives an
  * existing file this mode, as nvidia-modprobe does when a client needs the file. It does nothing if the state has no
- * device files, or if the driver must not manage them (keep_device_files), and returns 0, or -1 with errno set. As with
- * the real driver, nothing removes the file when the instance is destroyed.
+ * device files, or if nvidia-modprobe must not create them (keep_device_files), and returns 0, or -1 with errno set. As
+ * on a real node, nothing removes the file when the instance is destroyed.
  */
 int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 

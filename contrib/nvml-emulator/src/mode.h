@@ -45,7 +45,7 @@ nvmlReturn_t mode_reset(struct txn *t, unsigned gpu, uint32_t except);
 
 /*
  * mode_reboot changes the state of the GPU as a reboot of the machine does. GPUs whose MIG mode changes only after a
- * reset keep it; on others, it lasts only until the driver is unloaded.
+ * reset keep it; on others, it lasts only until the driver is unloaded. With EMU_BOOT_CONFIG, all GPUs keep it.
  */
 void mode_reboot(struct txn *t, unsigned gpu);
 

@@ -117,7 +117,7 @@ struct state {
     uint64_t seed, serial;
     char dev_root[256];         /* empty: no device files */
     char proc_root[248];        /* empty: no /proc files */
-    uint32_t keep_device_files; /* NVreg_ModifyDeviceFiles=0: the driver creates no capability files */
+    uint32_t keep_device_files; /* NVreg_ModifyDeviceFiles=0: nvidia-modprobe creates no capability files */
     uint32_t mode_reset;        /* enum mode_reset */
     uint32_t nvml_clients;      /* a process that has called nvmlInit is a client of all GPUs */
     uint32_t host;              /* bits EMU_* */
