@@ -186,7 +186,7 @@ func checks() []check {
 		},
 		{
 			"capability files",
-			"the files for MIG configuration, MIG monitoring and Fabric Manager exist, and only root can monitor",
+			"the files that this node's programs need exist, and only authorized users can monitor MIG",
 			[]Source{Module},
 			capabilityFiles,
 		},
