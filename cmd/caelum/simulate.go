@@ -150,10 +150,9 @@ MEMORY
 FULL GPUS
   With --whole-gpus, a GPU whose MIG mode is off is available as the full profile. Policies switch
   the MIG mode only if no other GPU has room, and a full GPU stays full until a slice needs it.
-  --switch sets the time for a switch: a few seconds on an H100, and longer on GPUs that need a
-  reset (A100). SWITCHED is the number of switches. Like whole_share in caelum.yaml, --whole-share
-  limits the share of GPUs that may be full while jobs wait for slices. The limit applies only with
-  the fifo and easy queues.
+  --switch sets the time for a switch, for which NVIDIA publishes no figure. SWITCHED is the number
+  of switches. Like whole_share in caelum.yaml, --whole-share limits the share of GPUs that may be
+  full while jobs wait for slices. The limit applies only with the fifo and easy queues.
 
 MOVES
   A MIG instance cannot be moved, but the job in it can be stopped and restarted in another one. With
