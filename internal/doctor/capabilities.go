@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 	"syscall"
 
 	"caelum/internal/gpu"
@@ -30,34 +28,10 @@ var capabilityUsers = map[string]string{
 	gpu.IMEXMgmt: "on systems with multi-node NVLink, the IMEX daemon does not start after a reboot",
 }
 
-// capabilityUnits names the units of the programs that need a capability and that only some nodes have.
-var capabilityUnits = map[string]string{
-	gpu.FabricMgmt: "nvidia-fabricmanager.service",
-	gpu.IMEXMgmt:   "nvidia-imex.service",
-}
-
-// unitDirs are the directories of unit files that packages and administrators install.
-var unitDirs = []string{"/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system"}
-
-// unused reports whether no program on this node needs a capability: its unit is not in any of the units directories
-// and, for Fabric Manager, the driver lists no NVSwitch (procfs_nvswitch.c of the open kernel modules 595.45.04).
-func unused(name, proc string, units []string) bool {
-	unit := capabilityUnits[name]
-	if unit == "" || slices.ContainsFunc(units, func(dir string) bool { return exists(filepath.Join(dir, unit)) }) {
-		return false
-	}
-	switches, _ := filepath.Glob(filepath.Join(proc, "driver/nvidia-nvswitch/devices/*"))
-	return name != gpu.FabricMgmt || len(switches) == 0
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 func readGeneral(proc, dev string, units []string) (all []GeneralFile) {
-	for _, c := range (gpu.Caps{Proc: proc, Dev: dev}).General() {
-		f := GeneralFile{Capability: c, Missing: true, Unused: unused(c.Name, proc, units)}
+	caps := gpu.Caps{Proc: proc, Dev: dev}
+	for _, c := range caps.General() {
+		f := GeneralFile{Capability: c, Missing: true, Unused: caps.Unused(c.Name, units)}
 		if st, err := os.Stat(c.Path); err == nil {
 			f.Missing, f.Mode, f.Owner = false, st.Mode().Perm(), st.Sys().(*syscall.Stat_t).Uid
 		}

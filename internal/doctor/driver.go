@@ -33,7 +33,7 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 	if err != nil {
 		return Driver{}, err
 	}
-	d, found := Driver{Unscrubbed: gpu.Unscrubbed(string(data)), General: readGeneral(proc, dev, unitDirs)}, false
+	d, found := Driver{Unscrubbed: gpu.Unscrubbed(string(data)), General: readGeneral(proc, dev, gpu.UnitDirs)}, false
 	for line := range strings.Lines(string(data)) {
 		if value, ok := strings.CutPrefix(line, "ModifyDeviceFiles:"); ok {
 			d.Modifies, found = strings.TrimSpace(value) != "0", true

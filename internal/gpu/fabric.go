@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -98,6 +99,31 @@ func (c Caps) General() []Capability {
 		}
 	}
 	return all
+}
+
+// capabilityUnits names the units of the programs that need a capability and that only some nodes have.
+var capabilityUnits = map[string]string{
+	FabricMgmt: "nvidia-fabricmanager.service",
+	IMEXMgmt:   "nvidia-imex.service",
+}
+
+// UnitDirs are the directories of unit files that packages and administrators install.
+var UnitDirs = []string{"/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system"}
+
+// Unused reports whether no program on this node needs a capability: its unit is not in any of the units directories
+// and, for Fabric Manager, the driver lists no NVSwitch (procfs_nvswitch.c of the open kernel modules 595.45.04). The
+// driver has the capability on every node.
+func (c Caps) Unused(name string, units []string) bool {
+	unit := capabilityUnits[name]
+	installed := func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, unit))
+		return err == nil
+	}
+	if unit == "" || slices.ContainsFunc(units, installed) {
+		return false
+	}
+	switches, _ := filepath.Glob(filepath.Join(c.Proc, "driver/nvidia-nvswitch/devices/*"))
+	return name != FabricMgmt || len(switches) == 0
 }
 
 // PrepareFabric creates the device files that Fabric Manager and the IMEX daemon need, with mode 0400 and root as

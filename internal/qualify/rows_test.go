@@ -1,9 +1,11 @@
 package qualify
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,7 +98,7 @@ var violations = []violation{
 	}},
 	{row: "A5", fault: func(t *testing.T, n node, o *Options) { o.Modprobe = n.modprobe(t, "-f") }},
 	{row: "A6", board: "H100-80GB", options: "--fabric 0 --modify-device-files 0",
-		fault: func(_ *testing.T, _ node, o *Options) { o.ModeSwitch = false }},
+		fault: func(t *testing.T, n node, o *Options) { n.nvswitch(t); o.ModeSwitch = false }},
 	{row: "A7", fault: emulator("fault add --call PROCESSES --error NO_PERMISSION" + always)},
 	{row: "A8", fault: emulator("fault add --call CREATE_GI --nth 2 --error UNKNOWN")},
 	{row: "A9", fault: emulator("fault add --call CREATE_GI --nth 3 --error UNKNOWN")},
@@ -125,6 +127,26 @@ var violations = []violation{
 	{row: "A27", board: "H100-80GB", fault: emulator("quirk mode-while-held")},
 	{row: "A29", fault: emulator("quirk ci-ids")},
 	{row: "A31", options: "--nvlink all", fault: emulator("quirk p2p")},
+}
+
+// nvswitch makes the driver list an NVSwitch.
+func (n node) nvswitch(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(n.Proc, "driver/nvidia-nvswitch/devices")
+	err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "0000:05:00.0"), nil, 0o444))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUnusedCapability checks that a node without NVSwitches may lack the file of Fabric Manager.
+func TestUnusedCapability(t *testing.T) {
+	n := newNode(t, "H100-80GB", 1, "--fabric", "0", "--modify-device-files", "0")
+	rows := n.run(t, func(o *Options) { o.ReadOnly = true }).Rows
+	k := slices.IndexFunc(rows, func(row Row) bool { return row.ID == "A6" })
+	if k < 0 || rows[k].Result != Holds {
+		t.Errorf("%+v", rows)
+	}
 }
 
 // TestRows checks that exactly the row of the violated assumption differs.

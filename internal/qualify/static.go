@@ -77,8 +77,8 @@ func (r *run) minorTable() {
 func (r *run) otherFiles() {
 	missing := false
 	for _, g := range r.caps.General() {
-		if g.Managed || g.Name == gpu.MIGConfig || g.Name == gpu.MIGMonitor {
-			continue // nvidia-modprobe creates the file, or A7 is about it
+		if g.Managed || g.Name == gpu.MIGConfig || g.Name == gpu.MIGMonitor || r.caps.Unused(g.Name, gpu.UnitDirs) {
+			continue // nvidia-modprobe creates the file, A7 is about it, or no program needs it
 		}
 		if _, err := os.Lstat(g.Path); err != nil {
 			missing = true
