@@ -22,7 +22,7 @@ var gresOfJob = regexp.MustCompile(
 // partitions, and that it prints the job's GRES.
 func TestShow(t *testing.T) {
 	s := quietly(t, shared)
-	id := s.submit(t, "./task show-node 1 15", "--gres=gpu:1")
+	id := s.submit(t, "./task show-node 1 15", "--gres=gpu:1", "-w", "n1")
 	s.until(t, id, "the job runs", func(r row) bool { return r.state == "RUNNING" })
 	record := func(args ...string) string {
 		text := volatile.ReplaceAllString(s.must(t, "n1", "root", args...), "$1=")
