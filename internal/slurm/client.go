@@ -124,10 +124,14 @@ func (c *Client) runWith(ctx context.Context, how runner, env []string, name str
 	if strings.TrimSpace(text) == "" {
 		text = stdout
 	}
-	return "", &CommandError{
-		Args:   append([]string{name}, args...),
-		Stderr: text,
-		Err:    classify(own, ctx.Err(), text, err),
+	return "", failed(own, ctx, text, err, name, args)
+}
+
+// failed returns the error of a command that printed the message text. own is the command's context, and ctx is the
+// caller's.
+func failed(own, ctx context.Context, text string, err error, name string, args []string) error {
+	return &CommandError{
+		Args: append([]string{name}, args...), Stderr: text, Err: classify(own, ctx.Err(), text, err),
 	}
 }
 
@@ -151,9 +155,7 @@ func (c *Client) stream(
 	if err == nil || wrong != nil && !errors.Is(wrong, errTruncated) {
 		return wrong
 	}
-	return &CommandError{
-		Args: append([]string{name}, args...), Stderr: text, Err: classify(own, ctx.Err(), text, err),
-	}
+	return failed(own, ctx, text, err, name, args)
 }
 
 // command runs a command with exactly the given environment.
