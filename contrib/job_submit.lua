@@ -24,6 +24,9 @@ local MAX_COUNT = 65533
 
 local MAX_TRES = 1024     -- bytes in tres_per_node; slurmctld refuses a longer string after job_submit.lua
 
+-- NO_SUCH_NODE is the error for which Slurm prints "Requested node configuration is not available" (slurm_errno.h).
+local NO_SUCH_NODE = 2014
+
 -- MAX_ENV limits the number of entries in spank_job_env, which has one entry for each of the job's SPANK options and
 -- for each variable that SPANK plugins set for the job.
 local MAX_ENV = 256
@@ -97,9 +100,13 @@ local function learn(t, word, value, profile, fourth, fifth)
   return true
 end
 
+-- list reads a profile line: the profile, its memory in MiB and the largest number of its slices on a node.
 local function list(t, profile, third, fourth)
-  local mib = third and number(third)
-  if fourth or third and not mib or not profile:find("^%w[%w.+-]*$") or profile == "closed" then return false end
+  local mib, most = third and number(third), fourth and number(fourth)
+  if third and not mib or fourth and not most or not profile:find("^%w[%w.+-]*$") or profile == "closed" then
+    return false
+  end
+  if most then t.most[profile] = math.max(most, t.most[profile] or 0) end
   if not t.profiles[profile] then t.known[#t.known + 1] = profile end
   -- Two GPU models may use the same profile name for different sizes. The smaller size counts, because the job may run
   -- on either model.
@@ -131,11 +138,13 @@ local function read_line(t, n, line)
     if not learn(t, word, value, third, fourth, fifth) then return false end
     named = third
   elseif word == "profile" then
-    return list(t, value, third, fourth)
+    return not fifth and list(t, value, third, fourth)
   elseif word == "model" and third and not fourth then
     local of = t.models[value] or {}
     of[#of + 1] = third
     t.models[value], named = of, third
+  elseif word == "alias" and third and not fourth and not t.alias[value] then
+    t.alias[value], named = third, third
   elseif word == "partition" and not fifth then
     local ok
     ok, named = manage(t, value, third, fourth)
@@ -148,6 +157,8 @@ local function read_line(t, n, line)
     t.grow = value
   elseif word == "max_nodes" and not t.max_nodes and value:find("^%d%d?%d?%d?$") then
     t.max_nodes = tonumber(value)
+  elseif word == "max_cpus" and not t.max_cpus and number(value) then
+    t.max_cpus = number(value)
   elseif word == "bypass" and not t.bypass and not value:find(",", 1, true) then
     t.bypass, t.bypass_line = value, n
   else
@@ -161,7 +172,8 @@ local function parse(text)
   if #text > MAX_BYTES then return nil, "the table is longer than " .. MAX_BYTES .. " bytes" end
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
   local t = {
-    partitions = {}, grow_in = {}, profiles = {}, known = {}, models = {}, named = {}, key = {}, user = {}, site = {}, old = 0,
+    partitions = {}, grow_in = {}, profiles = {}, known = {}, models = {}, alias = {}, most = {}, named = {}, key = {}, user = {},
+    site = {}, old = 0,
     seconds = {key = {}, user = {}, site = {}}, high = {key = {}, user = {}, site = {}},
     busy = {key = {}, user = {}, site = {}},
   }
@@ -326,6 +338,105 @@ local function unreadable(r)
   end
 end
 
+-- static returns the profile and the GPU model of a type of static MIG devices. The type states the profile, for
+-- example 1g.5gb, a100_1g.5gb or nvidia_h100_80gb_hbm3_1g.10gb, or an alias line lists it. The model is empty if the
+-- type contains none of the table's models. For any other type, static returns nil.
+local function static(kind, t)
+  if t.models[kind] then return nil end
+  local profile = t.alias[kind] or kind:lower():match("^%d+g%.%d+gb[%w.+-]*$") or
+    kind:lower():match("[_.-](%d+g%.%d+gb[%w.+-]*)$")
+  if not profile then return nil end
+  local model = ""
+  for name in pairs(t.models) do
+    local longer = #name > #model or #name == #model and name < model
+    if longer and kind:lower():find(name:lower(), 1, true) then model = name end
+  end
+  return profile, model
+end
+
+-- dynamic rewrites a tres_per_* string that requests static MIG devices: it returns a request for as many GPUs, and the
+-- list of profiles with their counts. It returns nil if the string requests none of these devices, and nil and the
+-- reason if the string cannot be rewritten.
+local function dynamic(text, t)
+  local out, at, profiles, gpus = {}, {}, {}, 0
+  for _, entry in ipairs(entries(text)) do
+    local profile, model
+    if entry.name == "gpu" and entry.count then
+      gpus = gpus + 1
+      profile, model = static(entry.type, t)
+    end
+    if profile then
+      local head = entry.text:match("^.-gres[:/]gpu") .. (model ~= "" and ":" .. model or "")
+      local k = at[head] or #out + 1
+      at[head] = k
+      out[k] = {head = head, count = (out[k] and out[k].count or 0) + entry.count}
+      profiles[#profiles + 1] = {name = profile, count = entry.count}
+    else
+      out[#out + 1] = entry
+    end
+  end
+  if #profiles == 0 then return nil end
+  if #profiles < gpus then return nil, "the request names a MIG device for only some of the GPUs" end
+  local texts = {}
+  for _, entry in ipairs(out) do texts[#texts + 1] = entry.text or entry.head .. ":" .. entry.count end
+  return table.concat(texts, ","), profiles
+end
+
+-- ENVIRONMENT lists the variables in which sbatch repeats a request, and from which the job's steps take it.
+local ENVIRONMENT = {"SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_SOCKET", "SLURM_GPUS_PER_TASK"}
+
+-- translate replaces requests for static MIG devices in a job, or in a change to one, by requests for slices with the
+-- same profiles. It returns the profile of requests that are not per node, or nil and the reason to reject the job. A
+-- job without a script is rejected, because srun would request the devices again for its step.
+local function translate(job, t, new)
+  local single, found
+  for _, per in ipairs(new and PER or {"node"}) do
+    local name = "tres_per_" .. per
+    local text, profiles = dynamic(job[name], t)
+    if not text and profiles then return nil, profiles end
+    for _, profile in ipairs(profiles or {}) do
+      found = profile.name
+      if per == "node" then
+        text = text .. "," .. text:match("gres[:/]") .. "mig:" .. profile.name .. ":" .. profile.count
+      elseif single and single ~= profile.name then
+        return nil, "the request names several profiles: request the slices with --gres"
+      else
+        single = profile.name
+      end
+    end
+    if text then job[name] = text end
+  end
+  if not found or not new then return single end
+  if type(job.script) ~= "string" or job.script == "" then
+    return nil, "srun and salloc cannot request MIG devices by type: write --gpus=1 --mig=" .. found
+  end
+  for _, name in ipairs(ENVIRONMENT) do
+    local value = job.environment and job.environment[name]
+    local text = type(value) == "string" and dynamic("gres:gpu:" .. value:gsub(",", ",gres:gpu:"), t)
+    if text then job.environment[name] = text:gsub("gres:gpu:", "") end
+  end
+  return single
+end
+
+-- drop_unmanaged removes the GPUs of types that no model line names from a request, and returns whether any GPUs or
+-- slices remain. Such GPUs have no slices. A table without model lines does not say which GPUs have slices.
+local function drop_unmanaged(r, t)
+  local left = r.node.mig.all > 0 or r.tasks_per_gpu ~= nil
+  for _, per in ipairs(PER) do
+    local gpu, types = r[per].gpu, {}
+    for _, kind in ipairs(gpu.types) do
+      if kind == "" or t.models[kind] or not next(t.models) then
+        types[#types + 1] = kind
+      else
+        gpu.all, gpu.count[kind] = gpu.all - gpu.count[kind], nil
+      end
+    end
+    gpu.types = types
+    left = left or #types > 0
+  end
+  return left
+end
+
 -- scaled multiplies each count in a request by factor / divisor. It returns nil if a result is not a whole number.
 local function scaled(gpu, factor, divisor)
   local out = {all = 0, types = gpu.types, count = {}}
@@ -340,27 +451,67 @@ end
 
 -- slots returns the number of GPU slots on each of the job's nodes. slurmctld would distribute --gpus=4 over two nodes
 -- that have two free slots each (22.05), but it counts gres/mig per node and does not distribute slices over nodes. For
--- this reason, requests without a count of GPUs per node get one.
+-- this reason, requests without a count of GPUs per node get one. If the request counts GPUs per job or task, the sum
+-- field of the result is their total, and the each field the number of GPUs per task, if all tasks have the same
+-- number. If the GPUs cannot be divided evenly among the nodes, the result is the largest number on a node.
 local function slots(r, job)
-  local even, what
+  local sum, what
   if r.node.gpu.all > 0 then return r.node.gpu end
+  local tasks = r.tasks
   if r.job.gpu.all > 0 then
-    even, what = scaled(r.job.gpu, 1, r.nodes), counted(r.job.gpu.all, "GPU")
+    sum, what = r.job.gpu, counted(r.job.gpu.all, "GPU")
   elseif r.socket.gpu.all > 0 then
     local sockets = count(job.sockets_per_node)
     if not sockets then return nil, "--gpus-per-socket requires --sockets-per-node" end
     return scaled(r.socket.gpu, sockets, 1)
   elseif r.task.gpu.all > 0 then
-    local tasks = r.tasks_per_node and r.tasks_per_node * r.nodes or r.tasks or r.nodes
-    even, what = scaled(r.task.gpu, tasks, r.nodes), "the GPUs of " .. counted(tasks, "task")
+    tasks = r.tasks_per_node and r.tasks_per_node * r.nodes or r.tasks or r.nodes
+    sum, what = scaled(r.task.gpu, tasks, 1), "the GPUs of " .. counted(tasks, "task")
   elseif r.node.mig.all > 0 then
     return {all = r.node.mig.all, types = {""}, count = {[""] = r.node.mig.all}}
   else
     local gpus = math.floor((r.tasks or r.nodes * r.tasks_per_gpu) / r.tasks_per_gpu)
-    even, what = scaled({types = {""}, count = {[""] = gpus}}, 1, r.nodes), counted(gpus, "GPU")
+    sum, what, tasks = {all = gpus, types = {""}, count = {[""] = gpus}}, counted(gpus, "GPU"), nil
   end
-  if even then return even end
-  return nil, what .. " cannot be divided evenly among " .. r.nodes .. " nodes: specify the GPUs with --gpus-per-node"
+  -- Without a number of tasks, slurmctld distributes the GPUs of a job as if each were a task's.
+  local each = #sum.types == 1 and not r.tasks_per_gpu and scaled(sum, 1, tasks or sum.all) or nil
+  local gpus = scaled(sum, 1, r.nodes)
+  if not gpus and each then
+    local most = math.ceil(sum.all / r.nodes / each.all) * each.all
+    gpus = {all = most, types = sum.types, count = {[sum.types[1]] = most}}
+  end
+  if not gpus then
+    return nil, what .. " cannot be divided evenly among " .. r.nodes ..
+      " nodes: specify the GPUs with --gpus-per-node"
+  end
+  gpus.sum, gpus.each = sum, each
+  return gpus
+end
+
+-- place decides on how many nodes a new job runs and how many GPUs it has on each of them, so that no node needs more
+-- slices of a profile, or more CPUs, than the nodes have. Like slurmctld, it uses as few nodes as possible. It returns
+-- the slots, with the per_task field set if the job must request its GPUs and slices per task, because its nodes have
+-- different numbers of them. It returns nil if no nodes can run the job.
+local function place(t, r, gpus, job, profile)
+  local most = t.most[profile]
+  if not gpus.sum then return (not most or gpus.all <= most) and gpus or nil end
+  local nodes, all, per_task = r.nodes, gpus.sum.all, r.task.gpu.all
+  if most and per_task > 0 then most = most - most % per_task end   -- a task's GPUs are on one node
+  if most == 0 then return nil end
+  if most then nodes = math.max(nodes, math.ceil(all / most)) end
+  local cpus = tonumber(tostring(job.cpus_per_tres):match("gres[:/]gpu[:=](%d+)$") or "")
+  if cpus and t.max_cpus then nodes = math.max(nodes, math.ceil(all * cpus / t.max_cpus)) end
+  if nodes > r.nodes then
+    local limit = count(job.max_nodes)
+    if limit and limit < nodes then return nil end
+    r.nodes, job.min_nodes = nodes, nodes
+  end
+  local out = scaled(gpus.sum, 1, nodes)
+  local even = out and (per_task == 0 or out.all % per_task == 0)
+  if even or not gpus.each then return out end
+  gpus.each.per_task = true
+  if not r.tasks and r.job.gpu.all > 0 then job.num_tasks = all end
+  return gpus.each
 end
 
 ---------------------------------------------------------------- the job's key and script fingerprint
@@ -702,56 +853,85 @@ local function in_time(t, kinds, floor, run, limit)
   return best.name, on_best(run.seconds), on_best(run.high)
 end
 
--- resolve returns the entries of tres_per_node to keep and the entries to add (without prefix). If Caelum chose the
--- profile, it also returns the choice: the profile and the warning for the user and, if the time limit requires a
--- larger profile, the smaller one (instead_of) and the run time in seconds. job holds the --mig and --mig-mem options.
--- Both are ignored for typed slices, because the job may have inherited them from another job. full is the result of
--- full_of.
-local function resolve(r, gpus, t, job, run, limit, full)
-  local kept, added = {}, {}
-  local typed, mig = false, r.node.mig
+-- lacks returns the reason to reject a request's numbers of slices, or nil if they are acceptable.
+local function lacks(r, gpus, t)
+  local mig, typed = r.node.mig, false
   for _, profile in ipairs(mig.types) do
     if profile ~= "" then
       typed = true
       local ok, why = known(profile, t)
-      if not ok then return nil, why end
+      if not ok then return why end
     end
   end
   if typed and mig.count[""] then
-    return nil, "the request names a profile for only some slices: name a profile for every slice or for no slice"
+    return "the request names a profile for only some slices: name a profile for every slice or for no slice"
   end
   if mig.all > 0 and mig.all ~= gpus.all then
-    return nil, "the request names " .. counted(mig.all, "slice") .. " and " .. counted(gpus.all, "GPU") ..
+    return "the request names " .. counted(mig.all, "slice") .. " and " .. counted(gpus.all, "GPU") ..
       " per node: the numbers must be equal"
   end
-  for _, entry in ipairs(r.node.list) do
-    if not (entry.name == "mig" and entry.type == "") then kept[#kept + 1] = entry.text end
-  end
-  if r.node.gpu.all == 0 then
-    for _, kind in ipairs(gpus.types) do
-      added[#added + 1] = "gpu:" .. (kind ~= "" and kind .. ":" or "") .. gpus.count[kind]
-    end
-  end
-  if typed then return kept, added end
-  local profile, chosen, warning = size(t, job, run.profile, full, gpus.all)
-  if not profile then return nil, chosen end
-  local choice
-  if chosen then
-    local floor = on_model(t, gpus.types, profile)
-    choice = {warning = warning}
-    choice.profile, choice.seconds, choice.high = in_time(t, gpus.types, floor, run, limit)
-    if choice.profile ~= floor then choice.instead_of = floor end
-    profile = choice.profile
-  end
-  added[#added + 1] = "mig:" .. profile .. ":" .. gpus.all
-  return kept, added, choice
 end
 
--- write sets tres_per_node to the entries of kept and added. The added entries get the prefix of the tres_per_* strings
--- in `from`, which slurmctld wrote with its release's prefix. If none of them has a prefix, write sets the "gres" field
--- instead, upon which slurmctld sets tres_per_node with the right prefix.
-local function write(job, from, kept, added)
-  if #added == 0 then return end
+-- choose returns the profile of a request that names none and, if Caelum chose it, the choice: the profile, the warning
+-- for the user and, if the time limit requires a larger profile, the smaller one (instead_of) and the run time in
+-- seconds. If there is no such profile, choose returns nil and the reason.
+local function choose(gpus, t, job, run, limit, full)
+  local profile, chosen, warning = size(t, job, run.profile, full, gpus.all)
+  if not profile then return nil, chosen end
+  if not chosen then return profile end
+  local floor = on_model(t, gpus.types, profile)
+  local choice = {warning = warning}
+  choice.profile, choice.seconds, choice.high = in_time(t, gpus.types, floor, run, limit)
+  if choice.profile ~= floor then choice.instead_of = floor end
+  return choice.profile, choice
+end
+
+-- resolve returns the changes to a request: kept, the entries of tres_per_node to keep; added, the entries to add to it
+-- (without prefix); and per_task, those to add to tres_per_task. It also returns the result of choose. If the request
+-- is rejected, it returns nil and the reason, which is a number for one of slurmctld's errors. job holds the --mig and
+-- --mig-mem options. Both are ignored for typed slices, because the job may have inherited them from another job. full
+-- is the result of full_of. new is true for a new job.
+local function resolve(r, gpus, t, job, run, limit, full, new)
+  local why = lacks(r, gpus, t)
+  if why then return nil, why end
+  local typed, profile, choice = r.node.mig.all > 0 and not r.node.mig.count[""], r.static, nil
+  if typed then
+    for name, n in pairs(r.node.mig.count) do
+      if new and t.most[name] and n > t.most[name] then return nil, NO_SUCH_NODE end
+    end
+  elseif profile then
+    local ok, unknown = known(profile, t)
+    if not ok then return nil, unknown end
+  else
+    profile, choice = choose(gpus, t, job, run, limit, full)
+    if not profile then return nil, choice end
+  end
+  if new and not typed then gpus = place(t, r, gpus, job, profile) end
+  if not gpus then return nil, NO_SUCH_NODE end
+  local changes = {kept = {}, added = {}, per_task = {}}
+  for _, entry in ipairs(r.node.list) do
+    if not (entry.name == "mig" and entry.type == "") then changes.kept[#changes.kept + 1] = entry.text end
+  end
+  local to = gpus.per_task and changes.per_task or changes.added
+  if r.node.gpu.all == 0 and not (gpus.per_task and r.task.gpu.all > 0) then
+    for _, kind in ipairs(gpus.types) do
+      to[#to + 1] = "gpu:" .. (kind ~= "" and kind .. ":" or "") .. gpus.count[kind]
+    end
+  end
+  if not typed then to[#to + 1] = "mig:" .. profile .. ":" .. gpus.all end
+  return changes, choice
+end
+
+-- write makes the changes of resolve to a job. The added entries get the prefix of the tres_per_* strings in `from`,
+-- which slurmctld wrote with its release's prefix. If none of them has a prefix, write sets the "gres" field instead,
+-- upon which slurmctld sets tres_per_node with the right prefix.
+local function write(job, from, changes)
+  local kept, added, tasks = changes.kept, changes.added, {from.tres_per_task}
+  -- Slurm removes the CPUs that one of the GRES does not need (from 24.05: _foreach_gres_filter_sock_core), so the slices must need as many
+  -- as the GPUs.
+  local cpus, number = tostring(from.cpus_per_tres):match("^(gres[:/])gpu([:=]%d+)$")
+  if cpus then job.cpus_per_tres = cpus .. "gpu" .. number .. "," .. cpus .. "mig" .. number end
+  if #added == 0 and #changes.per_task == 0 then return end
   local prefix
   for _, per in ipairs(PER) do
     prefix = prefix or tostring(from["tres_per_" .. per]):sub(1, MAX_TRES):match("gres[:/]")
@@ -762,8 +942,10 @@ local function write(job, from, kept, added)
     if #kept > 0 then job.tres_per_node = table.concat(kept, ",") .. "," .. job.tres_per_node end
     return
   end
+  for _, entry in ipairs(changes.per_task) do tasks[#tasks + 1] = prefix .. entry end
+  if #changes.per_task > 0 then job.tres_per_task = table.concat(tasks, ",") end
   for _, entry in ipairs(added) do kept[#kept + 1] = prefix .. entry end
-  job.tres_per_node = table.concat(kept, ",")
+  if #added > 0 then job.tres_per_node = table.concat(kept, ",") end
 end
 
 -- managed reports whether at least one partition in a list is managed. Lists longer than MAX_NAMES count as managed.
@@ -788,9 +970,10 @@ end
 -- may contain user input.
 local function inform(text) slurm.log_user("%s", "caelum: " .. (text:gsub("[^\32-\126]", "?"))) end
 
--- refuse rejects a submission or a change, and shows the user the reason. On 22.05, the reason for rejecting a change
--- appears only in slurmctld's log.
+-- refuse rejects a submission or a change, and shows the user the reason. For a number, Slurm shows the text of its
+-- error. On 22.05, the reason for rejecting a change appears only in slurmctld's log.
 local function refuse(why)
+  if type(why) == "number" then return why end
   inform(why)
   return slurm.ERROR
 end
@@ -868,7 +1051,12 @@ local function submit(job, parts)
     local without = lacks_slots(job, r, why)
     return without and refuse(without) or slurm.SUCCESS
   end
+  local static_profile, unclear = translate(job, t, true)
+  if unclear then return refuse(unclear) end
+  r, why = request(job)
   if not r then return refuse(why) end
+  r.static = static_profile
+  if not drop_unmanaged(r, t) then return slurm.SUCCESS end
   if t.bypass then return send_past(job, r, t.bypass) end
   local invalid = unreadable(r)
   if invalid then return refuse(invalid) end
@@ -878,8 +1066,8 @@ local function submit(job, parts)
   local run = learned(t, user_id(job), key, fingerprint)
   local limit = time_limit(t, job.time_limit, job.partition, parts)
   local full = full_of(t, gpus.types, job.partition, parts)
-  local kept, added, choice = resolve(r, gpus, t, job, run, limit, full)
-  if not kept then return refuse(added) end
+  local changes, choice = resolve(r, gpus, t, job, run, limit, full, true)
+  if not changes then return refuse(choice) end
   local grow, unknown = "off"   -- an agent never changes a profile that the user named
   if choice then grow, unknown = grow_mode(t, job, fingerprint, parts) end
   if not grow then return refuse(unknown) end
@@ -904,7 +1092,7 @@ local function submit(job, parts)
   -- both the script's hold and the user's hold (22.05).
   local hold = must_hold(job, r, t) and job.priority ~= 0
   if hold then tags[#tags + 1] = "caelum:held" end
-  write(job, job, kept, added)
+  write(job, job, changes)
   job.admin_comment = table.concat(tags, " ")
   if hold then job.priority = 0 end
   if choice and choice.warning then inform(choice.warning) end
@@ -937,7 +1125,7 @@ end
 
 -- updated returns the job's GPU and node counts after an update, and whether the update sets a GPU count.
 local function updated(job, record)
-  local after, set = {min_nodes = count(job.min_nodes) or record.min_nodes}, false
+  local after, set = {min_nodes = count(job.min_nodes) or record.min_nodes, cpus_per_tres = record.cpus_per_tres}, false
   for _, per in ipairs(PER) do
     local name = "tres_per_" .. per
     local new = job[name]
@@ -975,6 +1163,11 @@ local function modify(job, record, parts)
   if count(job.ntasks_per_tres) then return refuse(NO_CHANGE) end
 
   local after, set = updated(job, record)
+  if tostring(record.tres_per_task):find("gres[:/]mig") then
+    local t = decisions
+    local stays = not job.partition or t and managed(job.partition, parts, t)
+    return (set or reshapes(job) or not stays) and refuse(NO_CHANGE) or slurm.SUCCESS
+  end
   local r, why = request(after)
   local before, unknown = request(record)
   -- If a job with --ntasks-per-gpu was submitted to an unmanaged partition, only tres_fmt_req_str contains its GPUs.
@@ -998,6 +1191,17 @@ local function modify(job, record, parts)
     return without and refuse(without) or slurm.SUCCESS
   end
   local moves = job.partition and not managed(record.partition, parts, t)
+  if type(job.tres_per_node) == "string" then
+    local _, unclear = translate(job, t)
+    if unclear then return refuse(unclear) end
+    after.tres_per_node = job.tres_per_node
+    r, why = request(after)
+  end
+  if r and not drop_unmanaged(r, t) then
+    local new = job.tres_per_node
+    local keeps = type(new) == "string" and drops(record.tres_per_node, entries(new))
+    return keeps and refuse(NO_CHANGE) or slurm.SUCCESS
+  end
   if not r then
     if not why and not before and not unknown and not moves then return slurm.SUCCESS end
     return refuse(why or NO_CHANGE)
@@ -1020,19 +1224,20 @@ local function modify(job, record, parts)
   if invalid then return refuse(invalid) end
   local gpus, uneven = slots(r, after)
   if not gpus then return refuse(uneven) end
+  if gpus.sum and gpus.all * r.nodes ~= gpus.sum.all then return refuse(NO_CHANGE) end
   local comment = tostring(record.admin_comment)
   local key, fingerprint = comment:match("caelum:key=(%x+)") or "", comment:match("caelum:work=(%x+)")
   local own = job.time_limit
   if own == nil or own == slurm.NO_VAL then own = record.time_limit end
   local limit = time_limit(t, own, job.partition or record.partition, parts)
   local full = full_of(t, gpus.types, job.partition or record.partition, parts)
-  local kept, added = resolve(r, gpus, t, record, learned(t, user_id(record), key, fingerprint), limit, full)
-  if not kept then return refuse(added) end
+  local changes, unfit = resolve(r, gpus, t, record, learned(t, user_id(record), key, fingerprint), limit, full)
+  if not changes then return refuse(unfit) end
   local now = {}
-  for _, text in ipairs(kept) do now[#now + 1] = text end
-  for _, text in ipairs(added) do now[#now + 1] = "gres:" .. text end
+  for _, text in ipairs(changes.kept) do now[#now + 1] = text end
+  for _, text in ipairs(changes.added) do now[#now + 1] = "gres:" .. text end
   if drops(record.tres_per_node, entries(table.concat(now, ","))) then return refuse(NO_CHANGE) end
-  write(job, after, kept, added)
+  write(job, after, changes)
   return slurm.SUCCESS
 end
 

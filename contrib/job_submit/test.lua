@@ -191,8 +191,8 @@ for _, case in ipairs({
   {"typed and untyped slices", {tres_per_node = "gres:mig:1g.5gb:1,gres:mig:1"}, "every slice or for no slice"},
   {"slices per job", {tres_per_job = "gres:mig:1g.5gb:1"}, "per node"},
   {"slices per task", {tres_per_task = "gres/mig:1g.5gb=1", num_tasks = 2}, "per node"},
-  {"3 GPUs on 2 nodes", {tres_per_job = "gres:gpu:3", min_nodes = 2}, "3 GPUs cannot be divided evenly among 2 nodes"},
-  {"5 tasks on 2 nodes", {tres_per_task = "gres:gpu:1", num_tasks = 5, min_nodes = 2}, "5 tasks"},
+  {"3 GPUs for 2 tasks on 2 nodes", {tres_per_job = "gres:gpu:3", num_tasks = 2, min_nodes = 2}, "3 GPUs cannot be divided evenly among 2 nodes"},
+  {"GPUs of two models on 2 nodes", {tres_per_job = "gres:gpu:a100:1,gres:gpu:h100:2", min_nodes = 2}, "3 GPUs cannot be divided evenly among 2 nodes"},
   {"per socket, of how many", {tres_per_socket = "gres:gpu:1"}, "sockets%-per%-node"},
   {"a count with a suffix", {tres_per_node = "gres:gpu:1k"}, "gres:gpu:1k is not valid"},
   {"a negative count", {tres_per_node = "gres:gpu:-1"}, "not valid"},
@@ -290,13 +290,119 @@ for _, case in ipairs({
   {"another model has as much", {tres_per_node = "gres:gpu:h100:2"}, "gres:gpu:h100:2,gres:mig:2g.20gb:2", "2g.20gb"},
   {"by --gpus", {tres_per_job = "gres:gpu:h100:2"}, "gres:gpu:h100:2,gres:mig:2g.20gb:2", "2g.20gb"},
   {"it has less: its largest", {tres_per_node = "gres:gpu:l4:1"}, "gres:gpu:l4:1,gres:mig:1g.5gb:1", "1g.5gb"},
-  {"a model that is not in the table", {tres_per_node = "gres:gpu:v100:1"}, "gres:gpu:v100:1,gres:mig:2g.10gb:1", "2g.10gb"},
+  {"a model that is not in the table", {tres_per_node = "gres:gpu:v100:1"}, "gres:gpu:v100:1", nil},
+  {"such a model by --gpus", {tres_per_job = "gres:gpu:v100:2"}, nil, nil},
+  {"such a model beside another one", {tres_per_node = "gres:gpu:v100:1,gres:gpu:h100:2"}, "gres:gpu:v100:1,gres:gpu:h100:2,gres:mig:2g.20gb:2", "2g.20gb"},
   {"two models", {tres_per_node = "gres:gpu:h100:1,gres:gpu:a100:1"}, "gres:gpu:h100:1,gres:gpu:a100:1,gres:mig:2g.10gb:2", "2g.10gb"},
   {"--mig-mem", {tres_per_node = "gres:gpu:h100:1", spank_job_env = env(nil, "8G")}, "gres:gpu:h100:1,gres:mig:2g.20gb:1", "2g.20gb"},
   {"a profile by name", {tres_per_node = "gres:gpu:h100:1", spank_job_env = env("3g.20gb")}, "gres:gpu:h100:1,gres:mig:3g.20gb:1", nil},
 }) do
   local rc, job = submit(case[2])
   check(rc == slurm.SUCCESS and job.tres_per_node == case[3] and word(job, "sized") == case[4], case[1], tostring(job.tres_per_node) .. " " .. tostring(job.admin_comment))
+end
+
+-- A change does not add slices to a job whose GPUs have none.
+do
+  local record = {partition = "gpu", tres_per_node = "gres/gpu:v100:1", job_state = 0.0, user_id = 1001.0, min_nodes = 1.0, admin_comment = ""}
+  local job = job_desc({time_limit = 5}, "gres/")
+  check(slurm_job_modify(job, record, PARTS, 1001) == slurm.SUCCESS and not job.tres_per_node, "a change to a job with a V100", said[1])
+  job = job_desc({tres_per_node = "gres/gpu:v100:2"}, "gres/")
+  check(slurm_job_modify(job, record, PARTS, 1001) == slurm.SUCCESS and job.tres_per_node == "gres/gpu:v100:2", "a second V100", said[1])
+  record.tres_per_node = "gres:gpu:h100:1,gres:mig:2g.20gb:1"
+  job = job_desc({tres_per_node = "gres:gpu:v100:1"}, "gres:")
+  check(slurm_job_modify(job, record, PARTS, 1001) == slurm.ERROR, "a V100 in addition to a slice", job.tres_per_node)
+end
+
+---------------------------------------------------------------- several nodes
+
+-- In these cases, no node has more than two slices of 7g.40gb, or more than 64 CPUs.
+write_table(TABLE .. "profile 7g.40gb 40192 2\nprofile 2g.10gb 9856 6\nmax_cpus 64\n")
+for _, case in ipairs({
+  {"--gpus=4", {tres_per_job = "gres:gpu:4"}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 2}},
+  {"--gpus=4 -n4", {tres_per_job = "gres:gpu:4", num_tasks = 4}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 2}},
+  {"--gpus=2", {tres_per_job = "gres:gpu:2"}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = NO_VAL}},
+  {"--gpus=a100:3", {tres_per_job = "gres/gpu:a100:3"}, {tres_per_task = "gres/gpu:a100:1,gres/mig:7g.40gb:1", min_nodes = 2, num_tasks = 3}},
+  {"--gpus=3 -N2", {tres_per_job = "gres:gpu:3", min_nodes = 2, max_nodes = 2}, {tres_per_task = "gres:gpu:1,gres:mig:7g.40gb:1", num_tasks = 3}},
+  {"--gpus=6 -n3 -N4", {tres_per_job = "gres:gpu:6", num_tasks = 3, min_nodes = 4}, {tres_per_task = "gres:gpu:2,gres:mig:7g.40gb:2", num_tasks = 3}},
+  {"--gpus-per-task=1 -n4", {tres_per_task = "gres:gpu:1", num_tasks = 4}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 2}},
+  {"--gpus-per-task=1 -n3 -N2", {tres_per_task = "cpu=1,gres/gpu=1", num_tasks = 3, min_nodes = 2}, {tres_per_task = "cpu=1,gres/gpu=1,gres/mig:7g.40gb:1"}},
+  {"--gpus-per-task=2 -n3 -N2", {tres_per_task = "gres:gpu:2", num_tasks = 3, min_nodes = 2}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 3}},
+  {"--gpus-per-task=4 -n3 --mig=2g.10gb", {tres_per_task = "gres:gpu:4", num_tasks = 3, spank_job_env = env("2g.10gb")}, {tres_per_node = "gres:gpu:4,gres:mig:2g.10gb:4", min_nodes = 3}},
+  {"--gpus-per-task=3 -n2", {tres_per_task = "gres:gpu:3", num_tasks = 2}, 2014},
+  {"--gpus=2 --cpus-per-gpu=64", {tres_per_job = "gres:gpu:2", cpus_per_tres = "gres:gpu:64"}, {tres_per_node = "gres:gpu:1,gres:mig:7g.40gb:1", min_nodes = 2, cpus_per_tres = "gres:gpu:64,gres:mig:64"}},
+  {"--gpus=4 -N1", {tres_per_job = "gres:gpu:4", min_nodes = 1, max_nodes = 1}, 2014},
+  {"--gres=gpu:3", {tres_per_node = "gres:gpu:3"}, 2014},
+  {"--gres=gpu:3 -w n1", {tres_per_node = "gres:gpu:3", req_nodes = "n1"}, 2014},
+  {"--gres=gpu:3,mig:7g.40gb:3", {tres_per_node = "gres:gpu:3,gres:mig:7g.40gb:3"}, 2014},
+  {"--gres=gpu:6 --mig=2g.10gb", {tres_per_node = "gres:gpu:6", spank_job_env = env("2g.10gb")}, {tres_per_node = "gres:gpu:6,gres:mig:2g.10gb:6"}},
+  {"--gres=gpu:9 --mig=1g.5gb", {tres_per_node = "gres:gpu:9", spank_job_env = env("1g.5gb")}, {tres_per_node = "gres:gpu:9,gres:mig:1g.5gb:9"}},
+}) do
+  case[2].spank_job_env = case[2].spank_job_env or env("7g.40gb")
+  local rc, job = submit(case[2])
+  if type(case[3]) == "number" then
+    check(rc == case[3] and not job.admin_comment, case[1] .. " is refused", rc)
+  else
+    check(rc == slurm.SUCCESS, case[1] .. " is accepted", said[1])
+    for field, want in pairs(case[3]) do check(job[field] == want, case[1] .. ": " .. field, job[field]) end
+    if case[3].tres_per_task then check(job.tres_per_node == nil, case[1] .. " adds nothing per node", job.tres_per_node) end
+  end
+end
+
+-- Per-task requests cannot be changed, but the job can.
+do
+  local record = {partition = "gpu", tres_per_task = "gres:gpu:1,gres:mig:7g.40gb:1", job_state = 0.0, user_id = 1001.0, min_nodes = 2.0, admin_comment = ""}
+  for _, case in ipairs({
+    {"a time limit", {time_limit = 5}, slurm.SUCCESS}, {"another managed partition", {partition = "gpu-long"}, slurm.SUCCESS},
+    {"an unmanaged partition", {partition = "cpu"}, slurm.ERROR}, {"other slices", {tres_per_node = "gres:mig:1g.5gb:1"}, slurm.ERROR},
+    {"other GPUs", {tres_per_task = "gres:gpu:2"}, slurm.ERROR}, {"tasks", {num_tasks = 4}, slurm.ERROR}, {"nodes", {min_nodes = 3}, slurm.ERROR},
+  }) do
+    local rc = slurm_job_modify(job_desc(case[2], "gres:"), record, PARTS, 1001)
+    check(rc == case[3], "slices per task: change of " .. case[1], rc)
+  end
+end
+
+---------------------------------------------------------------- CPUs per GPU
+
+write_table(TABLE)
+for _, case in ipairs({
+  {"--cpus-per-gpu=4", {tres_per_node = "gres:gpu:1", cpus_per_tres = "gres:gpu:4"}, "gres:gpu:4,gres:mig:4"},
+  {"... with typed slices", {tres_per_node = "gres/gpu:1,gres/mig:1g.5gb:1", cpus_per_tres = "gres/gpu:4"}, "gres/gpu:4,gres/mig:4"},
+  {"... in another form", {tres_per_job = "gres/gpu:1", cpus_per_tres = "gres/gpu=4"}, "gres/gpu=4,gres/mig=4"},
+  {"no --cpus-per-gpu", {tres_per_node = "gres:gpu:1"}, nil},
+  {"another GRES", {tres_per_node = "gres:gpu:1,gres:net:1", cpus_per_tres = "gres:net:4"}, "gres:net:4"},
+}) do
+  local rc, job = submit(case[2])
+  check(rc == slurm.SUCCESS and job.cpus_per_tres == case[3], case[1], job.cpus_per_tres)
+end
+
+---------------------------------------------------------------- types of static MIG devices
+
+write_table(TABLE .. "model a100 1g.5gb\nmodel a100 2g.10gb\nmodel H100 3g.20gb\nalias a100_10g 2g.10gb\nalias l40s.4 1g.5gb\n")
+for _, case in ipairs({
+  {"gpu:1g.5gb:1", {tres_per_node = "gres:gpu:1g.5gb:1"}, "gres:gpu:1,gres:mig:1g.5gb:1"},
+  {"gpu:1g.5gb", {tres_per_node = "gres:gpu:1g.5gb"}, "gres:gpu:1,gres:mig:1g.5gb:1"},
+  {"with a model", {tres_per_node = "gres/gpu:a100_3g.20gb:2"}, "gres/gpu:a100:2,gres/mig:3g.20gb:2"},
+  {"AutoDetect's name", {tres_per_node = "gres/gpu:nvidia_h100_80gb_hbm3_3g.20gb:1"}, "gres/gpu:H100:1,gres/mig:3g.20gb:1"},
+  {"capitals", {tres_per_node = "gres/gpu:3G.20GB:1"}, "gres/gpu:1,gres/mig:3g.20gb:1"},
+  {"an alias", {tres_per_node = "gres:gpu:a100_10g:1"}, "gres:gpu:a100:1,gres:mig:2g.10gb:1"},
+  {"a fraction", {tres_per_node = "gres:gpu:l40s.4:1"}, "gres:gpu:1,gres:mig:1g.5gb:1"},
+  {"two profiles", {tres_per_node = "gres:gpu:1g.5gb:1,gres:net:2,gres:gpu:2g.10gb:2"}, "gres:gpu:3,gres:net:2,gres:mig:1g.5gb:1,gres:mig:2g.10gb:2"},
+  {"--gpus=1g.5gb:1", {tres_per_job = "gres:gpu:1g.5gb:1"}, "gres:gpu:1,gres:mig:1g.5gb:1"},
+  {"--gpus-per-task=a100_1g.5gb:1 -n2", {tres_per_task = "gres/gpu:a100_1g.5gb=1", num_tasks = 2}, "gres/gpu:a100:2,gres/mig:1g.5gb:2"},
+  {"an unknown profile", {tres_per_node = "gres:gpu:9g.99gb:1"}, nil, "the MIG profile 9g%.99gb does not exist"},
+  {"only some", {tres_per_node = "gres:gpu:1g.5gb:1,gres:gpu:a100:1"}, nil, "for only some of the GPUs"},
+  {"several profiles in --gpus", {tres_per_job = "gres:gpu:1g.5gb:1,gres:gpu:2g.10gb:1"}, nil, "several profiles"},
+  {"without a script", {tres_per_node = "gres:gpu:1g.5gb:1", script = ""}, nil, "write %-%-gpus=1 %-%-mig=1g%.5gb"},
+}) do
+  case[2].environment = {SLURM_GPUS = "a100_1g.5gb:1", SLURM_GPUS_PER_TASK = "2", OTHER = "1g.5gb"}
+  local rc, job = submit(case[2])
+  if case[4] then
+    check(rc == slurm.ERROR and (said[1] or ""):find(case[4]), case[1], said[1])
+  else
+    check(rc == slurm.SUCCESS and job.tres_per_node == case[3], case[1], job.tres_per_node or said[1])
+    check(not word(job, "sized"), case[1] .. " names the profile", job.admin_comment)
+    check(job.environment.SLURM_GPUS == "a100:1" and job.environment.SLURM_GPUS_PER_TASK == "2" and job.environment.OTHER == "1g.5gb", case[1] .. ": environment", job.environment.SLURM_GPUS)
+  end
 end
 write_table(TABLE)
 

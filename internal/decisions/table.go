@@ -34,8 +34,11 @@ type Table struct {
 	Default  string // the profile for a job without earlier runs
 	Whole    string // the profile of a whole GPU
 	// Models holds the profiles of each GPU model, smallest first. Its keys are the models' Types in gres.conf.
-	Models   map[string][]string
+	Models map[string][]string
+	// Alias holds the profiles of the GPU types under which a site's users request static MIG devices.
+	Alias    map[string]string
 	MaxNodes int // the number of catalogue nodes
+	MaxCPUs  int // the largest number of CPUs of a node, or 0 if unknown
 	// Bypass is the unmanaged partition to which new jobs that request GPUs are sent, or empty if these jobs are given
 	// slices.
 	Bypass string
@@ -50,6 +53,7 @@ type Table struct {
 type Profile struct {
 	Name string
 	MiB  int // memory of an instance, or 0 if unknown
+	Most int // the largest number of its instances on a node, or 0 if unknown
 }
 
 var (
@@ -150,6 +154,7 @@ func newReader() reader {
 		Table: Table{
 			MaxNodes: -1,
 			Models:   map[string][]string{},
+			Alias:    map[string]string{},
 			Full:     map[string]string{},
 			GrowIn:   map[string]string{},
 			Key:      map[string]predict.Line{},
@@ -204,6 +209,13 @@ func (r *reader) understand(n int, words []string) bool {
 		r.Models[value] = append(r.Models[value], rest[0])
 		r.note(n, rest[0])
 		return true
+	case "alias":
+		if len(rest) != 1 || r.Alias[value] != "" {
+			return false
+		}
+		r.Alias[value] = rest[0]
+		r.note(n, rest[0])
+		return true
 	}
 	if words[0] == "partition" {
 		return r.partition(n, value, rest)
@@ -226,6 +238,8 @@ func (r *reader) understand(n int, words []string) bool {
 			return false
 		}
 		r.MaxNodes, _ = strconv.Atoi(value)
+	case "max_cpus":
+		return r.MaxCPUs == 0 && positive(value, &r.MaxCPUs)
 	case "bypass":
 		if r.bypass > 0 || strings.Contains(value, ",") {
 			return false
@@ -279,15 +293,19 @@ func (r *reader) learn(n int, lines map[string]predict.Line, form *regexp.Regexp
 	return true
 }
 
-// list parses the rest of a profile line. If two GPU models have a profile with the same name but different amounts of
-// memory, MiB is the smaller amount, which both models offer.
+// list parses the rest of a profile line, which has the form "[MiB [most]]". If two GPU models have a profile with the
+// same name but different amounts of memory, MiB is the smaller amount, which both models offer. Most is the larger
+// number.
 func (r *reader) list(name string, rest []string) bool {
 	p := Profile{Name: name}
-	if !profileForm.MatchString(name) || name == "closed" || len(rest) > 1 ||
-		len(rest) == 1 && !positive(rest[0], &p.MiB) {
+	if !profileForm.MatchString(name) || name == "closed" || len(rest) > 2 ||
+		len(rest) > 0 && !positive(rest[0], &p.MiB) || len(rest) > 1 && !positive(rest[1], &p.Most) {
 		return false
 	}
 	i := slices.IndexFunc(r.Profiles, func(has Profile) bool { return has.Name == name })
+	if i >= 0 {
+		r.Profiles[i].Most = max(r.Profiles[i].Most, p.Most)
+	}
 	switch {
 	case i < 0:
 		r.Profiles = append(r.Profiles, p)

@@ -11,9 +11,10 @@ import (
 func TestParse(t *testing.T) {
 	const text = "caelum-decisions 1 7\n# a comment\n\npartition gpu\npartition big 2g.10gb # and one behind a word\n" +
 		"grow oom\npartition new grow=forecast\npartition old 2g.10gb grow=off\n" +
-		"profile 1g.5gb 4864\nprofile 1g.5gb+me\nprofile 2g.10gb 9984\n" +
+		"profile 1g.5gb 4864 14\nprofile 1g.5gb 4864 7\nprofile 1g.5gb+me\nprofile 2g.10gb 9984\n" +
 		"profile 2g.10gb 9856\nprofile 2g.10gb\ndefault 2g.10gb\nwhole 1g.5gb\n" +
-		"model a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\nbypass whole\n" +
+		"model a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\nbypass whole\nmax_cpus 64\n" +
+		"alias a100_10g 2g.10gb\n" +
 		"key 1001:0123456789abcdef 1g.5gb+me  # train\nkey 0123456789abcdef 2g.10gb 60 # no user\n" +
 		"user 1001:0123456789abcdef\t2g.10gb 3600-4100\nsite 0123456789abcdef 1g.5gb 60\n" +
 		"key 7:0123456789abcdef 1g.5gb 60 0\nuser 7:0123456789abcdef 1g.5gb  60-60\t100  # busy\n" +
@@ -22,12 +23,14 @@ func TestParse(t *testing.T) {
 		Partitions: []string{"gpu", "big", "new", "old"},
 		Grow:       "oom",
 		GrowIn:     map[string]string{"new": "forecast", "old": "off"},
-		Profiles:   []Profile{{"1g.5gb", 4864}, {"1g.5gb+me", 0}, {"2g.10gb", 9856}},
+		Profiles:   []Profile{{"1g.5gb", 4864, 14}, {"1g.5gb+me", 0, 0}, {"2g.10gb", 9856, 0}},
 		Default:    "2g.10gb",
 		Whole:      "1g.5gb",
 		MaxNodes:   4,
 		Bypass:     "whole",
 		Models:     map[string][]string{"a100": {"1g.5gb", "2g.10gb"}},
+		Alias:      map[string]string{"a100_10g": "2g.10gb"},
+		MaxCPUs:    64,
 		Key: map[string]predict.Line{
 			"1001:0123456789abcdef": {Profile: "1g.5gb+me", Busy: -1},
 			"7:0123456789abcdef":    {Profile: "1g.5gb", Seconds: 60},
@@ -81,6 +84,13 @@ func TestNoTable(t *testing.T) {
 		head + some + "model a100\n":                                      "line 4 is not valid",
 		head + some + "model a100 1g.5gb 7\n":                             "line 4 is not valid",
 		head + some + "model a100 2g.10gb\n":                              "line 4 names a profile that has no",
+		head + some + "profile 1g.5gb 4864 0\n":                           "line 4 is not valid",
+		head + some + "profile 1g.5gb 4864 14 2\n":                        "line 4 is not valid",
+		head + some + "alias a100_10g 2g.10gb\n":                          "line 4 names a profile that has no",
+		head + some + "alias a100_10g\n":                                  "line 4 is not valid",
+		head + some + "alias x 1g.5gb\nalias x 1g.5gb\n":                  "line 5 is not valid",
+		head + some + "max_cpus 0\n":                                      "line 4 is not valid",
+		head + some + "max_cpus 64\nmax_cpus 64\n":                        "line 5 is not valid",
 		head + some + "key 0123 1g.5gb\n":                                 "line 4 is not valid",
 		head + some + "profile 2g.10gb 1000000000\n":                      "line 4 is not valid",
 		head + some + "key 0123456789abcdef 1g.5gb 1000000000\n":          "line 4 is not valid",
