@@ -16,12 +16,14 @@ type Fault struct {
 // forms holds the forms of all lines after the first, by their first words.
 var forms = map[string]string{
 	"partition": "partition NAME [PROFILE] [grow=off|oom|forecast]",
-	"profile":   "profile NAME [MIB]",
+	"profile":   "profile NAME [MIB [MOST]]",
 	"model":     "model TYPE PROFILE",
+	"alias":     "alias TYPE PROFILE, once for each type",
 	"default":   "default PROFILE, once",
 	"whole":     "whole PROFILE, once",
 	"grow":      "grow off|oom|forecast, once",
 	"max_nodes": "max_nodes NUMBER, once",
+	"max_cpus":  "max_cpus NUMBER, once",
 	"bypass":    "bypass PARTITION|off, once",
 	"key":       "key USER_ID:KEY PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each key",
 	"user":      "user USER_ID:FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",

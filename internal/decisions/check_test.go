@@ -24,12 +24,17 @@ func TestCheck(t *testing.T) {
 		{head + valid + "partition gpu grow=on\n partition gpu\nprofil#2g.10gb\ndefault 1g.5gb\n", []string{
 			"4 the line must have the form partition NAME [PROFILE] [grow=off|oom|forecast]",
 			"5 the line begins with a blank",
-			`6 no line may begin with "profil"; a line must begin with bypass, default, grow, key`,
+			`6 no line may begin with "profil"; a line must begin with alias, bypass, default, grow`,
 			"7 the line must have the form default PROFILE, once",
 		}},
 		{head + valid + "whole 7g.40gb\nmodel a100 7g.40gb\nuser 1:0 1g.5gb\n",
 			[]string{`4 the profile "7g.40gb" has no profile line`,
 				"6 the line must have the form user USER_ID:FINGERPRINT"}},
+		{head + valid + "alias a100_5g 1g.5gb\nalias a100_5g 1g.5gb\nalias b 2g.10gb\nalias c\n", []string{
+			"5 the line must have the form alias TYPE PROFILE, once for each type",
+			`6 the profile "2g.10gb" has no profile line`,
+			"7 the line must have the form alias TYPE PROFILE",
+		}},
 		{head + valid + "bypass whole\npartition gpu\n", nil},
 		{head + valid + "bypass off\npartition off\n", nil},
 		{head + valid + "bypass gpu\npartition gpu\nbypass off\nbypass a,gpu\n", []string{

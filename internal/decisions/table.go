@@ -35,8 +35,8 @@ type Table struct {
 	Whole    string // the profile of a whole GPU
 	// Models holds the profiles of each GPU model, smallest first. Its keys are the models' Types in gres.conf.
 	Models map[string][]string
-	// Alias holds the profiles of the GPU types under which a site's users request static MIG devices.
-	Alias    map[string]string
+	// Aliases maps GPU types that do not state a profile, such as a100_10g, to the profile that they stand for.
+	Aliases  map[string]string
 	MaxNodes int // the number of catalogue nodes
 	MaxCPUs  int // the largest number of CPUs of a node, or 0 if unknown
 	// Bypass is the unmanaged partition to which new jobs that request GPUs are sent, or empty if these jobs are given
@@ -154,7 +154,7 @@ func newReader() reader {
 		Table: Table{
 			MaxNodes: -1,
 			Models:   map[string][]string{},
-			Alias:    map[string]string{},
+			Aliases:  map[string]string{},
 			Full:     map[string]string{},
 			GrowIn:   map[string]string{},
 			Key:      map[string]predict.Line{},
@@ -210,14 +210,8 @@ func (r *reader) understand(n int, words []string) bool {
 		r.note(n, rest[0])
 		return true
 	case "alias":
-		if len(rest) != 1 || r.Alias[value] != "" {
-			return false
-		}
-		r.Alias[value] = rest[0]
-		r.note(n, rest[0])
-		return true
-	}
-	if words[0] == "partition" {
+		return r.alias(n, value, rest)
+	case "partition":
 		return r.partition(n, value, rest)
 	}
 	if len(rest) > 0 {
@@ -250,6 +244,16 @@ func (r *reader) understand(n int, words []string) bool {
 	default:
 		return false
 	}
+	return true
+}
+
+// alias parses the rest of an alias line, which consists of a profile.
+func (r *reader) alias(n int, kind string, rest []string) bool {
+	if _, twice := r.Aliases[kind]; twice || len(rest) != 1 {
+		return false
+	}
+	r.Aliases[kind] = rest[0]
+	r.note(n, rest[0])
 	return true
 }
 

@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 		MaxNodes:   4,
 		Bypass:     "whole",
 		Models:     map[string][]string{"a100": {"1g.5gb", "2g.10gb"}},
-		Alias:      map[string]string{"a100_10g": "2g.10gb"},
+		Aliases:    map[string]string{"a100_10g": "2g.10gb"},
 		MaxCPUs:    64,
 		Key: map[string]predict.Line{
 			"1001:0123456789abcdef": {Profile: "1g.5gb+me", Busy: -1},
