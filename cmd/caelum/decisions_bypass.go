@@ -88,7 +88,7 @@ func checkBypass(ctx context.Context, ctl partitions, name string) error {
 		for _, gres := range n.Gres {
 			// Name a real node rather than a catalogue node, because users do not see catalogue nodes.
 			future := slices.Contains(n.States, "FUTURE")
-			if gres.Name == "mig" && (with == "" || catalogue && !future) {
+			if gres.Name == "mig" && !n.Unmanaged() && (with == "" || catalogue && !future) {
 				with, catalogue = n.Name, future
 			}
 			gpus = gpus || gres.Name == "gpu" && gres.Count > 0
@@ -109,8 +109,8 @@ func newDecisionsRemove(g *globals, o *decisionsOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove WORD [VALUE]",
 		Short: "Remove one line from the decision table",
-		Long: `remove deletes the administrator's lines that begin with WORD or, for partition, key, user and site,
-with WORD VALUE. Like set, it replaces the file atomically and changes nothing if job_submit.lua
+		Long: `remove deletes the administrator's lines that begin with WORD or, for partition, alias, key, user and
+site, with WORD VALUE. Like set, it replaces the file atomically and changes nothing if job_submit.lua
 would reject the new table. It cannot remove learned lines, because the watcher would add them
 again; use set to override them.`,
 		Example: `  caelum decisions remove partition gpu

@@ -37,7 +37,7 @@ func TestCheckBypass(t *testing.T) {
 		[]slurm.Node{
 			node("mig-catalog1", "gpu:a100:14,mig:1g.5gb:14", "gpu", "both", "reserve"),
 			node("n1", "gpu:a100:14,mig:closed:56", "gpu", "both"),
-			node("w1", "gpu:a100:2", "whole", "both"),
+			node("w1", "gpu:a100:2,mig:1g.5gb:2", "whole", "both"),
 			node("w2", "", "whole", "cpu"),
 		},
 	}

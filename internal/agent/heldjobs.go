@@ -7,6 +7,7 @@ import (
 
 	"caelum/internal/eligible"
 	"caelum/internal/failpoint"
+	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
 )
@@ -99,6 +100,9 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 	if err != nil {
 		return false, err
 	}
+	if (plan.Snapshot{Nodes: nodes}).Elsewhere(w) {
+		return true, nil
+	}
 	ready := 0
 	for _, node := range nodes {
 		if eligible.Accepts(node, w) && eligible.HasFree(node, w) {
@@ -122,7 +126,7 @@ func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, 
 					gres[k].Type = larger
 				}
 			}
-		case eligible.Releasable(*w, p.now()) && len(w.PerNode.Named("mig")) == 0:
+		case eligible.Releasable(*w, p.now()) && len(w.SlicesPerNode()) == 0:
 			n := max(w.GPUsPerNode(), 1)
 			gres = append(gres, slurm.GRES{Name: "mig", Type: p.sizeOf(w.Job), Count: n})
 		default:

@@ -95,6 +95,11 @@ func (p *publisher) planAll(d *nodePlan, snapshot plan.Snapshot, node slurm.Node
 		d.first = me == 0
 		d.mine = p.carry(d.gpus, v, all, me)
 		d.served, d.reserved = p.servedAndReserved(v, all, me, *d)
+		if d.first {
+			for _, w := range snapshot.HeldElsewhere() {
+				d.served = append(d.served, w.ID)
+			}
+		}
 		d.planned = plannedHere(v, all, me, *d)
 		d.next = nextOn(v, all, me)
 	} else if eligible.Schedulable(node) && !node.Unregistered {

@@ -93,8 +93,9 @@ func TestOffersWithoutSlurmctld(t *testing.T) {
 	}
 }
 
-// TestNoFault tests that Examine reports no error if an unusable GPU explains the number of slots, if the capability
-// file of an idle slice does not exist, or if Slurm runs without the backfill scheduler.
+// TestNoFault tests that Examine reports no error if an unusable GPU explains the number of slots, if Slurm allocates
+// another GPU without slices, if the capability file of an idle slice does not exist, or if Slurm runs without the
+// backfill scheduler.
 func TestNoFault(t *testing.T) {
 	f := healthy()
 	f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "the GPU is lost"})
@@ -102,6 +103,11 @@ func TestNoFault(t *testing.T) {
 	f.Files[1].Missing = true
 	f.Config.Values["SchedulerType"], f.Config.Values["SchedulerParameters"] = "sched/builtin", ""
 	if found := Examine(f); Count(found, Error) != 0 || Count(found, Warning) != 1 {
+		t.Errorf("%+v", found)
+	}
+	f = healthy()
+	f.Node.Gres = append(f.Node.Gres, slurm.GRES{Name: "gpu", Type: "whole", Count: 1})
+	if found := Examine(f); Count(found, Error) != 0 {
 		t.Errorf("%+v", found)
 	}
 }

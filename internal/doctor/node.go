@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"caelum/internal/api"
 	"caelum/internal/inventory"
 	"caelum/internal/slurm"
 )
@@ -51,6 +52,9 @@ func total(f *Facts) []Finding {
 		closed = f.Node.Gres[i].Count
 	}
 	configured := f.Node.MIGTotal
+	if can := f.agentSlots(); can > 0 && inventory.Slots(f.Node, can) == can {
+		gpus = can // without the GPUs that Slurm allocates without slices
+	}
 	switch {
 	case cmp.Or(configured, mig) < inventory.Total(gpus):
 		return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, but the node's %d slots need %d: "+
@@ -105,13 +109,20 @@ func excess(f *Facts) []Finding {
 	)}
 }
 
-func slots(f *Facts) []Finding {
-	can, broken := 0, false
+// agentSlots returns the number of slots that the agent manages.
+func (f *Facts) agentSlots() (count int) {
 	for _, g := range f.Agent.GPUs {
-		can += len(g.Slots)
-		broken = broken || g.Problem != ""
+		count += len(g.Slots)
 	}
+	return count
+}
+
+func slots(f *Facts) []Finding {
+	can, broken := f.agentSlots(), slices.ContainsFunc(f.Agent.GPUs, func(g api.GPU) bool { return g.Problem != "" })
 	has := f.Node.Gres.Total("gpu")
+	if inventory.Slots(f.Node, can) == can {
+		return nil
+	}
 	switch {
 	case has < can:
 		return []Finding{fault(

@@ -158,9 +158,8 @@ func (f *Facts) bypass() []Finding {
 	if !slices.ContainsFunc(f.Partitions, func(p slurm.Partition) bool { return p.Name == t.Bypass }) {
 		return []Finding{fault(sends+", which is not in slurm.conf: slurmctld rejects these jobs", change)}
 	}
-	slice := func(g slurm.GRES) bool { return g.Name == "mig" }
 	for _, n := range f.Nodes {
-		if slices.Contains(n.Partitions, t.Bypass) && slices.ContainsFunc(n.Gres, slice) {
+		if slices.Contains(n.Partitions, t.Bypass) && n.Gres.Total("mig") > 0 && !n.Unmanaged() {
 			return []Finding{fault(
 				sends+", but Caelum manages its node "+n.Name+": jobs without slices cannot run there", change)}
 		}

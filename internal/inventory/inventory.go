@@ -5,7 +5,7 @@
 // Files:
 //
 //	inventory.go  Inventory and Read, for `caelum slurm-config`; Divide, for the agent; Total, which computes N
-//	counts.go     the GRES list with a node's offers: GRESLine; GuessTotal
+//	counts.go     the GRES list with a node's offers: GRESLine; Slots; GuessTotal
 package inventory
 
 import (

@@ -70,11 +70,11 @@ const (
 	RowBlocked = '#'
 )
 
-// Nodes returns the nodes that Caelum manages, that is, those with gres/mig, in the same order as records.
+// Nodes returns the nodes that Caelum manages, in the same order as records.
 func Nodes(records []slurm.Node) []Node {
 	all := []Node{}
 	for _, r := range records {
-		if r.Gres.Total("mig") > 0 {
+		if r.Managed() {
 			all = append(all, node(r))
 		}
 	}

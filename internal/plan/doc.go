@@ -42,6 +42,7 @@
 //	ends.go          computes when slices become free, from the queue, if nodes do not publish the times (PrivateData)
 //	deadline.go      jobs that are not expected to meet their deadlines (Misses)
 //	het.go           het jobs: finds components that slurmctld would start without the others (Stray)
+//	elsewhere.go     held jobs that can use GPUs of nodes that Caelum does not manage (HeldElsewhere)
 //	lacks.go         jobs that lack CPUs or memory: their expected start; the limit on reservations for a user
 //	extra_state.go   the caelum= entry in Extra, which contains the state of a node's GPUs: format, version, Text
 //	extra_parse.go   Parse, which reads the caelum= entry

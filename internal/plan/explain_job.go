@@ -102,9 +102,9 @@ func (e *Explanation) explainRequest(s Snapshot, w slurm.Waiting) bool {
 	return e.set(NoSlice, "the job's request contains no MIG profile, so it is not waiting for a slice")
 }
 
-// hasSlices reports whether a node is in one of the job's partitions and has gres/mig.
+// hasSlices reports whether a node is in one of the job's partitions and is managed.
 func hasSlices(n slurm.Node, w slurm.Waiting) bool {
-	return len(n.Gres.Named("mig")) > 0 &&
+	return n.Managed() &&
 		slices.ContainsFunc(n.Partitions, func(p string) bool { return slices.Contains(w.Partitions(), p) })
 }
 

@@ -74,7 +74,7 @@ func TestExplainJob(t *testing.T) {
 	bare := waits(1, "7g.40gb", 1, 1)
 	bare.PerNode = []slurm.GRES{{Name: "gpu", Count: 1}}
 	managed, whole := full, full
-	managed.Gres = []slurm.GRES{{Name: "gpu", Count: 7}, {Name: "mig", Type: "7g.40gb"}}
+	managed.Gres = []slurm.GRES{{Name: "gpu", Count: 7}, {Name: "mig", Type: "closed", Count: 28}}
 	whole.Gres = []slurm.GRES{{Name: "gpu", Count: 1}}
 	runs := slurm.Job{ID: 1, State: "RUNNING", Nodes: []string{"n1"}, PerNode: held.PerNode}
 	unsized := later

@@ -46,6 +46,7 @@
 //	record.go        squeue's columns, the random separator, and joining the tasks of an array into one job
 //	alloc.go         a job's GRES on each node (`scontrol -d show job`); detects imitations in users' texts
 //	node.go          a node: the request, `scontrol -d show node`, valid names; nodes whose slurmd has not registered
+//	managed.go       which nodes Caelum manages; catalogue nodes; unmanaged GPU nodes
 //	nodes.go         all nodes in one request, with their reservations
 //	partitions.go    partitions; detects partitions that allocate whole nodes
 //	reservations.go  active reservations; detects reservations that exclude other jobs

@@ -99,10 +99,9 @@ func countsOn(v *plan.View, p offer.Plan, member int, waits deferred) map[string
 	return n
 }
 
-// shut reports whether n has gres/mig, is up and offers no slices.
+// shut reports whether n is managed, is up and offers no slices.
 func shut(n slurm.Node) bool {
-	managed := slices.ContainsFunc(n.Gres, func(g slurm.GRES) bool { return g.Name == "mig" })
-	return managed && !n.Is("DOWN") && !slices.ContainsFunc(n.Gres, func(g slurm.GRES) bool {
+	return n.Managed() && !n.Is("DOWN") && !slices.ContainsFunc(n.Gres, func(g slurm.GRES) bool {
 		return g.Name == "mig" && g.Type != slurm.ClosedType && g.Count > 0
 	})
 }

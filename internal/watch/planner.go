@@ -58,10 +58,10 @@ func newPlanner(ctl Controller, log *logrus.Entry, host string, now func() time.
 // hostBytes is the length of the part of the id that is the same for all watchers on one host.
 const hostBytes = 4
 
-// beatNode returns the node whose Comment contains the heartbeat: the first node, by name, that has gres/mig.
+// beatNode returns the node whose Comment contains the heartbeat: the first managed node by name.
 func beatNode(nodes []slurm.Node) (first slurm.Node, ok bool) {
 	for _, n := range nodes {
-		if len(n.Gres.Named("mig")) > 0 && (!ok || n.Name < first.Name) {
+		if n.Managed() && (!ok || n.Name < first.Name) {
 			first, ok = n, true
 		}
 	}
@@ -173,7 +173,7 @@ func (p *planner) updates(
 }
 
 // partOf returns the part of a member. The first member is also responsible for the jobs that need a tag, a profile or
-// a hold, regardless of the nodes on which they run, and releases the held jobs whose nodes are all powered down.
+// a hold, regardless of the nodes on which they run, and releases the held jobs whose nodes have no agent.
 func (p *planner) partOf(
 	snapshot plan.Snapshot, v *plan.View, made offer.Plan, member int, beat string,
 ) part.Part {
@@ -196,9 +196,13 @@ func (p *planner) partOf(
 		}
 	}
 	if member == 0 {
+		for _, w := range snapshot.HeldElsewhere() {
+			own.Held = append(own.Held, w.ID)
+			own.Jobs = append(own.Jobs, part.Job{ID: w.ID, Array: w.ArrayJob})
+		}
 		for _, w := range snapshot.Queue.Waiting {
 			released := w.Priority > 0 && tags.Has(w.AdminComment, tags.Held)
-			bare := eligible.Releasable(w, snapshot.At) && len(w.PerNode.Named("mig")) == 0
+			bare := eligible.Releasable(w, snapshot.At) && len(w.SlicesPerNode()) == 0
 			late := eligible.Releasable(w, snapshot.At) && eligible.TooLate(w, snapshot.At)
 			if released || bare || late || tags.Needed(w.Job) != "" {
 				other = append(other, w.ID)

@@ -44,9 +44,9 @@ func (p *planner) offerPoweredDown(
 	return failed
 }
 
-// unattended reports whether a node with gres/mig is powered down and not used by any job.
+// unattended reports whether a managed node is powered down and not used by any job.
 func unattended(n slurm.Node) bool {
-	return n.Is("POWERED_DOWN") && (n.Is("IDLE") || n.Is("DOWN")) && len(n.Gres.Named("mig")) > 0 &&
+	return n.Is("POWERED_DOWN") && (n.Is("IDLE") || n.Is("DOWN")) && n.Managed() &&
 		n.GresUsed.Total("mig") == 0
 }
 
