@@ -172,8 +172,8 @@ local function parse(text)
   if #text > MAX_BYTES then return nil, "the table is longer than " .. MAX_BYTES .. " bytes" end
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
   local t = {
-    partitions = {}, grow_in = {}, profiles = {}, known = {}, models = {}, alias = {}, most = {}, named = {}, key = {}, user = {},
-    site = {}, old = 0,
+    partitions = {}, grow_in = {}, profiles = {}, known = {}, models = {}, alias = {}, most = {}, named = {}, key = {},
+    user = {}, site = {}, old = 0,
     seconds = {key = {}, user = {}, site = {}}, high = {key = {}, user = {}, site = {}},
     busy = {key = {}, user = {}, site = {}},
   }
@@ -474,7 +474,8 @@ local function slots(r, job)
     sum, what, tasks = {all = gpus, types = {""}, count = {[""] = gpus}}, counted(gpus, "GPU"), nil
   end
   -- Without a number of tasks, slurmctld distributes the GPUs of a job as if each were a task's.
-  local each = #sum.types == 1 and not r.tasks_per_gpu and scaled(sum, 1, tasks or sum.all) or nil
+  local each = #sum.types == 1 and not r.tasks_per_gpu and (tasks or not r.tasks_per_node) and
+    scaled(sum, 1, tasks or sum.all) or nil
   local gpus = scaled(sum, 1, r.nodes)
   if not gpus and each then
     local most = math.ceil(sum.all / r.nodes / each.all) * each.all
@@ -490,8 +491,10 @@ end
 
 -- place decides on how many nodes a new job runs and how many GPUs it has on each of them, so that no node needs more
 -- slices of a profile, or more CPUs, than the nodes have. Like slurmctld, it uses as few nodes as possible. It returns
--- the slots, with the per_task field set if the job must request its GPUs and slices per task, because its nodes have
--- different numbers of them. It returns nil if no nodes can run the job.
+-- the slots, or nil if no nodes can run the job. If the nodes have different numbers of GPUs, the result has the
+-- largest number, and the uneven field holds the number of GPUs per task: the job then requests its GPUs per task and
+-- limits the tasks per node, because slurmctld would otherwise distribute the GPUs without regard to the slices. The
+-- slices stay per node, because slurmctld does not count a GRES without files that a job requests per task (22.05).
 local function place(t, r, gpus, job, profile)
   local most = t.most[profile]
   if not gpus.sum then return (not most or gpus.all <= most) and gpus or nil end
@@ -500,7 +503,8 @@ local function place(t, r, gpus, job, profile)
   if most == 0 then return nil end
   if most then nodes = math.max(nodes, math.ceil(all / most)) end
   local cpus = tonumber(tostring(job.cpus_per_tres):match("gres[:/]gpu[:=](%d+)$") or "")
-  if cpus and t.max_cpus then nodes = math.max(nodes, math.ceil(all * cpus / t.max_cpus)) end
+  local own = (r.tasks or 1) * (count(job.cpus_per_task) or 0)
+  if t.max_cpus then nodes = math.max(nodes, math.ceil(math.max(all * (cpus or 0), own) / t.max_cpus)) end
   if nodes > r.nodes then
     local limit = count(job.max_nodes)
     if limit and limit < nodes then return nil end
@@ -509,9 +513,14 @@ local function place(t, r, gpus, job, profile)
   local out = scaled(gpus.sum, 1, nodes)
   local even = out and (per_task == 0 or out.all % per_task == 0)
   if even or not gpus.each then return out end
-  gpus.each.per_task = true
+  local each = gpus.each.all
+  local tasks = math.ceil(all / each / nodes)
+  out = scaled(gpus.each, tasks, 1)
+  if most and out.all > most then return nil end
+  out.uneven = each
   if not r.tasks and r.job.gpu.all > 0 then job.num_tasks = all end
-  return gpus.each
+  if not r.tasks_per_node then job.ntasks_per_node = tasks end
+  return out
 end
 
 ---------------------------------------------------------------- the job's key and script fingerprint
@@ -887,10 +896,11 @@ local function choose(gpus, t, job, run, limit, full)
 end
 
 -- resolve returns the changes to a request: kept, the entries of tres_per_node to keep; added, the entries to add to it
--- (without prefix); and per_task, those to add to tres_per_task. It also returns the result of choose. If the request
--- is rejected, it returns nil and the reason, which is a number for one of slurmctld's errors. job holds the --mig and
--- --mig-mem options. Both are ignored for typed slices, because the job may have inherited them from another job. full
--- is the result of full_of. new is true for a new job.
+-- (without prefix); per_task, an entry to add to tres_per_task, or nil; and uneven, whether the nodes have different
+-- numbers of GPUs. It also returns the result of choose. If the request is rejected, it returns nil and the reason,
+-- which is a number for one of slurmctld's errors. job holds the --mig and --mig-mem options. Both are ignored for typed
+-- slices, because the job may have inherited them from another job. full is the result of full_of. new is true for a
+-- new job.
 local function resolve(r, gpus, t, job, run, limit, full, new)
   local why = lacks(r, gpus, t)
   if why then return nil, why end
@@ -908,17 +918,19 @@ local function resolve(r, gpus, t, job, run, limit, full, new)
   end
   if new and not typed then gpus = place(t, r, gpus, job, profile) end
   if not gpus then return nil, NO_SUCH_NODE end
-  local changes = {kept = {}, added = {}, per_task = {}}
+  local changes = {kept = {}, added = {}, uneven = gpus.uneven ~= nil}
   for _, entry in ipairs(r.node.list) do
     if not (entry.name == "mig" and entry.type == "") then changes.kept[#changes.kept + 1] = entry.text end
   end
-  local to = gpus.per_task and changes.per_task or changes.added
-  if r.node.gpu.all == 0 and not (gpus.per_task and r.task.gpu.all > 0) then
-    for _, kind in ipairs(gpus.types) do
-      to[#to + 1] = "gpu:" .. (kind ~= "" and kind .. ":" or "") .. gpus.count[kind]
+  for _, kind in ipairs(r.node.gpu.all == 0 and gpus.types or {}) do
+    local entry = "gpu:" .. (kind ~= "" and kind .. ":" or "")
+    if not gpus.uneven then
+      changes.added[#changes.added + 1] = entry .. gpus.count[kind]
+    elseif r.task.gpu.all == 0 then
+      changes.per_task = entry .. gpus.uneven
     end
   end
-  if not typed then to[#to + 1] = "mig:" .. profile .. ":" .. gpus.all end
+  if not typed then changes.added[#changes.added + 1] = "mig:" .. profile .. ":" .. gpus.all end
   return changes, choice
 end
 
@@ -926,12 +938,12 @@ end
 -- which slurmctld wrote with its release's prefix. If none of them has a prefix, write sets the "gres" field instead,
 -- upon which slurmctld sets tres_per_node with the right prefix.
 local function write(job, from, changes)
-  local kept, added, tasks = changes.kept, changes.added, {from.tres_per_task}
-  -- Slurm removes the CPUs that one of the GRES does not need (from 24.05: _foreach_gres_filter_sock_core), so the slices must need as many
-  -- as the GPUs.
+  local kept, added = changes.kept, changes.added
+  -- Slurm removes the CPUs that one of the GRES does not need (from 24.05: _foreach_gres_filter_sock_core), so the
+  -- slices must need as many as the GPUs.
   local cpus, number = tostring(from.cpus_per_tres):match("^(gres[:/])gpu([:=]%d+)$")
   if cpus then job.cpus_per_tres = cpus .. "gpu" .. number .. "," .. cpus .. "mig" .. number end
-  if #added == 0 and #changes.per_task == 0 then return end
+  if #added == 0 then return end
   local prefix
   for _, per in ipairs(PER) do
     prefix = prefix or tostring(from["tres_per_" .. per]):sub(1, MAX_TRES):match("gres[:/]")
@@ -942,10 +954,12 @@ local function write(job, from, changes)
     if #kept > 0 then job.tres_per_node = table.concat(kept, ",") .. "," .. job.tres_per_node end
     return
   end
-  for _, entry in ipairs(changes.per_task) do tasks[#tasks + 1] = prefix .. entry end
-  if #changes.per_task > 0 then job.tres_per_task = table.concat(tasks, ",") end
   for _, entry in ipairs(added) do kept[#kept + 1] = prefix .. entry end
-  if #added > 0 then job.tres_per_node = table.concat(kept, ",") end
+  job.tres_per_node = table.concat(kept, ",")
+  if changes.per_task then
+    local others = type(from.tres_per_task) == "string" and from.tres_per_task .. "," or ""
+    job.tres_per_task = others .. prefix .. changes.per_task
+  end
 end
 
 -- managed reports whether at least one partition in a list is managed. Lists longer than MAX_NAMES count as managed.
@@ -1071,6 +1085,7 @@ local function submit(job, parts)
   local grow, unknown = "off"   -- an agent never changes a profile that the user named
   if choice then grow, unknown = grow_mode(t, job, fingerprint, parts) end
   if not grow then return refuse(unknown) end
+  if changes.uneven then grow = "off" end
 
   local tags = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   tags[#tags + 1] = "caelum:key=" .. key
@@ -1163,11 +1178,6 @@ local function modify(job, record, parts)
   if count(job.ntasks_per_tres) then return refuse(NO_CHANGE) end
 
   local after, set = updated(job, record)
-  if tostring(record.tres_per_task):find("gres[:/]mig") then
-    local t = decisions
-    local stays = not job.partition or t and managed(job.partition, parts, t)
-    return (set or reshapes(job) or not stays) and refuse(NO_CHANGE) or slurm.SUCCESS
-  end
   local r, why = request(after)
   local before, unknown = request(record)
   -- If a job with --ntasks-per-gpu was submitted to an unmanaged partition, only tres_fmt_req_str contains its GPUs.
@@ -1218,7 +1228,10 @@ local function modify(job, record, parts)
   end
   if r.node.gpu.all == 0 and r.node.mig.all == 0 then return refuse(NO_CHANGE) end
   if counts_elsewhere(r) and (set or reshapes(job)) then return refuse(NO_CHANGE) end
-  if typed(r) and not set and not moves then return slurm.SUCCESS end
+  -- If the nodes have different numbers of GPUs, the slices are per node, and the GPUs per task.
+  local uneven = r.node.gpu.all == 0 and r.node.mig.all > 0 and counts_elsewhere(r)
+  if uneven and moves then return refuse(NO_CHANGE) end
+  if (typed(r) or uneven) and not set and not moves then return slurm.SUCCESS end
 
   local invalid = unreadable(r)
   if invalid then return refuse(invalid) end

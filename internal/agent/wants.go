@@ -75,6 +75,11 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 		wants = append(wants, want)
 		total += g.Count
 	}
+	if slots > 0 && total > slots && len(wants) == 1 && job.PerNode.Total("gpu") == 0 && job.PerTask.Total("gpu") > 0 {
+		// The job's nodes have different numbers of GPUs. slurmctld counts as many slices on each of them as on the one
+		// with the most GPUs, because it counts gres/mig only per node.
+		wants[0].Count, total = slots, slots
+	}
 	if slots > 0 && total > slots {
 		return nil, fmt.Errorf(
 			"the job has gres/mig=%d and gres/gpu=%d on %s; request equal counts",

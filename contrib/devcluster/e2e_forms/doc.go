@@ -1,0 +1,12 @@
+// Package e2e_forms compares what Slurm does with a request with and without Caelum, for combinations of options that
+// request GPUs, tasks, CPUs and memory. It runs on a real Slurm, on nodes with two GPUs and the default profile 7g.40gb,
+// so that every request for GPUs should have the same result on both clusters.
+//
+// Files in testdata:
+//
+//	gpus, tasks, resources, others   the options, one set per line; a combination has one line of each file
+//	run                              combinations that are also run, whose jobs must get the same
+//	differences                      documented differences: a regular expression for the options, and the reason
+//
+// Adding a line adds a case.
+package e2e_forms

@@ -1,0 +1,169 @@
+//go:build e2e
+
+package e2e_forms
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+var (
+	all  = flag.Bool("all", false, "submit all combinations instead of a random sample")
+	seed = flag.Uint64("seed", 1, "seed of the sample")
+)
+
+// sample is the number of combinations that are submitted by default.
+const sample = 500
+
+// conf gives the nodes another GRES, as sites do, and lets both clusters start jobs quickly.
+var conf = []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"}
+
+func lines(t *testing.T, name string) []string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+// combinations returns the sets of options to submit.
+func combinations(t *testing.T) (sets []string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, g := range lines(t, "gpus") {
+		for _, n := range lines(t, "tasks") {
+			for _, r := range lines(t, "resources") {
+				for _, o := range lines(t, "others") {
+					set := strings.Join(strings.Fields(strings.Join([]string{g, n, r, o}, " ")), " ")
+					if !seen[set] {
+						seen[set], sets = true, append(sets, set)
+					}
+				}
+			}
+		}
+	}
+	if !*all {
+		rand.New(rand.NewPCG(*seed, 0)).Shuffle(len(sets), func(i, k int) { sets[i], sets[k] = sets[k], sets[i] })
+		sets = sets[:sample]
+	}
+	return sets
+}
+
+// difference returns the documented reason why the clusters may differ for these options, or "".
+func difference(t *testing.T, options string) string {
+	t.Helper()
+	for _, line := range lines(t, "differences") {
+		if pattern, reason, ok := strings.Cut(line, "\t"); ok && regexp.MustCompile(pattern).MatchString(options) {
+			return reason
+		}
+	}
+	return ""
+}
+
+// start starts a cluster with Caelum and a stock cluster.
+func start(t *testing.T) (clusters [2]*cluster.Cluster) {
+	t.Helper()
+	for k := range clusters {
+		o := cluster.Options{Nodes: 2, GPUs: 2, Conf: conf, AgentConfig: "testdata/caelum.yaml"}
+		if o.Stock = k == 1; o.Stock {
+			o.JobSubmit = "testdata/empty.lua"
+		}
+		c, err := cluster.Start(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		clusters[k] = c
+	}
+	return clusters
+}
+
+// both runs a shell script as a user on both clusters, with one set of options per line of stdin, and returns the lines
+// that it prints.
+func both(t *testing.T, clusters [2]*cluster.Cluster, script string, sets []string) (out [2][]string) {
+	t.Helper()
+	var wait sync.WaitGroup
+	for k, c := range clusters {
+		wait.Go(func() {
+			cmd := c.Command(context.Background(), "", "user1", "bash", "-c", script)
+			cmd.Stdin = strings.NewReader(strings.Join(sets, "\n") + "\n")
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			text, err := cmd.Output()
+			if err != nil {
+				t.Errorf("%v: %s", err, stderr.String())
+			}
+			out[k] = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+		})
+	}
+	wait.Wait()
+	for k := range out {
+		if len(out[k]) != len(sets) {
+			t.Fatalf("%d lines for %d sets of options", len(out[k]), len(sets))
+		}
+	}
+	return out
+}
+
+// submits prints "accepted" or the error for each set of options. The jobs begin later, so that none of them runs.
+const submits = `while read -r options; do
+	if text=$(sbatch --begin=now+1hour -o /dev/null $options --wrap true 2>&1 </dev/null); then echo accepted; else
+	echo "$text" | tail -1; fi; done; scancel -u user1`
+
+// runs prints what the job of each set of options gets: nodes, tasks, CPUs, memory, GPUs per node and devices per task.
+const runs = `while read -r options; do
+	rm -f out; timeout 120 sbatch -W -o out $options --wrap '
+		echo N=$SLURM_NNODES tasks=$SLURM_TASKS_PER_NODE ntasks=$SLURM_NTASKS cpus=$SLURM_JOB_CPUS_PER_NODE \
+			per_gpu=$SLURM_CPUS_PER_GPU,$SLURM_MEM_PER_GPU gpus=$SLURM_GPUS,$SLURM_GPUS_PER_TASK,$SLURM_GPUS_ON_NODE
+		scontrol -d show job $SLURM_JOB_ID | grep -oE "NumCPUs=[0-9]+|[^ ]* GRES=.*" |
+			sed "s/([^)]*)//g; s/,mig:[^ ]*//; s/mig:[^ ]*//; s/CPU_IDs=[^ ]*//"
+		srun bash -c "echo \$SLURMD_NODENAME \$(tr , \\\\n <<<\$CUDA_VISIBLE_DEVICES | wc -l)" | sort
+		' >sbatch.log 2>&1 </dev/null || tail -1 sbatch.log >out
+	tr '\n' ' ' <out; echo; done`
+
+// TestForms submits the combinations to both clusters, which must accept and refuse the same ones.
+func TestForms(t *testing.T) {
+	clusters := start(t)
+	sets := combinations(t)
+	out := both(t, clusters, submits, sets)
+	accepted, differ := 0, map[string]int{}
+	for k, set := range sets {
+		got, want := out[0][k] == "accepted", out[1][k] == "accepted"
+		if want {
+			accepted++
+		}
+		switch reason := difference(t, set); {
+		case got == want:
+		case reason != "":
+			differ[reason]++
+		default:
+			t.Errorf("%s: with Caelum %q, without it %q", set, out[0][k], out[1][k])
+		}
+	}
+	t.Logf("%d combinations, %d of which stock Slurm accepts; documented differences: %v", len(sets), accepted, differ)
+
+	t.Run("run", func(t *testing.T) {
+		sets := lines(t, "run")
+		out := both(t, clusters, runs, sets)
+		for k, set := range sets {
+			if out[0][k] != out[1][k] && difference(t, set) == "" {
+				t.Errorf("%s\n   with Caelum %s\n   without it  %s", set, out[0][k], out[1][k])
+			}
+		}
+	})
+}
+
