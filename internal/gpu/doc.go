@@ -20,4 +20,5 @@
 //	nvml.go         opens NVML; processes; retries while in use; error codes (check)
 //	processes.go    a process by pid and start time; its cgroups; Kill, which also ends tracers (maxKilled, endLimit)
 //	scrub.go        whether the driver's parameters disable the overwriting of freed memory (Unscrubbed)
+//	xid.go          Xid errors: their codes, which of them are fatal, and the events of a GPU (WatchXids)
 package gpu

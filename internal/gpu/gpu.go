@@ -1,7 +1,9 @@
 package gpu
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"caelum/internal/mig"
@@ -55,6 +57,9 @@ type Hardware interface {
 	// Fabric returns nil if CUDA programs can use a GPU whose MIG mode is off. The error wraps ErrFabric if the GPU has
 	// not registered with the fabric of its NVSwitches. It is nil for GPUs without NVSwitches.
 	Fabric(gpu int) error
+	// WatchXids calls report for each Xid error of a GPU until ctx is done, and then returns nil. It returns an error
+	// if the driver does not report such errors or has lost the GPU.
+	WatchXids(ctx context.Context, gpu int, report func(Xid)) error
 	// Persistent reports whether persistence mode is on, which keeps the driver from resetting a GPU.
 	Persistent(gpu int) bool
 	// Meter returns a meter for the instance identified by in.GI and in.UUID. It does not query the instance.
@@ -89,12 +94,23 @@ type GPU struct {
 // Lost is the Problem of a GPU that the driver can no longer access.
 const Lost = "the GPU is lost; drain the node and reboot it"
 
+// WithdrawnPrefix is the prefix of the Problem of a GPU with a fatal Xid error.
+const WithdrawnPrefix = "withdrawn after "
+
+// Withdrawn returns the Problem of GPU i after a fatal Xid error.
+func Withdrawn(i, code int) string {
+	return fmt.Sprintf(WithdrawnPrefix+"%s; drain the node and reboot it, or reset the GPU and run `caelum readmit %d`",
+		XidText(code), i)
+}
+
 // unreadable is the prefix of the Problem of a GPU that the driver cannot open or read.
 const unreadable = "couldn't "
 
 // Broken reports whether a Problem means that the GPU is faulty. All other problems follow from the GPU's model or MIG
 // mode, and a site may use such GPUs deliberately.
-func Broken(problem string) bool { return problem == Lost || strings.HasPrefix(problem, unreadable) }
+func Broken(problem string) bool {
+	return problem == Lost || strings.HasPrefix(problem, unreadable) || strings.HasPrefix(problem, WithdrawnPrefix)
+}
 
 // Instance is a GPU instance.
 type Instance struct {

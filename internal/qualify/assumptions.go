@@ -77,4 +77,6 @@ var assumptions = []assumption{
 		action: "the agent reports the GPU's error and withdraws its slices"},
 	{id: "A31", text: "a GPU has no NVLink peers while MIG mode is on",
 		action: "jobs could see peers that they cannot use"},
+	{id: "A32", text: "the driver reports Xid errors as events, with the GPU instance", never: "needs an error",
+		action: "watch the kernel log for Xid errors"},
 }

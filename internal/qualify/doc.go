@@ -1,5 +1,5 @@
 // Package qualify checks on a drained GPU node whether NVIDIA's driver behaves as Caelum assumes. docs/driver.md lists
-// the assumptions, A1 to A31; the result of a run is one row for each. The package calls NVML directly: it tests the
+// the assumptions, A1 to A32; the result of a run is one row for each. The package calls NVML directly: it tests the
 // driver, not Caelum's own layer. Only the capability files are made with the agent's code (gpu.Caps), because A1, A4
 // and A5 are about these files.
 //
