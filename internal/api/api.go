@@ -87,6 +87,9 @@ type Lease struct {
 	// Grow determines when the agent requeues the job on a larger slice: "oom" after it has failed because it ran out
 	// of memory, and "forecast" also before this happens. If it is empty, the job never grows.
 	Grow string `json:"grow,omitempty"`
+	// Xids lists the Xid errors on the job's slices, for example "13x3+31" for three times Xid 13 and one Xid 31. It is
+	// set only in the replies to Job and Status.
+	Xids string `json:"xids,omitempty"`
 	// Recovered is true if the lease was restored from its lease file and the agent has not yet read from slurmctld
 	// what the lease file does not contain: the fields from Name to Fingerprint, End, Expected and Grow.
 	Recovered bool `json:"recovered,omitempty"`
@@ -143,11 +146,26 @@ type GPU struct {
 	Offers    []Placement `json:"offers"`
 	// Problem is the reason why the agent does not manage the GPU, or empty if it does.
 	Problem string `json:"problem,omitempty"`
+	// Xids lists the Xid errors that the driver has reported for the GPU since the agent started, one entry per code.
+	Xids []XidCount `json:"xids,omitempty"`
 	// Held is the reason why the agent cannot switch MIG mode off, or empty if it can.
 	Held string `json:"held,omitempty"`
 	// Unlisted is true if the driver failed to list the GPU's processes the last time it was asked for them. The agent
 	// then does not reuse idle instances.
 	Unlisted bool `json:"processes_unlisted,omitempty"`
+}
+
+// XidCount describes the Xid errors of one kind on a GPU.
+type XidCount struct {
+	Xid   int    `json:"xid"`
+	Text  string `json:"text"` // for example "Xid 31 (memory page fault)"
+	Fatal bool   `json:"fatal,omitempty"`
+	Count int    `json:"count"`
+	At    int64  `json:"at"` // the time of the last one, in Unix seconds
+	// On is the slice with the last one, for example "1g.5gb at 3", and Job is the job that held it. They are empty if
+	// the driver did not assign the error to a slice, or if no job held the slice.
+	On  string `json:"on,omitempty"`
+	Job uint32 `json:"job,omitempty"`
 }
 
 // Placement is a profile at a position in a GPU's grid. Start and Size are in placement units.

@@ -69,6 +69,8 @@ type Slice struct {
 	PeakMiB  float64 `json:"peak_mib"`
 	// Busy is the mean fraction of the slice's SMs that were busy, from 0 to 1, or nil if unknown.
 	Busy *float64 `json:"busy,omitempty"`
+	// Xids lists the Xid errors on the slices in the form of predict.Run.Xids.
+	Xids string `json:"xids,omitempty"`
 }
 
 // Earlier is an earlier run of the job.
@@ -133,7 +135,7 @@ func newJob(runs []slurm.Allocation, observed gpuhours.Observed, d Data) Job {
 func newSlice(s predict.Run, models []*mig.Model) Slice {
 	slice := Slice{
 		Node: s.Node, Profile: s.Profile, Model: s.Board, Count: s.Slices, MemoryMiB: memory(s.Profile, models),
-		Measured: s.Samples > 0, PeakMiB: s.PeakMiB,
+		Measured: s.Samples > 0, PeakMiB: s.PeakMiB, Xids: s.Xids,
 	}
 	if s.Samples > 0 && s.Util >= 0 {
 		slice.Busy = &s.Util

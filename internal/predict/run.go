@@ -47,6 +47,10 @@ type Run struct {
 	// otherwise. ForeseenMiB is the peak memory use that the agent forecast while the job was running, or 0.
 	End         string
 	ForeseenMiB float64
+
+	// Xids lists the Xid errors on the run's slices by code, for example "13x3+31" for three times Xid 13 and one
+	// Xid 31.
+	Xids string
 }
 
 // These constants are the values of Run.End.
@@ -68,8 +72,9 @@ var errSummary = errors.New("the text is not a summary of a run")
 //
 // The summary is a single line. For two slices, the profile is followed by x2. For the second run of a requeued job,
 // the summary contains restart=1. If the agent ended the run because its memory was insufficient, the summary contains
-// end=oom or end=foreseen and, if the agent forecast the peak, the forecast, for example foreseen=12800M. Earlier
-// releases ignore both fields. Unknown values are omitted, as are the fields of Run that the accounting record already
+// end=oom or end=foreseen and, if the agent forecast the peak, the forecast, for example foreseen=12800M. If
+// the driver reported Xid errors on the slices, it contains them, for example xid=13x3+31. Earlier releases ignore
+// these fields. Unknown values are omitted, as are the fields of Run that the accounting record already
 // contains. sacctmgr converts the summary to lower case (22.05.8), so Summaries ignores case.
 func (r Run) Summary() string {
 	var b strings.Builder
@@ -96,6 +101,9 @@ func (r Run) Summary() string {
 	}
 	if r.ForeseenMiB > 0 {
 		fmt.Fprintf(&b, ",foreseen=%.0fM", r.ForeseenMiB)
+	}
+	if r.Xids != "" {
+		fmt.Fprintf(&b, ",xid=%s", r.Xids)
 	}
 	return b.String()
 }
@@ -156,11 +164,11 @@ func parseSummary(text string) (Run, error) {
 		case "restart":
 			r.Restart, err = strconv.Atoi(value)
 		case "end":
-			if end := strings.ToLower(value); end == EndOOM || end == EndForeseen {
-				r.End = end // ignore values from later versions
-			}
+			r.End = parseEnd(value)
 		case "foreseen":
 			r.ForeseenMiB, err = measure(value, "M")
+		case "xid":
+			r.Xids = parseXids(value)
 		} // ignore fields from later versions
 		if err != nil {
 			return Run{}, errSummary
@@ -171,6 +179,14 @@ func parseSummary(text string) (Run, error) {
 		return Run{}, errSummary
 	}
 	return r, nil
+}
+
+// parseEnd parses Run.End, regardless of case. It returns an empty string for values from later versions.
+func parseEnd(text string) string {
+	if end := strings.ToLower(text); end == EndOOM || end == EndForeseen {
+		return end
+	}
+	return ""
 }
 
 // measure parses a number and its unit, regardless of case. The number must be finite and nonnegative.

@@ -24,9 +24,10 @@ func TestSummary(t *testing.T) {
 		HighMiB:   5100,
 		Util:      0.37,
 		Restart:   1,
+		Xids:      "13x3+31",
 	}
 	const word = "caelum:run=n1,2g.10gbx2,a100,at=1795339216,ran=3590s," +
-		"peak=5321M,p95=5100M,median=4800M,util=37%,samples=3589,restart=1"
+		"peak=5321M,p95=5100M,median=4800M,util=37%,samples=3589,restart=1,xid=13x3+31"
 	if got := r.Summary(); got != word {
 		t.Errorf("%s", got)
 	}
@@ -53,6 +54,7 @@ func drawSummarized(t *rapid.T) Run {
 		Samples: rapid.IntRange(0, 3).Draw(t, "samples"),
 		Restart: rapid.IntRange(0, 2).Draw(t, "restart"),
 		Util:    -1,
+		Xids:    rapid.SampledFrom([]string{"", "31", "13x12+94"}).Draw(t, "xids"),
 	}
 	if r.Samples > 0 {
 		r.PeakMiB, r.HighMiB, r.MedianMiB = whole("peak", 200000), whole("high", 200000), whole("median", 200000)

@@ -40,6 +40,7 @@ type Line struct {
 	Exit        int     `json:"exit"`
 	End         string  `json:"end,omitempty"`
 	ForeseenMiB float64 `json:"foreseen_mib,omitempty"`
+	Xids        string  `json:"xids,omitempty"`
 }
 
 // Export writes every run as one JSON object per line, oldest first. Repositories that contain the same runs produce

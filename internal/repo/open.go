@@ -46,6 +46,8 @@ CREATE INDEX run_user  ON run (uid, start);
 `, `
 ALTER TABLE run ADD COLUMN ended TEXT NOT NULL DEFAULT '';
 ALTER TABLE run ADD COLUMN foreseen REAL NOT NULL DEFAULT 0;
+`, `
+ALTER TABLE run ADD COLUMN xids TEXT NOT NULL DEFAULT '';
 `}
 
 // kind describes the database. After a crash of the machine, the last transactions may be missing. A sync restores

@@ -13,7 +13,7 @@ import (
 
 // columns lists the names of a run's columns, in the same order as fields.
 const columns = `job, restart, node, start, key, work, uid, user, account, name, board, profile, slices, seconds,
-	samples, peak, median, high, util, state, exit, processes, ended, foreseen`
+	samples, peak, median, high, util, state, exit, processes, ended, foreseen, xids`
 
 func fields(n *predict.Run) []any {
 	return []any{
@@ -41,12 +41,14 @@ func fields(n *predict.Run) []any {
 		&n.Processes,
 		&n.End,
 		&n.ForeseenMiB,
+		&n.Xids,
 	}
 }
 
 // insert is a statement that adds a run unless the run already exists or has been forgotten.
 const insert = `INSERT OR IGNORE INTO run (` + columns + `)
-	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24
+	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,
+	?24, ?25
 	WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE key IN ('', ?5) AND uid IN (-1, ?7) AND before > ?4)`
 
 // complete is a statement that updates an existing run. Unknown values do not replace known ones.
@@ -58,6 +60,7 @@ const complete = `UPDATE run SET
 	high = iif(?15 >= samples, ?18, high), util = iif(?15 >= samples, ?19, util),
 	processes = max(processes, ?22), samples = max(samples, ?15),
 	ended = iif(?23 <> '', ?23, ended), foreseen = iif(?24 > 0, ?24, foreseen),
+	xids = iif(?25 <> '', ?25, xids),
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 

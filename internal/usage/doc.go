@@ -10,7 +10,8 @@
 //	monitor.go      the Monitor: options, start and stop; an observation from lease to release
 //	sample.go       the samplers, one for each GPU
 //	forecast.go     forecasts of the peak memory (forecastEvery); calls Options.Foreseen (foreseenEvery)
-//	report.go       reports from a job's processes: unused memory of the allocator, iterations, OutOfMemory; MarkEnd
+//	report.go       reports from a job's processes: unused memory of the allocator, iterations, OutOfMemory; NoteXid,
+//	                MarkEnd
 //	observation.go  the usage of one run; continues the observation of an earlier agent (minObserved)
 //	slice.go        the histogram of a slice's samples: memory quantiles, utilisation (usageBins)
 //	store.go        writes observations and finished runs to the repository (storeInterval, maxEnded)

@@ -185,7 +185,7 @@ func (m *Monitor) Confirm(job uint32) {
 	}
 }
 
-// WithUse returns a copy of the lease with the last sample of each slice.
+// WithUse returns a copy of the lease with the last sample of each slice and the job's Xid errors.
 func (m *Monitor) WithUse(l api.Lease) api.Lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -193,6 +193,7 @@ func (m *Monitor) WithUse(l api.Lease) api.Lease {
 	if o == nil {
 		return l
 	}
+	l.Xids = o.Run.Xids
 	l.Slices = slices.Clone(l.Slices)
 	for _, u := range o.Slices {
 		k := slices.IndexFunc(l.Slices, func(s api.Slice) bool { return s.UUID == u.UUID })

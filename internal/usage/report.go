@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"caelum/internal/api"
+	"caelum/internal/predict"
 )
 
 const (
@@ -102,6 +103,15 @@ func (m *Monitor) OutOfMemory(job uint32) bool {
 		}
 	}
 	return false
+}
+
+// NoteXid records an Xid error on one of the job's slices. It is included in the run's summary.
+func (m *Monitor) NoteXid(job uint32, code int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if o := m.open[job]; o != nil {
+		o.Run.Xids, o.stored = predict.AddXid(o.Run.Xids, code), false
+	}
 }
 
 // MarkEnd records why the agent is ending the job's current run: predict.EndOOM or predict.EndForeseen. foreseenMiB is
