@@ -21,6 +21,7 @@
 //	job.go                  caelum job
 //	explain.go              caelum explain; also parses job ids (12_3, 12+1) for all commands, and defines slurmTimeout
 //	adopt.go                caelum adopt
+//	xid.go                  caelum readmit; the text of Xid errors for status, job and report
 //	doctor.go               caelum doctor
 //	decisions.go            caelum decisions check and set: the decision table of job_submit.lua
 //	decisions_bypass.go     caelum decisions bypass and remove

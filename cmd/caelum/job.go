@@ -19,7 +19,7 @@ func newJob(g *globals) *cobra.Command {
 		Short: "Show the slices that a job holds on this node",
 		Long: `job lists the slices that a job holds on this node. For each one, it shows the gres/gpu slot, the
 GPU, the placement, the memory, the MIG device's UUID, the usage, and the forecast of the job's peak
-memory.`,
+memory. If the driver has reported Xid errors on these slices, job lists them.`,
 		Example: `  caelum job 4711
   srun --jobid 4711 --overlap caelum job 4711     # for the job's owner, from a login node`,
 		Args: cobra.ExactArgs(1),
@@ -61,7 +61,11 @@ func printLease(w io.Writer, l *api.Lease) error {
 			s.Slot, s.GPU, s.Profile, s.Start, as(s.AdvertisedAs), s.MemoryMiB, s.UUID, inUse(s.Use)+forecast(s.Use),
 		)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil || l.Xids == "" {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "  GPU errors: %s\n", xidsText(l.Xids))
+	return err
 }
 
 // forecast formats the forecast of a slice's peak memory use for the end of a table cell. It returns an empty string if

@@ -120,6 +120,7 @@ configuration that Slurm needs, and calculates how GPUs can be partitioned.` + e
 		newPredict(g),
 		newProfileJob(g),
 		newAdopt(g),
+		newReadmit(g),
 		newVersion(g),
 	)
 	complete(cmd, g)

@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"caelum/internal/api"
+	"caelum/internal/gpu"
 	"caelum/internal/gpu/gputest"
 	"caelum/internal/slurm"
 )
@@ -95,6 +96,7 @@ var lease = api.Lease{
 	User:  "user1",
 	Slots: []int{3},
 	Since: 1700000000,
+	Xids:  "31x3+94",
 	Slices: []api.Slice{
 		{
 			Slot:         3,
@@ -151,6 +153,14 @@ func (fixed) Adopt(_ context.Context, req api.AdoptRequest) ([]api.Adoption, err
 	}
 }
 
+// Readmit readmits only GPU 2.
+func (fixed) Readmit(_ context.Context, index int) error {
+	if index != 2 {
+		return &api.Error{Code: http.StatusConflict, Message: "couldn't readmit GPU 1: it was not withdrawn"}
+	}
+	return nil
+}
+
 func (fixed) Status(context.Context) (*api.Status, error) {
 	return &api.Status{
 		Node:         "n1",
@@ -185,11 +195,28 @@ func (fixed) Status(context.Context) (*api.Status, error) {
 					{Profile: "1g.5gb", As: "1g.6gb", Start: 3, Size: 1},
 				},
 				Unlisted: true,
+				Xids: []api.XidCount{
+					{Xid: 31, Text: "Xid 31 (memory page fault)", Count: 3, At: 1795237049, On: "3g.20gb at 4", Job: 7},
+					{Xid: 154, Text: "Xid 154", Count: 1, At: 1795237050},
+				},
 			},
 			{
 				Index:   1,
 				Model:   "NVIDIA A100-SXM4-40GB",
 				Problem: "MIG mode is off; turn it on with `nvidia-smi -i 1 -mig 1`",
+			},
+			{
+				Index:   2,
+				Model:   "NVIDIA A100-SXM4-40GB",
+				Problem: gpu.Withdrawn(2, 95),
+				Xids:    []api.XidCount{{Xid: 95, Text: "Xid 95", Fatal: true, Count: 1, At: 1795237051}},
+				Instances: []api.Instance{
+					{
+						Placement: api.Placement{Profile: "1g.5gb", Start: 2, Size: 1}, UUID: "MIG-5",
+						State: "leased", Job: 9,
+					},
+					{Placement: api.Placement{Profile: "1g.5gb", Start: 3, Size: 1}, UUID: "MIG-6", State: "idle"},
+				},
 			},
 		},
 		Leases:           []api.Lease{lease},

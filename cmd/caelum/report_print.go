@@ -142,6 +142,9 @@ func printSlice(w io.Writer, s jobreport.Slice, several bool) {
 		got += fmt.Sprintf(", %.0f MiB", s.MemoryMiB)
 	}
 	line(w, "got", "%s", got)
+	if s.Xids != "" {
+		line(w, "GPU errors", "%s", xidsText(s.Xids))
+	}
 	if !s.Measured {
 		line(w, "GPU memory", "not measured")
 		return

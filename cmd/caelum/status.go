@@ -29,6 +29,10 @@ func newStatus(g *globals) *cobra.Command {
 instances, the jobs that hold them, how the slices are used, and the free slices that slurmctld may
 allocate to jobs.
 
+If the driver has reported Xid errors for a GPU since the agent started, status shows their number
+by code, and the slice and the job of the last one. After a fatal Xid error, the GPU is not managed
+until the node reboots (see caelum readmit).
+
 Above the GPUs, status lists the slices that are reserved for the first waiting job. Another job can
 use them if it ends before the reservation begins.
 
@@ -146,19 +150,18 @@ func printNotes(w io.Writer, s *api.Status) {
 func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 	fmt.Fprintf(w, "\nGPU %d  %s\n", g.Index, g.Model)
 	if g.Problem != "" {
-		_, err := fmt.Fprintf(w, "  not managed: %s\n", printable(g.Problem))
-		return err
+		fmt.Fprintf(w, "  not managed: %s\n", printable(g.Problem))
+		printXids(w, g.Xids)
+		held := slices.DeleteFunc(slices.Clone(g.Instances), func(in api.Instance) bool {
+			return in.State != api.StateLeased
+		})
+		return printInstances(w, held, leases)
 	}
 	fmt.Fprintf(w, "  %s\n", g.Layout)
 	if g.Held != "" {
 		fmt.Fprintf(w, "  not available as a full GPU: %s\n", printable(g.Held))
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, in := range g.Instances {
-		use := holder(in, leases[in.Job])
-		fmt.Fprintf(table, "  %s\tat %d%s\t%s\t%s\n", in.Profile, in.Start, as(in.As), in.UUID, use)
-	}
-	if err := table.Flush(); err != nil {
+	if err := printInstances(w, g.Instances, leases); err != nil {
 		return err
 	}
 	for _, in := range g.Instances {
@@ -173,8 +176,19 @@ func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 		fmt.Fprintln(w,
 			"  the driver does not list processes, so the agent destroys and re-creates idle slices for each job")
 	}
+	printXids(w, g.Xids)
 	_, err := fmt.Fprintf(w, "  on offer: %s\n", offers(g.Offers))
 	return err
+}
+
+// printInstances prints a table of instances and the jobs that hold them.
+func printInstances(w io.Writer, instances []api.Instance, leases map[uint32]api.Lease) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, in := range instances {
+		use := holder(in, leases[in.Job])
+		fmt.Fprintf(table, "  %s\tat %d%s\t%s\t%s\n", in.Profile, in.Start, as(in.As), in.UUID, use)
+	}
+	return table.Flush()
 }
 
 // holder returns the table cells that describe the job that holds an instance: its id, its user and the usage of the

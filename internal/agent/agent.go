@@ -224,6 +224,9 @@ func (a *Agent) start() error {
 	}
 	a.readNVLinks()
 	a.closeIdle()
+	if err := a.withdrawAgain(); err != nil {
+		return err
+	}
 	for _, l := range a.leases {
 		a.observe(*l)
 	}
@@ -301,6 +304,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tasks.Go(func() { a.grower(working) })
 	tasks.Go(func() { a.runHooks(working) })
 	tasks.Go(func() { a.reportMetrics(working) })
+	tasks.Go(func() { a.watchXids(working) })
 	if a.cfg.WakePort > 0 {
 		tasks.Go(func() { a.listen(working) })
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"caelum/internal/api"
 	"caelum/internal/gpu"
 	"caelum/internal/inventory"
 	"caelum/internal/ledger"
@@ -38,6 +39,10 @@ type card struct {
 	nvlink int
 	// unlisted is true if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
+	// xids holds the Xid errors since the agent started, in the order of their first occurrence.
+	xids []api.XidCount
+	// withdrawn is the fatal Xid error after which the agent stopped managing the GPU, or 0 (xid.go).
+	withdrawn int
 	// asked receives the result of the discovery in progress. Only a goroutine that holds the hardware lock may use it.
 	asked chan gpu.GPU
 }

@@ -29,6 +29,9 @@ func (a *Agent) carve(job, uid uint32, s offer.Spot, t *spent) (carved, error) {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
 	add(&t.driver, queued) // includes waiting while another job's slices are carved
+	if problem := a.problem(c); problem != "" {
+		return carved{}, fmt.Errorf("GPU %d: %s", s.GPU, problem)
+	}
 
 	a.mu.Lock()
 	if in := c.ours[s.Placement]; in != nil && in.idle() {

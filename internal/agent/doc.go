@@ -70,6 +70,7 @@
 //	recover.go     restores leases from the lease files (readLeaseFile) if the ledger was lost
 //	adopt.go       `caelum adopt`: converts foreign instances to idle instances of the agent
 //	gpuback.go     manages a GPU again after it was lost (discoverTimeout)
+//	xid.go         Xid errors: counts and logs them, withdraws a GPU after a fatal one, `caelum readmit`
 //
 // Processes on slices:
 //

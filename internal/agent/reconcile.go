@@ -111,12 +111,15 @@ func (a *Agent) compareGPUs() error {
 }
 
 // compareGPU is like compareGPUs, but for one GPU. If the GPU was lost, it checks whether the driver can reach it
-// again.
+// again. It makes no driver calls for a GPU that was withdrawn after a fatal Xid error, because they may hang.
 func (a *Agent) compareGPU(g int, c *card) error {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
-	if a.usable(c) {
+	switch {
+	case a.usable(c):
 		return a.repair(g, c)
+	case a.isWithdrawn(c):
+		return nil
 	}
 	return a.takeBack(g, c)
 }

@@ -48,7 +48,7 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 // statusOf returns the status of GPU i. The caller holds a.mu.
 func (a *Agent) statusOf(i int, c *card) api.GPU {
 	g := api.GPU{Index: c.Index, UUID: c.UUID, Model: c.Name, Slots: c.Slots, Problem: c.Problem,
-		Held: c.heldBack(), Unlisted: c.unlisted}
+		Held: c.heldBack(), Unlisted: c.unlisted, Xids: slices.Clone(c.xids)}
 	if c.Model == nil {
 		return g
 	}

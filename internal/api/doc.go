@@ -13,6 +13,7 @@
 //	listener.go  limits connections per user and in total (maxPerUser, maxAllUsers); the peer's user id
 //	memory.go    POST /v1/jobs/{id}/memory: report, limits (maxReport), handler and client
 //	private.go   removes data about other users' jobs that a user may not see; the levels of visibility
+//	readmit.go   POST /v1/gpus/{gpu}/readmit: handler and client
 //	request.go   checks a request: size (maxRequest), slots (maxSlots), restart count, job id; messages for status 400
 //	server.go    Handler; sockets and their modes; routes; root-only calls; time limits; status of an error (CodeOf)
 package api

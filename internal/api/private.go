@@ -38,7 +38,7 @@ func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	case visible != SeesJobs:
 		return Lease{}, false
 	}
-	l.Key, l.Fingerprint, l.Error = "", "", ""
+	l.Key, l.Fingerprint, l.Error, l.Xids = "", "", "", ""
 	l.Slices = slices.Clone(l.Slices)
 	for i := range l.Slices {
 		l.Slices[i].Use = nil
@@ -78,6 +78,12 @@ func (s Status) shownTo(uid uint32, visible Visibility) Status {
 			in.Note = "" // the note may describe other users' processes
 			if visible != SeesJobs && !own[in.Job] {
 				in.Job = 0
+			}
+		}
+		g.Xids = slices.Clone(g.Xids)
+		for k := range g.Xids {
+			if x := &g.Xids[k]; visible != SeesJobs && !own[x.Job] {
+				x.Job = 0
 			}
 		}
 	}

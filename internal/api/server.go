@@ -83,6 +83,7 @@ func NewServer(h Handler) *http.Server {
 	mux.HandleFunc("GET /v1/jobs/{id}", serveJob(h))
 	mux.HandleFunc("GET /v1/status", serveStatus(h))
 	mux.HandleFunc("POST /v1/adopt", serveAdopt(h))
+	mux.HandleFunc("POST /v1/gpus/{gpu}/readmit", serveReadmit(h))
 	return &http.Server{
 		Handler:           limited(mux),
 		ReadHeaderTimeout: headTimeout,

@@ -3,9 +3,11 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"caelum/internal/api"
+	"caelum/internal/gpu"
 )
 
 const agentOK = "the agent answers, and its offers are in slurmctld"
@@ -39,8 +41,9 @@ func gpus(f *Facts) []Finding {
 	for _, g := range f.Agent.GPUs {
 		if g.Problem != "" {
 			found = append(found, warning(
-				fmt.Sprintf("GPU %d is not managed: %s. Jobs get no slices on this GPU", g.Index, g.Problem),
-				"drain the node and follow the instructions in this message; the agent rechecks the GPU every minute",
+				fmt.Sprintf("GPU %d is not managed: %s. Jobs get no slices on this GPU%s", g.Index, g.Problem,
+					jobsOn(f, g.Index)),
+				gpuRemedy(f.Agent.Node, g),
 			))
 		}
 	}
@@ -59,6 +62,36 @@ func gpus(f *Facts) []Finding {
 		}
 	}
 	return found
+}
+
+// gpuRemedy returns the commands that make a GPU usable that the agent does not manage.
+func gpuRemedy(node string, g api.GPU) string {
+	if !gpu.Broken(g.Problem) {
+		return "drain the node and follow the instructions in this message; the agent rechecks the GPU every minute"
+	}
+	text := fmt.Sprintf("run `scontrol update nodename=%s state=drain reason=\"GPU %d\"`, wait until the node's jobs "+
+		"have ended (cancel those that hang on this GPU with scancel), reboot the node, and resume it; ", node, g.Index)
+	if strings.HasPrefix(g.Problem, gpu.WithdrawnPrefix) {
+		text += fmt.Sprintf("instead of the reboot, you can stop caelumd, run `nvidia-smi --gpu-reset -i %d`, start "+
+			"caelumd, and run `caelum readmit %[1]d`; ", g.Index)
+	}
+	return text + "if the error returns, power the node off and on, or have the GPU replaced. As long as the node is " +
+		"not drained, jobs use its other GPUs"
+}
+
+// jobsOn returns a sentence about the jobs that hold slices of a GPU, or "" if there are none.
+func jobsOn(f *Facts, index int) string {
+	var jobs []string
+	for _, l := range f.Agent.Leases {
+		if slices.ContainsFunc(l.Slices, func(s api.Slice) bool { return s.GPU == index }) {
+			jobs = append(jobs, fmt.Sprint(l.Job))
+		}
+	}
+	if len(jobs) == 0 {
+		return ""
+	}
+	return ". These jobs hold slices of this GPU, are not ended by Caelum, and will probably fail or hang: " +
+		strings.Join(jobs, ", ")
 }
 
 func instances(f *Facts) []Finding {

@@ -128,6 +128,15 @@ var cases = []struct {
 	{"gpus", Warning, "GPU 1 is not managed: MIG mode is off", func(f *Facts) {
 		f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "MIG mode is off"})
 	}},
+	{"gpus", Warning, "These jobs hold slices of this GPU, are not ended by Caelum, and will probably fail or hang: 7",
+		func(f *Facts) {
+			f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: gpu.Lost})
+			on := func(gpu int) []api.Slice { return []api.Slice{{GPU: gpu}} }
+			f.Agent.Leases = []api.Lease{{Job: 7, Slices: on(1)}, {Job: 8, Slices: on(0)}}
+		}},
+	{"gpus", Warning, "GPU 1 is not managed: withdrawn after Xid 95 (uncontained memory error)", func(f *Facts) {
+		f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: gpu.Withdrawn(1, 95)})
+	}},
 	{"gpus", Warning, "does not list the processes on GPU 0, so the agent destroys and re-creates an idle slice",
 		func(f *Facts) { f.Agent.GPUs[0].Unlisted = true }},
 	{"instances", Warning, "1g.5gb at 0 on GPU 0: the slice has 16 of 26 SMs", func(f *Facts) {

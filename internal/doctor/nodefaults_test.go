@@ -88,6 +88,7 @@ func TestNodeFaults(t *testing.T) {
 		{"", instance(api.Instance{State: api.StateStuck})},
 		{"instances: ", instance(api.Instance{State: api.StateForeign})},
 		{"gpus: GPU 1: the GPU is lost", other(gpu.Lost)},
+		{"gpus: GPU 1: withdrawn after Xid 119 (GSP does not answer)", other(gpu.Withdrawn(1, 119))},
 		{"gpus: the agent manages no GPU", func(s *api.Status) { s.GPUs[0].Problem = "this GPU does not support MIG" }},
 		{"ledger: job 9 has lost its slice MIG-9", func(s *api.Status) {
 			s.Leases = append(s.Leases, api.Lease{Job: 9, Slices: []api.Slice{{UUID: "MIG-9"}}})

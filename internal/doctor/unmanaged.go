@@ -46,11 +46,11 @@ func readUnmanaged(cfg config.Config, unmanaged map[int]bool) ([]UnmanagedGPU, e
 	return found, nil
 }
 
-// unmanaged returns the indices of the GPUs that the agent does not manage.
+// unmanaged returns the indices of the GPUs that the agent does not manage although they work.
 func (f *Facts) unmanaged() map[int]bool {
 	indices := map[int]bool{}
 	for _, g := range f.Agent.GPUs {
-		if g.Problem != "" {
+		if g.Problem != "" && !gpu.Broken(g.Problem) {
 			indices[g.Index] = true
 		}
 	}

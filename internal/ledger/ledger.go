@@ -75,10 +75,11 @@ func (l *Ledger) Writable() error {
 	return l.SetMeta("tried", time.Now().Format(time.RFC3339Nano))
 }
 
-// Clear removes all instances, leases, intents and former users. The agent calls it after a reboot, which destroys all
-// instances and ends all jobs.
+// Clear removes all instances, leases, intents, former users and Xid errors. The agent calls it after a reboot, which
+// destroys all instances, ends all jobs and resets the GPUs.
 func (l *Ledger) Clear() error {
-	return l.db.Exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent; DELETE FROM former")
+	return l.db.Exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent; DELETE FROM former; " +
+		"DELETE FROM meta WHERE key LIKE 'xid %'")
 }
 
 // Instances returns the instances that the agent created.

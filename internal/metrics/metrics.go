@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strconv"
 	"sync"
 	"time"
 
@@ -40,6 +41,7 @@ type Metrics struct {
 	growths   *prometheus.CounterVec
 	forecasts prometheus.Counter
 	runs      prometheus.Counter
+	xids      *prometheus.CounterVec
 
 	mu     sync.Mutex // protects page and pageAt
 	page   []byte     // the text of all metrics
@@ -73,6 +75,10 @@ func New(state func() State) *Metrics {
 			Help: "Forecasts that exceeded the slice of a running job that may grow before it runs out of memory. " +
 				"A job can have several.",
 		}),
+		xids: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "caelum_xid_errors_total",
+			Help: "Xid errors that the driver has reported since the agent started, by GPU and code.",
+		}, []string{"gpu", "xid"}),
 		runs: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "caelum_runs_total",
 			Help: "Finished runs with slices on this node since the agent started.",
@@ -84,7 +90,7 @@ func New(state func() State) *Metrics {
 		ConstLabels: prometheus.Labels{"version": build.Version, "commit": build.Commit, "goversion": build.Go},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.lease, m.carve, m.growths, m.failures, m.forecasts, m.runs, info,
+	m.registry.MustRegister(m.lease, m.carve, m.growths, m.failures, m.forecasts, m.runs, m.xids, info,
 		collector{state})
 	for _, kind := range []Failure{Carve, Destroy, Prolog, Publish, Refuse, Requeue} {
 		m.failures.WithLabelValues(string(kind)) // exports 0 before the first failure
@@ -109,6 +115,11 @@ func (m *Metrics) Grew(cause predict.Cause) { m.growths.WithLabelValues(string(c
 
 // Foresaw counts a forecast of memory use that exceeds the memory of a running job's slice.
 func (m *Metrics) Foresaw() { m.forecasts.Inc() }
+
+// Xid counts an Xid error of a GPU.
+func (m *Metrics) Xid(gpu, code int) {
+	m.xids.WithLabelValues(strconv.Itoa(gpu), strconv.Itoa(code)).Inc()
+}
 
 // Ended counts a finished run that used slices.
 func (m *Metrics) Ended() { m.runs.Inc() }

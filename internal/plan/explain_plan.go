@@ -73,13 +73,17 @@ func (e *Explanation) explainNowhere(v *View, w slurm.Waiting, nodes []slurm.Nod
 }
 
 // addUnplanned adds, to the explanation of a job that is waiting for room, the names of the nodes whose agents do not
-// publish offers. Plans do not include these nodes.
+// publish offers, and of the nodes with GPUs that their agents do not manage. Plans do not include these nodes and
+// GPUs.
 func (e *Explanation) addUnplanned(v *View, nodes []slurm.Node) {
 	if e.Verdict != First && e.Verdict != Behind && e.Verdict != NoRoom {
 		return
 	}
-	var names []string
+	var names, parts []string
 	for _, n := range nodes {
+		if v.Member(n.Name) >= 0 && unmanaged(n) > 0 {
+			parts = append(parts, n.Name)
+		}
 		_, closed := n.Free("mig")[slurm.ClosedType]
 		if closed && StateIn(n.Extra) == "" && eligible.Schedulable(n) && v.Member(n.Name) < 0 {
 			names = append(names, n.Name)
@@ -92,6 +96,21 @@ func (e *Explanation) addUnplanned(v *View, nodes []slurm.Node) {
 			strings.Join(names, ", "),
 		)
 	}
+	if len(parts) > 0 {
+		e.Text += fmt.Sprintf("; some GPUs are not managed, for example after a fatal Xid error, on %s "+
+			"(`caelum status` there shows the reason)", strings.Join(parts, ", "))
+	}
+}
+
+// unmanaged returns the number of a node's GPUs that its agent does not manage.
+func unmanaged(n slurm.Node) (count int) {
+	s, err := Parse(StateIn(n.Extra))
+	for _, g := range s.GPUs {
+		if err == nil && g.Model == nil {
+			count++
+		}
+	}
+	return count
 }
 
 // setPlace sets the job's position among the jobs that are waiting for slices, and returns its index in the view, or -1
