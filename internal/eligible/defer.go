@@ -35,12 +35,15 @@ func needsCPUs(n slurm.Node, w slurm.Waiting) int {
 		return n.CPUs
 	}
 	nodes := max(w.NumNodes, 1)
-	return (w.CPUs + nodes - 1) / nodes
+	return max((w.CPUs+nodes-1)/nodes, w.CPUsPerGPU*w.GPUsPerNode())
 }
 
 // needsMemory returns the memory, in MiB, that the job needs on the node, assuming that it needs the same amount on
-// each of its nodes.
+// each of its nodes. With memory per GPU, slurmctld shows another value for a pending job.
 func needsMemory(n slurm.Node, w slurm.Waiting) int {
+	if m := w.MemoryPerGPU * w.GPUsPerNode(); m > 0 {
+		return m
+	}
 	return min(w.Memory/max(w.NumNodes, 1), n.Memory)
 }
 

@@ -140,11 +140,29 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 			node, missing, ref(w.Job),
 		)
 	}
+	if w.Reason == badConstraints {
+		return e.set(NotEligible, "the job cannot start, %s. No agent releases the job, because Caelum did not hold "+
+			"it: %s, and then run `scontrol release %s`", heldByConstraints, checkConstraints(w.Job), ref(w.Job))
+	}
 	return e.set(
 		NotEligible,
 		"the job is held (%s): the user or administrator who held it must release it",
 		w.Reason,
 	)
+}
+
+// badConstraints is slurmctld's reason for a job whose request no node could meet when slurmctld last tried to start
+// it. slurmctld also sets the job's priority to 0, as for a held job.
+const badConstraints = "BadConstraints"
+
+// heldByConstraints explains the reason badConstraints.
+const heldByConstraints = "but slurmctld holds it (BadConstraints), because no node could meet the whole request " +
+	"when slurmctld last tried to start the job"
+
+// checkConstraints returns the advice for a job whose request no node can meet.
+func checkConstraints(j slurm.Job) string {
+	return fmt.Sprintf("compare the CPUs, the memory (also per GPU) and the GRES in `scontrol show job %s` with those "+
+		"of the nodes, and correct the request with `scontrol update`", ref(j))
 }
 
 // explainOtherReason explains a job that slurmctld would not start for a reason that is unrelated to slices. In a het

@@ -261,6 +261,11 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 		)
 		return
 	}
+	if w.Reason == badConstraints {
+		e.set(OnOffer, "%s is on offer for the job on %s, %s. An agent releases the job in its next pass. If the "+
+			"reason becomes BadConstraints again, %s", x.wants, nodes, heldByConstraints, checkConstraints(w.Job))
+		return
+	}
 	if completing := x.completing(e.On); len(completing) > 0 {
 		e.set(
 			OnOffer,

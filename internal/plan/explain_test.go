@@ -65,6 +65,10 @@ func TestExplainJob(t *testing.T) {
 	later.AdminComment, later.Job.Eligible = tags.Held, time.Unix(1e9+500, 0)
 	refused := held
 	refused.AdminComment = tags.Requeued + "3 " + tags.NoRoom + "7g.40gb:1@n3"
+	impossible := held
+	impossible.Reason = "BadConstraints"
+	released := impossible
+	released.AdminComment = tags.Released
 	blocked := waits(1, "7g.40gb", 1, 1)
 	blocked.Reason = "AssocGrpGRES"
 	odd := waits(1, "7g.40gb", 1, 1)
@@ -97,6 +101,11 @@ func TestExplainJob(t *testing.T) {
 		{"a request that cannot be read", []slurm.Node{full}, []slurm.Waiting{odd}, nil, Unreadable,
 			[]string{"no such thing"}},
 		{"held by its user", []slurm.Node{idle}, []slurm.Waiting{held}, nil, NotEligible, []string{"JobHeldUser"}},
+		{"held by slurmctld", []slurm.Node{offering(idle, "mig:7g.40gb:1")}, []slurm.Waiting{impossible}, nil,
+			NotEligible, []string{"no node could meet the whole request", "No agent releases", "scontrol release 1"}},
+		{"held by slurmctld after an agent's release", []slurm.Node{offering(idle, "mig:7g.40gb:1")},
+			[]slurm.Waiting{released}, nil, OnOffer, []string{"no node could meet the whole request",
+				"An agent releases the job in its next pass", "scontrol show job 1"}},
 		{"held until later", []slurm.Node{idle}, []slurm.Waiting{later}, nil, NotEligible,
 			[]string{later.Job.Eligible.Format(time.DateTime)}},
 		{"held after requeues", []slurm.Node{idle}, []slurm.Waiting{refused}, nil, NotEligible,

@@ -69,6 +69,8 @@ var jobFields = []field{
 	{"mintmpdisk", func(j *Job, s string) (err error) { j.TmpDisk, err = mebibytes(s); return err }},
 	{"sct", func(j *Job, s string) error { return j.topology(s) }},
 	{"licenses", func(j *Job, s string) error { j.Licenses = orEmpty(s); return nil }},
+	{"cpus-per-tres", func(j *Job, s string) error { j.CPUsPerGPU = perGPU(s); return nil }},
+	{"mem-per-tres", func(j *Job, s string) error { j.MemoryPerGPU = perGPU(s); return nil }},
 }
 
 // jobState returns a job's state and whether the job is expedited. Since 25.11, squeue shows EXPEDITING instead of
@@ -91,6 +93,21 @@ func (j *Job) exclusive(s string) error {
 		j.Exclusive = s == "NODE" || s == "TOPO"
 	}
 	return nil
+}
+
+// perGPU returns the number of CPUs or MiB per GPU in a value such as "gpu:16" (from a partition's default),
+// "gres:gpu:16" (22.05) or "gres/gpu:16" (24.11), or 0 if the value names no GPU.
+func perGPU(s string) int {
+	for item := range strings.SplitSeq(s, ",") {
+		k := strings.LastIndexByte(item, ':')
+		if k < 0 || !slices.Contains([]string{"gpu", "gres:gpu", "gres/gpu"}, item[:k]) {
+			continue
+		}
+		if n, err := strconv.Atoi(item[k+1:]); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 0
 }
 
 // topology parses sockets per node, cores per socket and threads per core, for example "2:*:1".

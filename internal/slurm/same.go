@@ -42,7 +42,8 @@ func (j *Job) sameState(o *Job) bool {
 func (j *Job) sameRequest(o *Job) bool {
 	return j.Batch == o.Batch && j.Requeue == o.Requeue && j.Exclusive == o.Exclusive && j.TimeLimit == o.TimeLimit &&
 		slices.Equal(j.ReqNodes, o.ReqNodes) && slices.Equal(j.ExcNodes, o.ExcNodes) && j.Features.same(&o.Features) &&
-		j.Reservation == o.Reservation && j.MinCPUs == o.MinCPUs && j.TmpDisk == o.TmpDisk && j.Sockets == o.Sockets &&
+		j.Reservation == o.Reservation && j.MinCPUs == o.MinCPUs && j.CPUsPerGPU == o.CPUsPerGPU &&
+		j.MemoryPerGPU == o.MemoryPerGPU && j.TmpDisk == o.TmpDisk && j.Sockets == o.Sockets &&
 		j.CoresPerSocket == o.CoresPerSocket && j.ThreadsPerCore == o.ThreadsPerCore &&
 		slices.Equal(j.PerNode, o.PerNode) && slices.Equal(j.PerJob, o.PerJob) &&
 		slices.Equal(j.PerTask, o.PerTask) && slices.Equal(j.PerSocket, o.PerSocket) && j.Tasks == o.Tasks &&
