@@ -11,6 +11,7 @@
  * that runs after Slurm has bound slots to individual tasks. task_init_privileged records its errors, and task_init
  * reports them, because its messages appear on the user's stderr.
  */
+#include "bind.h"
 #include "config.h"
 #include "cgroup.h"
 #include "devices.h"
@@ -26,6 +27,7 @@
 #include <unistd.h>
 
 #define LIST_MAX (LEASE_SLOTS_MAX * 4)
+#define BINDING_MAX 4096 /* the text of --gpu-bind; a list of masks for 256 tasks needs about 3 kB */
 
 /* The device file of a slot in gres.conf. slurmd numbers the slots in the order of their device files in gres.conf. */
 #define SLOT_DEVICE "/dev/caelum/slot%u"
@@ -205,6 +207,22 @@ static bool allowed_slots(struct slots *own)
 }
 
 /*
+ * Finds the slots that --gpu-bind=map_gpu or mask_gpu assigns to the task. Without ConstrainDevices, Slurm compares the
+ * numbers in the list with the node's slots, so a job whose slots do not begin with 0 would get some slices twice and
+ * others not at all (_get_usable_gres_map_or_mask in gres.c). The plugin counts the step's slots instead, as Slurm does
+ * with ConstrainDevices. Returns false if the task is bound in another way.
+ */
+static bool mapped_slots(spank_t sp, struct slots *own)
+{
+	static char binding[BINDING_MAX];
+	int id = -1;
+
+	/* slurmstepd sets the variable for each task of a step with a binding. */
+	return spank_getenv(sp, "SLURMD_TRES_BIND", binding, sizeof(binding)) == ESPANK_SUCCESS &&
+	       spank_get_item(sp, S_TASK_ID, &id) == ESPANK_SUCCESS && id >= 0 && bind_slots(own, binding, id, &task.step);
+}
+
+/*
  * Finds the task's slots. By default, a task has all of its step's slots, but Slurm can bind it to some of them
  * (--gpu-bind, --gpus-per-task).
  */
@@ -221,6 +239,8 @@ static bool own_slots(spank_t sp, struct slots *own)
 		*own = task.step;
 	} else if (task.lease.relative) {
 		rv = allowed_slots(own);
+	} else if (mapped_slots(sp, own)) {
+		rv = true;
 	} else if (!slots_within(own, &task.step)) {
 		fail("couldn't find this task's slices: Slurm bound the task to GPUs that its step does not have; "
 		     "omit --gres-flags=allow-task-sharing");

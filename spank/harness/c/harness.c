@@ -5,7 +5,7 @@
  *   harness PLUGIN SCRIPT [plugstack arguments...]
  *
  *   context NAME            sets the result of spank_context(): local, remote, allocator, slurmd, job_script
- *   item NAME VALUE         sets a result of spank_get_item(): job, uid, gid, step, restart
+ *   item NAME VALUE         sets a result of spank_get_item(): job, uid, gid, step, restart, task
  *   env NAME=VALUE          sets a variable of the task's environment, for spank_getenv(); "env NAME" unsets it
  *   process NAME=VALUE      sets a variable of this process's own environment, which a prolog reads
  *   option NAME VALUE       sets --NAME=VALUE as the user's option
@@ -40,9 +40,9 @@
 #define VARS 64
 
 static enum spank_context context = S_CTX_REMOTE;
-static uint32_t items[5] = { 12, 0, 0, 0, 0 };
-static const char *const item_names[5] = { "job", "uid", "gid", "step", "restart" };
-static const spank_item_t item_kinds[5] = { S_JOB_ID, S_JOB_UID, S_JOB_GID, S_JOB_STEPID, S_SLURM_RESTART_COUNT };
+static uint32_t items[6] = { 12, 0, 0, 0, 0, 0 };
+static const char *const item_names[6] = { "job", "uid", "gid", "step", "restart", "task" };
+static const spank_item_t item_kinds[6] = { S_JOB_ID, S_JOB_UID, S_JOB_GID, S_JOB_STEPID, S_SLURM_RESTART_COUNT, S_TASK_ID };
 static char *vars[VARS];
 
 /* The plugin's options and their values. A prolog reads options without registering them first. */
@@ -142,9 +142,9 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 	int i = 0;
 
 	(void)sp;
-	while (i < 5 && item_kinds[i] != item)
+	while (i < 6 && item_kinds[i] != item)
 		i++;
-	if (i == 5 || (context == S_CTX_JOB_SCRIPT && i > 2) || context == S_CTX_SLURMD)
+	if (i == 6 || (context == S_CTX_JOB_SCRIPT && i > 2) || context == S_CTX_SLURMD)
 		return ESPANK_NOT_AVAIL;
 	va_start(args, item);
 	*va_arg(args, uint32_t *) = items[i];
@@ -292,7 +292,7 @@ static void set_context(const char *name)
 
 static bool set_item(const char *name, const char *value)
 {
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		if (strcmp(name, item_names[i]) == 0) {
 			items[i] = strtoul(value, NULL, 10);
 			return true;
