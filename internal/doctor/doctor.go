@@ -108,6 +108,8 @@ type Facts struct {
 	// Settings is this host's policy and sizing, formatted by plan.Settings.Text.
 	Settings string
 
+	// Preempt is this host's preempt key, which only the watcher uses.
+	Preempt bool
 	// MovesPerDay and MovePartitions are this host's moves_per_day and move_partitions.
 	MovesPerDay    int
 	MovePartitions []string
@@ -139,7 +141,7 @@ func checks() []check {
 		{"reconfigure", "`scontrol reconfigure` does not interrupt a waiting prolog", ctld, reconfigureWait},
 		{"select", "SelectType can allocate parts of a node", ctld, selectType},
 		{"backfill", "SchedulerParameters includes bf_continue", ctld, backfill},
-		{"preemption", "PreemptMode allows the watcher to stop jobs, or Slurm does not preempt jobs", ctld, preemption},
+		{"preemption", "the watcher may stop jobs for other profiles, or Slurm never preempts", ctld, preemption},
 		{"moves", "moves_per_day is 0, or the watcher can move jobs", ctld, moves},
 		{"het jobs", "SchedulerParameters includes bf_hetjob_prio=min", ctld, hetPriority},
 		{"gres types", "GresTypes includes gpu and mig", ctld, gresTypes},

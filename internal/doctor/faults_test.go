@@ -187,6 +187,15 @@ var cases = []struct {
 		f.Partitions = slices.Clone(f.Partitions)
 		f.Partitions[0].PreemptMode = "SUSPEND"
 	}},
+	{"preemption", Info, "but only for slices of the same profile: preempt is false", func(f *Facts) {
+		set("PreemptType", "preempt/partition_prio")(f)
+		set("PreemptMode", "REQUEUE")(f)
+	}},
+	{"preemption", OK, "the watcher may stop jobs for other profiles", func(f *Facts) {
+		set("PreemptType", "preempt/qos")(f)
+		set("PreemptMode", "REQUEUE")(f)
+		f.Preempt = true
+	}},
 	{"moves", Warning, "the agents do not publish which jobs", func(f *Facts) {
 		f.MovesPerDay = 4
 		set("PrivateData", "jobs,usage")(f)

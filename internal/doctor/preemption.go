@@ -31,8 +31,9 @@ func moves(f *Facts) (found []Finding) {
 	return found
 }
 
-// preemption checks Slurm's preemption modes. A suspended job keeps its slice, and GANG suspends jobs in turn. The
-// preemption modes of QOSs are not checked, because slurmctld does not show them.
+// preemption checks Slurm's preemption modes and the preempt key, without which jobs are stopped only for slices of the
+// same profile. A suspended job keeps its slice, and GANG suspends jobs in turn. The preemption modes of QOSs are not
+// checked, because slurmctld does not show them.
 func preemption(f *Facts) (found []Finding) {
 	if !f.Config.Preempts() {
 		return nil
@@ -57,6 +58,10 @@ func preemption(f *Facts) (found []Finding) {
 				"set PreemptMode=REQUEUE, CANCEL or OFF for the partition in slurm.conf"+reconfigure,
 			))
 		}
+	}
+	if !f.Preempt && len(found) == 0 {
+		found = append(found, note("Slurm preempts jobs, but only for slices of the same profile: preempt is false in "+
+			"this host's caelum.yaml. On slurmctld's host, preempt: true lets the watcher stop jobs for others"))
 	}
 	return found
 }
