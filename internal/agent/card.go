@@ -128,10 +128,10 @@ func (n *node) hwOf(in *instance) gpu.Instance {
 // usable reports whether the agent can manage a GPU. A lost GPU is not usable until it is available again.
 func (n *node) usable(c *card) bool { return n.problem(c) == "" }
 
-// usableGPUs returns the indices of the GPUs that the agent can manage.
+// usableGPUs returns the indices of the GPUs that the agent can manage, and of the withdrawn ones, whose jobs continue.
 func (n *node) usableGPUs() (gpus []int) {
 	for g, c := range n.cards {
-		if n.usable(c) {
+		if n.usable(c) || n.isWithdrawn(c) {
 			gpus = append(gpus, g)
 		}
 	}

@@ -18,10 +18,9 @@ import (
 // lost.
 const xidRetry = 10 * time.Second
 
-// watchXids records the Xid errors of all GPUs until ctx is done.
+// watchXids records the Xid errors of all GPUs until ctx is done. It does not wait for driver calls that hang.
 func (a *Agent) watchXids(ctx context.Context) {
 	var tasks sync.WaitGroup
-	defer tasks.Wait()
 	for g := range a.cards {
 		tasks.Go(func() {
 			logged := ""
@@ -37,6 +36,16 @@ func (a *Agent) watchXids(ctx context.Context) {
 				}
 			}
 		})
+	}
+	ended := make(chan struct{})
+	go func() {
+		tasks.Wait()
+		close(ended)
+	}()
+	<-ctx.Done()
+	select {
+	case <-ended:
+	case <-time.After(stopTimeout):
 	}
 }
 
