@@ -7,7 +7,7 @@
 
 #include "lib.h"
 
-#define POLL_MS 20
+#define POLL_MS 100 /* each look at the state takes its lock, and an agent waits for the events of every GPU */
 
 struct nvmlEventSet_st {
     bool watched[EMU_MAX_GPUS];
