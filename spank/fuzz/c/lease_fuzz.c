@@ -1,8 +1,9 @@
 /*
- * Runs lease_parse on arbitrary bytes, and devices_parse on input that begins like a device list. There is exactly one
- * valid way to write each lease, so the program formats each accepted lease and compares the result with the input.
- * With -DREPLAY instead of libFuzzer, it processes each given file once.
+ * Runs lease_parse on arbitrary bytes, devices_parse on input that begins like a device list, and bind_slots on input
+ * that begins like a binding of tasks to GPUs. There is exactly one valid way to write each lease, so the program
+ * formats each accepted lease and compares the result with the input. With -DREPLAY instead of libFuzzer, it processes each given file once.
  */
+#include "../../bind.h"
 #include "../../devices.h"
 #include "../../lease.h"
 #include "../../slots.h"
@@ -123,6 +124,26 @@ static void check_devices(const uint8_t *data, size_t size)
 	must_be_again(data, size, n);
 }
 
+/* Checks that bind_slots returns only slots of the step, at least one, and none twice. */
+static void check_binding(const uint8_t *data, size_t size)
+{
+	static const struct slots step = { .n = 3, .slot = { 4, 7, 90 } };
+	char *text = malloc(size + 1);
+
+	memcpy(text, data, size);
+	text[size] = '\0';
+	for (unsigned task = 0; task < 5; task++) {
+		static struct slots own;
+
+		if (!bind_slots(&own, text, task, &step))
+			continue;
+		must(own.n >= 1 && own.n <= step.n && slots_within(&own, &step));
+		for (unsigned i = 1; i < own.n; i++)
+			must(own.slot[i - 1] < own.slot[i]);
+	}
+	free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct lease lease, other;
@@ -131,6 +152,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (size > 7 && memcmp(data, "caelum-d", 8) == 0) {
 		check_devices(data, size);
+		return 0;
+	}
+	if (size > 3 && memcmp(data, "gpu:", 4) == 0) {
+		check_binding(data, size);
 		return 0;
 	}
 	if (parse(&lease, data, size, 0xa5) < 0) {
