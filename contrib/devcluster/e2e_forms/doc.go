@@ -6,7 +6,8 @@
 //
 //	gpus, tasks, resources, others   the options, one set per line; a combination has one line of each file
 //	run                              combinations that are also run, whose jobs must get the same
-//	differences                      documented differences: a regular expression for the options, and the reason
+//	differences                      documented differences: what Slurm with Caelum does (accepts, refuses or gets), a
+//	                                 regular expression for the options, and the reason, separated by tabs
 //
 // Adding a line adds a case.
 package e2e_forms
