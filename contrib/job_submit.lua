@@ -31,6 +31,7 @@ local NO_SUCH_NODE = 2014
 -- for each variable that SPANK plugins set for the job.
 local MAX_ENV = 256
 local MAX_OPTION = 512    -- how many bytes the script reads from an entry in spank_job_env
+local MAX_TYPE = 128      -- bytes in a GPU type that may name a static MIG device; matching a longer one takes too long
 local MAX_NAMES = 16384   -- bytes in a list of partitions; a list of all of a site's partitions is shorter
 
 ---------------------------------------------------------------- the decision table
@@ -172,8 +173,8 @@ local function parse(text)
   if #text > MAX_BYTES then return nil, "the table is longer than " .. MAX_BYTES .. " bytes" end
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
   local t = {
-    partitions = {}, grow_in = {}, profiles = {}, known = {}, models = {}, alias = {}, most = {}, named = {}, key = {},
-    user = {}, site = {}, old = 0,
+    partitions = {}, grow_in = {}, profiles = {}, known = {}, models = {}, alias = {}, most = {}, named = {},
+    key = {}, user = {}, site = {}, old = 0,
     seconds = {key = {}, user = {}, site = {}}, high = {key = {}, user = {}, site = {}},
     busy = {key = {}, user = {}, site = {}},
   }
@@ -280,13 +281,31 @@ local function readable(text)
   return kind == "" or kind:find("^:%w[%w._+-]*$") ~= nil and not is_count(kind:sub(2))
 end
 
+-- static returns the profile and the GPU model of a type of static MIG devices. The type states the profile, for
+-- example 1g.5gb, a100_1g.5gb or nvidia_h100_80gb_hbm3_1g.10gb, or an alias line lists it. The model is empty if the
+-- type contains none of the table's models. For any other type, static returns nil.
+local function static(kind, t)
+  if t.models[kind] or #kind > MAX_TYPE then return nil end
+  local profile = t.alias[kind] or kind:lower():match("^%d+g%.%d+gb[%w.+-]*$") or
+    kind:lower():match("[_.-](%d+g%.%d+gb[%w.+-]*)$")
+  if not profile then return nil end
+  local model = ""
+  for name in pairs(t.models) do
+    local longer = #name > #model or #name == #model and name < model
+    if longer and kind:lower():find(name:lower(), 1, true) then model = name end
+  end
+  return profile, model
+end
+
 -- total adds up the entries of one GRES. Like slurmctld, it uses the last of several counts for the same type, and
--- ignores counts of 0.
-local function total(list, name)
+-- ignores counts of 0. A type of GPUs that begins with a digit is invalid, as in gpu:1k, unless it is a type of static
+-- MIG devices in table t.
+local function total(list, name, t)
   local sum = {all = 0, types = {}, count = {}}
   for _, entry in ipairs(list) do
     if entry.name == name then
-      if not entry.count or entry.count > MAX_COUNT or (name == "gpu" and entry.type:find("^[^%a]")) then
+      local digit = name == "gpu" and entry.type:find("^[^%a]") and not (t and static(entry.type, t))
+      if not entry.count or entry.count > MAX_COUNT or digit then
         return nil, "the request " .. entry.text .. " is not valid: write gres=" .. name .. ":<count> or " ..
           name .. ":<type>:<count>"
       elseif entry.count > 0 then
@@ -303,12 +322,13 @@ end
 local PER = {"node", "job", "socket", "task"}
 
 -- request reads the GPUs per node, job, socket and task, and the slices per node, from a job_desc. It returns nil if
--- the job requests no GPUs.
-local function request(job)
+-- the job requests no GPUs. Types of static MIG devices that begin with a digit are valid only if a decision table, t,
+-- is given.
+local function request(job, t)
   local r, found = {}, false
   for _, per in ipairs(PER) do
     local list = entries(job["tres_per_" .. per])
-    local gpu, why = total(list, "gpu")
+    local gpu, why = total(list, "gpu", t)
     if not gpu then return nil, why end
     local mig, why_not = total(list, "mig")
     if not mig then return nil, why_not end
@@ -338,103 +358,120 @@ local function unreadable(r)
   end
 end
 
--- static returns the profile and the GPU model of a type of static MIG devices. The type states the profile, for
--- example 1g.5gb, a100_1g.5gb or nvidia_h100_80gb_hbm3_1g.10gb, or an alias line lists it. The model is empty if the
--- type contains none of the table's models. For any other type, static returns nil.
-local function static(kind, t)
-  if t.models[kind] then return nil end
-  local profile = t.alias[kind] or kind:lower():match("^%d+g%.%d+gb[%w.+-]*$") or
-    kind:lower():match("[_.-](%d+g%.%d+gb[%w.+-]*)$")
-  if not profile then return nil end
-  local model = ""
-  for name in pairs(t.models) do
-    local longer = #name > #model or #name == #model and name < model
-    if longer and kind:lower():find(name:lower(), 1, true) then model = name end
-  end
-  return profile, model
-end
-
 -- dynamic rewrites a tres_per_* string that requests static MIG devices: it returns a request for as many GPUs, and the
--- list of profiles with their counts. It returns nil if the string requests none of these devices, and nil and the
--- reason if the string cannot be rewritten.
+-- profiles with their counts, in the order of the request. It returns nil if the string requests none of these devices,
+-- and nil and the reason if the string cannot be rewritten.
 local function dynamic(text, t)
-  local out, at, profiles, gpus = {}, {}, {}, 0
-  for _, entry in ipairs(entries(text)) do
-    local profile, model
-    if entry.name == "gpu" and entry.count then
-      gpus = gpus + 1
-      profile, model = static(entry.type, t)
-    end
+  local list = entries(text)
+  local gpu = total(list, "gpu", t)
+  local model_of, gpus, profiles, at, n = {}, {}, {}, {}, 0
+  for _, kind in ipairs(gpu and gpu.types or {}) do
+    local profile, model = static(kind, t)
     if profile then
-      local head = entry.text:match("^.-gres[:/]gpu") .. (model ~= "" and ":" .. model or "")
-      local k = at[head] or #out + 1
-      at[head] = k
-      out[k] = {head = head, count = (out[k] and out[k].count or 0) + entry.count}
-      profiles[#profiles + 1] = {name = profile, count = entry.count}
-    else
-      out[#out + 1] = entry
+      n = n + 1
+      model_of[kind], gpus[model] = model, (gpus[model] or 0) + gpu.count[kind]
+      at[profile] = at[profile] or #profiles + 1
+      local before = profiles[at[profile]] or {count = 0}
+      profiles[at[profile]] = {name = profile, count = before.count + gpu.count[kind]}
     end
   end
-  if #profiles == 0 then return nil end
-  if #profiles < gpus then return nil, "the request names a MIG device for only some of the GPUs" end
-  local texts = {}
-  for _, entry in ipairs(out) do texts[#texts + 1] = entry.text or entry.head .. ":" .. entry.count end
+  if n == 0 then return nil end
+  if n < #gpu.types then return nil, "the request names a MIG device for only some of the GPUs" end
+  local texts, written = {}, {}
+  for _, entry in ipairs(list) do
+    local model = entry.name == "gpu" and entry.count > 0 and model_of[entry.type]
+    if not model then
+      texts[#texts + 1] = entry.text
+    elseif not written[model] then
+      written[model] = true
+      texts[#texts + 1] = entry.text:match("^.-gres[:/]gpu") .. (model ~= "" and ":" .. model or "") .. ":" ..
+        gpus[model]
+    end
+  end
   return table.concat(texts, ","), profiles
 end
 
--- ENVIRONMENT lists the variables in which sbatch repeats a request, and from which the job's steps take it.
-local ENVIRONMENT = {"SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_SOCKET", "SLURM_GPUS_PER_TASK"}
+local SEVERAL = "the request names several profiles: request the slices with --gres"
 
 -- translate replaces requests for static MIG devices in a job, or in a change to one, by requests for slices with the
--- same profiles. It returns the profile of requests that are not per node, or nil and the reason to reject the job. A
--- job without a script is rejected, because srun would request the devices again for its step.
+-- same profiles. It returns a table that contains the new tres_per_* strings and otherwise reads as the job does, and
+-- the profile of the requests that are not per node. The job itself does not change. If the job must be rejected,
+-- translate returns nil and the reason. A job without a script is rejected, because srun would request the devices
+-- again for its step.
 local function translate(job, t, new)
-  local single, found
+  local asked = setmetatable({}, {__index = function(_, name) return job[name] end})
+  local single, found, several
   for _, per in ipairs(new and PER or {"node"}) do
-    local name = "tres_per_" .. per
-    local text, profiles = dynamic(job[name], t)
+    local text, profiles = dynamic(job["tres_per_" .. per], t)
     if not text and profiles then return nil, profiles end
     for _, profile in ipairs(profiles or {}) do
+      several = several or found and found ~= profile.name
       found = profile.name
       if per == "node" then
         text = text .. "," .. text:match("gres[:/]") .. "mig:" .. profile.name .. ":" .. profile.count
-      elseif single and single ~= profile.name then
-        return nil, "the request names several profiles: request the slices with --gres"
       else
         single = profile.name
       end
     end
-    if text then job[name] = text end
+    if text and #text > MAX_TRES then return nil, "the request is longer than " .. MAX_TRES .. " bytes" end
+    asked["tres_per_" .. per] = text
   end
-  if not found or not new then return single end
-  if type(job.script) ~= "string" or job.script == "" then
-    return nil, "srun and salloc cannot request MIG devices by type: write --gpus=1 --mig=" .. found
+  if single and several then return nil, SEVERAL end
+  if new and found then
+    local text = job.script   -- a local copy, because slurmctld copies the whole script at each access to job.script
+    if type(text) ~= "string" or text == "" then
+      return nil, "srun and salloc cannot request MIG devices by type: write --gpus=1 --mig=" .. found
+    end
   end
-  for _, name in ipairs(ENVIRONMENT) do
-    local value = job.environment and job.environment[name]
-    local text = type(value) == "string" and dynamic("gres:gpu:" .. value:gsub(",", ",gres:gpu:"), t)
-    if text then job.environment[name] = text:gsub("gres:gpu:", "") end
+  return asked, single
+end
+
+-- ENVIRONMENT lists the variables in which sbatch repeats a request, and from which the job's steps take it, with the
+-- prefix that their values lack.
+local ENVIRONMENT = {
+  SLURM_GPUS = "gres:gpu:", SLURM_GPUS_PER_NODE = "gres:gpu:", SLURM_GPUS_PER_SOCKET = "gres:gpu:",
+  SLURM_GPUS_PER_TASK = "gres:gpu:", SLURM_TRES_PER_TASK = "",
+}
+
+-- adopt makes the changes of translate to a job. Steps take their requests from the environment of a new job, so adopt
+-- rewrites the environment as well.
+local function adopt(job, asked, t, new)
+  local changed = false
+  for _, per in ipairs(PER) do
+    local text = rawget(asked, "tres_per_" .. per)
+    if text then job["tres_per_" .. per], changed = text, true end
   end
-  return single
+  local env = changed and new and job.environment
+  if not env then return end
+  for name, prefix in pairs(ENVIRONMENT) do
+    local value = env[name]   -- slurmctld searches the whole environment at each access
+    if type(value) == "string" and #value <= MAX_TRES then
+      local text = dynamic(prefix .. value:gsub(",", "," .. prefix), t)
+      if text then env[name] = prefix == "" and text or text:gsub(prefix, "") end
+    end
+  end
 end
 
 -- drop_unmanaged removes the GPUs of types that no model line names from a request, and returns whether any GPUs or
--- slices remain. Such GPUs have no slices. A table without model lines does not say which GPUs have slices.
-local function drop_unmanaged(r, t)
-  local left = r.node.mig.all > 0 or r.tasks_per_gpu ~= nil
+-- slices remain. Such GPUs have no slices. A table without model lines does not say which GPUs have slices. Types of
+-- static MIG devices remain only if keep_static is true.
+local function drop_unmanaged(r, t, keep_static)
+  local left, dropped = r.node.mig.all > 0, false
   for _, per in ipairs(PER) do
     local gpu, types = r[per].gpu, {}
     for _, kind in ipairs(gpu.types) do
-      if kind == "" or t.models[kind] or not next(t.models) then
+      local stays = kind == "" or t.models[kind]
+      if not stays and static(kind, t) then stays = keep_static elseif not next(t.models) then stays = true end
+      if stays then
         types[#types + 1] = kind
       else
-        gpu.all, gpu.count[kind] = gpu.all - gpu.count[kind], nil
+        gpu.all, gpu.count[kind], gpu.dropped, dropped = gpu.all - gpu.count[kind], nil, true, true
       end
     end
     gpu.types = types
     left = left or #types > 0
   end
-  return left
+  return left or not dropped
 end
 
 -- scaled multiplies each count in a request by factor / divisor. It returns nil if a result is not a whole number.
@@ -449,6 +486,11 @@ local function scaled(gpu, factor, divisor)
   return out
 end
 
+-- uneven returns the reason to reject a request for a number of GPUs that cannot be divided evenly.
+local function uneven(what, nodes)
+  return what .. " cannot be divided evenly among " .. nodes .. " nodes: specify the GPUs with --gpus-per-node"
+end
+
 -- slots returns the number of GPU slots on each of the job's nodes. slurmctld would distribute --gpus=4 over two nodes
 -- that have two free slots each (22.05), but it counts gres/mig per node and does not distribute slices over nodes. For
 -- this reason, requests without a count of GPUs per node get one. If the request counts GPUs per job or task, the sum
@@ -456,10 +498,13 @@ end
 -- number. If the GPUs cannot be divided evenly among the nodes, the result is the largest number on a node.
 local function slots(r, job)
   local sum, what
-  if r.node.gpu.all > 0 then return r.node.gpu end
-  local tasks = r.tasks
+  if r.node.gpu.all > 0 or r.node.gpu.dropped and r.node.mig.all > 0 then return r.node.gpu end
+  local tasks = r.tasks or r.tasks_per_node and r.tasks_per_node * r.nodes
   if r.job.gpu.all > 0 then
     sum, what = r.job.gpu, counted(r.job.gpu.all, "GPU")
+    if r.task.gpu.all > 0 and sum.all % r.task.gpu.all > 0 then
+      return nil, "--gpus must be a multiple of --gpus-per-task"
+    end
   elseif r.socket.gpu.all > 0 then
     local sockets = count(job.sockets_per_node)
     if not sockets then return nil, "--gpus-per-socket requires --sockets-per-node" end
@@ -471,55 +516,65 @@ local function slots(r, job)
     return {all = r.node.mig.all, types = {""}, count = {[""] = r.node.mig.all}}
   else
     local gpus = math.floor((r.tasks or r.nodes * r.tasks_per_gpu) / r.tasks_per_gpu)
-    sum, what, tasks = {all = gpus, types = {""}, count = {[""] = gpus}}, counted(gpus, "GPU"), nil
+    sum, what = {all = gpus, types = {""}, count = {[""] = gpus}}, counted(gpus, "GPU")
   end
-  -- Without a number of tasks, slurmctld distributes the GPUs of a job as if each were a task's.
-  local each = #sum.types == 1 and not r.tasks_per_gpu and (tasks or not r.tasks_per_node) and
-    scaled(sum, 1, tasks or sum.all) or nil
+  local each
+  if r.tasks_per_gpu or #sum.types > 1 then
+    each = nil   -- the script does not know which task gets which GPUs
+  elseif r.task.gpu.all > 0 then
+    each = r.task.gpu.count[sum.types[1]] == r.task.gpu.all and scaled(r.task.gpu, 1, 1) or nil
+  elseif tasks or sum.all >= r.nodes then
+    -- Without a number of tasks, slurmctld distributes the GPUs of a job as if each were a task's.
+    each = scaled(sum, 1, tasks or sum.all)
+  end
   local gpus = scaled(sum, 1, r.nodes)
   if not gpus and each then
     local most = math.ceil(sum.all / r.nodes / each.all) * each.all
     gpus = {all = most, types = sum.types, count = {[sum.types[1]] = most}}
   end
-  if not gpus then
-    return nil, what .. " cannot be divided evenly among " .. r.nodes ..
-      " nodes: specify the GPUs with --gpus-per-node"
-  end
-  gpus.sum, gpus.each = sum, each
+  if not gpus then return nil, uneven(what, r.nodes) end
+  gpus.sum, gpus.what, gpus.each = sum, what, each
   return gpus
+end
+
+-- cpus_per_gpu returns the number of CPUs per GPU that a job requests, and the text before "gpu" and after it in
+-- cpus_per_tres. It returns nil if the job requests none.
+local function cpus_per_gpu(job)
+  local prefix, rest = tostring(job.cpus_per_tres):match("^(gres[:/])gpu([:=]%d+)$")
+  if prefix and #rest <= 6 then return count(tonumber(rest:sub(2))), prefix, rest end
 end
 
 -- place decides on how many nodes a new job runs and how many GPUs it has on each of them, so that no node needs more
 -- slices of a profile, or more CPUs, than the nodes have. Like slurmctld, it uses as few nodes as possible. It returns
--- the slots, or nil if no nodes can run the job. If the nodes have different numbers of GPUs, the result has the
--- largest number, and the uneven field holds the number of GPUs per task: the job then requests its GPUs per task and
--- limits the tasks per node, because slurmctld would otherwise distribute the GPUs without regard to the slices. The
--- slices stay per node, because slurmctld does not count a GRES without files that a job requests per task (22.05).
+-- the slots, with the per_task field set if the job must request its GPUs and slices per task, because its nodes have
+-- different numbers of them. If it changes the numbers of nodes and tasks, these are in the fields min_nodes and
+-- num_tasks. It returns nil and the reason if no nodes can run the job.
 local function place(t, r, gpus, job, profile)
-  local most = t.most[profile]
-  if not gpus.sum then return (not most or gpus.all <= most) and gpus or nil end
-  local nodes, all, per_task = r.nodes, gpus.sum.all, r.task.gpu.all
-  if most and per_task > 0 then most = most - most % per_task end   -- a task's GPUs are on one node
-  if most == 0 then return nil end
-  if most then nodes = math.max(nodes, math.ceil(all / most)) end
-  local cpus = tonumber(tostring(job.cpus_per_tres):match("gres[:/]gpu[:=](%d+)$") or "")
-  local own = (r.tasks or 1) * (count(job.cpus_per_task) or 0)
-  if t.max_cpus then nodes = math.max(nodes, math.ceil(math.max(all * (cpus or 0), own) / t.max_cpus)) end
-  if nodes > r.nodes then
-    local limit = count(job.max_nodes)
-    if limit and limit < nodes then return nil end
-    r.nodes, job.min_nodes = nodes, nodes
+  local most, all = math.min(t.most[profile] or MAX_COUNT, MAX_COUNT), gpus.sum and gpus.sum.all
+  if not all then
+    if gpus.all > most then return nil, NO_SUCH_NODE end
+    return gpus
   end
-  local out = scaled(gpus.sum, 1, nodes)
-  local even = out and (per_task == 0 or out.all % per_task == 0)
-  if even or not gpus.each then return out end
-  local each = gpus.each.all
-  local tasks = math.ceil(all / each / nodes)
-  out = scaled(gpus.each, tasks, 1)
-  if most and out.all > most then return nil end
-  out.uneven = each
-  if not r.tasks and r.job.gpu.all > 0 then job.num_tasks = all end
-  if not r.tasks_per_node then job.ntasks_per_node = tasks end
+  local cpus = cpus_per_gpu(job)
+  if cpus and t.max_cpus then most = math.min(most, math.floor(t.max_cpus / cpus)) end
+  -- slurmctld rejects a job on more nodes than tasks.
+  local limit = math.min(count(job.max_nodes) or MAX_COUNT, r.tasks or r.tasks_per_node and r.nodes or MAX_COUNT)
+  local nodes, out
+  -- The GPUs of a task are on one node, so a node has a multiple of their number. If the request counts the GPUs of the
+  -- job, slurmctld may give a task more or fewer of them.
+  for _, unit in ipairs({math.max(r.task.gpu.all, 1), gpus.each and gpus.each.all}) do
+    if most < unit then return nil, NO_SUCH_NODE end
+    nodes = math.max(r.nodes, math.ceil(all / (most - most % unit)))
+    if nodes > r.nodes and nodes > limit then return nil, NO_SUCH_NODE end
+    out = scaled(gpus.sum, 1, nodes)
+    if out and out.all % unit > 0 then out = nil end
+    if out then break end
+  end
+  if not out and not gpus.each then return nil, uneven(gpus.what, nodes) end
+  out = out or gpus.each
+  out.per_task = out == gpus.each
+  if out.per_task and not r.tasks and not r.tasks_per_node and r.job.gpu.all > 0 then out.num_tasks = all / out.all end
+  if nodes > r.nodes then r.nodes, out.min_nodes = nodes, nodes end
   return out
 end
 
@@ -896,17 +951,18 @@ local function choose(gpus, t, job, run, limit, full)
 end
 
 -- resolve returns the changes to a request: kept, the entries of tres_per_node to keep; added, the entries to add to it
--- (without prefix); per_task, an entry to add to tres_per_task, or nil; and uneven, whether the nodes have different
--- numbers of GPUs. It also returns the result of choose. If the request is rejected, it returns nil and the reason,
--- which is a number for one of slurmctld's errors. job holds the --mig and --mig-mem options. Both are ignored for typed
--- slices, because the job may have inherited them from another job. full is the result of full_of. new is true for a
--- new job.
+-- (without prefix); per_task, those to add to tres_per_task; and min_nodes and num_tasks, if these change. It also
+-- returns the result of choose. If the request is rejected, it returns nil and the reason, which is a number for one of
+-- slurmctld's errors. job holds the --mig and --mig-mem options. Both are ignored for typed slices, because the job may
+-- have inherited them from another job. full is the result of full_of. new is true for a new job.
 local function resolve(r, gpus, t, job, run, limit, full, new)
   local why = lacks(r, gpus, t)
   if why then return nil, why end
-  local typed, profile, choice = r.node.mig.all > 0 and not r.node.mig.count[""], r.static, nil
+  local mig, profile, choice = r.node.mig, r.static, nil
+  local typed = mig.all > 0 and not mig.count[""]
   if typed then
-    for name, n in pairs(r.node.mig.count) do
+    if profile and mig.count[profile] ~= mig.all then return nil, SEVERAL end
+    for name, n in pairs(mig.count) do
       if new and t.most[name] and n > t.most[name] then return nil, NO_SUCH_NODE end
     end
   elseif profile then
@@ -916,9 +972,16 @@ local function resolve(r, gpus, t, job, run, limit, full, new)
     profile, choice = choose(gpus, t, job, run, limit, full)
     if not profile then return nil, choice end
   end
-  if new and not typed then gpus = place(t, r, gpus, job, profile) end
-  if not gpus then return nil, NO_SUCH_NODE end
-  local changes = {kept = {}, added = {}, uneven = gpus.uneven ~= nil}
+  if mig.all > 0 then
+    -- The request counts the slices of each node, so all nodes have the same number.
+    if gpus.sum and gpus.all * r.nodes ~= gpus.sum.all then return nil, uneven(gpus.what, r.nodes) end
+    if new and not typed and mig.all > (t.most[profile] or MAX_COUNT) then return nil, NO_SUCH_NODE end
+  elseif new then
+    local unfit
+    gpus, unfit = place(t, r, gpus, job, profile)
+    if not gpus then return nil, unfit end
+  end
+  local changes = {kept = {}, added = {}, per_task = {}, min_nodes = gpus.min_nodes, num_tasks = gpus.num_tasks}
   for _, entry in ipairs(r.node.list) do
     if not (entry.name == "mig" and entry.type == "") then changes.kept[#changes.kept + 1] = entry.text end
   end
@@ -938,12 +1001,15 @@ end
 -- which slurmctld wrote with its release's prefix. If none of them has a prefix, write sets the "gres" field instead,
 -- upon which slurmctld sets tres_per_node with the right prefix.
 local function write(job, from, changes)
-  local kept, added = changes.kept, changes.added
+  local kept, added, tasks = changes.kept, changes.added, {}
+  if type(from.tres_per_task) == "string" and from.tres_per_task ~= "" then tasks[1] = from.tres_per_task end
   -- Slurm removes the CPUs that one of the GRES does not need (from 24.05: _foreach_gres_filter_sock_core), so the
   -- slices must need as many as the GPUs.
-  local cpus, number = tostring(from.cpus_per_tres):match("^(gres[:/])gpu([:=]%d+)$")
-  if cpus then job.cpus_per_tres = cpus .. "gpu" .. number .. "," .. cpus .. "mig" .. number end
-  if #added == 0 then return end
+  local cpus, gres, number = cpus_per_gpu(from)
+  if cpus then job.cpus_per_tres = gres .. "gpu" .. number .. "," .. gres .. "mig" .. number end
+  if changes.min_nodes then job.min_nodes = changes.min_nodes end
+  if changes.num_tasks then job.num_tasks = changes.num_tasks end
+  if #added == 0 and #changes.per_task == 0 then return end
   local prefix
   for _, per in ipairs(PER) do
     prefix = prefix or tostring(from["tres_per_" .. per]):sub(1, MAX_TRES):match("gres[:/]")
@@ -1065,17 +1131,21 @@ local function submit(job, parts)
     local without = lacks_slots(job, r, why)
     return without and refuse(without) or slurm.SUCCESS
   end
-  local static_profile, unclear = translate(job, t, true)
-  if unclear then return refuse(unclear) end
-  r, why = request(job)
-  if not r then return refuse(why) end
+  if t.bypass then
+    r, why = request(job, t)
+    if not r then return why and refuse(why) or slurm.SUCCESS end
+    return drop_unmanaged(r, t, true) and send_past(job, r, t.bypass) or slurm.SUCCESS
+  end
+  local asked, static_profile = translate(job, t, true)
+  if not asked then return refuse(static_profile) end
+  r, why = request(asked, t)
+  if not r then return why and refuse(why) or slurm.SUCCESS end
   r.static = static_profile
   if not drop_unmanaged(r, t) then return slurm.SUCCESS end
-  if t.bypass then return send_past(job, r, t.bypass) end
   local invalid = unreadable(r)
   if invalid then return refuse(invalid) end
-  local gpus, uneven = slots(r, job)
-  if not gpus then return refuse(uneven) end
+  local gpus, unfit = slots(r, job)
+  if not gpus then return refuse(unfit) end
   local key, fingerprint = key_and_fingerprint(job, r, gpus)
   local run = learned(t, user_id(job), key, fingerprint)
   local limit = time_limit(t, job.time_limit, job.partition, parts)
@@ -1107,6 +1177,7 @@ local function submit(job, parts)
   -- both the script's hold and the user's hold (22.05).
   local hold = must_hold(job, r, t) and job.priority ~= 0
   if hold then tags[#tags + 1] = "caelum:held" end
+  adopt(job, asked, t, true)
   write(job, job, changes)
   job.admin_comment = table.concat(tags, " ")
   if hold then job.priority = 0 end
@@ -1140,7 +1211,8 @@ end
 
 -- updated returns the job's GPU and node counts after an update, and whether the update sets a GPU count.
 local function updated(job, record)
-  local after, set = {min_nodes = count(job.min_nodes) or record.min_nodes, cpus_per_tres = record.cpus_per_tres}, false
+  local after, set = {min_nodes = count(job.min_nodes) or record.min_nodes}, false
+  after.cpus_per_tres = job.cpus_per_tres or record.cpus_per_tres
   for _, per in ipairs(PER) do
     local name = "tres_per_" .. per
     local new = job[name]
@@ -1178,6 +1250,13 @@ local function modify(job, record, parts)
   if count(job.ntasks_per_tres) then return refuse(NO_CHANGE) end
 
   local after, set = updated(job, record)
+  local slices = total(entries(record.tres_per_task), "mig")
+  if slices and slices.all > 0 then
+    local t = table_or_reason()
+    local stays = not job.partition or
+      t and managed(job.partition, parts, t) == managed(record.partition, parts, t)
+    return (set or reshapes(job) or not stays) and refuse(NO_CHANGE) or slurm.SUCCESS
+  end
   local r, why = request(after)
   local before, unknown = request(record)
   -- If a job with --ntasks-per-gpu was submitted to an unmanaged partition, only tres_fmt_req_str contains its GPUs.
@@ -1201,16 +1280,19 @@ local function modify(job, record, parts)
     return without and refuse(without) or slurm.SUCCESS
   end
   local moves = job.partition and not managed(record.partition, parts, t)
-  if type(job.tres_per_node) == "string" then
-    local _, unclear = translate(job, t)
-    if unclear then return refuse(unclear) end
-    after.tres_per_node = job.tres_per_node
-    r, why = request(after)
-  end
+  local asked, unclear = translate(job, t)
+  if not asked then return refuse(unclear) end
+  after.tres_per_node = rawget(asked, "tres_per_node") or after.tres_per_node
+  r, why = request(after, t)
+  before, unknown = request(record, t)
+  -- tres_fmt_req_str also shows GPUs that none of the job's strings does.
+  if r and counted and not (before or unknown) then return refuse(NO_CHANGE) end
   if r and not drop_unmanaged(r, t) then
-    local new = job.tres_per_node
-    local keeps = type(new) == "string" and drops(record.tres_per_node, entries(new))
-    return keeps and refuse(NO_CHANGE) or slurm.SUCCESS
+    for _, per in ipairs(PER) do
+      local new = job["tres_per_" .. per]
+      if type(new) == "string" and drops(record["tres_per_" .. per], entries(new)) then return refuse(NO_CHANGE) end
+    end
+    return slurm.SUCCESS
   end
   if not r then
     if not why and not before and not unknown and not moves then return slurm.SUCCESS end
@@ -1235,8 +1317,8 @@ local function modify(job, record, parts)
 
   local invalid = unreadable(r)
   if invalid then return refuse(invalid) end
-  local gpus, uneven = slots(r, after)
-  if not gpus then return refuse(uneven) end
+  local gpus, unshared = slots(r, after)
+  if not gpus then return refuse(unshared) end
   if gpus.sum and gpus.all * r.nodes ~= gpus.sum.all then return refuse(NO_CHANGE) end
   local comment = tostring(record.admin_comment)
   local key, fingerprint = comment:match("caelum:key=(%x+)") or "", comment:match("caelum:work=(%x+)")
@@ -1250,6 +1332,7 @@ local function modify(job, record, parts)
   for _, text in ipairs(changes.kept) do now[#now + 1] = text end
   for _, text in ipairs(changes.added) do now[#now + 1] = "gres:" .. text end
   if drops(record.tres_per_node, entries(table.concat(now, ","))) then return refuse(NO_CHANGE) end
+  adopt(job, asked, t)
   write(job, after, changes)
   return slurm.SUCCESS
 end

@@ -4,9 +4,9 @@
 --
 -- A question consists of a line "<word> <number of fields>" and the fields. A field consists of a line "<s or n> <name>
 -- <length>" and the bytes of its value. The words are load (load the script as slurmctld does when it starts), submit
--- and modify. Fields named record.<x> belong to the job record, and those named env.<i> to spank_job_env. The uid and
--- prefix fields are arguments of the call. An answer also consists of a line and fields: rc, the messages to the user
--- and the log, and the written fields with their values.
+-- and modify. Fields named record.<x> belong to the job record, those named env.<i> to spank_job_env, and those named
+-- environ.<x> to the environment. The uid field is an argument of the call. An answer also consists of a line and
+-- fields: rc, the messages to the user and the log, and the written fields with their values.
 
 local script = arg[1]
 local said, log
@@ -40,11 +40,11 @@ end
 
 -- watched returns a table that behaves like slurmctld's: a read returns the last value written. It also records every
 -- write.
-local function watched(store, writes)
+local function watched(store, writes, prefix)
   return setmetatable({}, {
     __index = store,
     __newindex = function(_, k, v)
-      writes[#writes + 1] = {"write." .. tostring(k), v}
+      writes[#writes + 1] = {(prefix or "write.") .. tostring(k), v}
       if k == "gres" then k, v = "tres_per_node", "gres:" .. v:gsub(",", ",gres:") end
       store[k] = v
     end,
@@ -64,16 +64,18 @@ function words.load()
 end
 
 local function run(call, fields)
-  local job, record, env, writes = {}, {}, {}, {}
+  local job, record, env, environ, writes = {}, {}, {}, {}, {}
   for name, value in pairs(fields) do
     local where, rest = name:match("^(%l+)%.(.+)$")
     if where == "record" then record[rest] = value
     elseif where == "env" then env[tonumber(rest)] = value
+    elseif where == "environ" then environ[rest] = value
     else job[name] = value end
   end
   local uid, parts = job.uid, job.no_parts and {} or PARTS
   job.uid, job.no_parts = nil, nil
   if next(env) then job.spank_job_env, record.spank_job_env = env, env end
+  if job.script and job.script ~= "" then job.environment = watched(environ, writes, "write.environ.") end
   local rc
   if call == "submit" then
     rc = slurm_job_submit(watched(job, writes), parts, uid)

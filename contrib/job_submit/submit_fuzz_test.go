@@ -43,7 +43,8 @@ func (m maker) tres() string {
 	for range 1 + m.IntN(3) {
 		prefix := m.one("gres:", "gres:", "gres/", "", m.raw)
 		name := m.one("gpu", "gpu", "mig", "net", "Gpu", m.raw)
-		kind := m.one("", "", ":a100", ":1g.5gb", ":2g.10gb", ":1g.5gb+me", ":closed", ":9g", ":x(", ":"+m.raw)
+		kind := m.one("", "", "", ":a100", ":h100", ":v100", ":1g.5gb", ":2g.10gb", ":1g.5gb+me", ":closed", ":9g",
+			":x(", ":a100_1g.5gb", ":H100.4G.20GB", ":9g.99gb", ":10gb", ":a100_x", ":"+m.raw)
 		count := m.one("", ":1", ":2", ":3", ":4", "=2", ":0", ":0", ":no_consume:1", ":007", ":65533", ":65534", ":1k",
 			":100G", ":128KiB", "=1000MB", ":107374182400", ":2ki", ":-1", ":"+m.raw)
 		all = append(all, prefix+name+kind+count)
@@ -68,6 +69,9 @@ func (m maker) job() fields {
 	} {
 		some(3, name, func() any { return m.number() })
 	}
+	if m.IntN(3) > 0 {
+		m.plain(q)
+	}
 	for _, name := range []string{
 		"name", "script", "account", "default_account", "comment", "wckey", "features", "licenses",
 	} {
@@ -75,6 +79,15 @@ func (m maker) job() fields {
 	}
 	for _, name := range []string{"req_nodes", "exc_nodes", "reservation"} {
 		some(8, name, func() any { return m.one("", "n1", m.raw) })
+	}
+	some(6, "cpus_per_tres", func() any {
+		return m.one("gres:gpu:4", "gres/gpu:16", "gres/gpu=3", "gres:gpu:0", "gres:gpu:65534", "gres:net:4", "gpu:4",
+			"gres:gpu:4,gres:mig:4", m.raw)
+	})
+	for name := range repeats {
+		some(6, "environ."+name, func() any {
+			return m.one("2", "a100_1g.5gb:2", "10gb:1,1g.5gb:1", "1g.5gb,a100:1", "cpu=2,gres/gpu:1g.5gb=1", m.raw)
+		})
 	}
 	some(4, "partition", func() any { return m.one("", "gpu", "cpu", "gpu-long,cpu", ",gpu", "gp.", m.raw) })
 	some(8, "priority", func() any { return m.number() })
@@ -98,6 +111,36 @@ func (m maker) job() fields {
 		}
 	}
 	return q
+}
+
+// plain replaces the request of a job by a valid one for a few GPUs, which several nodes may have to share.
+func (m maker) plain(q fields) {
+	for _, name := range []string{
+		"tres_per_node", "tres_per_job", "tres_per_socket", "tres_per_task", "min_nodes", "max_nodes", "num_tasks",
+		"ntasks_per_node", "ntasks_per_tres", "cpus_per_tres",
+	} {
+		delete(q, name)
+	}
+	prefix := m.one("gres:", "gres/")
+	for range 1 + m.IntN(5)/4 {
+		kind := m.one("", "", "", "", ":a100", ":h100", ":v100", ":1g.5gb", ":a100_1g.5gb", ":H100.4G.20GB", ":10gb")
+		per := m.one("job", "job", "task", "task", "node", "socket")
+		q["tres_per_"+per] = fmt.Sprint(prefix, "gpu", kind, m.one(":", ":", "="), 1+m.IntN(9))
+	}
+	q["script"] = "#!/bin/sh\n"
+	if m.IntN(9) == 0 {
+		q["tres_per_node"] = prefix + "mig" + m.one(":1g.5gb", ":2g.10gb", "") + fmt.Sprint(":", 1+m.IntN(4))
+	}
+	for name, most := range map[string]int{
+		"min_nodes": 4, "max_nodes": 9, "num_tasks": 9, "ntasks_per_node": 4, "ntasks_per_tres": 2,
+	} {
+		if m.IntN(2) == 0 && (name == "num_tasks" || m.IntN(2) == 0) {
+			q[name] = float64(1 + m.IntN(most))
+		}
+	}
+	if m.IntN(3) == 0 {
+		q["cpus_per_tres"] = fmt.Sprint(prefix, "gpu:", 1+m.IntN(16))
+	}
 }
 
 // option returns the argument of --mig (name mig), --mig-mem (mig_mem) or --mig-grow (mig_grow) of a generated job.
@@ -139,11 +182,29 @@ type tables struct {
 	generation int
 }
 
-func (w *tables) write(tb testing.TB, rest string) decisions.Table {
+// site returns a table without its first line.
+func (m maker) site() string {
+	_, body, _ := strings.Cut(oracleTable, "\n")
+	for _, profile := range []string{"1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb"} {
+		if m.IntN(3) == 0 {
+			body += "profile " + profile + " 50000 " + m.one("1", "2", "3", "4", "6", "1000") + "\n"
+		}
+	}
+	body += m.one("", "", "max_cpus 4\n", "max_cpus 12\n", "max_cpus 64\n")
+	body += m.one("", "alias 10gb 2g.10gb\nalias a100_x 1g.5gb\n")
+	body += m.one("", "", "", "", "bypass cpu\n")
+	if m.IntN(6) == 0 {
+		body = modelLines.ReplaceAllString(body, "")
+	}
+	return body
+}
+
+var modelLines = regexp.MustCompile(`(?m)^model .*\n`)
+
+func (w *tables) write(tb testing.TB, body string) decisions.Table {
 	tb.Helper()
 	w.generation++
-	_, body, _ := strings.Cut(oracleTable, "\n")
-	text := fmt.Sprintf("caelum-decisions 1 %d\n%s%s", w.generation, body, rest)
+	text := fmt.Sprintf("caelum-decisions 1 %d\n%s", w.generation, body)
 	writeTable(tb, w.path, text)
 	d, err := decisions.Parse(text)
 	if err != nil {
@@ -182,13 +243,14 @@ func FuzzSubmit(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)
 	table := tables{path: path}
-	base := table.write(f, "")
 	f.Fuzz(func(t *testing.T, seed uint64, raw string) {
 		m := newMaker(seed, raw)
-		q := m.job()
-		o := oracle(q, base, nil)
-		if !o.none && !o.refused {
-			o = oracle(q, table.write(t, m.learned(o.stamp)), nil)
+		q, site := m.job(), m.site()
+		d := table.write(t, site)
+		o := oracle(q, d, nil)
+		if o.stamp.key != "" {
+			d = table.write(t, site+m.learned(o.stamp))
+			o = oracle(q, d, nil)
 		}
 		got := askBoth(t, lua, "submit", q)
 		want := reply{}
@@ -199,15 +261,25 @@ func FuzzSubmit(f *testing.F) {
 		case o.none:
 			want.messages = unused(q)
 		case !managed(text(q, "partition")):
-		case o.refused:
+		case d.Bypass != "":
+			checkBypass(t, q, d, got)
+			return
+		case o.foreign:
+		case o.unavailable && got.rc == noSuchNode:
+			if len(got.writes) > 0 || len(got.messages) > 0 {
+				t.Fatalf("%v\nmust be refused without any other effect: %+v", q, got)
+			}
+			return
+		case o.refused || o.unavailable:
 			checkRefusal(t, q, got)
 			return
 		default:
 			want = o.accepted(q)
 		}
-		if !reflect.DeepEqual(got, want) {
+		if !got.equal(want) {
 			t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, want)
 		}
+		checkSlices(t, q, d, got)
 		for _, w := range got.writes { // the agents must be able to parse accepted requests
 			if w.field != "tres_per_node" {
 				continue
@@ -219,6 +291,53 @@ func FuzzSubmit(f *testing.F) {
 			}
 		}
 	})
+}
+
+// noSuchNode is the error for a job that needs more slices than a node has.
+const noSuchNode = 2014
+
+// checkBypass checks a submission to a managed partition while new jobs are sent to another partition.
+func checkBypass(t *testing.T, q fields, d decisions.Table, got reply) {
+	t.Helper()
+	o := options{}
+	for _, per := range pers {
+		o[per] = entriesOf(text(q, "tres_per_"+per))
+	}
+	if r := requestOf(q, &d); r.understood && r.mig["node"].all() == 0 {
+		devices := false
+		for _, per := range pers {
+			devices = devices || len(rewrite(text(q, "tres_per_"+per), &d).profiles.types) > 0
+		}
+		want := []write{{"partition", d.Bypass}}
+		if r.foreign && !devices || !r.asks {
+			want = nil
+		}
+		if got.rc != 0 || !reflect.DeepEqual(got.writes, want) {
+			t.Fatalf("%v\ngot %+v, want the writes %+v", q, got, want)
+		}
+		return
+	}
+	checkRefusal(t, q, got)
+}
+
+// checkSlices checks that a submitted job has as many slices as GPUs on every node.
+func checkSlices(t *testing.T, q fields, d decisions.Table, got reply) {
+	t.Helper()
+	after := afterwards(asRecord(q), got)
+	if managed(text(q, "partition")) && len(got.writes) > 0 && !after.typed(&d) && !after.perTaskTyped(&d) {
+		t.Fatalf("%v\npasses and leaves %+v\n%+v", q, after, got)
+	}
+}
+
+// asRecord returns the options of a job as those of a record.
+func asRecord(q fields) fields {
+	record := fields{}
+	for _, per := range pers {
+		if list, ok := q["tres_per_"+per]; ok {
+			record["record.tres_per_"+per] = strings.ReplaceAll(list.(string), "gres:", "gres/")
+		}
+	}
+	return record
 }
 
 // unused returns the message about the options of a job without GPUs, or nothing if it has none.
@@ -297,6 +416,26 @@ func stampOf(q fields) stamp {
 	return s
 }
 
+// submitted sets the fields of a record as they are after a submission.
+func (m maker) submitted(record fields) {
+	record["tres_per_node"] = m.one(
+		"gres:gpu:1,gres:mig:2g.10gb:1", "gres/gpu:1,gres/mig:2g.10gb:1", "gres:gpu:a100:2,gres:mig:1g.5gb:2",
+		"gres:gpu:1", "gres/gpu:2", "gres/gpu:v100:1", "gres/gpu:1g.5gb:1",
+	)
+	record["admin_comment"] = m.one(
+		"caelum:key=0123456789abcdef",
+		"x caelum:key=0123456789abcdef caelum:held",
+		"caelum:key=1 caelum:work=fedcba9876543210",
+		m.raw,
+	)
+	record["partition"] = m.one("gpu", "cpu", "cpu,gpu-long")
+	for _, per := range []string{"job", "socket", "task"} {
+		if m.IntN(3) > 0 {
+			delete(record, "tres_per_"+per)
+		}
+	}
+}
+
 // change generates an update of a pending job, and the job's record. Half of the records look as they do after a
 // submission.
 func (m maker) change() fields {
@@ -305,22 +444,10 @@ func (m maker) change() fields {
 		delete(record, name) // a job record does not have this field
 	}
 	if m.IntN(2) == 0 {
-		record["tres_per_node"] = m.one(
-			"gres:gpu:1,gres:mig:2g.10gb:1", "gres/gpu:1,gres/mig:2g.10gb:1", "gres:gpu:a100:2,gres:mig:1g.5gb:2",
-			"gres:gpu:1", "gres/gpu:2",
-		)
-		record["admin_comment"] = m.one(
-			"caelum:key=0123456789abcdef",
-			"x caelum:key=0123456789abcdef caelum:held",
-			"caelum:key=1 caelum:work=fedcba9876543210",
-			m.raw,
-		)
-		record["partition"] = m.one("gpu", "cpu", "cpu,gpu-long")
-		for _, per := range []string{"job", "socket", "task"} {
-			if m.IntN(3) > 0 {
-				delete(record, "tres_per_"+per)
-			}
-		}
+		m.submitted(record)
+	}
+	if m.IntN(8) == 0 {
+		record["tres_per_task"] = m.one("gres:gpu:1,gres:mig:1g.5gb:1", "gres/gpu:1,gres/mig:1g.5gb:0")
 	}
 	if _, named := record["partition"]; !named {
 		record["partition"] = "gpu" // every record has a partition
@@ -332,7 +459,8 @@ func (m maker) change() fields {
 				q[name] = map[string]any{
 					"partition": m.one("gpu", "cpu", "gpu,cpu"), "min_nodes": m.number(),
 					"tres_per_node": m.one("", "gres:gpu:2", "gres/gpu:2", "gres:gpu:0", "gres:net:1",
-						"gres:gpu:1,gres:mig:2g.10gb:0", "gres/mig:1g.5gb:1"),
+						"gres:gpu:1,gres:mig:2g.10gb:0", "gres/mig:1g.5gb:1", "gres/gpu:v100:1",
+						"gres/gpu:a100_1g.5gb:2"),
 				}[name]
 			}
 		}
@@ -372,7 +500,8 @@ func FuzzModify(f *testing.F) {
 		m := newMaker(seed, raw)
 		q := m.change()
 		stamped := stampOf(q)
-		d := table.write(t, m.learned(stamp{stamped.uid, "0123456789abcdef", "fedcba9876543210"}))
+		site := strings.ReplaceAll(m.site(), "bypass cpu\n", "")
+		d := table.write(t, site+m.learned(stamp{stamped.uid, "0123456789abcdef", "fedcba9876543210"}))
 		got := askBoth(t, lua, "modify", q)
 		if q["uid"] == 0.0 {
 			if !reflect.DeepEqual(got, reply{}) {
@@ -393,25 +522,39 @@ func FuzzModify(f *testing.F) {
 			t.Fatalf("%v\npasses: %+v", q, got)
 		}
 		if known {
-			if r := (reply{writes: want.writes}); !reflect.DeepEqual(got, r) {
+			if r := (reply{writes: want.writes}); !got.equal(r) {
 				t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, r)
 			}
 		}
 		for _, w := range got.writes {
-			if w.field != "tres_per_node" && w.field != "gres" {
+			if w.field != "tres_per_node" && w.field != "gres" && w.field != "cpus_per_tres" {
 				t.Fatalf("%v\nwrites %+v", q, w)
 			}
 		}
-		if managed(partitionAfter(q)) && touches(q) && !after.typed() && (before.asks() || after.asks()) {
+		valid := after.typed(&d) || after.foreign(&d) || before.perTask()
+		if managed(partitionAfter(q)) && touches(q) && !valid && (before.asks(&d) || after.asks(&d)) {
 			t.Fatalf("%v\npasses and leaves %+v\n%+v", q, after, got)
 		}
 	})
 }
 
+// equal reports whether two answers have the same effects. The order of the writes is not significant.
+func (r reply) equal(other reply) bool {
+	final := func(writes []write) map[string]any {
+		all := map[string]any{}
+		for _, w := range writes {
+			all[w.field] = w.value
+		}
+		return all
+	}
+	return r.rc == other.rc && slices.Equal(r.messages, other.messages) && slices.Equal(r.log, other.log) &&
+		reflect.DeepEqual(final(r.writes), final(other.writes))
+}
+
 func askBoth(t *testing.T, lua [2]*process, word string, q fields) reply {
 	t.Helper()
 	old, latest := lua[0].ask(t, word, q), lua[1].ask(t, word, q)
-	if !reflect.DeepEqual(old, latest) {
+	if !old.equal(latest) {
 		t.Fatalf("%v\n%s %+v\n%s %+v", q, lua[0].name, old, lua[1].name, latest)
 	}
 	if len(old.log) > 0 {
@@ -430,23 +573,34 @@ func checkRefusal(t *testing.T, q fields, got reply) {
 }
 
 // wanted returns the expected writes to the request fields.
-func wanted(q fields, o outcome) []write {
-	if len(o.added) == 0 {
-		return nil
+func wanted(q fields, o outcome) (all []write) {
+	for name, value := range o.changed {
+		all = append(all, write{name, value})
 	}
-	prefix := ""
-	for _, per := range []string{"node", "job", "socket", "task"} {
-		list := text(q, "tres_per_"+per)
-		list = list[:min(len(list), maxTRES)]
-		at := func(p string) int { return strings.Index(list, p) }
-		for _, p := range []string{"gres:", "gres/"} {
-			if prefix == "" && at(p) >= 0 &&
-				(at("gres:") < 0 || at("gres/") < 0 || at(p) == min(at("gres:"), at("gres/"))) {
-				prefix = p
-			}
+	q = q.with(o.changed)
+	if o.cpus != "" {
+		all = append(all, write{"cpus_per_tres", o.cpus})
+	}
+	if o.minNodes > 0 {
+		all = append(all, write{"min_nodes", float64(o.minNodes)})
+	}
+	if o.numTasks > 0 {
+		all = append(all, write{"num_tasks", float64(o.numTasks)})
+	}
+	prefix := prefixOf(q)
+	if len(o.perTask) > 0 {
+		var list []string
+		if own := text(q, "tres_per_task"); own != "" {
+			list = append(list, own)
 		}
+		for _, e := range o.perTask {
+			list = append(list, prefix+e)
+		}
+		all = append(all, write{"tres_per_task", strings.Join(list, ",")})
 	}
-	var all []write
+	if len(o.added) == 0 {
+		return all
+	}
 	if prefix == "" { // slurmctld adds its release's prefix to the gres field
 		all = append(all, write{"gres", strings.Join(o.added, ",")})
 		if len(o.kept) == 0 {
@@ -459,4 +613,20 @@ func wanted(q fields, o outcome) []write {
 		entries = append(entries, prefix+a)
 	}
 	return append(all, write{"tres_per_node", strings.Join(entries, ",")})
+}
+
+// prefixOf returns the prefix of a job's GRES, or "".
+func prefixOf(q fields) string {
+	for _, per := range pers {
+		list := text(q, "tres_per_"+per)
+		list = list[:min(len(list), maxTRES)]
+		colon, slash := strings.Index(list, "gres:"), strings.Index(list, "gres/")
+		switch {
+		case colon >= 0 && (slash < 0 || colon < slash):
+			return "gres:"
+		case slash >= 0:
+			return "gres/"
+		}
+	}
+	return ""
 }

@@ -32,8 +32,8 @@ func lacksSlots(q fields) bool {
 	for _, per := range pers {
 		list := entriesOf(text(q, "tres_per_"+per))
 		named = named || slices.ContainsFunc(list, func(e entry) bool { return e.name == "mig" })
-		_, ok := sumOf(list, "gpu")
-		mig, ok2 := sumOf(list, "mig")
+		_, ok := sumOf(list, "gpu", nil)
+		mig, ok2 := sumOf(list, "mig", nil)
 		understood = understood && ok && ok2 && (per == "node" || mig.all() == 0)
 		if per == "node" {
 			node["node"], sum = list, mig.all()
@@ -42,14 +42,22 @@ func lacksSlots(q fields) bool {
 	if !understood {
 		return named
 	}
-	return sum > 0 && !node.typed()
+	return sum > 0 && !node.typed(nil)
 }
 
-// outcome is the expected outcome of a request. none is true if the job requests no GPU, and refused if the request is
-// rejected. Otherwise, the other fields describe the job.
+// outcome is the expected outcome of a request. none is true if the job requests no GPU, foreign if it requests only
+// GPUs that Caelum does not manage, and refused if the request is rejected. Otherwise, the other fields describe the
+// job.
 type outcome struct {
-	none, refused bool
+	none, foreign bool
+	refused       bool
+	unavailable   bool   // the request is rejected because no node has enough slices
+	changed       fields // the job's fields without static MIG devices
 	kept, added   []string
+	perTask       []string // the entries that tres_per_task gets
+	cpus          string   // cpus_per_tres; "" if it does not change
+	minNodes      int      // 0 if it does not change
+	numTasks      int      // 0 if it does not change
 	stamp         stamp
 	sized         string // the profile that Caelum chose; empty if the user named the profile
 	grow          string // off, oom or forecast
@@ -167,62 +175,145 @@ func onModel(d decisions.Table, models []string, profile string) string {
 // oracle returns the expected outcome of a job with a table. stamped is the stamp of a pending job, or nil for a
 // submission.
 func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
-	r := requestOf(q)
-	switch {
-	case !r.understood:
-		return outcome{refused: true}
-	case !r.asks:
+	if plain := requestOf(q, nil); plain.understood && !plain.asks {
 		return outcome{none: true}
+	}
+	static, refused := "", false
+	if stamped == nil {
+		o.changed, static, refused = translate(q, &d, true)
+		q = q.with(o.changed)
+	}
+	r := requestOf(q, &d)
+	switch {
+	case refused || !r.understood:
+		return outcome{refused: true}
+	case !r.asks: // a type of static MIG devices with a count of 0
+		return outcome{none: stamped != nil, foreign: true}
+	case r.foreign:
+		return outcome{foreign: true}
 	case r.unreadable():
 		return outcome{refused: true}
 	}
-	slots, even := r.slots(set(q, "sockets_per_node"))
-	if !even {
+	s, ok := r.slots(set(q, "sockets_per_node"))
+	if !ok {
 		return outcome{refused: true}
 	}
+	if o.stamp = r.stamp(q, s.perNode.all()); stamped != nil {
+		o.stamp = *stamped
+	}
+	typed := o.checkSlices(r, s, d, static)
+	known := learned(d, o.stamp)
+	o.runs = runTimeOf(known)
+	profile := static
+	if !typed && static != "" {
+		o.refused = o.refused || !slices.Contains(d.Names(), static)
+	} else if !typed {
+		sized, warning := false, ""
+		profile, sized, warning, ok = size(q, d, known)
+		o.refused = o.refused || !ok
+		if sized {
+			o.setGrow(q, d, stamped == nil)
+			kind := model(s.perNode.types)
+			profile = o.choose(q, d, known, kind, onModel(d, s.perNode.types, profile))
+		}
+		o.warning = warning
+	}
+	if m := cpusWord.FindStringSubmatch(text(q, "cpus_per_tres")); m != nil && inRange(m[3]) > 0 {
+		o.cpus = m[0] + "," + m[1] + "mig" + m[2] + m[3]
+	}
+	nodes := o.place(q, r, s, d, profile, typed, stamped == nil)
+	o.hold = q["priority"] != float64(0) && (text(q, "req_nodes") != "" || text(q, "exc_nodes") != "" ||
+		text(q, "reservation") != "" || nodes > d.MaxNodes)
+	return o
+}
 
-	profiles, typed := r.mig["node"], false
+// cpusWord matches cpus_per_tres if it states only the CPUs of each GPU.
+var cpusWord = regexp.MustCompile(`^(gres[:/])gpu([:=])([0-9]{1,5})$`)
+
+// inRange returns the value of a count, or 0 if Slurm treats the count as not set.
+func inRange(digits string) int {
+	n, _ := strconv.Atoi(digits)
+	if n > 65533 {
+		return 0
+	}
+	return n
+}
+
+// checkSlices sets refused if the request's numbers or profiles of slices are invalid, and returns whether the slices
+// have profiles. static is the profile of static MIG devices that the request does not count per node.
+func (o *outcome) checkSlices(r request, s slots, d decisions.Table, static string) (typed bool) {
+	profiles := r.mig["node"]
 	for _, profile := range profiles.types {
 		if profile != "" {
 			typed = true
-			o.refused = o.refused || !slices.Contains(d.Names(), profile)
+			o.refused = o.refused || !slices.Contains(d.Names(), profile) || static != "" && profile != static
 		}
 	}
-	o.refused = o.refused || typed && profiles.count[""] > 0 || profiles.all() > 0 && profiles.all() != slots.all()
+	if profiles.all() > 0 {
+		o.refused = o.refused || typed && profiles.count[""] > 0 || profiles.all() != s.perNode.all() || !s.even
+	}
+	return typed
+}
+
+// place sets the entries and the numbers of a job whose slices have a given profile. It returns the number of nodes.
+// submitted is false for an update of a job.
+func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile string, typed, submitted bool) int {
+	mig := r.mig["node"]
+	p := placement{gpus: s.perNode, nodes: r.nodes}
+	if submitted && mig.all() == 0 && s.total != nil {
+		most := mostOf(d, profile)
+		if m := cpusWord.FindStringSubmatch(text(q, "cpus_per_tres")); m != nil && inRange(m[3]) > 0 && d.MaxCPUs > 0 {
+			most = min(most, d.MaxCPUs/inRange(m[3]))
+		}
+		var ok bool
+		if p, ok = r.place(s, most, set(q, "max_nodes")); !ok {
+			o.unavailable = true
+			return p.nodes
+		}
+	} else if submitted {
+		if !typed && s.perNode.all() > mostOf(d, profile) {
+			o.unavailable = true
+		}
+		for _, name := range mig.types {
+			o.unavailable = o.unavailable || typed && mig.count[name] > mostOf(d, name)
+		}
+	}
+	if p.nodes != r.nodes {
+		o.minNodes = p.nodes
+	}
+	o.numTasks = p.numTasks
 	for _, e := range r.options["node"] {
 		if e.name != "mig" || e.kind != "" {
 			o.kept = append(o.kept, e.text)
 		}
 	}
-	if r.gpu["node"].all() == 0 {
-		for _, kind := range slots.types {
+	to := &o.added
+	if p.perTask {
+		to = &o.perTask
+	}
+	if r.gpu["node"].all() == 0 && (!p.perTask || r.gpu["task"].all() == 0) {
+		for _, kind := range p.gpus.types {
 			colon := ""
 			if kind != "" {
 				colon = ":"
 			}
-			o.added = append(o.added, fmt.Sprintf("gpu:%s%s%d", kind, colon, slots.count[kind]))
+			*to = append(*to, fmt.Sprintf("gpu:%s%s%d", kind, colon, p.gpus.count[kind]))
 		}
 	}
-	if stamped != nil {
-		o.stamp = *stamped
-	} else {
-		o.stamp = r.stamp(q, slots.all())
-	}
-	known := learned(d, o.stamp)
-	o.runs = runTimeOf(known)
 	if !typed {
-		profile, sized, warning, ok := size(q, d, known)
-		o.refused = o.refused || !ok
-		if sized {
-			o.setGrow(q, d, stamped == nil)
-			profile = o.choose(q, d, known, model(slots.types), onModel(d, slots.types, profile))
-		}
-		o.warning = warning
-		o.added = append(o.added, fmt.Sprintf("mig:%s:%d", profile, slots.all()))
+		*to = append(*to, fmt.Sprintf("mig:%s:%d", profile, p.gpus.all()))
 	}
-	o.hold = q["priority"] != float64(0) && (text(q, "req_nodes") != "" || text(q, "exc_nodes") != "" ||
-		text(q, "reservation") != "" || r.nodes > d.MaxNodes)
-	return o
+	return p.nodes
+}
+
+// mostOf returns the largest number of slices of a profile on a node.
+func mostOf(d decisions.Table, profile string) int {
+	for _, p := range d.Profiles {
+		if p.Name == profile && p.Most > 0 {
+			return min(p.Most, 65533)
+		}
+	}
+	return 65533
 }
 
 // grow returns the growth mode of a job with a script: off, oom or forecast. ok is false if the request is rejected.
@@ -364,10 +455,10 @@ func afterwards(q fields, got reply) options {
 }
 
 // asks reports whether the options request a GPU or a slice. For invalid options, it returns true.
-func (o options) asks() bool {
+func (o options) asks(d *decisions.Table) bool {
 	for _, list := range o {
 		for _, name := range []string{"gpu", "mig"} {
-			if s, ok := sumOf(list, name); !ok || s.all() > 0 {
+			if s, ok := sumOf(list, name, d); !ok || s.all() > 0 {
 				return true
 			}
 		}
@@ -375,21 +466,55 @@ func (o options) asks() bool {
 	return false
 }
 
-// typed reports whether the options request one typed slice per GPU slot.
-func (o options) typed() bool {
+// typed reports whether the options request one typed slice per GPU slot. If a table is given, GPUs that Caelum does
+// not manage need no slices.
+func (o options) typed(d *decisions.Table) bool {
 	for _, list := range o {
-		if _, ok := sumOf(list, "gpu"); !ok {
+		if _, ok := sumOf(list, "gpu", d); !ok {
 			return false
 		}
 	}
-	gpu, _ := sumOf(o["node"], "gpu")
-	mig, ok := sumOf(o["node"], "mig")
+	gpu, _ := sumOf(o["node"], "gpu", d)
+	if d != nil {
+		gpu, _ = gpu.managed(d)
+	}
+	mig, ok := sumOf(o["node"], "mig", d)
 	return ok && gpu.all() > 0 && gpu.all() == mig.all() && mig.count[""] == 0
+}
+
+// foreign reports whether the options are valid and request only GPUs that Caelum does not manage.
+func (o options) foreign(d *decisions.Table) bool {
+	any := false
+	for _, list := range o {
+		gpu, ok := sumOf(list, "gpu", d)
+		mig, ok2 := sumOf(list, "mig", d)
+		left, dropped := gpu.managed(d)
+		if !ok || !ok2 || mig.all() > 0 || left.all() > 0 {
+			return false
+		}
+		any = any || dropped
+	}
+	return any
+}
+
+// perTask reports whether the options request slices per task.
+func (o options) perTask() bool {
+	mig, ok := sumOf(o["task"], "mig", nil)
+	return ok && mig.all() > 0
+}
+
+// perTaskTyped reports whether the options request one typed slice per GPU of each task, and no slices per node.
+func (o options) perTaskTyped(d *decisions.Table) bool {
+	mig, ok := sumOf(o["task"], "mig", d)
+	node, ok2 := sumOf(o["node"], "mig", d)
+	all, ok3 := sumOf(o["task"], "gpu", d)
+	gpu, _ := all.managed(d)
+	return ok && ok2 && ok3 && node.all() == 0 && mig.all() > 0 && mig.all() == gpu.all() && mig.count[""] == 0
 }
 
 // elsewhere reports whether the options count GPUs per job, socket or task, or are invalid.
 func (o options) elsewhere() bool {
-	return options{"job": o["job"], "socket": o["socket"], "task": o["task"]}.asks()
+	return options{"job": o["job"], "socket": o["socket"], "task": o["task"]}.asks(nil)
 }
 
 func partitionAfter(q fields) string {
@@ -424,44 +549,78 @@ func (o options) expected(q fields, d decisions.Table, s *stamp, before options)
 	switch held := strings.Contains(text(q, "record.admin_comment"), "caelum:held"); {
 	case held && (q["priority"] == 0.0 || q["priority"] == 4294967295.0), set(q, "ntasks_per_tres") > 0:
 		return ruled{refused: true}, true
-	case !before.asks() && !o.asks() && q["record.tres_fmt_req_str"] == nil:
+	case before.perTask():
+		crosses := managed(partitionAfter(q)) != managed(text(q, "record.partition"))
+		return ruled{refused: sets(q) || reshapes(q) || crosses}, true
+	case !before.asks(nil) && !o.asks(nil) && q["record.tres_fmt_req_str"] == nil:
 		return ruled{}, true
 	case !managed(partitionAfter(q)) || !touches(q) || before.elsewhere() || o.elsewhere():
 		return ruled{}, false
 	case strings.Contains(text(q, "record.tres_per_node"), "gres:"): // types add up
 		return ruled{}, false
 	}
-	after := fields{}
+	after := afterUpdate(q)
+	moves := q["partition"] != nil && !managed(text(q, "record.partition"))
+	changed, _, invalid := translate(q, &d, false)
+	outcome := oracle(after.with(changed), d, s)
+	outcome.changed, outcome.refused = changed, outcome.refused || invalid
+	switch {
+	case outcome.none:
+		return ruled{refused: before.asks(&d) || moves}, before.asks(&d)
+	case o.asks(&d) && hidden(q, before, &d):
+		return ruled{refused: true}, true
+	case outcome.foreign, !sets(q) && !moves && before.typed(&d):
+		return ruled{}, true
+	case outcome.refused:
+		return ruled{refused: true}, true
+	}
+	return ruled{writes: wanted(after.with(changed), outcome)}, true
+}
+
+// sets reports whether an update sets GRES.
+func sets(q fields) bool {
+	return slices.ContainsFunc(pers, func(per string) bool { _, ok := q["tres_per_"+per].(string); return ok })
+}
+
+// reshapes reports whether an update changes the number of tasks, nodes or sockets.
+func reshapes(q fields) bool {
+	return slices.ContainsFunc([]string{
+		"num_tasks", "min_nodes", "max_nodes", "ntasks_per_node", "ntasks_per_socket", "sockets_per_node",
+	}, func(name string) bool { return set(q, name) > 0 })
+}
+
+var anyGPUs = regexp.MustCompile(`gres/[gm][pi][ug]`)
+
+// hidden reports whether a job has GPUs that its options do not show.
+func hidden(q fields, before options, d *decisions.Table) bool {
+	return anyGPUs.MatchString(text(q, "record.tres_fmt_req_str")) && !before.asks(d)
+}
+
+// afterUpdate returns the fields of a job after an update, as far as they are relevant to its slices.
+func afterUpdate(q fields) fields {
+	after := fields{"partition": partitionAfter(q)}
 	for name, value := range q {
-		if name, ok := strings.CutPrefix(name, "record."); ok &&
-			(strings.HasPrefix(name, "tres_per_") || name == "min_nodes" || name == "time_limit") {
+		if strings.HasPrefix(name, "env.") {
 			after[name] = value
-		} else if strings.HasPrefix(name, "env.") {
+		}
+		name, ok := strings.CutPrefix(name, "record.")
+		if ok && (strings.HasPrefix(name, "tres_per_") || name == "min_nodes" || name == "time_limit" ||
+			name == "cpus_per_tres") {
 			after[name] = value
 		}
 	}
-	after["partition"] = partitionAfter(q)
 	if limit, ok := q["time_limit"].(float64); ok && limit != 4294967294 {
 		after["time_limit"] = limit
 	}
-	sets := false
-	for _, per := range pers {
-		if list, ok := q["tres_per_"+per].(string); ok {
-			after["tres_per_"+per], sets = list, true
+	for _, name := range []string{
+		"tres_per_node", "tres_per_job", "tres_per_socket", "tres_per_task", "cpus_per_tres",
+	} {
+		if list, ok := q[name].(string); ok {
+			after[name] = list
 		}
 	}
 	if n := set(q, "min_nodes"); n > 0 {
 		after["min_nodes"] = float64(n)
 	}
-	moves := q["partition"] != nil && !managed(text(q, "record.partition"))
-	outcome := oracle(after, d, s)
-	switch {
-	case outcome.none:
-		return ruled{refused: before.asks() || moves}, before.asks()
-	case !sets && !moves && before.typed():
-		return ruled{}, true
-	case outcome.refused:
-		return ruled{refused: true}, true
-	}
-	return ruled{writes: wanted(after, outcome)}, true
+	return after
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"caelum/internal/decisions"
 	"caelum/internal/predict"
 )
 
@@ -82,14 +83,17 @@ func (s sum) all() (n int) {
 	return n
 }
 
-func sumOf(list []entry, name string) (s sum, ok bool) {
+// sumOf adds up the entries of one GRES. A GPU type that begins with a digit is valid only if it is the type of a
+// static MIG device in table d, which may be nil.
+func sumOf(list []entry, name string, d *decisions.Table) (s sum, ok bool) {
 	s.count = map[string]int{}
 	for _, e := range list {
 		if e.name != name {
 			continue
 		}
 		letter := e.kind == "" || ('a' <= e.kind[0]|0x20 && e.kind[0]|0x20 <= 'z')
-		if e.count < 0 || name == "gpu" && !letter {
+		profile, _ := device(e.kind, d)
+		if e.count < 0 || name == "gpu" && !letter && profile == "" {
 			return s, false
 		}
 		if e.count > 0 {
@@ -139,12 +143,15 @@ type request struct {
 	gpu, mig   map[string]sum // by "node", "job", "socket" and "task"
 	understood bool
 	asks       bool // the job requests a GPU or a slice
+	foreign    bool // all requested GPUs are of types that Caelum does not manage
+	dropped    bool // the request counts such GPUs per node
 	nodes      int
 
 	tasks, perNode, perGPU int // numbers of tasks; 0: not set
 }
 
-func requestOf(q fields) request {
+// requestOf parses a request. If a table is given, the result does not contain the GPUs that Caelum does not manage.
+func requestOf(q fields, d *decisions.Table) request {
 	r := request{
 		options: options{}, gpu: map[string]sum{}, mig: map[string]sum{}, understood: true,
 		tasks: set(q, "num_tasks"), perNode: set(q, "ntasks_per_node"), perGPU: set(q, "ntasks_per_tres"),
@@ -152,12 +159,15 @@ func requestOf(q fields) request {
 	for _, per := range pers {
 		r.options[per] = entriesOf(text(q, "tres_per_"+per))
 		var ok1, ok2 bool
-		r.gpu[per], ok1 = sumOf(r.options[per], "gpu")
-		r.mig[per], ok2 = sumOf(r.options[per], "mig")
+		r.gpu[per], ok1 = sumOf(r.options[per], "gpu", d)
+		r.mig[per], ok2 = sumOf(r.options[per], "mig", d)
 		if !ok1 || !ok2 || per != "node" && r.mig[per].all() > 0 {
 			r.understood = false
 		}
 		r.asks = r.asks || r.gpu[per].all() > 0 || r.mig[per].all() > 0
+	}
+	if d != nil {
+		r.drop(d)
 	}
 	minNodes := set(q, "min_nodes")
 	r.nodes = max(minNodes, 1)
@@ -180,32 +190,154 @@ func (r request) unreadable() bool {
 	return false
 }
 
-// slots returns the GPUs per node. even is false if the GPUs cannot be divided evenly among the nodes.
-func (r request) slots(sockets int) (slots sum, even bool) {
-	untyped := func(n int) sum { return sum{[]string{""}, map[string]int{"": n}} }
+// drop removes the GPUs that Caelum does not manage.
+func (r *request) drop(d *decisions.Table) {
+	left := r.mig["node"].all() > 0
+	for _, per := range pers {
+		var dropped bool
+		r.gpu[per], dropped = r.gpu[per].managed(d)
+		r.foreign = r.foreign || dropped
+		r.dropped = r.dropped || dropped && per == "node"
+		left = left || r.gpu[per].all() > 0
+	}
+	r.foreign = r.foreign && !left
+}
+
+// slots is the distribution of a job's GPUs over its nodes.
+type slots struct {
+	perNode sum  // if the nodes have different numbers, the largest number on a node
+	total   *sum // nil if the request counts the GPUs of each node or socket
+	each    *sum // the GPUs of each task; nil if unknown
+	even    bool // all nodes have the same number
+}
+
+func untyped(n int) sum { return sum{[]string{""}, map[string]int{"": n}} }
+
+// slots returns the distribution of the GPUs over the nodes that the request names. ok is false if there is none.
+func (r request) slots(sockets int) (s slots, ok bool) {
+	tasks := r.tasks
+	if tasks == 0 {
+		tasks = r.perNode * r.nodes
+	}
 	switch {
-	case r.gpu["node"].all() > 0:
-		return r.gpu["node"], true
+	case r.gpu["node"].all() > 0 || r.dropped && r.mig["node"].all() > 0:
+		return slots{perNode: r.gpu["node"], even: true}, true
 	case r.gpu["job"].all() > 0:
-		return r.gpu["job"].times(1, r.nodes)
+		total, of := r.gpu["job"], r.gpu["task"].all()
+		if s.total = &total; of > 0 && total.all()%of > 0 {
+			return s, false
+		}
 	case r.gpu["socket"].all() > 0:
-		slots, even = r.gpu["socket"].times(sockets, 1)
-		return slots, even && sockets > 0
+		s.perNode, ok = r.gpu["socket"].times(sockets, 1)
+		s.even = true
+		return s, ok && sockets > 0
 	case r.gpu["task"].all() > 0:
-		n := r.tasks
-		if r.perNode > 0 {
-			n = r.perNode * r.nodes
-		} else if r.tasks == 0 {
+		n := r.perNode * r.nodes
+		if n == 0 {
+			n = max(r.tasks, 0)
+		}
+		if n == 0 {
 			n = r.nodes
 		}
-		return r.gpu["task"].times(n, r.nodes)
+		total, _ := r.gpu["task"].times(n, 1)
+		s.total, tasks = &total, n
 	case r.mig["node"].all() > 0:
-		return untyped(r.mig["node"].all()), true
-	case r.tasks > 0:
-		return untyped(r.tasks/r.perGPU).times(1, r.nodes)
+		return slots{perNode: untyped(r.mig["node"].all()), even: true}, true
 	default:
-		return untyped(r.nodes).times(1, r.nodes)
+		n := r.nodes
+		if r.tasks > 0 {
+			n = r.tasks / r.perGPU
+		}
+		total := untyped(n)
+		s.total = &total
 	}
+	s.each = r.each(*s.total, tasks)
+	if s.perNode, s.even = s.total.times(1, r.nodes); s.even {
+		return s, true
+	} else if s.each == nil {
+		return s, false
+	}
+	n, kind := s.each.all(), s.total.types[0]
+	most := (s.total.all() + r.nodes*n - 1) / (r.nodes * n) * n
+	s.perNode = sum{[]string{kind}, map[string]int{kind: most}}
+	return s, true
+}
+
+// each returns the GPUs of each task, or nil if the tasks may have different numbers. If the number of tasks is
+// unknown, each GPU has a task.
+func (r request) each(total sum, tasks int) *sum {
+	if len(total.types) != 1 || r.perGPU > 0 {
+		return nil
+	}
+	kind, of := total.types[0], r.gpu["task"]
+	n := 1
+	switch {
+	case of.all() > 0:
+		if n = of.all(); of.count[kind] != n {
+			return nil
+		}
+	case tasks > 0:
+		if n = total.all() / tasks; n*tasks != total.all() {
+			return nil
+		}
+	case total.all() < r.nodes:
+		return nil
+	}
+	return &sum{[]string{kind}, map[string]int{kind: n}}
+}
+
+// placement is the distribution of a new job's GPUs and slices.
+type placement struct {
+	gpus     sum // per node or, if perTask is true, per task
+	perTask  bool
+	nodes    int
+	numTasks int // the number of tasks that the job gets; 0: unchanged
+}
+
+// place returns the placement on the smallest number of nodes of which none has more than most GPUs. ok is false if
+// there is none, or none with equal numbers if these are necessary.
+func (r request) place(s slots, most, maxNodes int) (p placement, ok bool) {
+	limit := 65533
+	if maxNodes > 0 {
+		limit = maxNodes
+	}
+	if r.tasks > 0 {
+		limit = min(limit, r.tasks)
+	} else if r.perNode > 0 {
+		limit = min(limit, r.nodes)
+	}
+	limit = max(limit, r.nodes)
+	// fewest returns the smallest number of nodes for tasks that each have the given number of GPUs.
+	fewest := func(unit int) int {
+		for n := r.nodes; n <= limit && unit <= most; n++ {
+			if n*(most/unit*unit) >= s.total.all() {
+				return n
+			}
+		}
+		return 0
+	}
+	units := []int{max(r.gpu["task"].all(), 1)}
+	if s.each != nil {
+		units = append(units, s.each.all())
+	}
+	for _, unit := range units {
+		p.nodes = fewest(unit)
+		if p.nodes == 0 {
+			return p, false
+		}
+		var even bool
+		if p.gpus, even = s.total.times(1, p.nodes); even && p.gpus.all()%unit == 0 {
+			return p, true
+		}
+	}
+	if s.each == nil {
+		return p, false
+	}
+	p.gpus, p.perTask = *s.each, true
+	if r.tasks == 0 && r.perNode == 0 && r.gpu["job"].all() > 0 {
+		p.numTasks = s.total.all() / s.each.all()
+	}
+	return p, true
 }
 
 // stamp returns the stamp of a job at its submission.

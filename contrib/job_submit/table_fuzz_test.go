@@ -1,6 +1,7 @@
 package jobsubmit
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,9 @@ func (m maker) table() string {
 			"profile "+profile+number,
 			"profile 2g.10gb 9728",
 			"whole "+profile,
+			"profile 2g.10gb "+m.one("9856 1", "9856 2", "50000 14", "9856 0", "9856 02", "9856 2 2", "9856 "+m.raw),
+			"max_cpus "+m.one("1", "64", "999999999", "0", "064", "1000000000", m.raw)+m.one("", "", " x"),
+			"alias "+m.one("x", "a100_10g", "10gb", m.raw)+" "+profile+m.one("", "", number),
 			"model "+m.one("a100", m.raw)+" "+profile+m.one("", "", number),
 			"grow "+m.one("off", "oom", "forecast", "OOM", "", m.raw),
 			"max_nodes "+m.one("0", "3", "9999", m.raw),
@@ -193,6 +197,8 @@ func (p probe) force(d decisions.Table, why error) {
 		p.profiles(d, managed)
 		p.sizes(d, managed, known)
 		p.nodes(d, managed)
+		p.places(d, managed)
+		p.aliases(d, managed)
 	}
 }
 
@@ -276,6 +282,43 @@ func (p probe) nodes(d decisions.Table, partition string) {
 		held := slices.Contains(r.writes, write{"priority", 0.0})
 		if held != (nodes > d.MaxNodes) {
 			p.Fatalf("%s, table %q\n%d nodes held: %v (%+v)", p.lua.name, p.text, nodes, held, r)
+		}
+	}
+}
+
+// places checks that the jobs of a partition do not request more slices or CPUs than a node has.
+func (p probe) places(d decisions.Table, partition string) {
+	p.Helper()
+	for _, cpus := range []string{"", "3"} {
+		q := fields{
+			"tres_per_job": "gres:gpu:4", "partition": partition, "script": script, "user_id": 7.0,
+			"env.1": "_SLURM_SPANK_OPTION_caelum_mig=off",
+		}
+		if cpus != "" {
+			q["cpus_per_tres"] = "gres:gpu:" + cpus
+		}
+		want := oracle(q, d, nil)
+		r := p.submit(q)
+		refused := want.refused || want.unavailable
+		if refused != (r.rc != 0) || !refused && want.minNodes > 0 !=
+			slices.Contains(r.writes, write{"min_nodes", float64(want.minNodes)}) {
+			p.Fatalf("%s, table %q\n%v: %+v, want %+v", p.lua.name, p.text, q, r, want)
+		}
+	}
+}
+
+// aliases checks that jobs can request static MIG devices by the names in the table.
+func (p probe) aliases(d decisions.Table, partition string) {
+	p.Helper()
+	for _, alias := range append(few(slices.Sorted(maps.Keys(d.Alias))), "2g.10gb", "x_9g.99gb") {
+		q := fields{
+			"tres_per_node": "gres:gpu:" + alias + ":1", "partition": partition, "script": script, "user_id": 7.0,
+		}
+		want := oracle(q, d, nil)
+		r := p.submit(q)
+		refused := want.refused || want.unavailable
+		if refused != (r.rc != 0) || want.foreign != (len(r.writes) == 0 && !refused) {
+			p.Fatalf("%s, table %q\n%v: %+v, want %+v", p.lua.name, p.text, q, r, want)
 		}
 	}
 }

@@ -192,6 +192,10 @@ for _, case in ipairs({
   {"slices per job", {tres_per_job = "gres:mig:1g.5gb:1"}, "per node"},
   {"slices per task", {tres_per_task = "gres/mig:1g.5gb=1", num_tasks = 2}, "per node"},
   {"3 GPUs for 2 tasks on 2 nodes", {tres_per_job = "gres:gpu:3", num_tasks = 2, min_nodes = 2}, "3 GPUs cannot be divided evenly among 2 nodes"},
+  {"3 GPUs and 2 slices per node on 2 nodes", {tres_per_job = "gres:gpu:3", tres_per_node = "gres:mig:1g.5gb:2", min_nodes = 2}, "3 GPUs cannot be divided evenly among 2 nodes"},
+  {"3 GPUs and 2 slices without a profile", {tres_per_job = "gres:gpu:3", tres_per_node = "gres:mig:2", min_nodes = 2}, "3 GPUs cannot be divided evenly among 2 nodes"},
+  {"3 GPUs, and 2 GPUs per task", {tres_per_job = "gres:gpu:3", tres_per_task = "gres:gpu:2"}, "multiple of %-%-gpus%-per%-task"},
+  {"3 GPUs on 4 nodes", {tres_per_job = "gres:gpu:3", min_nodes = 4}, "3 GPUs cannot be divided evenly among 4 nodes"},
   {"GPUs of two models on 2 nodes", {tres_per_job = "gres:gpu:a100:1,gres:gpu:h100:2", min_nodes = 2}, "3 GPUs cannot be divided evenly among 2 nodes"},
   {"per socket, of how many", {tres_per_socket = "gres:gpu:1"}, "sockets%-per%-node"},
   {"a count with a suffix", {tres_per_node = "gres:gpu:1k"}, "gres:gpu:1k is not valid"},
@@ -292,6 +296,7 @@ for _, case in ipairs({
   {"it has less: its largest", {tres_per_node = "gres:gpu:l4:1"}, "gres:gpu:l4:1,gres:mig:1g.5gb:1", "1g.5gb"},
   {"a model that is not in the table", {tres_per_node = "gres:gpu:v100:1"}, "gres:gpu:v100:1", nil},
   {"such a model by --gpus", {tres_per_job = "gres:gpu:v100:2"}, nil, nil},
+  {"such a model with --ntasks-per-gpu", {tres_per_job = "gres:gpu:v100:2", ntasks_per_tres = 1}, nil, nil},
   {"such a model beside another one", {tres_per_node = "gres:gpu:v100:1,gres:gpu:h100:2"}, "gres:gpu:v100:1,gres:gpu:h100:2,gres:mig:2g.20gb:2", "2g.20gb"},
   {"two models", {tres_per_node = "gres:gpu:h100:1,gres:gpu:a100:1"}, "gres:gpu:h100:1,gres:gpu:a100:1,gres:mig:2g.10gb:2", "2g.10gb"},
   {"--mig-mem", {tres_per_node = "gres:gpu:h100:1", spank_job_env = env(nil, "8G")}, "gres:gpu:h100:1,gres:mig:2g.20gb:1", "2g.20gb"},
@@ -308,6 +313,15 @@ do
   check(slurm_job_modify(job, record, PARTS, 1001) == slurm.SUCCESS and not job.tres_per_node, "a change to a job with a V100", said[1])
   job = job_desc({tres_per_node = "gres/gpu:v100:2"}, "gres/")
   check(slurm_job_modify(job, record, PARTS, 1001) == slurm.SUCCESS and job.tres_per_node == "gres/gpu:v100:2", "a second V100", said[1])
+  record.tres_per_job, record.tres_per_node, record.partition = "gres:gpu:h100:1", nil, "cpu"
+  job = job_desc({tres_per_job = "gres:gpu:v100:1", partition = "gpu"}, "gres:")
+  check(slurm_job_modify(job, record, PARTS, 1001) == slurm.ERROR, "a V100 in addition to an H100 without a slice")
+  record.tres_per_job, record.tres_fmt_req_str = nil, "cpu=2,gres/gpu=2"
+  job = job_desc({tres_per_node = "gres:gpu:v100:1", partition = "gpu"}, "gres:")
+  check(slurm_job_modify(job, record, PARTS, 1001) == slurm.ERROR, "a V100 in addition to GPUs of --ntasks-per-gpu")
+  record.tres_fmt_req_str, record.partition = nil, "gpu"
+  local ok = submit({tres_per_node = "gres:gpu:v100:1,gres:mig:1g.5gb:1"})
+  check(ok == slurm.ERROR and said[1]:find("1 slice and 0 GPUs"), "a slice for a V100", said[1])
   record.tres_per_node = "gres:gpu:h100:1,gres:mig:2g.20gb:1"
   job = job_desc({tres_per_node = "gres:gpu:v100:1"}, "gres:")
   check(slurm_job_modify(job, record, PARTS, 1001) == slurm.ERROR, "a V100 in addition to a slice", job.tres_per_node)
@@ -331,7 +345,15 @@ for _, case in ipairs({
   {"--gpus-per-task=4 -n3 --mig=2g.10gb", {tres_per_task = "gres:gpu:4", num_tasks = 3, spank_job_env = env("2g.10gb")}, {tres_per_node = "gres:gpu:4,gres:mig:2g.10gb:4", min_nodes = 3}},
   {"--gpus-per-task=3 -n2", {tres_per_task = "gres:gpu:3", num_tasks = 2}, 2014},
   {"--gpus=2 --cpus-per-gpu=64", {tres_per_job = "gres:gpu:2", cpus_per_tres = "gres:gpu:64"}, {tres_per_node = "gres:gpu:1,gres:mig:7g.40gb:1", min_nodes = 2, cpus_per_tres = "gres:gpu:64,gres:mig:64"}},
+  {"--gpus=5 --cpus-per-gpu=24 --mig=2g.10gb", {tres_per_job = "gres:gpu:5", cpus_per_tres = "gres:gpu:24", spank_job_env = env("2g.10gb")}, {tres_per_task = "gres:gpu:1,gres:mig:2g.10gb:1", min_nodes = 3, num_tasks = 5}},
+  {"--gpus=1 --cpus-per-gpu=128", {tres_per_job = "gres:gpu:1", cpus_per_tres = "gres:gpu:128"}, 2014},
+  {"--gpus=10 -n5, two GPUs per task", {tres_per_job = "gres:gpu:10", num_tasks = 5}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 5}},
+  {"--gpus=3 -n1", {tres_per_job = "gres:gpu:3", num_tasks = 1}, 2014},
+  {"--gpus=6 -n2: more nodes than tasks", {tres_per_job = "gres:gpu:6", num_tasks = 2}, 2014},
+  {"--gpus=6 --gpus-per-task=2 -N2", {tres_per_job = "gres:gpu:6", tres_per_task = "gres:gpu:2", min_nodes = 2, spank_job_env = env("2g.10gb")}, {tres_per_task = "gres:gpu:2,gres:mig:2g.10gb:2", num_tasks = 3}},
+  {"--gpus-per-task=1 --ntasks-per-node=3", {tres_per_task = "gres:gpu:1", ntasks_per_node = 3}, 2014},
   {"--gpus=4 -N1", {tres_per_job = "gres:gpu:4", min_nodes = 1, max_nodes = 1}, 2014},
+  {"--gpus=4 --gres=mig:4: the slices of each node", {tres_per_job = "gres:gpu:4", tres_per_node = "gres:mig:4"}, 2014},
   {"--gres=gpu:3", {tres_per_node = "gres:gpu:3"}, 2014},
   {"--gres=gpu:3 -w n1", {tres_per_node = "gres:gpu:3", req_nodes = "n1"}, 2014},
   {"--gres=gpu:3,mig:7g.40gb:3", {tres_per_node = "gres:gpu:3,gres:mig:7g.40gb:3"}, 2014},
@@ -362,6 +384,8 @@ do
     local rc = slurm_job_modify(job_desc(case[2], "gres:"), record, PARTS, 1001)
     check(rc == case[3], "GPUs per task: change of " .. case[1], rc)
   end
+  record.partition, record.tres_per_task = "cpu", "gres:gpu:1,gres:mig:7g.40gb:0"
+  check(slurm_job_modify(job_desc({partition = "gpu"}, "gres:"), record, PARTS, 1001) == slurm.ERROR, "0 slices per task: change of the partition", "accepted")
 end
 
 ---------------------------------------------------------------- CPUs per GPU
@@ -373,6 +397,7 @@ for _, case in ipairs({
   {"... in another form", {tres_per_job = "gres/gpu:1", cpus_per_tres = "gres/gpu=4"}, "gres/gpu=4,gres/mig=4"},
   {"no --cpus-per-gpu", {tres_per_node = "gres:gpu:1"}, nil},
   {"another GRES", {tres_per_node = "gres:gpu:1,gres:net:1", cpus_per_tres = "gres:net:4"}, "gres:net:4"},
+  {"a refused count", {tres_per_node = "gres:gpu:1", cpus_per_tres = "gres:gpu:99999999999"}, "gres:gpu:99999999999"},
 }) do
   local rc, job = submit(case[2])
   check(rc == slurm.SUCCESS and job.cpus_per_tres == case[3], case[1], job.cpus_per_tres)
@@ -380,7 +405,7 @@ end
 
 ---------------------------------------------------------------- types of static MIG devices
 
-write_table(TABLE .. "model a100 1g.5gb\nmodel a100 2g.10gb\nmodel H100 3g.20gb\nalias a100_10g 2g.10gb\nalias l40s.4 1g.5gb\n")
+write_table(TABLE .. "model a100 1g.5gb\nmodel a100 2g.10gb\nmodel H100 3g.20gb\nalias a100_10g 2g.10gb\nalias l40s.4 1g.5gb\nalias 10gb 2g.10gb\n")
 for _, case in ipairs({
   {"gpu:1g.5gb:1", {tres_per_node = "gres:gpu:1g.5gb:1"}, "gres:gpu:1,gres:mig:1g.5gb:1"},
   {"gpu:1g.5gb", {tres_per_node = "gres:gpu:1g.5gb"}, "gres:gpu:1,gres:mig:1g.5gb:1"},
@@ -392,20 +417,55 @@ for _, case in ipairs({
   {"two profiles", {tres_per_node = "gres:gpu:1g.5gb:1,gres:net:2,gres:gpu:2g.10gb:2"}, "gres:gpu:3,gres:net:2,gres:mig:1g.5gb:1,gres:mig:2g.10gb:2"},
   {"--gpus=1g.5gb:1", {tres_per_job = "gres:gpu:1g.5gb:1"}, "gres:gpu:1,gres:mig:1g.5gb:1"},
   {"--gpus-per-task=a100_1g.5gb:1 -n2", {tres_per_task = "gres/gpu:a100_1g.5gb=1", num_tasks = 2}, "gres/gpu:a100:2,gres/mig:1g.5gb:2"},
+  {"the same type twice: the last count", {tres_per_node = "gres:gpu:1g.5gb:1,gres:gpu:1g.5gb:2"}, "gres:gpu:2,gres:mig:1g.5gb:2"},
+  {"two types with one profile", {tres_per_node = "gres:gpu:1g.5gb:1,gres:gpu:a100_1g.5gb:2"}, "gres:gpu:1,gres:gpu:a100:2,gres:mig:1g.5gb:3"},
+  {"an alias that begins with a digit", {tres_per_job = "gres:gpu:10gb:2"}, "gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"other slices", {tres_per_job = "gres:gpu:1g.5gb:1", tres_per_node = "gres:mig:2g.10gb:1"}, nil, "several profiles"},
+  {"a long request", {tres_per_node = "gres:gpu:1g.5gb:1,gres:net:" .. ("1"):rep(990)}, nil, "longer than 1024 bytes"},
   {"an unknown profile", {tres_per_node = "gres:gpu:9g.99gb:1"}, nil, "the MIG profile 9g%.99gb does not exist"},
   {"only some", {tres_per_node = "gres:gpu:1g.5gb:1,gres:gpu:a100:1"}, nil, "for only some of the GPUs"},
   {"several profiles in --gpus", {tres_per_job = "gres:gpu:1g.5gb:1,gres:gpu:2g.10gb:1"}, nil, "several profiles"},
   {"without a script", {tres_per_node = "gres:gpu:1g.5gb:1", script = ""}, nil, "write %-%-gpus=1 %-%-mig=1g%.5gb"},
 }) do
-  case[2].environment = {SLURM_GPUS = "a100_1g.5gb:1", SLURM_GPUS_PER_TASK = "2", OTHER = "1g.5gb"}
+  case[2].environment = {SLURM_GPUS = "a100_1g.5gb:1", SLURM_GPUS_PER_TASK = "2", OTHER = "1g.5gb", SLURM_TRES_PER_TASK = "cpu=2,gres/gpu:10gb=1"}
   local rc, job = submit(case[2])
   if case[4] then
     check(rc == slurm.ERROR and (said[1] or ""):find(case[4]), case[1], said[1])
+    check(job.tres_per_node == case[2].tres_per_node and job.tres_per_job == case[2].tres_per_job, case[1] .. " changes nothing", job.tres_per_node)
+    check(job.environment.SLURM_GPUS == "a100_1g.5gb:1", case[1] .. ": environment", job.environment.SLURM_GPUS)
   else
     check(rc == slurm.SUCCESS and job.tres_per_node == case[3], case[1], job.tres_per_node or said[1])
     check(not word(job, "sized"), case[1] .. " names the profile", job.admin_comment)
     check(job.environment.SLURM_GPUS == "a100:1" and job.environment.SLURM_GPUS_PER_TASK == "2" and job.environment.OTHER == "1g.5gb", case[1] .. ": environment", job.environment.SLURM_GPUS)
+    check(job.environment.SLURM_TRES_PER_TASK == "cpu=2,gres/gpu:1", case[1] .. ": tres_per_task in the environment", job.environment.SLURM_TRES_PER_TASK)
   end
+end
+
+-- slurmctld copies the script, and searches the environment, at each access.
+do
+  local job = job_desc({tres_per_node = "gres:gpu:a100_1g.5gb:1"}, "gres:")
+  local reads, environment = {script = 0, environment = 0, variable = 0}
+  local function counted(store, name)
+    return setmetatable({}, {__newindex = store, __index = function(_, k)
+      local what = name or k
+      if reads[what] then reads[what] = reads[what] + 1 end
+      if k == "environment" and not name then return environment end
+      return store[k]
+    end})
+  end
+  environment = counted({SLURM_GPUS = "1g.5gb:1", SLURM_GPUS_PER_NODE = ("1g.5gb:1,"):rep(100000)}, "variable")
+  local rc = slurm_job_submit(counted(job), PARTS, 1001)
+  check(rc == slurm.SUCCESS and reads.script == 2 and reads.environment == 1 and reads.variable == 5, "accesses to the script and the environment", reads.script .. ", " .. reads.environment .. ", " .. reads.variable)
+end
+
+-- Types that contain a profile many times, and environments that repeat them, take little time.
+for _, case in ipairs({
+  {"one long type", ("gres:gpu:x" .. ("_1g.1gb"):rep(142) .. "!:1")}, {"one type of dots", "gres:gpu:" .. ("1g.1gb."):rep(142) .. "x!:1"},
+  {"many types", (("gres:gpu:a_1g.5gb:1,"):rep(50)) .. "gres:gpu:1g.5gb:1"}, {"digits", "gres:gpu:x_" .. ("1"):rep(1000)},
+}) do
+  local from = os.clock()
+  for _ = 1, 10 do submit({tres_per_node = case[2], tres_per_job = case[2], tres_per_task = case[2], tres_per_socket = case[2], environment = {SLURM_GPUS = case[2]}}) end
+  check(os.clock() - from < 0.5, "time for " .. case[1], os.clock() - from)
 end
 write_table(TABLE)
 

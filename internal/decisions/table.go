@@ -214,10 +214,12 @@ func (r *reader) understand(n int, words []string) bool {
 	case "partition":
 		return r.partition(n, value, rest)
 	}
-	if len(rest) > 0 {
-		return false
-	}
-	switch words[0] {
+	return len(rest) == 0 && r.single(n, words[0], value)
+}
+
+// single parses line n, which consists of a word and a value and may occur only once in a table.
+func (r *reader) single(n int, word, value string) bool {
+	switch word {
 	case "default":
 		return r.name(n, &r.Default, value)
 	case "whole":
