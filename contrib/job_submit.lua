@@ -1195,9 +1195,12 @@ local NO_CHANGE = "this change to the GPUs of a pending job is not possible: can
 -- drops reports whether an update would remove a type of GPU or slice from an option's string although slurmctld keeps
 -- it. Releases up to 23.02, which write "gres:", add the types in an update to the job's types, but the string then
 -- contains only those in the update (22.05). Later releases, which write "gres/", replace the types. On every release,
--- an empty list clears the option, and slurmctld ignores counts of 0.
-local function drops(before, now)
-  if type(before) ~= "string" or not before:find("gres:", 1, true) or #now == 0 then return false end
+-- an empty list clears the option, and slurmctld ignores counts of 0. The script does not read the entries of a list of
+-- more than MAX_TRES bytes, so that such a list drops all of the job's types.
+local function drops(before, text)
+  local now = entries(text)
+  local empty = #now == 0 and #text <= MAX_TRES
+  if type(before) ~= "string" or not before:find("gres:", 1, true) or empty then return false end
   local stays = {}
   for _, entry in ipairs(now) do
     if entry.count ~= 0 then stays[(entry.name or "") .. ":" .. (entry.type or "")] = true end
@@ -1272,7 +1275,7 @@ local function modify(job, record, parts)
     -- If the partition changes later, the script needs a string that lists all of the job's GPUs and slices.
     for _, per in ipairs(PER) do
       local new = job["tres_per_" .. per]
-      if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], entries(new)) then
+      if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], new) then
         return refuse(NO_CHANGE)
       end
     end
@@ -1290,7 +1293,7 @@ local function modify(job, record, parts)
   if r and not drop_unmanaged(r, t) then
     for _, per in ipairs(PER) do
       local new = job["tres_per_" .. per]
-      if type(new) == "string" and drops(record["tres_per_" .. per], entries(new)) then return refuse(NO_CHANGE) end
+      if type(new) == "string" and drops(record["tres_per_" .. per], new) then return refuse(NO_CHANGE) end
     end
     return slurm.SUCCESS
   end
@@ -1331,7 +1334,7 @@ local function modify(job, record, parts)
   local now = {}
   for _, text in ipairs(changes.kept) do now[#now + 1] = text end
   for _, text in ipairs(changes.added) do now[#now + 1] = "gres:" .. text end
-  if drops(record.tres_per_node, entries(table.concat(now, ","))) then return refuse(NO_CHANGE) end
+  if drops(record.tres_per_node, table.concat(now, ",")) then return refuse(NO_CHANGE) end
   adopt(job, asked, t)
   write(job, after, changes)
   return slurm.SUCCESS

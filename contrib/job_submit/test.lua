@@ -316,6 +316,8 @@ do
   record.tres_per_job, record.tres_per_node, record.partition = "gres:gpu:h100:1", nil, "cpu"
   job = job_desc({tres_per_job = "gres:gpu:v100:1", partition = "gpu"}, "gres:")
   check(slurm_job_modify(job, record, PARTS, 1001) == slurm.ERROR, "a V100 in addition to an H100 without a slice")
+  job = job_desc({tres_per_job = ("x"):rep(1025), tres_per_task = "gres:gpu:v100:1", partition = "gpu"}, "gres:")
+  check(slurm_job_modify(job, record, PARTS, 1001) == slurm.ERROR, "a V100 per task, and a long request per job")
   record.tres_per_job, record.tres_fmt_req_str = nil, "cpu=2,gres/gpu=2"
   job = job_desc({tres_per_node = "gres:gpu:v100:1", partition = "gpu"}, "gres:")
   check(slurm_job_modify(job, record, PARTS, 1001) == slurm.ERROR, "a V100 in addition to GPUs of --ntasks-per-gpu")
