@@ -444,7 +444,7 @@ func afterwards(q fields, got reply) options {
 		default:
 			for _, e := range entriesOf(old) {
 				again := func(n entry) bool { return n.name == e.name && n.kind == e.kind && n.count != 0 }
-				if !slices.ContainsFunc(now, again) {
+				if e.count != 0 && !slices.ContainsFunc(now, again) {
 					o[per] = append(o[per], e)
 				}
 			}
