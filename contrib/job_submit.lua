@@ -546,9 +546,12 @@ end
 
 -- place decides on how many nodes a new job runs and how many GPUs it has on each of them, so that no node needs more
 -- slices of a profile, or more CPUs, than the nodes have. Like slurmctld, it uses as few nodes as possible. It returns
--- the slots, with the per_task field set if the job must request its GPUs and slices per task, because its nodes have
--- different numbers of them. If it changes the numbers of nodes and tasks, these are in the fields min_nodes and
--- num_tasks. It returns nil and the reason if no nodes can run the job.
+-- the slots. If the nodes have different numbers of GPUs, the result has the largest number, and the uneven field holds
+-- the number of GPUs per task: the job then requests its GPUs per task and limits the tasks per node, because slurmctld
+-- would otherwise distribute the GPUs without regard to the slices. The slices stay per node, because slurmctld does
+-- not count a GRES without files that a job requests per task (22.05.8). If place changes the numbers of nodes and
+-- tasks, these are in the fields min_nodes, num_tasks and ntasks_per_node. It returns nil and the reason if no nodes
+-- can run the job.
 local function place(t, r, gpus, job, profile)
   local most, all = math.min(t.most[profile] or MAX_COUNT, MAX_COUNT), gpus.sum and gpus.sum.all
   if not all then
@@ -557,6 +560,8 @@ local function place(t, r, gpus, job, profile)
   end
   local cpus = cpus_per_gpu(job)
   if cpus and t.max_cpus then most = math.min(most, math.floor(t.max_cpus / cpus)) end
+  local own = (r.tasks or 1) * (count(job.cpus_per_task) or 0)
+  local least = math.max(r.nodes, t.max_cpus and math.ceil(own / t.max_cpus) or 1)
   -- slurmctld rejects a job on more nodes than tasks.
   local limit = math.min(count(job.max_nodes) or MAX_COUNT, r.tasks or r.tasks_per_node and r.nodes or MAX_COUNT)
   local nodes, out
@@ -564,16 +569,22 @@ local function place(t, r, gpus, job, profile)
   -- job, slurmctld may give a task more or fewer of them.
   for _, unit in ipairs({math.max(r.task.gpu.all, 1), gpus.each and gpus.each.all}) do
     if most < unit then return nil, NO_SUCH_NODE end
-    nodes = math.max(r.nodes, math.ceil(all / (most - most % unit)))
+    nodes = math.max(least, math.ceil(all / (most - most % unit)))
     if nodes > r.nodes and nodes > limit then return nil, NO_SUCH_NODE end
     out = scaled(gpus.sum, 1, nodes)
     if out and out.all % unit > 0 then out = nil end
     if out then break end
   end
   if not out and not gpus.each then return nil, uneven(gpus.what, nodes) end
-  out = out or gpus.each
-  out.per_task = out == gpus.each
-  if out.per_task and not r.tasks and not r.tasks_per_node and r.job.gpu.all > 0 then out.num_tasks = all / out.all end
+  if not out then
+    local each = gpus.each.all
+    local tasks = math.ceil(all / each / nodes)
+    out = scaled(gpus.each, tasks, 1)
+    if out.all > most then return nil, NO_SUCH_NODE end
+    out.uneven = each
+    if not r.tasks_per_node then out.ntasks_per_node = tasks end
+    if not r.tasks and not r.tasks_per_node and r.job.gpu.all > 0 then out.num_tasks = all / each end
+  end
   if nodes > r.nodes then r.nodes, out.min_nodes = nodes, nodes end
   return out
 end
@@ -951,7 +962,7 @@ local function choose(gpus, t, job, run, limit, full)
 end
 
 -- resolve returns the changes to a request: kept, the entries of tres_per_node to keep; added, the entries to add to it
--- (without prefix); per_task, those to add to tres_per_task; and min_nodes and num_tasks, if these change. It also
+-- (without prefix); per_task, an entry to add to tres_per_task, or nil; and the slots with the fields of place. It also
 -- returns the result of choose. If the request is rejected, it returns nil and the reason, which is a number for one of
 -- slurmctld's errors. job holds the --mig and --mig-mem options. Both are ignored for typed slices, because the job may
 -- have inherited them from another job. full is the result of full_of. new is true for a new job.
@@ -981,7 +992,7 @@ local function resolve(r, gpus, t, job, run, limit, full, new)
     gpus, unfit = place(t, r, gpus, job, profile)
     if not gpus then return nil, unfit end
   end
-  local changes = {kept = {}, added = {}, per_task = {}, min_nodes = gpus.min_nodes, num_tasks = gpus.num_tasks}
+  local changes = {kept = {}, added = {}, slots = gpus}
   for _, entry in ipairs(r.node.list) do
     if not (entry.name == "mig" and entry.type == "") then changes.kept[#changes.kept + 1] = entry.text end
   end
@@ -1001,15 +1012,15 @@ end
 -- which slurmctld wrote with its release's prefix. If none of them has a prefix, write sets the "gres" field instead,
 -- upon which slurmctld sets tres_per_node with the right prefix.
 local function write(job, from, changes)
-  local kept, added, tasks = changes.kept, changes.added, {}
-  if type(from.tres_per_task) == "string" and from.tres_per_task ~= "" then tasks[1] = from.tres_per_task end
+  local kept, added = changes.kept, changes.added
   -- Slurm removes the CPUs that one of the GRES does not need (from 24.05: _foreach_gres_filter_sock_core), so the
   -- slices must need as many as the GPUs.
   local cpus, gres, number = cpus_per_gpu(from)
   if cpus then job.cpus_per_tres = gres .. "gpu" .. number .. "," .. gres .. "mig" .. number end
-  if changes.min_nodes then job.min_nodes = changes.min_nodes end
-  if changes.num_tasks then job.num_tasks = changes.num_tasks end
-  if #added == 0 and #changes.per_task == 0 then return end
+  for _, name in ipairs({"min_nodes", "num_tasks", "ntasks_per_node"}) do
+    if changes.slots[name] then job[name] = changes.slots[name] end
+  end
+  if #added == 0 then return end
   local prefix
   for _, per in ipairs(PER) do
     prefix = prefix or tostring(from["tres_per_" .. per]):sub(1, MAX_TRES):match("gres[:/]")
@@ -1023,8 +1034,8 @@ local function write(job, from, changes)
   for _, entry in ipairs(added) do kept[#kept + 1] = prefix .. entry end
   job.tres_per_node = table.concat(kept, ",")
   if changes.per_task then
-    local others = type(from.tres_per_task) == "string" and from.tres_per_task .. "," or ""
-    job.tres_per_task = others .. prefix .. changes.per_task
+    local others = type(from.tres_per_task) == "string" and from.tres_per_task or ""
+    job.tres_per_task = others .. (others ~= "" and "," or "") .. prefix .. changes.per_task
   end
 end
 
@@ -1155,7 +1166,7 @@ local function submit(job, parts)
   local grow, unknown = "off"   -- an agent never changes a profile that the user named
   if choice then grow, unknown = grow_mode(t, job, fingerprint, parts) end
   if not grow then return refuse(unknown) end
-  if changes.uneven then grow = "off" end
+  if changes.slots.uneven then grow = "off" end
 
   local tags = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   tags[#tags + 1] = "caelum:key=" .. key
@@ -1253,13 +1264,6 @@ local function modify(job, record, parts)
   if count(job.ntasks_per_tres) then return refuse(NO_CHANGE) end
 
   local after, set = updated(job, record)
-  local slices = total(entries(record.tres_per_task), "mig")
-  if slices and slices.all > 0 then
-    local t = table_or_reason()
-    local stays = not job.partition or
-      t and managed(job.partition, parts, t) == managed(record.partition, parts, t)
-    return (set or reshapes(job) or not stays) and refuse(NO_CHANGE) or slurm.SUCCESS
-  end
   local r, why = request(after)
   local before, unknown = request(record)
   -- If a job with --ntasks-per-gpu was submitted to an unmanaged partition, only tres_fmt_req_str contains its GPUs.
@@ -1314,9 +1318,9 @@ local function modify(job, record, parts)
   if r.node.gpu.all == 0 and r.node.mig.all == 0 then return refuse(NO_CHANGE) end
   if counts_elsewhere(r) and (set or reshapes(job)) then return refuse(NO_CHANGE) end
   -- If the nodes have different numbers of GPUs, the slices are per node, and the GPUs per task.
-  local uneven = r.node.gpu.all == 0 and r.node.mig.all > 0 and counts_elsewhere(r)
-  if uneven and moves then return refuse(NO_CHANGE) end
-  if (typed(r) or uneven) and not set and not moves then return slurm.SUCCESS end
+  local uneven_nodes = r.node.gpu.all == 0 and r.node.mig.all > 0 and counts_elsewhere(r)
+  if uneven_nodes and moves then return refuse(NO_CHANGE) end
+  if (typed(r) or uneven_nodes) and not set and not moves then return slurm.SUCCESS end
 
   local invalid = unreadable(r)
   if invalid then return refuse(invalid) end

@@ -35,7 +35,7 @@ func device(kind string, d *decisions.Table) (profile, model string) {
 	if d == nil || len(kind) > 128 || len(d.Models[kind]) > 0 {
 		return "", ""
 	}
-	if profile = d.Alias[kind]; profile == "" {
+	if profile = d.Aliases[kind]; profile == "" {
 		m := deviceWord.FindStringSubmatch(lower(kind))
 		if m == nil {
 			return "", ""

@@ -310,7 +310,7 @@ func (p probe) places(d decisions.Table, partition string) {
 // aliases checks that jobs can request static MIG devices by the names in the table.
 func (p probe) aliases(d decisions.Table, partition string) {
 	p.Helper()
-	for _, alias := range append(few(slices.Sorted(maps.Keys(d.Alias))), "2g.10gb", "x_9g.99gb") {
+	for _, alias := range append(few(slices.Sorted(maps.Keys(d.Aliases))), "2g.10gb", "x_9g.99gb") {
 		q := fields{
 			"tres_per_node": "gres:gpu:" + alias + ":1", "partition": partition, "script": script, "user_id": 7.0,
 		}

@@ -342,17 +342,18 @@ for _, case in ipairs({
   {"--gpus=6 -n3 -N4", {tres_per_job = "gres:gpu:6", num_tasks = 3, min_nodes = 4}, {tres_per_node = "gres:mig:7g.40gb:2", tres_per_task = "gres:gpu:2", num_tasks = 3, ntasks_per_node = 1}},
   {"--gpus-per-task=1 -n4", {tres_per_task = "gres:gpu:1", num_tasks = 4}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 2}},
   {"--gpus-per-task=1 -n3 -N2", {tres_per_task = "cpu=1,gres/gpu=1", num_tasks = 3, min_nodes = 2}, {tres_per_node = "gres/mig:7g.40gb:2", tres_per_task = "cpu=1,gres/gpu=1", ntasks_per_node = 2}},
-  {"--gpus=3 -N2 --ntasks-per-node=2", {tres_per_job = "gres:gpu:3", min_nodes = 2, ntasks_per_node = 2}, "3 GPUs cannot be divided evenly"},
+  {"--gres=gpu:1 -n3 -c64", {tres_per_node = "gres:gpu:1", num_tasks = 3, cpus_per_task = 64}, {min_nodes = NO_VAL, tres_per_node = "gres:gpu:1,gres:mig:7g.40gb:1"}},
+  {"--gpus=3 -n3 -c64", {tres_per_job = "gres:gpu:3", num_tasks = 3, cpus_per_task = 64}, {min_nodes = 3, tres_per_node = "gres:gpu:1,gres:mig:7g.40gb:1"}},
   {"--gpus-per-task=2 -n3 -N2", {tres_per_task = "gres:gpu:2", num_tasks = 3, min_nodes = 2}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 3}},
   {"--gpus-per-task=4 -n3 --mig=2g.10gb", {tres_per_task = "gres:gpu:4", num_tasks = 3, spank_job_env = env("2g.10gb")}, {tres_per_node = "gres:gpu:4,gres:mig:2g.10gb:4", min_nodes = 3}},
   {"--gpus-per-task=3 -n2", {tres_per_task = "gres:gpu:3", num_tasks = 2}, 2014},
   {"--gpus=2 --cpus-per-gpu=64", {tres_per_job = "gres:gpu:2", cpus_per_tres = "gres:gpu:64"}, {tres_per_node = "gres:gpu:1,gres:mig:7g.40gb:1", min_nodes = 2, cpus_per_tres = "gres:gpu:64,gres:mig:64"}},
-  {"--gpus=5 --cpus-per-gpu=24 --mig=2g.10gb", {tres_per_job = "gres:gpu:5", cpus_per_tres = "gres:gpu:24", spank_job_env = env("2g.10gb")}, {tres_per_task = "gres:gpu:1,gres:mig:2g.10gb:1", min_nodes = 3, num_tasks = 5}},
+  {"--gpus=5 --cpus-per-gpu=24 --mig=2g.10gb", {tres_per_job = "gres:gpu:5", cpus_per_tres = "gres:gpu:24", spank_job_env = env("2g.10gb")}, {tres_per_node = "gres:mig:2g.10gb:2", tres_per_task = "gres:gpu:1", min_nodes = 3, num_tasks = 5, ntasks_per_node = 2}},
   {"--gpus=1 --cpus-per-gpu=128", {tres_per_job = "gres:gpu:1", cpus_per_tres = "gres:gpu:128"}, 2014},
   {"--gpus=10 -n5, two GPUs per task", {tres_per_job = "gres:gpu:10", num_tasks = 5}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 5}},
   {"--gpus=3 -n1", {tres_per_job = "gres:gpu:3", num_tasks = 1}, 2014},
   {"--gpus=6 -n2: more nodes than tasks", {tres_per_job = "gres:gpu:6", num_tasks = 2}, 2014},
-  {"--gpus=6 --gpus-per-task=2 -N2", {tres_per_job = "gres:gpu:6", tres_per_task = "gres:gpu:2", min_nodes = 2, spank_job_env = env("2g.10gb")}, {tres_per_task = "gres:gpu:2,gres:mig:2g.10gb:2", num_tasks = 3}},
+  {"--gpus=6 --gpus-per-task=2 -N2", {tres_per_job = "gres:gpu:6", tres_per_task = "gres:gpu:2", min_nodes = 2, spank_job_env = env("2g.10gb")}, {tres_per_node = "gres:mig:2g.10gb:4", tres_per_task = "gres:gpu:2", num_tasks = 3, ntasks_per_node = 2}},
   {"--gpus-per-task=1 --ntasks-per-node=3", {tres_per_task = "gres:gpu:1", ntasks_per_node = 3}, 2014},
   {"--gpus=4 -N1", {tres_per_job = "gres:gpu:4", min_nodes = 1, max_nodes = 1}, 2014},
   {"--gpus=4 --gres=mig:4: the slices of each node", {tres_per_job = "gres:gpu:4", tres_per_node = "gres:mig:4"}, 2014},
@@ -366,8 +367,6 @@ for _, case in ipairs({
   local rc, job = submit(case[2])
   if type(case[3]) == "number" then
     check(rc == case[3] and not job.admin_comment, case[1] .. " is refused", rc)
-  elseif type(case[3]) == "string" then
-    check(rc == slurm.ERROR and (said[1] or ""):find(case[3]), case[1], said[1])
   else
     check(rc == slurm.SUCCESS, case[1] .. " is accepted", said[1])
     for field, want in pairs(case[3]) do check(job[field] == want, case[1] .. ": " .. field, job[field]) end
@@ -386,7 +385,7 @@ do
     local rc = slurm_job_modify(job_desc(case[2], "gres:"), record, PARTS, 1001)
     check(rc == case[3], "GPUs per task: change of " .. case[1], rc)
   end
-  record.partition, record.tres_per_task = "cpu", "gres:gpu:1,gres:mig:7g.40gb:0"
+  record.partition, record.tres_per_node, record.tres_per_task = "cpu", nil, "gres:gpu:1,gres:mig:7g.40gb:0"
   check(slurm_job_modify(job_desc({partition = "gpu"}, "gres:"), record, PARTS, 1001) == slurm.ERROR, "0 slices per task: change of the partition", "accepted")
 end
 
