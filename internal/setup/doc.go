@@ -4,9 +4,13 @@
 //
 // The lines that Caelum needs come from `caelum slurm-config`. Package setup merges them into the existing files: it
 // adds values to lists, changes the nodes' Gres= values, adds the catalogue nodes to the partitions, replaces the GPUs'
-// lines in gres.conf, and makes the site's job_submit.lua call Caelum's functions. It changes only the bytes of these
-// values, so comments, continuation lines, line endings (including CRLF) and the order of the lines are preserved. If
-// Caelum's lines are already in the files, the patch is empty.
+// lines in gres.conf, makes the site's job_submit.lua call Caelum's functions, and adds the partitions, profiles and
+// GPU models to the decision table. It changes only the bytes of these values, so comments, continuation lines, line
+// endings (including CRLF) and the order of the lines are preserved. If Caelum's lines are already in the files, the
+// patch is empty.
+//
+// The GPUs keep the types that the site gave them. Setup removes only what Caelum replaces: the GPUs of the inventory,
+// and MIG instances with a fixed layout.
 //
 // Merge reports a Problem, with its file and line, for each construct that it cannot change safely, such as a NodeName
 // line that describes both managed and other nodes. A caller must not print a patch if there are problems.
@@ -16,10 +20,16 @@
 //	merge.go       Merge, with its Request and Result; problems and notes
 //	conf.go        the syntax of slurm.conf and gres.conf: continuation lines, comments, key=value pairs, Include
 //	edit.go        the changes to one file, as replacements of byte ranges
+//	site.go        the site's NodeName lines, and the GPUs in their Gres=
+//	types.go       the GPU types: which of them are the GPUs of the inventory, which are MIG instances, which are kept
 //	parameters.go  slurm.conf: the parameters that apply to the whole cluster
-//	nodes.go       slurm.conf: Gres= of the managed nodes, and the catalogue nodes
-//	partitions.go  slurm.conf: the catalogue nodes in the partitions
+//	nodes.go       slurm.conf: Gres= of the managed nodes
+//	catalogue.go   slurm.conf: the catalogue nodes of each kind of managed node
+//	partitions.go  slurm.conf: the nodes of each partition; the catalogue nodes in the partitions
+//	unmanaged.go   slurm.conf: Gres= of the unmanaged GPU nodes
+//	limits.go      notes about settings for each GPU: DefCpuPerGPU, DefMemPerGPU, TRESBillingWeights, PriorityWeightTRES
 //	gresconf.go    gres.conf
-//	plugins.go     plugstack.conf, job_submit.lua and the decision table
+//	plugins.go     plugstack.conf and job_submit.lua
+//	decisions.go   the decision table
 //	patch.go       Patch, which writes the changes as a unified patch
 package setup

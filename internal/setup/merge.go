@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"caelum/internal/slurm"
@@ -59,9 +60,20 @@ type Result struct {
 type merger struct {
 	Request
 	managed map[string]bool
+	absent  []string // the managed nodes without a NodeName line
+	types   gpuTypes
 	files   []*file
 	err     error
+	inventory
 	Result
+}
+
+// inventory is the part of the sections that describes the GPUs.
+type inventory struct {
+	slots        []gpuItem      // the slots of each type
+	profiles     []string       // from small to large
+	most         map[string]int // the largest number of slices of each profile on a node
+	wholeProfile string
 }
 
 // Merge returns the changes to the site's files. It returns an error if a file cannot be read, or if the request is
@@ -85,10 +97,24 @@ func Merge(r Request) (Result, error) {
 	if m.err != nil {
 		return Result{}, m.err
 	}
+	m.readInventory()
 	m.parameters(top, lines)
-	gpus := m.nodes(lines)
-	m.gresConf(gpus)
+	nodes := m.nodeLines(lines)
+	gresTop, gres := m.load(m.beside("gres.conf"))
+	m.findTypes(nodes, gres)
+	m.setGres(nodes)
+	parts := m.partitionLines(lines, nodes)
+	if len(m.absent) == 0 {
+		kinds := m.kinds(nodes)
+		m.partitions(lines, parts, nodes, kinds, m.catalogues(lines, kinds))
+		m.unmanaged(parts, nodes)
+	}
+	m.limits(lines, parts, nodes)
+	if gresTop != nil {
+		m.gresConf(gresTop, gres, nodes)
+	}
 	m.plugins(lines)
+	m.decisions(parts, nodes)
 	if m.err != nil {
 		return Result{}, m.err
 	}
@@ -172,6 +198,28 @@ func (m *merger) generated(section string) (lines []line, comments [][]string) {
 		lines, comments, above = append(lines, l), append(comments, above), nil
 	}
 	return lines, comments
+}
+
+// readInventory reads the slots and profiles from the lines that `caelum slurm-config` prints.
+func (m *merger) readInventory() {
+	m.most = map[string]int{}
+	lines, _ := m.generated("nodes")
+	for _, item := range items(lines[1].value("Gres")) {
+		parts := strings.Split(item, ":")
+		count, _ := strconv.Atoi(parts[len(parts)-1])
+		switch {
+		case parts[0] == "gpu":
+			m.slots = append(m.slots, gpuItem{item, parts[1], count})
+		case parts[0] == "mig":
+			m.profiles = append(m.profiles, parts[1])
+			m.most[parts[1]] = count
+		}
+	}
+	for text := range strings.Lines(m.Sections["decisions"]) {
+		if profile, ok := strings.CutPrefix(text, "whole "); ok {
+			m.wholeProfile = strings.TrimSpace(profile)
+		}
+	}
 }
 
 // items returns the elements of a comma-separated list. Commas inside brackets do not separate elements.

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -44,6 +45,9 @@ func (m *merger) parameters(top *file, lines []line) {
 			top.tail = append(append(top.tail, comments[i]...), want.text)
 			continue
 		}
+		if key == "SchedulerParameters" {
+			value = m.scheduler(in, w, value)
+		}
 		merged, err := mergeValue(key, w.value, value)
 		if err != nil {
 			m.problem(in, err.Error())
@@ -56,6 +60,32 @@ func (m *merger) parameters(top *file, lines []line) {
 			m.problem(l, "PrologFlags includes RunInJob, so Slurm runs no SPANK prologs; remove RunInJob")
 		}
 	}
+}
+
+// delays maps the elements of SchedulerParameters that a site may have set deliberately to their effect on slices.
+var delays = map[string]string{
+	"sched_min_interval": "a job can start that number of microseconds later after its slice is published",
+	"batch_sched_delay":  "a batch job can start that number of seconds later after its slice is published",
+	"defer":              "slurmctld does not try to start a job when it is submitted, even if its slice is on offer",
+}
+
+// scheduler returns the required SchedulerParameters without the elements that the site has set to delay scheduling. It
+// adds a note about each of them.
+func (m *merger) scheduler(l line, site word, needed string) string {
+	wanted := items(needed)
+	for _, item := range items(site.value) {
+		name := elementName(item)
+		effect, delays := delays[name]
+		at := slices.IndexFunc(wanted, func(w string) bool { return elementName(w) == name })
+		if !delays || at >= 0 && strings.EqualFold(wanted[at], item) {
+			continue
+		}
+		m.note("%s:%d: setup keeps %s of SchedulerParameters: %s.", l.in.path, l.number, item, effect)
+		if at >= 0 {
+			wanted = slices.Delete(wanted, at, at+1)
+		}
+	}
+	return strings.Join(wanted, ",")
 }
 
 // mergeValue merges the required value of a parameter into the site's value. It returns the larger number, or the

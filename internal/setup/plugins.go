@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// plugins edits plugstack.conf and job_submit.lua and creates the decision table.
+// plugins edits plugstack.conf and job_submit.lua.
 func (m *merger) plugins(lines []line) {
 	m.plugstack(lines)
 	m.jobSubmit(lines)
-	m.decisions()
 }
 
 func (m *merger) plugstack(lines []line) {
@@ -111,30 +110,3 @@ return loaded`, "\n")
 
 // luaString returns a Lua string literal. The path has been checked not to contain quotes or backslashes.
 func luaString(text string) string { return `"` + text + `"` }
-
-// decisions creates the decision table. It does not change an existing table, in which the watcher or the administrator
-// may have written other lines.
-func (m *merger) decisions() {
-	f := m.open(m.Decisions)
-	if f == nil {
-		return
-	}
-	wanted := strings.Split(strings.TrimSuffix(m.Sections["decisions"], "\n"), "\n")
-	if f.fresh {
-		f.tail = wanted
-		return
-	}
-	has := strings.Split(strings.ReplaceAll(string(f.old), "\r", ""), "\n")
-	var missing []string
-	for _, l := range wanted {
-		for _, word := range []string{"partition ", "profile ", "model "} {
-			if strings.HasPrefix(l, word) && !slices.Contains(has, l) {
-				missing = append(missing, l)
-			}
-		}
-	}
-	if len(missing) > 0 {
-		m.note("%s exists, but lacks these lines. Add them, and increase the second number in its first line: %s",
-			f.path, strings.Join(missing, "; "))
-	}
-}

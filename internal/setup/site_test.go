@@ -49,11 +49,16 @@ max_nodes 2
 // site holds a site's files by path.
 type site map[string]string
 
-// merge calls Merge with the site's files.
+// merge calls Merge with the site's files and the inventory of a node with A100 GPUs.
 func (s site) merge(nodes, partition string) (Result, error) {
+	return s.mergeModel(nodes, partition, "a100")
+}
+
+// mergeModel calls Merge with the site's files and the inventory of a node with GPUs of another type.
+func (s site) mergeModel(nodes, partition, model string) (Result, error) {
 	mine := maps.Clone(sections)
 	for name, text := range mine {
-		mine[name] = strings.ReplaceAll(text, "n[1-2]", nodes)
+		mine[name] = strings.ReplaceAll(strings.ReplaceAll(text, "n[1-2]", nodes), "a100", model)
 	}
 	return Merge(Request{
 		SlurmConf: "/etc/slurm/slurm.conf",
@@ -147,6 +152,12 @@ func hunks(old []string, body string) (string, error) {
 // the originals. Merge must not change files that it has changed before.
 func (s site) check(t fataler, r Result, nodes, partition string) site {
 	t.Helper()
+	return s.checkModel(t, r, nodes, partition, "a100")
+}
+
+// checkModel is like check for GPUs of another type.
+func (s site) checkModel(t fataler, r Result, nodes, partition, model string) site {
+	t.Helper()
 	changed, err := s.apply(Patch(r.Files))
 	if err != nil {
 		t.Fatalf("the patch does not apply: %v\n%s", err, Patch(r.Files))
@@ -163,7 +174,7 @@ func (s site) check(t fataler, r Result, nodes, partition string) site {
 	if !maps.Equal(back, s) {
 		t.Fatalf("the files are after both patches\n%q\nwant\n%q", back, s)
 	}
-	again, err := changed.merge(nodes, partition)
+	again, err := changed.mergeModel(nodes, partition, model)
 	if err != nil || len(again.Problems) > 0 || len(Patch(again.Files)) > 0 {
 		t.Fatalf("the second merge is not empty: %v %v\n%s\nof\n%q", err, again.Problems, Patch(again.Files), changed)
 	}
