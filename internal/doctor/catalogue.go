@@ -8,11 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// isCatalogue reports whether n is a catalogue node: a node other than f.Node that has gres/mig profiles but no
-// gres/mig:closed.
-func (f *Facts) isCatalogue(n slurm.Node) bool {
-	return n.Name != f.Node.Name && n.Gres.Total("mig") > 0 && !slices.ContainsFunc(n.Gres, isClosed)
-}
+// isCatalogue reports whether n is a catalogue node.
+func (f *Facts) isCatalogue(n slurm.Node) bool { return n.Name != f.Node.Name && n.Catalogue() }
 
 // catalogueNodes returns the catalogue nodes that share a partition with this node.
 func (f *Facts) catalogueNodes() []slurm.Node {

@@ -166,12 +166,20 @@ func checks() []check {
 			catalogue,
 		},
 		{"features", "the catalogue nodes have the same features as the real nodes", node, features},
+		{"resources", "a catalogue node has the GRES and the hardware of each real node", ctld, resources},
+		{"mixed partitions", "jobs can start on the other GPU nodes in the partitions", ctld, mixedPartitions},
 		{"profiles", "slurm.conf lists the same profiles as the driver", append(node, Agent), profiles},
 		{
 			"decision table",
 			"job_submit.lua can read the table, and the table agrees with slurm.conf",
 			[]Source{Slurmctld, Decisions},
 			decisionTable,
+		},
+		{
+			"unlisted partitions",
+			"the decision table lists all partitions with managed nodes",
+			[]Source{Slurmctld, Decisions},
+			unlistedPartitions,
 		},
 		{
 			"plugin",

@@ -37,7 +37,7 @@ func TestController(t *testing.T) {
 	}
 	f.Table.MaxNodes = 2
 	found := Examine(f)
-	if Count(found, Error) != 1 || Count(found, Warning) != 0 || Count(found, OK) < 7 {
+	if Count(found, Error) != 2 || Count(found, Warning) != 0 || Count(found, OK) < 7 {
 		t.Errorf("%+v", found)
 	}
 	for _, g := range found {
@@ -100,6 +100,7 @@ func TestNoFault(t *testing.T) {
 	f := healthy()
 	f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "the GPU is lost"})
 	f.Node.Gres[0].Count, f.Node.Gres[2].Count, f.Node.MIGTotal = 14, 52, 56
+	f.Nodes[1].Gres[0].Count = 14
 	f.Files[1].Missing = true
 	f.Config.Values["SchedulerType"], f.Config.Values["SchedulerParameters"] = "sched/builtin", ""
 	if found := Examine(f); Count(found, Error) != 0 || Count(found, Warning) != 1 {
@@ -119,14 +120,14 @@ func TestUnreadSources(t *testing.T) {
 	for source, skipped := range map[Source]string{
 		Slurmctld: "prolog, batch start, reconfigure, select, backfill, preemption, moves, het jobs, gres types, " +
 			"accounting, release, clock, node, closed, total, used, slots, partitions, catalogue, " +
-			"features, profiles, decision table, plugin, isolation, plan settings, wake key, whole " +
-			"GPUs, limits",
+			"features, resources, mixed partitions, profiles, decision table, unlisted partitions, plugin, " +
+			"isolation, plan settings, wake key, whole GPUs, limits",
 		OwnNode:   "closed, total, used, slots, partitions, catalogue, features, profiles, isolation",
 		Agent:     "gpus, instances, ledger, slot files, device files, used, slots, profiles, whole GPUs",
 		Plugstack: "plugin",
 		Devices:   "ledger, whole GPUs",
 		Module:    "capability files, memory",
-		Decisions: "",
+		Decisions: "unlisted partitions",
 		Slurmdbd:  "limits",
 	} {
 		f := healthy()

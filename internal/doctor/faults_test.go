@@ -48,8 +48,9 @@ func healthyNodes() []slurm.Node {
 			},
 			MIGTotal: 28,
 		},
-		{Name: "mig-catalog1", Features: []string{"a100"}, States: []string{"FUTURE"}, Partitions: []string{"gpu"},
-			Gres: []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 7}}},
+		{Name: "mig-catalog1", Features: []string{"a100"}, States: []string{"FUTURE"},
+			Partitions: []string{"gpu", "plain"},
+			Gres:       []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 7}}},
 	}
 }
 
@@ -77,7 +78,7 @@ func healthy() *Facts {
 		Confinement: Confinement{Cgroup: 2, Program: true},
 		Table: Table{Path: "/etc/caelum/decisions", Mode: 0o644,
 			Table: decisions.Table{
-				Partitions: []string{"gpu"},
+				Partitions: []string{"gpu", "plain"},
 				Profiles:   []decisions.Profile{{Name: "1g.5gb", MiB: 4864}},
 				MaxNodes:   1,
 			}},
@@ -310,6 +311,19 @@ var cases = []struct {
 		"slurm.conf gives n1 the profiles 1g.23gb, which the node's driver does not report (it reports 1g.5gb)",
 		func(f *Facts) { f.Agent.Stale = []string{"1g.23gb"} },
 	},
+	{"resources", Warning, "no catalogue node has all resources of n1 (the closest, mig-catalog1, lacks nvme:3000)",
+		func(f *Facts) { f.Node.Gres = append(f.Node.Gres, slurm.GRES{Name: "nvme", Count: 3000}) }},
+	{"resources", Warning, "lacks CPUs=64, RealMemory=256000, TmpDisk=100, ThreadsPerCore=2)", func(f *Facts) {
+		f.Node.CPUs, f.Node.Memory, f.Node.TmpDisk, f.Node.ThreadsPerCore = 64, 256000, 100, 2
+		f.Nodes[1].CPUs, f.Nodes[1].Memory, f.Nodes[1].ThreadsPerCore = 32, 128000, 1
+	}},
+	{"mixed partitions", Warning, "n2 shares a partition with n1, but Caelum does not manage it, and it has no " +
+		"gres/mig counts of 1g.5gb", func(f *Facts) {
+		f.Nodes = append(f.Nodes, slurm.Node{Name: "n2", Partitions: []string{"gpu"},
+			Gres: []slurm.GRES{{Name: "gpu", Type: "v100", Count: 2}}})
+	}},
+	{"unlisted partitions", Warning, "/etc/caelum/decisions does not list plain, although",
+		func(f *Facts) { f.Table.Partitions = []string{"gpu"} }},
 	{"profiles", Error, "no catalogue node has slices of 1g.6gb, but n1 does", func(f *Facts) {
 		f.Agent.Profiles = []string{"1g.6gb"}
 		f.Config.Values["AccountingStorageTRES"] += ",gres/mig:1g.6gb"
@@ -329,7 +343,7 @@ var cases = []struct {
 		"decision table",
 		Warning,
 		"partition big, which is not in slurm.conf",
-		func(f *Facts) { f.Table.Partitions = []string{"gpu", "big"} },
+		func(f *Facts) { f.Table.Partitions = []string{"gpu", "plain", "big"} },
 	},
 	{
 		"decision table",
@@ -341,7 +355,7 @@ var cases = []struct {
 		"decision table",
 		Error,
 		"partition elsewhere of /etc/caelum/decisions has no catalogue node",
-		func(f *Facts) { f.Table.Partitions = []string{"elsewhere", "gpu"} },
+		func(f *Facts) { f.Table.Partitions = []string{"elsewhere", "gpu", "plain"} },
 	},
 	{"decision table", Info, "job_submit.lua holds jobs", func(f *Facts) { f.Nodes = append(f.Nodes, f.Nodes[1]) }},
 	{

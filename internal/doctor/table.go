@@ -147,6 +147,30 @@ func (f *Facts) tablePartition(name string, nodes int) []Finding {
 	return nil
 }
 
+// unlistedPartitions reports the partitions with managed nodes that the table does not list.
+func unlistedPartitions(f *Facts) []Finding {
+	if f.Table.Problem != "" || len(f.Table.Partitions) == 0 {
+		return []Finding{note("the partitions were not compared with the decision table, because it is not valid or " +
+			"lists no partition")}
+	}
+	var names []string
+	for _, p := range f.Partitions {
+		has := func(n slurm.Node) bool { return n.Managed() && slices.Contains(n.Partitions, p.Name) }
+		listed := p.Name == f.Table.Bypass || slices.Contains(f.Table.Partitions, p.Name)
+		if !listed && slices.ContainsFunc(f.Nodes, has) {
+			names = append(names, p.Name)
+		}
+	}
+	return findingIf(
+		warning(
+			fmt.Sprintf("%s does not list %s, although these partitions contain managed nodes: a batch job that "+
+				"starts there without a slice is requeued, and other jobs fail", f.Table.Path, strings.Join(names, ", ")),
+			"run `caelum decisions set partition NAME` for each partition, or remove the managed nodes from it",
+		),
+		len(names) > 0,
+	)
+}
+
 // bypass reports that new jobs are not assigned any slices, and checks the partition to which they are sent.
 func (f *Facts) bypass() []Finding {
 	const change = "run `caelum decisions bypass off`, or name another partition instead of off"

@@ -37,9 +37,9 @@ func GRESLine(
 	return append(line, slurm.GRES{Name: "mig", Type: slurm.ClosedType, Count: max(rest, 0)}), rest >= 0
 }
 
-// Slots returns the largest number of slots, up to most, that some of the node's gres/gpu types can add up to. The other
-// types are GPUs that Slurm allocates without slices, such as gpu:whole:1 in docs/configure.md: slurmctld does not show
-// which types are slots.
+// Slots returns the largest number of slots, up to most, that some of the node's gres/gpu types can add up to. The
+// other types are GPUs that Slurm allocates without slices, such as gpu:whole:1 in docs/configure.md: slurmctld does
+// not show which types are slots.
 func Slots(node slurm.Node, most int) int {
 	sums := map[int]bool{0: true}
 	for _, g := range node.Gres.Named("gpu") {
@@ -57,8 +57,8 @@ func Slots(node slurm.Node, most int) int {
 }
 
 // GuessTotal estimates N from a node's record. After a restart of slurmd, the count of `closed` is the one that `caelum
-// slurm-config` prints for the node's slots (Slots). In this case, GuessTotal returns this count; otherwise, it returns the sum
-// over all types.
+// slurm-config` prints for the node's slots (Slots). In this case, GuessTotal returns this count; otherwise, it returns
+// the sum over all types.
 func GuessTotal(node slurm.Node) int {
 	has := node.Gres.Profiles()
 	if closed := has[slurm.ClosedType]; closed > 0 && closed == Total(Slots(node, closed/Total(1))) {
