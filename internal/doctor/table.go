@@ -164,7 +164,8 @@ func unlistedPartitions(f *Facts) []Finding {
 	return findingIf(
 		warning(
 			fmt.Sprintf("%s does not list %s, although these partitions contain managed nodes: a batch job that "+
-				"starts there without a slice is requeued, and other jobs fail", f.Table.Path, strings.Join(names, ", ")),
+				"starts there without a slice is requeued, and other jobs fail",
+				f.Table.Path, strings.Join(names, ", ")),
 			"run `caelum decisions set partition NAME` for each partition, or remove the managed nodes from it",
 		),
 		len(names) > 0,
