@@ -33,6 +33,8 @@ func (m *merger) gresConf(top *file, lines []line, nodes []nodeLine) {
 		case m.replaces(l, others):
 			m.lost(l)
 			l.in.remove(l)
+		default:
+			m.matchFlags(l)
 		}
 	}
 	m.keptWithoutLine(lines)
@@ -131,9 +133,31 @@ func (m *merger) keptWithoutLine(lines []line) {
 		l := m.types.kept[kind]
 		if !slices.ContainsFunc(lines, func(g line) bool { return g.value("Type") == kind && names(g, l.hosts) }) {
 			m.problem(l.line, fmt.Sprintf("Gres= contains GPUs of the type %s, which Caelum does not replace, but "+
-				"AutoDetect must be off on these nodes; add `NodeName=%s Name=gpu Type=%s File=/dev/nvidiaN` to "+
-				"gres.conf", kind, l.value("NodeName"), kind))
+				"AutoDetect must be off on these nodes; add `NodeName=%s Name=gpu Type=%s File=/dev/nvidiaN Flags=%s` "+
+				"to gres.conf", kind, l.value("NodeName"), kind, slotFlags))
 		}
+	}
+}
+
+// slotFlags is the value of Flags= in Caelum's lines.
+const slotFlags = "nvidia_gpu_env"
+
+// matchFlags gives the line of a type that Caelum does not replace the same Flags= as the slots: slurmd does not start
+// if two lines for gres/gpu on the same node have different flags for environment variables (22.05.8).
+func (m *merger) matchFlags(l line) {
+	kept, ok := m.types.kept[l.value("Type")]
+	if !ok || !strings.EqualFold(l.value("Name"), "gpu") || !names(l, kept.hosts) {
+		return
+	}
+	flags, set := l.get("Flags")
+	_, limited := l.get("NodeName")
+	switch {
+	case set && strings.EqualFold(flags.value, slotFlags):
+	case !set && limited:
+		l.in.extend(l, " Flags="+slotFlags)
+	default:
+		m.problem(l, fmt.Sprintf("slurmd requires the same flags in all lines for the GPUs of a node; write a line with "+
+			"NodeName=%s and Flags=%s", kept.value("NodeName"), slotFlags))
 	}
 }
 
@@ -184,7 +208,7 @@ func (m *merger) lost(l line) {
 	var options []string
 	for _, w := range l.words {
 		switch key := strings.ToLower(w.key); {
-		case key == "cores" || key == "links" || key == "flags" && !strings.EqualFold(w.value, "nvidia_gpu_env") &&
+		case key == "cores" || key == "links" || key == "flags" && !strings.EqualFold(w.value, slotFlags) &&
 			!strings.EqualFold(w.value, "CountOnly"):
 			options = append(options, w.key+"="+w.value)
 		}
