@@ -133,8 +133,8 @@ func (m *merger) keptWithoutLine(lines []line) {
 		l := m.types.kept[kind]
 		if !slices.ContainsFunc(lines, func(g line) bool { return g.value("Type") == kind && names(g, l.hosts) }) {
 			m.problem(l.line, fmt.Sprintf("Gres= contains GPUs of the type %s, which Caelum does not replace, but "+
-				"AutoDetect must be off on these nodes; add `NodeName=%s Name=gpu Type=%s File=/dev/nvidiaN Flags=%s` "+
-				"to gres.conf", kind, l.value("NodeName"), kind, slotFlags))
+				"AutoDetect must be off on these nodes; add `NodeName=%s Name=gpu Type=%s File=/dev/nvidiaN "+
+				"Flags=%s` to gres.conf", kind, l.value("NodeName"), kind, slotFlags))
 		}
 	}
 }
