@@ -80,7 +80,8 @@ func wholeGPUs(f *Facts) []Finding {
 			strings.Join([]string{"choose one of these remedies: enable MIG mode, so that Caelum manages the GPU",
 				fmt.Sprintf(
 					"or put `Name=gpu Type=whole File=%s Flags=nvidia_gpu_env` into gres.conf and set "+
-						"ConstrainDevices=yes in cgroup.conf, so that Slurm allocates the GPU to one job and denies access to all others",
+						"ConstrainDevices=yes in cgroup.conf, so that Slurm allocates the GPU to one job and denies "+
+						"access to all others",
 					g.Path,
 				),
 				fmt.Sprintf(

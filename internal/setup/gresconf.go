@@ -156,8 +156,8 @@ func (m *merger) matchFlags(l line) {
 	case !set && limited:
 		l.in.extend(l, " Flags="+slotFlags)
 	default:
-		m.problem(l, fmt.Sprintf("slurmd requires the same flags in all lines for the GPUs of a node; write a line with "+
-			"NodeName=%s and Flags=%s", kept.value("NodeName"), slotFlags))
+		m.problem(l, fmt.Sprintf("slurmd requires the same flags in all lines for the GPUs of a node; write a line "+
+			"with NodeName=%s and Flags=%s", kept.value("NodeName"), slotFlags))
 	}
 }
 
