@@ -150,6 +150,22 @@ static void confine(const struct config *config)
 		slurm_error("caelum: task: couldn't deny job %u access to other jobs' slices (%s): %s", task.job, path, why);
 }
 
+/*
+ * Reports whether one of the step's GPUs is a slot. A node can also have GPUs that Slurm allocates without slices
+ * (gpu:whole:1 in docs/configure.md). They have no slot device file, and Slurm's environment is correct for them.
+ */
+static bool has_slot(const struct slots *slots)
+{
+	for (unsigned i = 0; i < slots->n; i++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), SLOT_DEVICE, slots->slot[i]);
+		if (access(path, F_OK) == 0 || errno != ENOENT)
+			return true;
+	}
+	return false;
+}
+
 int caelum_task_privileged(spank_t sp, int ac, char **av)
 {
 	struct config config;
@@ -163,7 +179,7 @@ int caelum_task_privileged(spank_t sp, int ac, char **av)
 	task.growth = config.memory_growth;
 	task.list = list_of(sp);
 	found = read_slots(sp, &task.step);
-	task.bound = found != 0;
+	task.bound = found < 0 || (found > 0 && has_slot(&task.step));
 	if (found < 0)
 		snprintf(task.error, sizeof(task.error), "couldn't read the slots in %s; ask an administrator to check gres.conf",
 			 task.list);

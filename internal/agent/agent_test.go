@@ -128,6 +128,21 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
+// TestGPUWithoutSlices checks that a job is not requeued if Slurm has allocated it only a GPU that is not a slot.
+func TestGPUWithoutSlices(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	id := w.submit(slurm.Job{Name: "whole", Exclusive: true, Batch: true})
+	w.fake.Tick()
+	l, err := w.agent.Lease(t.Context(), id, api.LeaseRequest{UID: w.uid, GID: w.uid, Slots: []int{7}})
+	if err != nil || l.Error != "" || len(l.Slices) != 0 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	if !w.agent.notSlots([]int{7, 8}) || w.agent.notSlots([]int{6, 7}) || w.agent.notSlots(nil) {
+		t.Error("an A100 has the slots 0 to 6")
+	}
+}
+
 // TestExclusiveLeavesNothingBehind checks the counts after the end of an --exclusive job, before its epilog publishes.
 // The slices that slurmctld allocated beyond the job's request must not become free in addition to those in the plan.
 func TestExclusiveLeavesNothingBehind(t *testing.T) {

@@ -135,7 +135,9 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 		return a.refuse(*lease, reason)
 	}
 	t.setJob(job)
-
+	if a.notSlots(lease.Slots) {
+		return a.grant(*lease, nil)
+	}
 	wants, err := a.wants(job, len(lease.Slots))
 	if err == nil {
 		err = a.countedGrowth(ctx, job)
@@ -167,6 +169,12 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 		return *lease, api.NotNow("no room on " + a.cfg.Node + " while processes of finished jobs use slices")
 	}
 	return a.requeueOrRefuse(ctx, job, *lease, "no room on "+a.cfg.Node+" for "+list(wants), list(wants))
+}
+
+// notSlots reports whether all of a job's gres/gpu are GPUs that Slurm allocates without slices, such as gpu:whole:1 in
+// docs/configure.md. slurmd numbers them after the slots.
+func (n *node) notSlots(gpus []int) bool {
+	return len(gpus) > 0 && !slices.ContainsFunc(gpus, func(gpu int) bool { return gpu < n.slotCount() })
 }
 
 // setJob copies the job's data from slurmctld's record into the lease.

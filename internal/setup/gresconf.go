@@ -131,6 +131,9 @@ func (m *merger) describesReplaced(l line) bool {
 func (m *merger) keptWithoutLine(lines []line) {
 	for _, kind := range slices.Sorted(maps.Keys(m.types.kept)) {
 		l := m.types.kept[kind]
+		m.note("%s keeps its GPUs of the type %s, which Slurm allocates without slices. Set ConstrainDevices=yes in "+
+			"cgroup.conf: otherwise, Slurm numbers them after the slots, and CUDA_VISIBLE_DEVICES of their jobs is "+
+			"wrong.", l.value("NodeName"), kind)
 		if !slices.ContainsFunc(lines, func(g line) bool { return g.value("Type") == kind && names(g, l.hosts) }) {
 			m.problem(l.line, fmt.Sprintf("Gres= contains GPUs of the type %s, which Caelum does not replace, but "+
 				"AutoDetect must be off on these nodes; add `NodeName=%s Name=gpu Type=%s File=/dev/nvidiaN "+
