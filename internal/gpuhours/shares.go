@@ -9,10 +9,10 @@ import (
 )
 
 // modelsOf returns the GPU models that a GPU type may refer to, or all models if the type is empty or unknown. The type
-// is the Type in gres.conf, such as a100, which does not distinguish an A100-40GB from an A100-80GB.
+// is the site's Type in gres.conf, such as A100, which need not distinguish an A100-40GB from an A100-80GB.
 func modelsOf(gpuType string) (models []*mig.Model) {
 	for _, m := range mig.Models() {
-		if strings.EqualFold(m.Type, gpuType) {
+		if mig.TypeNames(gpuType, m.Type) {
 			models = append(models, m)
 		}
 	}

@@ -111,7 +111,7 @@ func (t table) gpuModels() []*mig.Model {
 		if _, ok := b.ProfileIndex(t.fallback); !ok {
 			without = 2
 		}
-		if !slices.Contains(t.gpuTypes, b.Type) {
+		if !slices.ContainsFunc(t.gpuTypes, func(site string) bool { return mig.TypeNames(site, b.Type) }) {
 			without++
 		}
 		for k := range b.Profiles {

@@ -10,7 +10,8 @@
  *   process NAME=VALUE      sets a variable of this process's own environment, which a prolog reads
  *   option NAME VALUE       sets --NAME=VALUE as the user's option
  *   refuse NAME             makes spank_setenv() fail for this variable
- *   device N deny|closed    makes access() fail for /dev/caelum/slotN: EPERM (devices cgroup) or EACCES (file mode)
+ *   device N deny|closed|gone    makes access() fail for /dev/caelum/slotN: EPERM (devices cgroup), EACCES (file
+ *                           mode) or ENOENT (not a slot)
  *   node-reason TEXT        sets the node's reason in slurmctld; "node-reason" removes the reason
  *   slurmctld away          makes slurmctld unreachable until "slurmctld back"
  *   close-stdin             closes file descriptor 0
@@ -339,7 +340,8 @@ static bool step(void *plugin, char *line, int ac, char **av)
 	else if (strcmp(verb, "refuse") == 0)
 		refused = strdup(rest);
 	else if (strcmp(verb, "device") == 0)
-		first = strsep(&rest, " "), devices[atoi(first) & 63] = strcmp(rest, "deny") == 0 ? EPERM : EACCES;
+		first = strsep(&rest, " "), devices[atoi(first) & 63] = strcmp(rest, "deny") == 0 ? EPERM : strcmp(rest, "gone") == 0 ? ENOENT
+																      : EACCES;
 	else if (strcmp(verb, "node-reason") == 0)
 		node_reason = rest[0] ? strdup(rest) : NULL;
 	else if (strcmp(verb, "slurmctld") == 0)
