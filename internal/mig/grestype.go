@@ -31,8 +31,8 @@ func GRESType(device string) string {
 }
 
 // TypeNames reports whether a GPU type that a site chose contains a model's Type: A100, a100_80gb and
-// nvidia_a100-sxm4-80gb contain a100. Case and the separators _, - and . are ignored, but rtx_pro_6000 must not be part
-// of a longer word.
+// nvidia_a100-sxm4-80gb contain a100, but a1000 does not. Case does not matter, and the separators _, - and . are
+// equivalent.
 func TypeNames(site, model string) bool {
 	plain := func(s string) string {
 		return "_" + strings.Map(func(r rune) rune {

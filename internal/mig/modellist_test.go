@@ -147,3 +147,18 @@ func TestGRESType(t *testing.T) {
 		}
 	}
 }
+
+// TestTypeNames tests whether a type that a site chose contains the name of a GPU model.
+func TestTypeNames(t *testing.T) {
+	for site, want := range map[string]bool{
+		"a100": true, "A100": true, "a100_80gb": true, "nvidia_a100-sxm4-80gb": true, "NVIDIA.A100": true,
+		"a1000": false, "ga100": false, "nvidia": false, "tesla": false, "v100": false, "": false,
+	} {
+		if TypeNames(site, "a100") != want {
+			t.Errorf("TypeNames(%q) = %v", site, !want)
+		}
+	}
+	if !TypeNames("nvidia_rtx_pro_6000_blackwell", "rtx_pro_6000") {
+		t.Error("rtx_pro_6000 was not found")
+	}
+}
