@@ -158,8 +158,8 @@ local function read_line(t, n, line)
     t.grow = value
   elseif word == "max_nodes" and not t.max_nodes and value:find("^%d%d?%d?%d?$") then
     t.max_nodes = tonumber(value)
-  elseif word == "max_cpus" and not t.max_cpus and number(value) then
-    t.max_cpus = number(value)
+  elseif word == "max_cpus" and number(value) then
+    t.max_cpus = math.max(number(value), t.max_cpus or 0)
   elseif word == "bypass" and not t.bypass and not value:find(",", 1, true) then
     t.bypass, t.bypass_line = value, n
   else

@@ -69,7 +69,7 @@ func newDecisionsSet(g *globals, o *decisionsOptions) *cobra.Command {
 		Use:   "set WORD VALUE...",
 		Short: "Write one line into the decision table",
 		Long: `set writes one line into the decision table and increments the table's generation. The line begins
-with partition, default, whole, grow, max_nodes, bypass, alias, key, user or site, and replaces any
+with partition, default, whole, grow, max_nodes, max_cpus, bypass, alias, key, user or site, and replaces any
 lines with the same key, that is, with the same first word and, for partition, alias, key, user and
 site, the same second word. The file is replaced atomically and keeps its owner, mode and comments. If
 job_submit.lua would reject the new table, set changes nothing. If the table is full (20,000 lines

@@ -23,7 +23,7 @@ var forms = map[string]string{
 	"whole":     "whole PROFILE, once",
 	"grow":      "grow off|oom|forecast, once",
 	"max_nodes": "max_nodes NUMBER, once",
-	"max_cpus":  "max_cpus NUMBER, once",
+	"max_cpus":  "max_cpus NUMBER",
 	"bypass":    "bypass PARTITION|off, once",
 	"key":       "key USER_ID:KEY PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each key",
 	"user":      "user USER_ID:FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",

@@ -235,7 +235,10 @@ func (r *reader) single(n int, word, value string) bool {
 		}
 		r.MaxNodes, _ = strconv.Atoi(value)
 	case "max_cpus":
-		return r.MaxCPUs == 0 && positive(value, &r.MaxCPUs)
+		n := 0
+		ok := positive(value, &n)
+		r.MaxCPUs = max(r.MaxCPUs, n)
+		return ok
 	case "bypass":
 		if r.bypass > 0 || strings.Contains(value, ",") {
 			return false

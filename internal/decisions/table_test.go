@@ -13,7 +13,7 @@ func TestParse(t *testing.T) {
 		"grow oom\npartition new grow=forecast\npartition old 2g.10gb grow=off\n" +
 		"profile 1g.5gb 4864 14\nprofile 1g.5gb 4864 7\nprofile 1g.5gb+me\nprofile 2g.10gb 9984\n" +
 		"profile 2g.10gb 9856\nprofile 2g.10gb\ndefault 2g.10gb\nwhole 1g.5gb\n" +
-		"model a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\nbypass whole\nmax_cpus 64\n" +
+		"model a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\nbypass whole\nmax_cpus 64\nmax_cpus 32\n" +
 		"alias a100_10g 2g.10gb\n" +
 		"key 1001:0123456789abcdef 1g.5gb+me  # train\nkey 0123456789abcdef 2g.10gb 60 # no user\n" +
 		"user 1001:0123456789abcdef\t2g.10gb 3600-4100\nsite 0123456789abcdef 1g.5gb 60\n" +
@@ -90,7 +90,7 @@ func TestNoTable(t *testing.T) {
 		head + some + "alias a100_10g\n":                                  "line 4 is not valid",
 		head + some + "alias x 1g.5gb\nalias x 1g.5gb\n":                  "line 5 is not valid",
 		head + some + "max_cpus 0\n":                                      "line 4 is not valid",
-		head + some + "max_cpus 64\nmax_cpus 64\n":                        "line 5 is not valid",
+		head + some + "max_cpus 64\nmax_cpus many\n":                      "line 5 is not valid",
 		head + some + "key 0123 1g.5gb\n":                                 "line 4 is not valid",
 		head + some + "profile 2g.10gb 1000000000\n":                      "line 4 is not valid",
 		head + some + "key 0123456789abcdef 1g.5gb 1000000000\n":          "line 4 is not valid",

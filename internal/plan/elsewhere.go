@@ -8,8 +8,8 @@ import (
 )
 
 // Elsewhere reports whether slurmctld accepts a waiting job because of nodes that Caelum does not manage. slurm.conf
-// gives these nodes fixed counts of every profile, so that jobs with slices can also get their whole GPUs. No agent runs
-// there, so an agent on another node must release the held jobs that can use them.
+// gives these nodes fixed counts of every profile, so that jobs with slices can also get their whole GPUs. No agent
+// runs there, so an agent on another node must release the held jobs that can use them.
 func (s Snapshot) Elsewhere(w slurm.Waiting) bool {
 	wants, count := w.SlicesPerNode(), 0
 	if len(wants) == 0 {

@@ -10,7 +10,8 @@ import (
 func TestHeldElsewhere(t *testing.T) {
 	mig := func(kind string, n int) slurm.GRES { return slurm.GRES{Name: "mig", Type: kind, Count: n} }
 	fixed := node(t, "v1")
-	fixed.Extra, fixed.Gres = "", slurm.GRESList{{Name: "gpu", Type: "v100", Count: 2}, mig("1g.5gb", 2), mig("7g.40gb", 2)}
+	fixed.Extra = ""
+	fixed.Gres = slurm.GRESList{{Name: "gpu", Type: "v100", Count: 2}, mig("1g.5gb", 2), mig("7g.40gb", 2)}
 	managed := node(t, "n1", a100(t))
 	managed.Gres = slurm.GRESList{{Name: "gpu", Type: "a100", Count: 7}, mig("1g.5gb", 7), mig("closed", 21)}
 	held := func(profile string, count int, nodes ...string) slurm.Waiting {

@@ -53,6 +53,14 @@ func (m *merger) tableLines(parts []partition, nodes []nodeLine) (lines []string
 			}
 		case len(words) > 1 && words[0] == "default":
 			lines = append(append(lines, m.aliases()...), l)
+		case len(words) == 4 && words[0] == "profile":
+			most, _ := strconv.Atoi(words[3])
+			words[3] = strconv.Itoa(max(most, m.mostGPUs))
+			lines = append(lines, strings.Join(words, " "))
+		case len(words) == 2 && words[0] == "max_cpus":
+			if n := m.maxCPUs(nodes); n > 0 {
+				lines = append(lines, fmt.Sprintf("max_cpus %d", n))
+			}
 		case !slices.Contains(lines, l):
 			lines = append(lines, l)
 		}
@@ -78,18 +86,51 @@ func lacks(t decisions.Table, words []string) bool {
 		return words[1] != t.Bypass && !slices.Contains(t.Partitions, words[1])
 	case "profile":
 		return !slices.ContainsFunc(t.Profiles, func(p decisions.Profile) bool {
-			mib := 0
+			mib, most := 0, 0
 			if len(words) > 2 {
 				mib, _ = strconv.Atoi(words[2])
 			}
-			return p.Name == words[1] && (mib == 0 || p.MiB > 0 && p.MiB <= mib)
+			if len(words) > 3 {
+				most, _ = strconv.Atoi(words[3])
+			}
+			return p.Name == words[1] && (mib == 0 || p.MiB > 0 && p.MiB <= mib) && p.Most >= most
 		})
 	case "model":
 		return !slices.Contains(t.Models[words[1]], words[2])
 	case "alias":
 		return t.Aliases[words[1]] == ""
+	case "max_cpus":
+		n, _ := strconv.Atoi(words[1])
+		return t.MaxCPUs < n
 	}
 	return false
+}
+
+// maxCPUs returns the largest number of CPUs of a node with GPUs, or 0 if the line of such a node does not state it.
+func (m *merger) maxCPUs(nodes []nodeLine) (most int) {
+	for _, l := range nodes {
+		if !l.caelum() && len(m.gpus(l)) == 0 {
+			continue
+		}
+		n := l.count("cpus", l.count("procs", 0))
+		if n == 0 {
+			sockets := l.count("sockets", l.count("socketsperboard", 1)*l.count("boards", 1))
+			n = sockets * l.count("corespersocket", 0) * l.count("threadspercore", 1)
+		}
+		if n == 0 {
+			return 0
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// count returns the value of a key that applies to the nodes, or otherwise if they have none.
+func (l nodeLine) count(key string, otherwise int) int {
+	if n, err := strconv.Atoi(l.effective[key].value); err == nil && n > 0 {
+		return n
+	}
+	return otherwise
 }
 
 // extendTable adds lines below the last of the table's own lines of the same kind, above the learned lines, and
@@ -99,7 +140,8 @@ func (m *merger) extendTable(f *file, missing []string) {
 	last := lines[0]
 	for _, l := range lines {
 		word, _, _ := strings.Cut(l.text, " ")
-		if slices.Contains([]string{"partition", "profile", "model", "alias", "default", "whole", "max_nodes"}, word) {
+		if slices.Contains([]string{"partition", "profile", "model", "alias", "default", "whole", "max_nodes",
+			"max_cpus"}, word) {
 			last = l
 		}
 	}

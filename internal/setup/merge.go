@@ -59,11 +59,12 @@ type Result struct {
 
 type merger struct {
 	Request
-	managed map[string]bool
-	absent  []string // the managed nodes without a NodeName line
-	types   gpuTypes
-	files   []*file
-	err     error
+	managed  map[string]bool
+	mostGPUs int      // the largest number of GPUs of an unmanaged node in a partition with managed nodes
+	absent   []string // the managed nodes without a NodeName line
+	types    gpuTypes
+	files    []*file
+	err      error
 	inventory
 	Result
 }

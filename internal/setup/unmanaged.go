@@ -26,6 +26,7 @@ func (m *merger) unmanaged(parts []partition, nodes []nodeLine) {
 		if count == 0 {
 			continue
 		}
+		m.mostGPUs = max(m.mostGPUs, count)
 		list := slices.DeleteFunc(l.gres(), func(item string) bool { return gresName(item) == "mig" })
 		for _, p := range profiles {
 			list = append(list, fmt.Sprintf("mig:%s:%d", p, count))

@@ -1,6 +1,6 @@
-// Package fuzz fuzzes the parsers of the agent's files and of bindings of tasks to GPUs. The seed inputs, and the inputs for which fuzzing found
-// defects, are in testdata. The test processes each of these files with gcc's sanitizers; `make fuzz` searches for more
-// inputs.
+// Package fuzz fuzzes the parsers of the agent's files and of bindings of tasks to GPUs. The seed inputs, and the inputs
+// for which fuzzing found defects, are in testdata. The test processes each of these files with gcc's sanitizers; `make
+// fuzz` searches for more inputs.
 package fuzz
 
 import (
@@ -21,7 +21,9 @@ func TestLeaseCases(t *testing.T) {
 	}
 	// go test uses a cached result unless a file that the test itself opened has changed, so the test opens the source
 	// files.
-	sources := []string{"Makefile", "c/lease_fuzz.c", "../lease.c", "../text.c", "../devices.c", "../slots.c", "../bind.c"}
+	sources := []string{
+		"Makefile", "c/lease_fuzz.c", "../lease.c", "../text.c", "../devices.c", "../slots.c", "../bind.c",
+	}
 	headers, _ := filepath.Glob("../*.h")
 	for _, name := range slices.Concat(sources, headers) {
 		if _, err := os.ReadFile(name); err != nil {

@@ -1,6 +1,6 @@
 // Package e2e_forms compares what Slurm does with a request with and without Caelum, for combinations of options that
-// request GPUs, tasks, CPUs and memory. It runs on a real Slurm, on nodes with two GPUs and the default profile 7g.40gb,
-// so that every request for GPUs should have the same result on both clusters.
+// request GPUs, tasks, CPUs and memory. It runs on a real Slurm, on nodes with two GPUs and the default profile
+// 7g.40gb, so that every request for GPUs should have the same result on both clusters.
 //
 // Files in testdata:
 //

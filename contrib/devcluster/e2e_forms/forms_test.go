@@ -24,8 +24,10 @@ var (
 // sample is the number of combinations that are submitted by default.
 const sample = 500
 
-// conf gives the nodes another GRES, as sites do, and lets both clusters start jobs quickly.
-var conf = []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"}
+// conf lets both clusters start jobs quickly.
+var conf = []string{
+	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
+}
 
 func lines(t *testing.T, name string) []string {
 	t.Helper()
@@ -65,7 +67,8 @@ func difference(t *testing.T, way, options string) string {
 	t.Helper()
 	for _, line := range lines(t, "differences") {
 		of, rest, _ := strings.Cut(line, "\t")
-		if pattern, reason, ok := strings.Cut(rest, "\t"); ok && of == way && regexp.MustCompile(pattern).MatchString(options) {
+		pattern, reason, ok := strings.Cut(rest, "\t")
+		if ok && of == way && regexp.MustCompile(pattern).MatchString(options) {
 			return reason
 		}
 	}
