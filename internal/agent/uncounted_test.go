@@ -116,6 +116,27 @@ func TestAllocationCovers(t *testing.T) {
 	}
 }
 
+// TestUnevenNodes checks that a job whose nodes have different numbers of GPUs gets a slice for each of its slots, and
+// that no other job may have more slices than slots.
+func TestUnevenNodes(t *testing.T) {
+	w := newWorld(t, 1)
+	here := map[string]slurm.GRESList{"n1": gres(t, "gpu:a100:1,mig:2g.10gb:2")}
+	for name, c := range map[string]struct {
+		job  slurm.Job
+		want string
+	}{
+		"per task": {slurm.Job{PerNode: gres(t, "mig:2g.10gb:2"), PerTask: gres(t, "gpu:1"), Tasks: 3}, "2g.10gb:1"},
+		"per node": {slurm.Job{PerNode: gres(t, "mig:2g.10gb:2,gpu:1")}, ""},
+		"per job":  {slurm.Job{PerNode: gres(t, "mig:2g.10gb:2"), PerJob: gres(t, "gpu:1")}, ""},
+	} {
+		c.job.Allocated = here
+		wants, err := w.agent.wants(c.job, 1)
+		if (err == nil) != (c.want != "") || err == nil && list(wants) != c.want {
+			t.Errorf("%s: %v, %v; want %q", name, wants, err, c.want)
+		}
+	}
+}
+
 // TestSlicesRemovedAgainAndAgain checks a job whose user removes the slices whenever an agent has added them. It must
 // be held after maxRequeues requeues.
 func TestSlicesRemovedAgainAndAgain(t *testing.T) {

@@ -75,20 +75,21 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 		wants = append(wants, want)
 		total += g.Count
 	}
-	if slots > 0 && total > slots && len(wants) == 1 && job.PerNode.Total("gpu") == 0 && job.PerTask.Total("gpu") > 0 {
-		// The job's nodes have different numbers of GPUs. slurmctld counts as many slices on each of them as on the one
-		// with the most GPUs, because it counts gres/mig only per node.
-		wants[0].Count, total = slots, slots
+	return wants, n.fitSlots(job, wants, total, slots)
+}
+
+// fitSlots returns an error if a job has more slices than GPU slots on this node. If the job's nodes have different
+// numbers of GPUs, slurmctld counts as many slices on each of them as on the one with the most GPUs, because it counts
+// gres/mig only per node. In this case, fitSlots reduces the number of slices to that of the slots.
+func (n *node) fitSlots(job slurm.Job, wants []offer.Want, total, slots int) error {
+	switch {
+	case slots == 0 || total <= slots:
+		return nil
+	case len(wants) == 1 && job.PerNode.Total("gpu") == 0 && job.PerTask.Total("gpu") > 0:
+		wants[0].Count = slots
+		return nil
 	}
-	if slots > 0 && total > slots {
-		return nil, fmt.Errorf(
-			"the job has gres/mig=%d and gres/gpu=%d on %s; request equal counts",
-			total,
-			slots,
-			n.cfg.Node,
-		)
-	}
-	return wants, nil
+	return fmt.Errorf("the job has gres/mig=%d and gres/gpu=%d on %s; request equal counts", total, slots, n.cfg.Node)
 }
 
 // noSize returns the error for a job that has GPU slots but no slices.

@@ -1,6 +1,6 @@
-// Package fuzz fuzzes the parsers of the agent's files and of bindings of tasks to GPUs. The seed inputs, and the inputs
-// for which fuzzing found defects, are in testdata. The test processes each of these files with gcc's sanitizers; `make
-// fuzz` searches for more inputs.
+// Package fuzz fuzzes the parsers of the agent's files and of bindings of tasks to GPUs. The seed inputs, and the
+// inputs for which fuzzing found defects, are in testdata. The test processes each of these files with gcc's
+// sanitizers; `make fuzz` searches for more inputs.
 package fuzz
 
 import (
