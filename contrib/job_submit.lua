@@ -582,7 +582,8 @@ local function place(t, r, gpus, job, profile)
     out = scaled(gpus.each, tasks, 1)
     if out.all > most then return nil, NO_SUCH_NODE end
     out.uneven = each
-    if not r.tasks_per_node then out.ntasks_per_node = tasks end
+    -- With a larger limit, slurmctld may put more tasks on a node than the node has slices for.
+    if not r.tasks_per_node or r.tasks_per_node > tasks then out.ntasks_per_node = tasks end
     if not r.tasks and not r.tasks_per_node and r.job.gpu.all > 0 then out.num_tasks = all / each end
   end
   if nodes > r.nodes then r.nodes, out.min_nodes = nodes, nodes end
@@ -1239,6 +1240,10 @@ end
 -- counts_elsewhere reports whether a request counts GPUs per job, socket or task.
 local function counts_elsewhere(r) return r.job.gpu.all > 0 or r.socket.gpu.all > 0 or r.task.gpu.all > 0 end
 
+-- is_uneven reports whether a request is for nodes with different numbers of GPUs: it counts slices, but no GPUs, per
+-- node, and its GPUs per job or task. Such a job keeps its request.
+local function is_uneven(r) return r.node.gpu.all == 0 and r.node.mig.all > 0 and counts_elsewhere(r) end
+
 -- reshapes reports whether an update changes a number that the script uses to convert counts per job, socket or task
 -- into counts per node.
 local function reshapes(job)
@@ -1284,6 +1289,8 @@ local function modify(job, record, parts)
       end
     end
     local without = set and lacks_slots(after, r, why)
+    -- With other tasks or nodes, a node could have more GPUs than slices.
+    if not without and r and is_uneven(r) and reshapes(job) then without = NO_CHANGE end
     return without and refuse(without) or slurm.SUCCESS
   end
   local moves = job.partition and not managed(record.partition, parts, t)
@@ -1317,10 +1324,8 @@ local function modify(job, record, parts)
   end
   if r.node.gpu.all == 0 and r.node.mig.all == 0 then return refuse(NO_CHANGE) end
   if counts_elsewhere(r) and (set or reshapes(job)) then return refuse(NO_CHANGE) end
-  -- If the nodes have different numbers of GPUs, the slices are per node, and the GPUs per task.
-  local uneven_nodes = r.node.gpu.all == 0 and r.node.mig.all > 0 and counts_elsewhere(r)
-  if uneven_nodes and moves then return refuse(NO_CHANGE) end
-  if (typed(r) or uneven_nodes) and not set and not moves then return slurm.SUCCESS end
+  if is_uneven(r) and moves then return refuse(NO_CHANGE) end
+  if (typed(r) or is_uneven(r)) and not set and not moves then return slurm.SUCCESS end
 
   local invalid = unreadable(r)
   if invalid then return refuse(invalid) end

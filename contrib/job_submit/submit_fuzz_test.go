@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -84,7 +85,7 @@ func (m maker) job() fields {
 		return m.one("gres:gpu:4", "gres/gpu:16", "gres/gpu=3", "gres:gpu:0", "gres:gpu:65534", "gres:net:4", "gpu:4",
 			"gres:gpu:4,gres:mig:4", m.raw)
 	})
-	for name := range repeats {
+	for _, name := range slices.Sorted(maps.Keys(repeats)) {
 		some(6, "environ."+name, func() any {
 			return m.one("2", "a100_1g.5gb:2", "10gb:1,1g.5gb:1", "1g.5gb,a100:1", "cpu=2,gres/gpu:1g.5gb=1", m.raw)
 		})
@@ -131,12 +132,21 @@ func (m maker) plain(q fields) {
 	if m.IntN(9) == 0 {
 		q["tres_per_node"] = prefix + "mig" + m.one(":1g.5gb", ":2g.10gb", "") + fmt.Sprint(":", 1+m.IntN(4))
 	}
-	for name, most := range map[string]int{
-		"min_nodes": 4, "max_nodes": 9, "num_tasks": 9, "ntasks_per_node": 4, "ntasks_per_tres": 2,
-	} {
-		if m.IntN(2) == 0 && (name == "num_tasks" || m.IntN(2) == 0) {
-			q[name] = float64(1 + m.IntN(most))
+	for _, field := range []struct {
+		name string
+		most int
+	}{{"min_nodes", 4}, {"max_nodes", 9}, {"num_tasks", 9}, {"ntasks_per_node", 4}, {"ntasks_per_tres", 2}} {
+		if m.IntN(2) == 0 && (field.name == "num_tasks" || m.IntN(2) == 0) {
+			q[field.name] = float64(1 + m.IntN(field.most))
 		}
+	}
+	if m.IntN(6) == 0 { // nodes with different numbers of GPUs
+		tasks := 2 + m.IntN(7)
+		for _, name := range []string{"tres_per_node", "tres_per_socket", "tres_per_task", "ntasks_per_tres"} {
+			delete(q, name)
+		}
+		q["tres_per_job"] = fmt.Sprint(prefix, "gpu:", tasks*(1+m.IntN(2)))
+		q["num_tasks"], q["min_nodes"] = float64(tasks), float64(1+m.IntN(4))
 	}
 	if m.IntN(3) == 0 {
 		q["cpus_per_tres"] = fmt.Sprint(prefix, "gpu:", 1+m.IntN(16))
@@ -320,11 +330,19 @@ func checkBypass(t *testing.T, q fields, d decisions.Table, got reply) {
 	checkRefusal(t, q, got)
 }
 
-// checkSlices checks that a submitted job has as many slices as GPUs on every node.
+// checkSlices checks that a submitted job has as many slices as GPUs on every node or, if the nodes have different
+// numbers of GPUs, at least as many slices as GPUs on the node with the most.
 func checkSlices(t *testing.T, q fields, d decisions.Table, got reply) {
 	t.Helper()
 	after := afterwards(asRecord(q), got)
-	if managed(text(q, "partition")) && len(got.writes) > 0 && !after.typed(&d) && !after.perTaskTyped(&d) {
+	tasksPerNode := set(q, "ntasks_per_node")
+	for _, w := range got.writes {
+		if w.field == "ntasks_per_node" {
+			tasksPerNode = int(w.value.(float64))
+		}
+	}
+	valid := after.typed(&d) || after.enough(tasksPerNode, &d)
+	if managed(text(q, "partition")) && len(got.writes) > 0 && !valid {
 		t.Fatalf("%v\npasses and leaves %+v\n%+v", q, after, got)
 	}
 }
@@ -436,6 +454,20 @@ func (m maker) submitted(record fields) {
 	}
 }
 
+// uneven sets the fields of a record as they are after the submission of a job whose nodes have different numbers of
+// GPUs.
+func (m maker) uneven(record fields) {
+	for _, per := range pers {
+		delete(record, "tres_per_"+per)
+	}
+	prefix := m.one("gres:", "gres/")
+	record["tres_per_node"] = prefix + m.one("mig:1g.5gb:2", "mig:2g.10gb:4", "net:1,"+prefix+"mig:1g.5gb:2")
+	record["tres_per_task"] = prefix + m.one("gpu:1", "gpu:a100:1", "gpu=2")
+	if m.IntN(2) == 0 {
+		record["tres_per_job"] = prefix + m.one("gpu:3", "gpu:a100:3", "gpu:6")
+	}
+}
+
 // change generates an update of a pending job, and the job's record. Half of the records look as they do after a
 // submission.
 func (m maker) change() fields {
@@ -448,6 +480,8 @@ func (m maker) change() fields {
 	}
 	if m.IntN(8) == 0 {
 		record["tres_per_task"] = m.one("gres:gpu:1,gres:mig:1g.5gb:1", "gres/gpu:1,gres/mig:1g.5gb:0")
+	} else if m.IntN(6) == 0 {
+		m.uneven(record)
 	}
 	if _, named := record["partition"]; !named {
 		record["partition"] = "gpu" // every record has a partition
@@ -531,7 +565,8 @@ func FuzzModify(f *testing.F) {
 				t.Fatalf("%v\nwrites %+v", q, w)
 			}
 		}
-		valid := after.typed(&d) || after.foreign(&d) || before.perTask()
+		valid := after.typed(&d) || after.foreign(&d) ||
+			before.uneven(&d) && reflect.DeepEqual(after, before) && !reshapes(q)
 		if managed(partitionAfter(q)) && touches(q) && !valid && (before.asks(&d) || after.asks(&d)) {
 			t.Fatalf("%v\npasses and leaves %+v\n%+v", q, after, got)
 		}
@@ -583,6 +618,9 @@ func wanted(q fields, o outcome) (all []write) {
 	}
 	if o.minNodes > 0 {
 		all = append(all, write{"min_nodes", float64(o.minNodes)})
+	}
+	if o.tasksPerNode > 0 {
+		all = append(all, write{"ntasks_per_node", float64(o.tasksPerNode)})
 	}
 	if o.numTasks > 0 {
 		all = append(all, write{"num_tasks", float64(o.numTasks)})

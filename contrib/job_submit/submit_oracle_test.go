@@ -54,10 +54,11 @@ type outcome struct {
 	unavailable   bool   // the request is rejected because no node has enough slices
 	changed       fields // the job's fields without static MIG devices
 	kept, added   []string
-	perTask       []string // the entries that tres_per_task gets
+	perTask       []string // the entry that tres_per_task gets
 	cpus          string   // cpus_per_tres; "" if it does not change
 	minNodes      int      // 0 if it does not change
 	numTasks      int      // 0 if it does not change
+	tasksPerNode  int      // 0 if it does not change
 	stamp         stamp
 	sized         string // the profile that Caelum chose; empty if the user named the profile
 	grow          string // off, oom or forecast
@@ -266,7 +267,11 @@ func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile
 			most = min(most, d.MaxCPUs/inRange(m[3]))
 		}
 		var ok bool
-		if p, ok = r.place(s, most, set(q, "max_nodes")); !ok {
+		least := r.nodes
+		if d.MaxCPUs > 0 {
+			least = max(least, (max(r.tasks, 1)*set(q, "cpus_per_task")+d.MaxCPUs-1)/d.MaxCPUs)
+		}
+		if p, ok = r.place(s, most, least, set(q, "max_nodes")); !ok {
 			o.unavailable = true
 			return p.nodes
 		}
@@ -281,29 +286,37 @@ func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile
 	if p.nodes != r.nodes {
 		o.minNodes = p.nodes
 	}
-	o.numTasks = p.numTasks
+	o.numTasks, o.tasksPerNode = p.numTasks, p.tasksPerNode
+	if p.each != nil {
+		o.grow = "off"
+	}
 	for _, e := range r.options["node"] {
 		if e.name != "mig" || e.kind != "" {
 			o.kept = append(o.kept, e.text)
 		}
 	}
-	to := &o.added
-	if p.perTask {
-		to = &o.perTask
-	}
-	if r.gpu["node"].all() == 0 && (!p.perTask || r.gpu["task"].all() == 0) {
-		for _, kind := range p.gpus.types {
-			colon := ""
-			if kind != "" {
-				colon = ":"
-			}
-			*to = append(*to, fmt.Sprintf("gpu:%s%s%d", kind, colon, p.gpus.count[kind]))
-		}
+	switch {
+	case p.each == nil && r.gpu["node"].all() == 0:
+		o.added = p.gpus.entries()
+	case p.each != nil && r.gpu["task"].all() == 0:
+		o.perTask = p.each.entries()
 	}
 	if !typed {
-		*to = append(*to, fmt.Sprintf("mig:%s:%d", profile, p.gpus.all()))
+		o.added = append(o.added, fmt.Sprintf("mig:%s:%d", profile, p.gpus.all()))
 	}
 	return p.nodes
+}
+
+// entries returns the entries that request the GPUs, without a prefix.
+func (s sum) entries() (all []string) {
+	for _, kind := range s.types {
+		if n := s.count[kind]; kind == "" {
+			all = append(all, fmt.Sprintf("gpu:%d", n))
+		} else {
+			all = append(all, fmt.Sprintf("gpu:%s:%d", kind, n))
+		}
+	}
+	return all
 }
 
 // mostOf returns the largest number of slices of a profile on a node.
@@ -503,13 +516,31 @@ func (o options) perTask() bool {
 	return ok && mig.all() > 0
 }
 
-// perTaskTyped reports whether the options request one typed slice per GPU of each task, and no slices per node.
-func (o options) perTaskTyped(d *decisions.Table) bool {
-	mig, ok := sumOf(o["task"], "mig", d)
-	node, ok2 := sumOf(o["node"], "mig", d)
-	all, ok3 := sumOf(o["task"], "gpu", d)
-	gpu, _ := all.managed(d)
-	return ok && ok2 && ok3 && node.all() == 0 && mig.all() > 0 && mig.all() == gpu.all() && mig.count[""] == 0
+// uneven reports whether the options are those of a job whose nodes have different numbers of GPUs: slices per node, no
+// GPUs per node, and GPUs per job, socket or task. If a table is given, GPUs that Caelum does not manage do not count.
+func (o options) uneven(d *decisions.Table) bool {
+	elsewhere := false
+	for per, list := range o {
+		gpu, ok := sumOf(list, "gpu", d)
+		mig, ok2 := sumOf(list, "mig", d)
+		if d != nil {
+			gpu, _ = gpu.managed(d)
+		}
+		if !ok || !ok2 || (per == "node") == (mig.all() == 0) || per == "node" && gpu.all() > 0 {
+			return false
+		}
+		elsewhere = elsewhere || gpu.all() > 0
+	}
+	return elsewhere
+}
+
+// enough reports whether each node has a typed slice for each GPU of an uneven job that has GPUs per task and at most
+// the given number of tasks on each node.
+func (o options) enough(tasksPerNode int, d *decisions.Table) bool {
+	mig, _ := sumOf(o["node"], "mig", d)
+	gpu, _ := sumOf(o["task"], "gpu", d)
+	gpu, _ = gpu.managed(d)
+	return o.uneven(d) && mig.count[""] == 0 && gpu.all() > 0 && tasksPerNode > 0 && mig.all() >= tasksPerNode*gpu.all()
 }
 
 // elsewhere reports whether the options count GPUs per job, socket or task, or are invalid.
@@ -549,12 +580,17 @@ func (o options) expected(q fields, d decisions.Table, s *stamp, before options)
 	switch held := strings.Contains(text(q, "record.admin_comment"), "caelum:held"); {
 	case held && (q["priority"] == 0.0 || q["priority"] == 4294967295.0), set(q, "ntasks_per_tres") > 0:
 		return ruled{refused: true}, true
-	case before.perTask():
-		crosses := managed(partitionAfter(q)) != managed(text(q, "record.partition"))
-		return ruled{refused: sets(q) || reshapes(q) || crosses}, true
 	case !before.asks(nil) && !o.asks(nil) && q["record.tres_fmt_req_str"] == nil:
 		return ruled{}, true
-	case !managed(partitionAfter(q)) || !touches(q) || before.elsewhere() || o.elsewhere():
+	case !touches(q):
+		return ruled{}, false
+	case !managed(partitionAfter(q)):
+		return ruled{refused: reshapes(q)}, before.uneven(nil) && !sets(q)
+	case before.perTask() && !sets(q):
+		return ruled{refused: true}, true
+	case before.uneven(&d) && !o.foreign(&d):
+		return ruled{refused: sets(q) || reshapes(q) || !managed(text(q, "record.partition"))}, true
+	case before.elsewhere() || o.elsewhere():
 		return ruled{}, false
 	case strings.Contains(text(q, "record.tres_per_node"), "gres:"): // types add up
 		return ruled{}, false

@@ -288,15 +288,16 @@ func (r request) each(total sum, tasks int) *sum {
 
 // placement is the distribution of a new job's GPUs and slices.
 type placement struct {
-	gpus     sum // per node or, if perTask is true, per task
-	perTask  bool
-	nodes    int
-	numTasks int // the number of tasks that the job gets; 0: unchanged
+	gpus  sum  // per node; if the nodes have different numbers, the largest number on a node
+	each  *sum // the GPUs of each task if the nodes have different numbers, otherwise nil
+	nodes int
+
+	numTasks, tasksPerNode int // the numbers of tasks that the job gets; 0: unchanged
 }
 
-// place returns the placement on the smallest number of nodes of which none has more than most GPUs. ok is false if
-// there is none, or none with equal numbers if these are necessary.
-func (r request) place(s slots, most, maxNodes int) (p placement, ok bool) {
+// place returns the placement on the smallest number of nodes, but at least the given number, of which none has more
+// than most GPUs. ok is false if there is none, or none with equal numbers if these are necessary.
+func (r request) place(s slots, most, least, maxNodes int) (p placement, ok bool) {
 	limit := 65533
 	if maxNodes > 0 {
 		limit = maxNodes
@@ -309,7 +310,7 @@ func (r request) place(s slots, most, maxNodes int) (p placement, ok bool) {
 	limit = max(limit, r.nodes)
 	// fewest returns the smallest number of nodes for tasks that each have the given number of GPUs.
 	fewest := func(unit int) int {
-		for n := r.nodes; n <= limit && unit <= most; n++ {
+		for n := least; n <= limit && unit <= most; n++ {
 			if n*(most/unit*unit) >= s.total.all() {
 				return n
 			}
@@ -333,9 +334,15 @@ func (r request) place(s slots, most, maxNodes int) (p placement, ok bool) {
 	if s.each == nil {
 		return p, false
 	}
-	p.gpus, p.perTask = *s.each, true
+	p.each = s.each
+	tasks := s.total.all() / s.each.all()
+	perNode := (tasks + p.nodes - 1) / p.nodes
+	p.gpus, _ = s.each.times(perNode, 1)
+	if r.perNode == 0 || r.perNode > perNode {
+		p.tasksPerNode = perNode
+	}
 	if r.tasks == 0 && r.perNode == 0 && r.gpu["job"].all() > 0 {
-		p.numTasks = s.total.all() / s.each.all()
+		p.numTasks = tasks
 	}
 	return p, true
 }

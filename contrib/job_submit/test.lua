@@ -342,6 +342,9 @@ for _, case in ipairs({
   {"--gpus=6 -n3 -N4", {tres_per_job = "gres:gpu:6", num_tasks = 3, min_nodes = 4}, {tres_per_node = "gres:mig:7g.40gb:2", tres_per_task = "gres:gpu:2", num_tasks = 3, ntasks_per_node = 1}},
   {"--gpus-per-task=1 -n4", {tres_per_task = "gres:gpu:1", num_tasks = 4}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 2}},
   {"--gpus-per-task=1 -n3 -N2", {tres_per_task = "cpu=1,gres/gpu=1", num_tasks = 3, min_nodes = 2}, {tres_per_node = "gres/mig:7g.40gb:2", tres_per_task = "cpu=1,gres/gpu=1", ntasks_per_node = 2}},
+  {"--gpus-per-task=1 -n5 -N1 --ntasks-per-node=5: at most two tasks on a node", {tres_per_task = "gres:gpu:1", num_tasks = 5, min_nodes = 1, ntasks_per_node = 5}, {min_nodes = 3, tres_per_node = "gres:mig:7g.40gb:2", tres_per_task = "gres:gpu:1", num_tasks = 5, ntasks_per_node = 2}},
+  {"--gpus=5 -n5 -N3 --ntasks-per-node=4: at most two tasks on a node", {tres_per_job = "gres:gpu:5", num_tasks = 5, min_nodes = 3, ntasks_per_node = 4}, {tres_per_node = "gres:mig:7g.40gb:2", tres_per_task = "gres:gpu:1", num_tasks = 5, ntasks_per_node = 2}},
+  {"--gpus=3 -n3 -N2 --ntasks-per-node=2", {tres_per_job = "gres:gpu:3", num_tasks = 3, min_nodes = 2, ntasks_per_node = 2}, {tres_per_node = "gres:mig:7g.40gb:2", tres_per_task = "gres:gpu:1", num_tasks = 3, ntasks_per_node = 2}},
   {"--gres=gpu:1 -n3 -c64", {tres_per_node = "gres:gpu:1", num_tasks = 3, cpus_per_task = 64}, {min_nodes = NO_VAL, tres_per_node = "gres:gpu:1,gres:mig:7g.40gb:1"}},
   {"--gpus=3 -n3 -c64", {tres_per_job = "gres:gpu:3", num_tasks = 3, cpus_per_task = 64}, {min_nodes = 3, tres_per_node = "gres:gpu:1,gres:mig:7g.40gb:1"}},
   {"--gpus-per-task=2 -n3 -N2", {tres_per_task = "gres:gpu:2", num_tasks = 3, min_nodes = 2}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 3}},
@@ -385,6 +388,17 @@ do
     local rc = slurm_job_modify(job_desc(case[2], "gres:"), record, PARTS, 1001)
     check(rc == case[3], "GPUs per task: change of " .. case[1], rc)
   end
+  record.partition = "cpu"
+  for _, case in ipairs({
+    {"a time limit", {time_limit = 5}, slurm.SUCCESS}, {"a managed partition", {partition = "gpu"}, slurm.ERROR},
+    {"tasks", {num_tasks = 4}, slurm.ERROR}, {"nodes", {min_nodes = 3}, slurm.ERROR},
+    {"no slices", {tres_per_node = ""}, slurm.SUCCESS}, {"other GPUs", {tres_per_task = "gres:gpu:2"}, slurm.ERROR},
+  }) do
+    local rc = slurm_job_modify(job_desc(case[2], "gres:"), record, PARTS, 1001)
+    check(rc == case[3], "GPUs per task in an unmanaged partition: change of " .. case[1], rc)
+  end
+  record.partition, record.tres_per_node, record.tres_per_task = "gpu", nil, "gres:gpu:1,gres:mig:7g.40gb:1"
+  check(slurm_job_modify(job_desc({time_limit = 5}, "gres:"), record, PARTS, 1001) == slurm.ERROR, "slices per task: any change", "accepted")
   record.partition, record.tres_per_node, record.tres_per_task = "cpu", nil, "gres:gpu:1,gres:mig:7g.40gb:0"
   check(slurm_job_modify(job_desc({partition = "gpu"}, "gres:"), record, PARTS, 1001) == slurm.ERROR, "0 slices per task: change of the partition", "accepted")
 end
