@@ -22,7 +22,7 @@ var (
 )
 
 // sample is the number of combinations that are submitted by default.
-const sample = 500
+const sample = 300
 
 // conf lets both clusters start jobs quickly.
 var conf = []string{
