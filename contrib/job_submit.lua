@@ -954,7 +954,16 @@ end
 local function choose(gpus, t, job, run, limit, full)
   local profile, chosen, warning = size(t, job, run.profile, full, gpus.all)
   if not profile then return nil, chosen end
-  if not chosen then return profile end
+  if not chosen then
+    -- slurmctld could not start the job on any node, but its message would not say why.
+    local kind = #gpus.types == 1 and gpus.types[1]
+    local of = kind and t.models[kind]
+    local has = not of
+    for _, name in ipairs(of or {}) do has = has or name == profile end
+    if has then return profile end
+    return nil, "--mig: GPUs of type " .. kind .. " do not have the profile " .. profile .. "; their profiles are " ..
+      table.concat(of, ", ")
+  end
   local floor = on_model(t, gpus.types, profile)
   local choice = {warning = warning}
   choice.profile, choice.seconds, choice.high = in_time(t, gpus.types, floor, run, limit)

@@ -211,7 +211,8 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	} else if !typed {
 		sized, warning := false, ""
 		profile, sized, warning, ok = size(q, d, known)
-		o.refused = o.refused || !ok
+		of := d.Models[model(s.perNode.types)]
+		o.refused = o.refused || !ok || !sized && len(of) > 0 && !slices.Contains(of, profile)
 		if sized {
 			o.setGrow(q, d, stamped == nil)
 			kind := model(s.perNode.types)

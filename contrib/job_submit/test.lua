@@ -300,11 +300,14 @@ for _, case in ipairs({
   {"such a model beside another one", {tres_per_node = "gres:gpu:v100:1,gres:gpu:h100:2"}, "gres:gpu:v100:1,gres:gpu:h100:2,gres:mig:2g.20gb:2", "2g.20gb"},
   {"two models", {tres_per_node = "gres:gpu:h100:1,gres:gpu:a100:1"}, "gres:gpu:h100:1,gres:gpu:a100:1,gres:mig:2g.10gb:2", "2g.10gb"},
   {"--mig-mem", {tres_per_node = "gres:gpu:h100:1", spank_job_env = env(nil, "8G")}, "gres:gpu:h100:1,gres:mig:2g.20gb:1", "2g.20gb"},
-  {"a profile by name", {tres_per_node = "gres:gpu:h100:1", spank_job_env = env("3g.20gb")}, "gres:gpu:h100:1,gres:mig:3g.20gb:1", nil},
+  {"a profile by name", {tres_per_node = "gres:gpu:h100:1", spank_job_env = env("7g.40gb")}, "gres:gpu:h100:1,gres:mig:7g.40gb:1", nil},
 }) do
   local rc, job = submit(case[2])
   check(rc == slurm.SUCCESS and job.tres_per_node == case[3] and word(job, "sized") == case[4], case[1], tostring(job.tres_per_node) .. " " .. tostring(job.admin_comment))
 end
+
+local rc_other, other = submit({tres_per_node = "gres:gpu:h100:1", spank_job_env = env("3g.20gb")})
+check(rc_other == slurm.ERROR and not other.admin_comment and (said[1] or ""):find("GPUs of type h100 do not have the profile 3g%.20gb; their profiles are 1g%.5gb%+me, 2g%.20gb, 7g%.40gb"), "another model's profile by name", said[1])
 
 -- A change does not add slices to a job whose GPUs have none.
 do
