@@ -84,6 +84,10 @@ func drained(t *testing.T, s *clustertest.Site, change func()) {
 		return strings.Contains(node, "State=IDLE+DRAIN") && !strings.Contains(node, "+INVALID_REG")
 	})
 	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
+	// From 24.11, slurmctld drains a node whose slurmd has registered other GRES before its restart.
+	for _, node := range strings.Fields(s.Must("", "root", "sinfo", "-hNo", "%N", "-t", "drained,draining")) {
+		s.Must("", "root", "scontrol", "update", "nodename="+node, "state=resume")
+	}
 }
 
 func units(t *testing.T, do func(string) error, names ...string) {
