@@ -320,8 +320,8 @@ func TestKillHook(t *testing.T) {
 	} {
 		t.Run(point, func(t *testing.T) {
 			onlyShort(t, point, failpoint.Paused)
+			calls := filepath.Join(t.TempDir(), "calls") // removed after the agent has ended, because its hook writes here
 			k := newCampaign(t)
-			calls := filepath.Join(t.TempDir(), "calls")
 			k.cfg.DestroyHook = filepath.Join(filepath.Dir(calls), "hook")
 			script := fmt.Sprintf("#!/bin/sh\necho $1 >>%s\n[ $1 = resume ] || NVML_EMULATOR_STATE=%s "+
 				"%s/nvml-emulator unhold $2 $3\n", calls, k.node.State, k.node.Build())
