@@ -320,7 +320,7 @@ func TestKillHook(t *testing.T) {
 	} {
 		t.Run(point, func(t *testing.T) {
 			onlyShort(t, point, failpoint.Paused)
-			calls := filepath.Join(t.TempDir(), "calls") // removed after the agent has ended, because its hook writes here
+			calls := filepath.Join(t.TempDir(), "calls") // removed after the agent, whose hook writes here, has ended
 			k := newCampaign(t)
 			k.cfg.DestroyHook = filepath.Join(filepath.Dir(calls), "hook")
 			script := fmt.Sprintf("#!/bin/sh\necho $1 >>%s\n[ $1 = resume ] || NVML_EMULATOR_STATE=%s "+
