@@ -8,6 +8,8 @@
 //	run                              combinations that are also run, whose jobs must get the same
 //	differences                      documented differences: what Slurm with Caelum does (accepts, refuses or gets), a
 //	                                 regular expression for the options, and the reason, separated by tabs
+//	scripts/                         the directives of users' scripts, from public repositories and the templates of
+//	                                 submitit, dask-jobqueue, Nextflow and batchspawner, without names
 //
-// Adding a line adds a case.
+// Adding a line or a script adds a case.
 package e2e_forms
