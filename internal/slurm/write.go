@@ -50,6 +50,16 @@ func (c *Client) SetNodeComment(ctx context.Context, node, text string) error {
 	return c.setNodeText(ctx, node, "Comment", text)
 }
 
+// HideNode sets a node to the state FUTURE, in which Slurm does not show it. slurmctld accepts the request only from
+// root and SlurmUser. Errors: ErrNoNode, ErrUnreachable.
+func (c *Client) HideNode(ctx context.Context, node string) error {
+	if err := checkNode(node); err != nil {
+		return err
+	}
+	_, err := c.runWith(ctx, c.once, nil, c.scontrol, "update", "nodename="+node, "state=future")
+	return err
+}
+
 func (c *Client) setNodeText(ctx context.Context, node, field, text string) error {
 	if err := checkNode(node); err != nil {
 		return err

@@ -3,7 +3,7 @@
 // default /run/caelum-watch/poke). The watcher then reads the queue and the nodes once for the whole cluster and sends
 // datagrams to notify the nodes in the notification set (package notify). A notified agent makes a pass immediately
 // instead of at its next poll. Without a watcher, agents detect submissions only when they poll. The watcher's only
-// socket is the UDP port for notifications from agents. It writes to slurmctld only with `planner: true`: it writes
+// socket is the UDP port for notifications from agents. With `planner: true`, it writes
 // each node's part of the plan and a heartbeat into the nodes' Comments (docs/internals.md, "A plan from the watcher"),
 // and it publishes the offers of nodes that are powered down. With `preempt: true` or `moves_per_day`, it also stops
 // jobs and records this in the jobs' AdminComments.
@@ -16,6 +16,7 @@
 //	deferred.go       the parts that may wait for the next heartbeat, because no job waits
 //	preempt.go        with `preempt: true`: stops jobs for a waiting job that needs another profile (package preempt)
 //	move.go           with `moves_per_day`: limits the number of moves, and calls the site's move_command
+//	catalogue.go      sets catalogue nodes back to FUTURE after `scontrol update nodename=ALL state=resume`
 //	deadlines.go      logs the jobs that cannot meet their deadlines
 //	notifications.go  the notification set: the nodes to notify, and when to notify a node again
 //

@@ -50,6 +50,7 @@ type Controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	SetNodeComment(ctx context.Context, node, text string) error
 	SetNodeGRES(ctx context.Context, node string, gres slurm.GRESList) error
+	HideNode(ctx context.Context, node string) error
 	Config(ctx context.Context) (slurm.Config, error)
 }
 
@@ -80,6 +81,7 @@ type Watcher struct {
 	preemption    *preemption                 // nil unless the watcher preempts or moves jobs
 	config        slurm.Config                // slurmctld's configuration, for the confirmations
 	configRead    time.Time                   // the time at which config was read
+	hideNext      time.Time                   // the earliest time for the next attempt to hide catalogue nodes
 	send          func(node slurm.Node) error // sends a notification to the node's agent
 	// confirm sends a confirmation to the node's agent.
 	confirm func(node slurm.Node, text string) error
@@ -252,6 +254,9 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 		hosts[n.Name] = n.Addr
 	}
 	w.hosts.Store(&hosts)
+	if err := w.hideCatalogue(ctx, snapshot.Nodes, snapshot.At); err != nil {
+		w.log.Warn(err)
+	}
 	v, made := w.notifications.plan(snapshot)
 	w.deadlines.report(snapshot, v, made, w.log)
 	if w.planner != nil {

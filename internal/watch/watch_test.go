@@ -56,6 +56,8 @@ func (q *queue) Node(context.Context, string) (slurm.Node, error) {
 
 func (q *queue) Config(context.Context) (slurm.Config, error) { return slurm.Config{}, nil }
 
+func (q *queue) HideNode(context.Context, string) error { return nil }
+
 func (q *queue) SetNodeGRES(_ context.Context, _ string, gres slurm.GRESList) error {
 	q.set(func() { q.node.Gres = gres })
 	return nil

@@ -152,6 +152,14 @@ func (f *Fake) SetNodeComment(_ context.Context, name, text string) error {
 	})
 }
 
+// HideNode behaves like slurm.Client.HideNode, but does not change the node's state.
+func (f *Fake) HideNode(_ context.Context, name string) error {
+	return f.call(Call{Op: "HideNode", Node: name}, func() error {
+		_, err := f.node(name)
+		return err
+	})
+}
+
 // Job behaves like slurm.Client.Job.
 func (f *Fake) Job(_ context.Context, id uint32) (out slurm.Job, err error) {
 	err = f.call(Call{Op: "Job", Job: id}, func() error {
