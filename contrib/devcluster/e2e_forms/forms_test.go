@@ -131,7 +131,7 @@ const submits = `while read -r options; do
 
 // runs prints what the job of each set of options gets: nodes, tasks, CPUs, memory, GPUs per node and devices per task.
 const runs = `while read -r options; do
-	rm -f out; timeout 120 sbatch -W -o out $options --wrap '
+	rm -f out; timeout 300 sbatch -W -o out $options --wrap '
 		echo N=$SLURM_NNODES tasks=$SLURM_TASKS_PER_NODE ntasks=$SLURM_NTASKS cpus=$SLURM_JOB_CPUS_PER_NODE \
 			per_gpu=$SLURM_CPUS_PER_GPU,$SLURM_MEM_PER_GPU gpus=$SLURM_GPUS,$SLURM_GPUS_PER_TASK,$SLURM_GPUS_ON_NODE
 		scontrol -d show job $SLURM_JOB_ID | grep -oE "NumCPUs=[0-9]+|[^ ]* GRES=.*" |
