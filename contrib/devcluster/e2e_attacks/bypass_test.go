@@ -14,7 +14,7 @@ import (
 var unmanaged = []string{
 	"NodeName=whole1 NodeAddr=127.0.1.100 Port=7100 CPUs=64 RealMemory=256000 Gres=gpu:whole:1",
 	"PartitionName=whole Nodes=whole1 MaxTime=INFINITE State=UP",
-	"PartitionName=accounts Nodes=whole1 MaxTime=INFINITE State=UP AllowAccounts=root",
+	"PartitionName=accounts Nodes=whole1 MaxTime=INFINITE State=UP DenyAccounts=research",
 	"PartitionName=groups Nodes=whole1 MaxTime=INFINITE State=UP AllowGroups=root",
 }
 
