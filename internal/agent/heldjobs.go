@@ -126,7 +126,7 @@ func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, 
 					gres[k].Type = larger
 				}
 			}
-		case eligible.Releasable(*w, p.now()) && len(w.SlicesPerNode()) == 0:
+		case eligible.Releasable(*w, p.now()) && len(w.PerNode.Named("mig")) == 0:
 			n := max(w.GPUsPerNode(), 1)
 			gres = append(gres, slurm.GRES{Name: "mig", Type: p.sizeOf(w.Job), Count: n})
 		default:

@@ -25,11 +25,13 @@ func (s Snapshot) Elsewhere(w slurm.Waiting) bool {
 
 // HeldElsewhere lists the held jobs that can use such nodes.
 func (s Snapshot) HeldElsewhere() (held []slurm.Waiting) {
-	if !slices.ContainsFunc(s.Nodes, slurm.Node.Unmanaged) {
+	managed := func(n slurm.Node) bool { return !n.Unmanaged() }
+	others := Snapshot{Nodes: slices.DeleteFunc(slices.Clone(s.Nodes), managed)}
+	if len(others.Nodes) == 0 {
 		return nil
 	}
 	for _, w := range s.Queue.Waiting {
-		if eligible.Releasable(w, s.At) && s.Elsewhere(w) {
+		if eligible.Releasable(w, s.At) && others.Elsewhere(w) {
 			held = append(held, w)
 		}
 	}

@@ -202,7 +202,7 @@ func (p *planner) partOf(
 		}
 		for _, w := range snapshot.Queue.Waiting {
 			released := w.Priority > 0 && tags.Has(w.AdminComment, tags.Held)
-			bare := eligible.Releasable(w, snapshot.At) && len(w.SlicesPerNode()) == 0
+			bare := eligible.Releasable(w, snapshot.At) && len(w.PerNode.Named("mig")) == 0
 			late := eligible.Releasable(w, snapshot.At) && eligible.TooLate(w, snapshot.At)
 			if released || bare || late || tags.Needed(w.Job) != "" {
 				other = append(other, w.ID)
