@@ -474,13 +474,14 @@ local function drop_unmanaged(r, t, keep_static)
   return left or not dropped
 end
 
--- scaled multiplies each count in a request by factor / divisor. It returns nil if a result is not a whole number.
-local function scaled(gpu, factor, divisor)
+-- scaled multiplies each count in a request by factor / divisor. If a result is not a whole number, scaled rounds it up
+-- if the argument up is true, and otherwise returns nil.
+local function scaled(gpu, factor, divisor, up)
   local out = {all = 0, types = gpu.types, count = {}}
   for kind, n in pairs(gpu.count) do
-    out.count[kind] = n * factor / divisor
-    if out.count[kind] % 1 ~= 0 then return nil end
-    out.count[kind] = math.floor(out.count[kind])
+    local exact = n * factor / divisor
+    if exact % 1 ~= 0 and not up then return nil end
+    out.count[kind] = math.ceil(exact)
     out.all = out.all + out.count[kind]
   end
   return out
@@ -494,12 +495,11 @@ end
 -- slots returns the number of GPU slots on each of the job's nodes. slurmctld would distribute --gpus=4 over two nodes
 -- that have two free slots each (22.05), but it counts gres/mig per node and does not distribute slices over nodes. For
 -- this reason, requests without a count of GPUs per node get one. If the request counts GPUs per job or task, the sum
--- field of the result is their total, and the each field the number of GPUs per task, if all tasks have the same
--- number. If the GPUs cannot be divided evenly among the nodes, the result is the largest number on a node.
+-- field of the result is their total. If the GPUs cannot be divided evenly among the nodes, the result is the largest
+-- number on a node, and the each field the request's GPUs per task.
 local function slots(r, job)
   local sum, what
   if r.node.gpu.all > 0 or r.node.gpu.dropped and r.node.mig.all > 0 then return r.node.gpu end
-  local tasks = r.tasks or r.tasks_per_node and r.tasks_per_node * r.nodes
   if r.job.gpu.all > 0 then
     sum, what = r.job.gpu, counted(r.job.gpu.all, "GPU")
     if r.task.gpu.all > 0 and sum.all % r.task.gpu.all > 0 then
@@ -510,7 +510,7 @@ local function slots(r, job)
     if not sockets then return nil, "--gpus-per-socket requires --sockets-per-node" end
     return scaled(r.socket.gpu, sockets, 1)
   elseif r.task.gpu.all > 0 then
-    tasks = r.tasks_per_node and r.tasks_per_node * r.nodes or r.tasks or r.nodes
+    local tasks = r.tasks_per_node and r.tasks_per_node * r.nodes or r.tasks or r.nodes
     sum, what = scaled(r.task.gpu, tasks, 1), "the GPUs of " .. counted(tasks, "task")
   elseif r.node.mig.all > 0 then
     return {all = r.node.mig.all, types = {""}, count = {[""] = r.node.mig.all}}
@@ -518,21 +518,14 @@ local function slots(r, job)
     local gpus = math.floor((r.tasks or r.nodes * r.tasks_per_gpu) / r.tasks_per_gpu)
     sum, what = {all = gpus, types = {""}, count = {[""] = gpus}}, counted(gpus, "GPU")
   end
-  local each
-  if r.tasks_per_gpu or #sum.types > 1 then
-    each = nil   -- the script does not know which task gets which GPUs
-  elseif r.task.gpu.all > 0 then
-    each = r.task.gpu.count[sum.types[1]] == r.task.gpu.all and scaled(r.task.gpu, 1, 1) or nil
-  elseif tasks or sum.all >= r.nodes then
-    -- Without a number of tasks, slurmctld distributes the GPUs of a job as if each were a task's.
-    each = scaled(sum, 1, tasks or sum.all)
+  local gpus, each = scaled(sum, 1, r.nodes), r.task.gpu
+  -- Tasks with GPUs of several models are not distributed, because the node with the most tasks may lack a model.
+  if each.count[sum.types[1]] ~= each.all then each = nil end
+  if not gpus and r.task.gpu.all > 0 then
+    if not each then return nil, uneven(what, r.nodes) end
+    gpus = scaled(each, math.ceil(sum.all / each.all / r.nodes), 1)
   end
-  local gpus = scaled(sum, 1, r.nodes)
-  if not gpus and each then
-    local most = math.ceil(sum.all / r.nodes / each.all) * each.all
-    gpus = {all = most, types = sum.types, count = {[sum.types[1]] = most}}
-  end
-  if not gpus then return nil, uneven(what, r.nodes) end
+  gpus = gpus or scaled(sum, 1, r.nodes, true)
   gpus.sum, gpus.what, gpus.each = sum, what, each
   return gpus
 end
@@ -546,12 +539,12 @@ end
 
 -- place decides on how many nodes a new job runs and how many GPUs it has on each of them, so that no node needs more
 -- slices of a profile, or more CPUs, than the nodes have. Like slurmctld, it uses as few nodes as possible. It returns
--- the slots. If the nodes have different numbers of GPUs, the result has the largest number, and the uneven field holds
--- the number of GPUs per task: the job then requests its GPUs per task and limits the tasks per node, because slurmctld
--- would otherwise distribute the GPUs without regard to the slices. The slices stay per node, because slurmctld does
--- not count a GRES without files that a job requests per task (22.05.8). If place changes the numbers of nodes and
--- tasks, these are in the fields min_nodes, num_tasks and ntasks_per_node. It returns nil and the reason if no nodes
--- can run the job.
+-- the slots. If the GPUs of the job cannot be divided evenly among the nodes, the slots are rounded up, because
+-- slurmctld would distribute the GPUs without regard to the slices. If those of its tasks cannot, the result has the
+-- largest number of GPUs on a node, and per_task is true: the job keeps its GPUs per task and limits the tasks per node.
+-- The slices stay per node, because slurmctld does not count a GRES without files that a job requests per task
+-- (22.05.8). If place changes the numbers of nodes and tasks, these are in the fields min_nodes, max_nodes and
+-- ntasks_per_node. It returns nil and the reason if no nodes can run the job.
 local function place(t, r, gpus, job, profile)
   local most, all = math.min(t.most[profile] or MAX_COUNT, MAX_COUNT), gpus.sum and gpus.sum.all
   if not all then
@@ -564,28 +557,27 @@ local function place(t, r, gpus, job, profile)
   local least = math.max(r.nodes, t.max_cpus and math.ceil(own / t.max_cpus) or 1)
   -- slurmctld rejects a job on more nodes than tasks.
   local limit = math.min(count(job.max_nodes) or MAX_COUNT, r.tasks or r.tasks_per_node and r.nodes or MAX_COUNT)
-  local nodes, out
-  -- The GPUs of a task are on one node, so a node has a multiple of their number. If the request counts the GPUs of the
-  -- job, slurmctld may give a task more or fewer of them.
-  for _, unit in ipairs({math.max(r.task.gpu.all, 1), gpus.each and gpus.each.all}) do
-    if most < unit then return nil, NO_SUCH_NODE end
-    nodes = math.max(least, math.ceil(all / (most - most % unit)))
-    if nodes > r.nodes and nodes > limit then return nil, NO_SUCH_NODE end
-    out = scaled(gpus.sum, 1, nodes)
-    if out and out.all % unit > 0 then out = nil end
-    if out then break end
-  end
-  if not out and not gpus.each then return nil, uneven(gpus.what, nodes) end
-  if not out then
-    local each = gpus.each.all
-    local tasks = math.ceil(all / each / nodes)
+  local unit = math.max(r.task.gpu.all, 1)   -- the GPUs of a task are on one node
+  if most < unit then return nil, NO_SUCH_NODE end
+  local nodes = math.max(least, math.ceil(all / (most - most % unit)))
+  if nodes > r.nodes and nodes > limit then return nil, NO_SUCH_NODE end
+  local out = scaled(gpus.sum, 1, nodes)
+  if out and out.all % unit > 0 then out = nil end
+  if not out and r.task.gpu.all > 0 then
+    if not gpus.each then return nil, uneven(gpus.what, nodes) end
+    local tasks = math.ceil(all / unit / nodes)
     out = scaled(gpus.each, tasks, 1)
-    if out.all > most then return nil, NO_SUCH_NODE end
-    out.uneven = each
+    out.per_task = true
     -- With a larger limit, slurmctld may put more tasks on a node than the node has slices for.
     if not r.tasks_per_node or r.tasks_per_node > tasks then out.ntasks_per_node = tasks end
-    if not r.tasks and not r.tasks_per_node and r.job.gpu.all > 0 then out.num_tasks = all / each end
+  elseif not out then
+    out = scaled(gpus.sum, 1, nodes, true)
+    out.rounded = "the job gets " .. counted(out.all, "GPU") .. " on each of " .. nodes .. " nodes, because " ..
+      gpus.what .. " cannot be divided evenly among them"
+    -- On more nodes, the job would get more GPUs.
+    if (count(job.max_nodes) or MAX_COUNT) > nodes then out.max_nodes = nodes end
   end
+  if out.all > most then return nil, NO_SUCH_NODE end
   if nodes > r.nodes then r.nodes, out.min_nodes = nodes, nodes end
   return out
 end
@@ -972,8 +964,7 @@ local function choose(gpus, t, job, run, limit, full)
 end
 
 -- resolve returns the changes to a request: kept, the entries of tres_per_node to keep; added, the entries to add to it
--- (without prefix); per_task, an entry to add to tres_per_task, or nil; and the slots with the fields of place. It also
--- returns the result of choose. If the request is rejected, it returns nil and the reason, which is a number for one of
+-- (without prefix); and the slots with the fields of place. It also returns the result of choose. If the request is rejected, it returns nil and the reason, which is a number for one of
 -- slurmctld's errors. job holds the --mig and --mig-mem options. Both are ignored for typed slices, because the job may
 -- have inherited them from another job. full is the result of full_of. new is true for a new job.
 local function resolve(r, gpus, t, job, run, limit, full, new)
@@ -1008,11 +999,7 @@ local function resolve(r, gpus, t, job, run, limit, full, new)
   end
   for _, kind in ipairs(r.node.gpu.all == 0 and gpus.types or {}) do
     local entry = "gpu:" .. (kind ~= "" and kind .. ":" or "")
-    if not gpus.uneven then
-      changes.added[#changes.added + 1] = entry .. gpus.count[kind]
-    elseif r.task.gpu.all == 0 then
-      changes.per_task = entry .. gpus.uneven
-    end
+    if not gpus.per_task then changes.added[#changes.added + 1] = entry .. gpus.count[kind] end
   end
   if not typed then changes.added[#changes.added + 1] = "mig:" .. profile .. ":" .. gpus.all end
   return changes, choice
@@ -1027,7 +1014,7 @@ local function write(job, from, changes)
   -- slices must need as many as the GPUs.
   local cpus, gres, number = cpus_per_gpu(from)
   if cpus then job.cpus_per_tres = gres .. "gpu" .. number .. "," .. gres .. "mig" .. number end
-  for _, name in ipairs({"min_nodes", "num_tasks", "ntasks_per_node"}) do
+  for _, name in ipairs({"min_nodes", "max_nodes", "ntasks_per_node"}) do
     if changes.slots[name] then job[name] = changes.slots[name] end
   end
   if #added == 0 then return end
@@ -1043,10 +1030,7 @@ local function write(job, from, changes)
   end
   for _, entry in ipairs(added) do kept[#kept + 1] = prefix .. entry end
   job.tres_per_node = table.concat(kept, ",")
-  if changes.per_task then
-    local others = type(from.tres_per_task) == "string" and from.tres_per_task or ""
-    job.tres_per_task = others .. (others ~= "" and "," or "") .. prefix .. changes.per_task
-  end
+  if changes.slots.rounded then job.tres_per_job = "" end
 end
 
 -- managed reports whether at least one partition in a list is managed. Lists longer than MAX_NAMES count as managed.
@@ -1176,7 +1160,7 @@ local function submit(job, parts)
   local grow, unknown = "off"   -- an agent never changes a profile that the user named
   if choice then grow, unknown = grow_mode(t, job, fingerprint, parts) end
   if not grow then return refuse(unknown) end
-  if changes.slots.uneven then grow = "off" end
+  if changes.slots.per_task then grow = "off" end
 
   local tags = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   tags[#tags + 1] = "caelum:key=" .. key
@@ -1203,6 +1187,7 @@ local function submit(job, parts)
   job.admin_comment = table.concat(tags, " ")
   if hold then job.priority = 0 end
   if choice and choice.warning then inform(choice.warning) end
+  if changes.slots.rounded then inform(changes.slots.rounded) end
   notify()
   return slurm.SUCCESS
 end

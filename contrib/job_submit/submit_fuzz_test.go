@@ -415,6 +415,9 @@ func (o outcome) accepted(q fields) (r reply) {
 	if o.warning != "" {
 		r.messages = []string{o.warning}
 	}
+	if o.rounded != "" {
+		r.messages = append(r.messages, o.rounded)
+	}
 	return r
 }
 
@@ -622,20 +625,10 @@ func wanted(q fields, o outcome) (all []write) {
 	if o.tasksPerNode > 0 {
 		all = append(all, write{"ntasks_per_node", float64(o.tasksPerNode)})
 	}
-	if o.numTasks > 0 {
-		all = append(all, write{"num_tasks", float64(o.numTasks)})
+	if o.maxNodes > 0 {
+		all = append(all, write{"max_nodes", float64(o.maxNodes)})
 	}
 	prefix := prefixOf(q)
-	if len(o.perTask) > 0 {
-		var list []string
-		if own := text(q, "tres_per_task"); own != "" {
-			list = append(list, own)
-		}
-		for _, e := range o.perTask {
-			list = append(list, prefix+e)
-		}
-		all = append(all, write{"tres_per_task", strings.Join(list, ",")})
-	}
 	if len(o.added) == 0 {
 		return all
 	}
@@ -645,6 +638,8 @@ func wanted(q fields, o outcome) (all []write) {
 			return all
 		}
 		prefix = "gres:"
+	} else if o.rounded != "" {
+		all = append(all, write{"tres_per_job", ""})
 	}
 	entries := slices.Clone(o.kept)
 	for _, a := range o.added {

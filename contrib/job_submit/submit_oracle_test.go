@@ -54,11 +54,11 @@ type outcome struct {
 	unavailable   bool   // the request is rejected because no node has enough slices
 	changed       fields // the job's fields without static MIG devices
 	kept, added   []string
-	perTask       []string // the entry that tres_per_task gets
-	cpus          string   // cpus_per_tres; "" if it does not change
-	minNodes      int      // 0 if it does not change
-	numTasks      int      // 0 if it does not change
-	tasksPerNode  int      // 0 if it does not change
+	cpus          string // cpus_per_tres; "" if it does not change
+	minNodes      int    // 0 if it does not change
+	maxNodes      int    // 0 if it does not change
+	rounded       string // the message that the numbers of GPUs are rounded up
+	tasksPerNode  int    // 0 if it does not change
 	stamp         stamp
 	sized         string // the profile that Caelum chose; empty if the user named the profile
 	grow          string // off, oom or forecast
@@ -287,8 +287,8 @@ func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile
 	if p.nodes != r.nodes {
 		o.minNodes = p.nodes
 	}
-	o.numTasks, o.tasksPerNode = p.numTasks, p.tasksPerNode
-	if p.each != nil {
+	o.maxNodes, o.tasksPerNode = p.maxNodes, p.tasksPerNode
+	if p.perTask {
 		o.grow = "off"
 	}
 	for _, e := range r.options["node"] {
@@ -296,16 +296,24 @@ func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile
 			o.kept = append(o.kept, e.text)
 		}
 	}
-	switch {
-	case p.each == nil && r.gpu["node"].all() == 0:
+	if !p.perTask && r.gpu["node"].all() == 0 {
 		o.added = p.gpus.entries()
-	case p.each != nil && r.gpu["task"].all() == 0:
-		o.perTask = p.each.entries()
+	}
+	if p.rounded {
+		o.rounded = fmt.Sprintf("caelum: the job gets %s on each of %d nodes, because %s cannot be divided evenly "+
+			"among them", counted(p.gpus.all()), p.nodes, counted(s.total.all()))
 	}
 	if !typed {
 		o.added = append(o.added, fmt.Sprintf("mig:%s:%d", profile, p.gpus.all()))
 	}
 	return p.nodes
+}
+
+func counted(gpus int) string {
+	if gpus == 1 {
+		return "1 GPU"
+	}
+	return fmt.Sprint(gpus, " GPUs")
 }
 
 // entries returns the entries that request the GPUs, without a prefix.

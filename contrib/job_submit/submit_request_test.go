@@ -118,6 +118,16 @@ func (s sum) times(factor, divisor int) (sum, bool) {
 	return out, true
 }
 
+// share returns the counts divided among nodes and rounded up. even is true if nothing had to be rounded.
+func (s sum) share(nodes int) (out sum, even bool) {
+	out, even = sum{types: s.types, count: map[string]int{}}, true
+	for kind, n := range s.count {
+		out.count[kind] = (n + nodes - 1) / nodes
+		even = even && n%nodes == 0
+	}
+	return out, even
+}
+
 // options lists the GRES requests of a job by "node", "job", "socket" and "task", as slurmctld stores them.
 type options map[string][]entry
 
@@ -207,7 +217,7 @@ func (r *request) drop(d *decisions.Table) {
 type slots struct {
 	perNode sum  // if the nodes have different numbers, the largest number on a node
 	total   *sum // nil if the request counts the GPUs of each node or socket
-	each    *sum // the GPUs of each task; nil if unknown
+	each    *sum // the GPUs per task of the request; nil if they are of several models
 	even    bool // all nodes have the same number
 }
 
@@ -215,10 +225,6 @@ func untyped(n int) sum { return sum{[]string{""}, map[string]int{"": n}} }
 
 // slots returns the distribution of the GPUs over the nodes that the request names. ok is false if there is none.
 func (r request) slots(sockets int) (s slots, ok bool) {
-	tasks := r.tasks
-	if tasks == 0 {
-		tasks = r.perNode * r.nodes
-	}
 	switch {
 	case r.gpu["node"].all() > 0 || r.dropped && r.mig["node"].all() > 0:
 		return slots{perNode: r.gpu["node"], even: true}, true
@@ -240,7 +246,7 @@ func (r request) slots(sockets int) (s slots, ok bool) {
 			n = r.nodes
 		}
 		total, _ := r.gpu["task"].times(n, 1)
-		s.total, tasks = &total, n
+		s.total = &total
 	case r.mig["node"].all() > 0:
 		return slots{perNode: untyped(r.mig["node"].all()), even: true}, true
 	default:
@@ -251,48 +257,32 @@ func (r request) slots(sockets int) (s slots, ok bool) {
 		total := untyped(n)
 		s.total = &total
 	}
-	s.each = r.each(*s.total, tasks)
-	if s.perNode, s.even = s.total.times(1, r.nodes); s.even {
+	s.perNode, s.even = s.total.share(r.nodes)
+	of := r.gpu["task"]
+	if of.all() == 0 {
+		return s, true
+	}
+	if kind := s.total.types[0]; of.count[kind] == of.all() {
+		s.each = &of
+	}
+	if s.even {
 		return s, true
 	} else if s.each == nil {
 		return s, false
 	}
-	n, kind := s.each.all(), s.total.types[0]
-	most := (s.total.all() + r.nodes*n - 1) / (r.nodes * n) * n
-	s.perNode = sum{[]string{kind}, map[string]int{kind: most}}
+	most := (s.total.all() + r.nodes*of.all() - 1) / (r.nodes * of.all())
+	s.perNode, _ = of.times(most, 1)
 	return s, true
-}
-
-// each returns the GPUs of each task, or nil if the tasks may have different numbers. If the number of tasks is
-// unknown, each GPU has a task.
-func (r request) each(total sum, tasks int) *sum {
-	if len(total.types) != 1 || r.perGPU > 0 {
-		return nil
-	}
-	kind, of := total.types[0], r.gpu["task"]
-	n := 1
-	switch {
-	case of.all() > 0:
-		if n = of.all(); of.count[kind] != n {
-			return nil
-		}
-	case tasks > 0:
-		if n = total.all() / tasks; n*tasks != total.all() {
-			return nil
-		}
-	case total.all() < r.nodes:
-		return nil
-	}
-	return &sum{[]string{kind}, map[string]int{kind: n}}
 }
 
 // placement is the distribution of a new job's GPUs and slices.
 type placement struct {
-	gpus  sum  // per node; if the nodes have different numbers, the largest number on a node
-	each  *sum // the GPUs of each task if the nodes have different numbers, otherwise nil
-	nodes int
+	gpus    sum  // per node; if the nodes have different numbers, the largest number on a node
+	perTask bool // the nodes have different numbers of GPUs, and the job keeps its GPUs per task
+	rounded bool // the nodes have more GPUs than the job requested
+	nodes   int
 
-	numTasks, tasksPerNode int // the numbers of tasks that the job gets; 0: unchanged
+	tasksPerNode, maxNodes int // the numbers that the job gets; 0: unchanged
 }
 
 // place returns the placement on the smallest number of nodes, but at least the given number, of which none has more
@@ -317,34 +307,29 @@ func (r request) place(s slots, most, least, maxNodes int) (p placement, ok bool
 		}
 		return 0
 	}
-	units := []int{max(r.gpu["task"].all(), 1)}
-	if s.each != nil {
-		units = append(units, s.each.all())
-	}
-	for _, unit := range units {
-		p.nodes = fewest(unit)
-		if p.nodes == 0 {
-			return p, false
-		}
-		var even bool
-		if p.gpus, even = s.total.times(1, p.nodes); even && p.gpus.all()%unit == 0 {
-			return p, true
-		}
-	}
-	if s.each == nil {
+	unit := max(r.gpu["task"].all(), 1)
+	if p.nodes = fewest(unit); p.nodes == 0 {
 		return p, false
 	}
-	p.each = s.each
-	tasks := s.total.all() / s.each.all()
-	perNode := (tasks + p.nodes - 1) / p.nodes
-	p.gpus, _ = s.each.times(perNode, 1)
-	if r.perNode == 0 || r.perNode > perNode {
-		p.tasksPerNode = perNode
+	even := false
+	switch p.gpus, even = s.total.share(p.nodes); {
+	case even && p.gpus.all()%unit == 0:
+	case r.gpu["task"].all() == 0:
+		if p.rounded = true; maxNodes == 0 || maxNodes > p.nodes {
+			p.maxNodes = p.nodes
+		}
+	case s.each == nil:
+		return p, false
+	default:
+		p.perTask = true
+		tasks := s.total.all() / unit
+		perNode := (tasks + p.nodes - 1) / p.nodes
+		p.gpus, _ = s.each.times(perNode, 1)
+		if r.perNode == 0 || r.perNode > perNode {
+			p.tasksPerNode = perNode
+		}
 	}
-	if r.tasks == 0 && r.perNode == 0 && r.gpu["job"].all() > 0 {
-		p.numTasks = tasks
-	}
-	return p, true
+	return p, p.gpus.all() <= most
 }
 
 // stamp returns the stamp of a job at its submission.
