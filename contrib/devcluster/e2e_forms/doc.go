@@ -10,6 +10,8 @@
 //	                                 regular expression for the options, and the reason, separated by tabs
 //	scripts/                         the directives of users' scripts, from public repositories and the templates of
 //	                                 submitit, dask-jobqueue, Nextflow and batchspawner, without names
+//	sites/                           the configurations of sites: files, requests, and the arguments of each conversion
+//	                                 (GPU model, GPUs per node, nodes, partition)
 //
-// Adding a line or a script adds a case.
+// Adding a line, a script or a site adds a case.
 package e2e_forms

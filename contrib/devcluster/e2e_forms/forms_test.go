@@ -97,30 +97,34 @@ func start(t *testing.T) (clusters [2]*cluster.Cluster) {
 	return clusters
 }
 
-// both runs a shell script as a user on both clusters, with one set of options per line of stdin, and returns the lines
-// that it prints.
+// on runs a shell script as a user on a cluster, with one set of options per line of stdin, and returns the lines that
+// it prints.
+func on(t *testing.T, c *cluster.Cluster, script string, sets []string) []string {
+	t.Helper()
+	cmd := c.Command(context.Background(), "", "user1", "bash", "-c", script)
+	cmd.Stdin = strings.NewReader(strings.Join(sets, "\n") + "\n")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	text, err := cmd.Output()
+	if err != nil {
+		t.Errorf("%v: %s", err, stderr.String())
+	}
+	out := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if len(out) != len(sets) {
+		t.Errorf("%d lines for %d sets of options", len(out), len(sets))
+		out = make([]string, len(sets))
+	}
+	return out
+}
+
+// both runs a shell script on both clusters.
 func both(t *testing.T, clusters [2]*cluster.Cluster, script string, sets []string) (out [2][]string) {
 	t.Helper()
 	var wait sync.WaitGroup
 	for k, c := range clusters {
-		wait.Go(func() {
-			cmd := c.Command(context.Background(), "", "user1", "bash", "-c", script)
-			cmd.Stdin = strings.NewReader(strings.Join(sets, "\n") + "\n")
-			var stderr bytes.Buffer
-			cmd.Stderr = &stderr
-			text, err := cmd.Output()
-			if err != nil {
-				t.Errorf("%v: %s", err, stderr.String())
-			}
-			out[k] = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-		})
+		wait.Go(func() { out[k] = on(t, c, script, sets) })
 	}
 	wait.Wait()
-	for k := range out {
-		if len(out[k]) != len(sets) {
-			t.Fatalf("%d lines for %d sets of options", len(out[k]), len(sets))
-		}
-	}
 	return out
 }
 
