@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"caelum/internal/mig"
 )
 
 // hardware lists the keys of a NodeName line that have the same value for a catalogue node as for the real nodes,
@@ -26,7 +28,7 @@ type kind struct {
 // kinds returns the kinds of the managed nodes.
 func (m *merger) kinds(nodes []nodeLine) (all []kind) {
 	generated, _ := m.generated("nodes")
-	most := sumTypes(items(generated[1].value("Gres")))
+	most := withEquivalents(sumTypes(items(generated[1].value("Gres"))), m.profilesOf(nodes))
 	for _, l := range nodes {
 		if !l.inside {
 			continue
@@ -38,6 +40,32 @@ func (m *merger) kinds(nodes []nodeLine) (all []kind) {
 			all = append(all, k)
 		} else {
 			all[i].lines, all[i].last = append(all[i].lines, l.line), l
+		}
+	}
+	return all
+}
+
+// withEquivalents adds the profiles of the site's other GPU models to the Gres= of a catalogue node, if its own model
+// has an equivalent profile, which the agents can offer under that name. The count is that of the equivalent profile.
+func withEquivalents(list, profiles []string) []string {
+	all := slices.Clone(list)
+	for _, profile := range profiles {
+		compute, gb := mig.Claims(profile)
+		count := ""
+		for _, item := range list { // from small to large
+			own, n, _ := cutLast(item)
+			name, isSlice := strings.CutPrefix(own, "mig:")
+			c, m := mig.Claims(name)
+			if isSlice && name == profile {
+				count = ""
+				break
+			}
+			if isSlice && count == "" && c >= compute && m >= gb && mig.Plain(mig.Profile{Name: name}) {
+				count = n
+			}
+		}
+		if count != "" && compute > 0 && mig.Plain(mig.Profile{Name: profile}) {
+			all = append(all, "mig:"+profile+":"+count)
 		}
 	}
 	return all
@@ -81,16 +109,22 @@ func (m *merger) catalogues(lines []line, kinds []kind) (names []string) {
 	if numbers := catalogueName.FindStringSubmatch(want.value("NodeName")); numbers != nil {
 		count, _ = strconv.Atoi(numbers[2])
 	}
-	for _, l := range assign(kinds, existing) {
+	for _, l := range assign(kinds, slices.Clone(existing)) {
 		if l.found != nil {
 			names = append(names, l.found.value("NodeName"))
 			m.setItems(nodeLine{line: *l.found}, items(l.gres))
+			existing = slices.DeleteFunc(existing, func(o line) bool {
+				return o.in == l.found.in && o.number == l.found.number
+			})
 			continue
 		}
 		name := fmt.Sprintf("mig-catalog[%d-%d]", next, next+count-1)
 		next += count
 		names = append(names, name)
 		l.last.in.insert(l.last.line, l.text(name, want))
+	}
+	for _, l := range existing { // the catalogue nodes of other GPU models
+		m.setItems(nodeLine{line: l}, withEquivalents(items(l.value("Gres")), m.profiles))
 	}
 	return names
 }
