@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -83,7 +84,10 @@ func parse(f *file) (lines []line) {
 			text = append(text, code...)
 			l.to = end
 			at = end + 1
-			number++
+			// The first byte of an added line is the line ending before it.
+			if !slices.ContainsFunc(f.added, func(s span) bool { return s.from <= end && end < s.to }) {
+				number++
+			}
 			l.open = more && at >= len(f.old)
 			if !more || at >= len(f.old) {
 				break
@@ -164,6 +168,7 @@ func (m *merger) load(name string) (top *file, lines []line) {
 	if top == nil {
 		return nil, nil
 	}
+	m.splitLines(top)
 	for _, l := range parse(top) {
 		if l.open {
 			m.problem(l, "the file ends with a backslash; remove it")

@@ -12,14 +12,15 @@
 // The GPUs keep the types that the site gave them. Setup removes only what Caelum replaces: the GPUs of the inventory,
 // and MIG instances with a fixed layout.
 //
-// Merge reports a Problem, with its file and line, for each construct that it cannot change safely, such as a NodeName
-// line that describes both managed and other nodes. A caller must not print a patch if there are problems.
+// Merge reports a Problem, with its file and line, for each construct that it cannot change safely, such as a value that
+// continues on another line. A caller must not print a patch if there are problems.
 //
 // Files:
 //
 //	merge.go       Merge, with its Request and Result; problems and notes
 //	conf.go        the syntax of slurm.conf and gres.conf: continuation lines, comments, key=value pairs, Include
 //	edit.go        the changes to one file, as replacements of byte ranges
+//	split.go       lines that describe both managed and other nodes
 //	site.go        the site's NodeName lines, and the GPUs in their Gres=
 //	types.go       the GPU types: which of them are the GPUs of the inventory, which are MIG instances, which are kept
 //	parameters.go  slurm.conf: the parameters that apply to the whole cluster

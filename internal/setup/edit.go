@@ -8,12 +8,17 @@ import (
 
 // file is one of the site's files, together with the changes to it.
 type file struct {
-	path  string
-	old   []byte
-	fresh bool // true if the file does not exist
-	edits []edit
-	tail  []string // lines to add at the end of the file
+	path     string
+	original []byte // the content of the site's file
+	old      []byte // the content before the edits: original, in which some lines are split
+	added    []span // the lines that are in old, but not in original
+	fresh    bool   // true if the file does not exist
+	edits    []edit
+	tail     []string // lines to add at the end of the file
 }
+
+// span is a range of bytes in a file.
+type span struct{ from, to int }
 
 // edit replaces old[from:to] with text.
 type edit struct {

@@ -120,7 +120,7 @@ func Merge(r Request) (Result, error) {
 		return Result{}, m.err
 	}
 	for _, f := range m.files {
-		of := File{f.path, f.old, f.result()}
+		of := File{f.path, f.original, f.result()}
 		if f.fresh {
 			of.Old = nil
 		}
@@ -147,6 +147,7 @@ func (m *merger) open(name string) *file {
 	if text == nil {
 		f.old = []byte{}
 	}
+	f.original = f.old
 	if slices.ContainsFunc(m.files, func(other *file) bool { return other.path == resolved }) {
 		const twice = "Slurm reads the file more than once; include it only once"
 		m.Problems = append(m.Problems, Problem{resolved, 0, twice})

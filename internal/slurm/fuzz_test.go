@@ -40,10 +40,12 @@ func FuzzGRES(f *testing.F) {
 	})
 }
 
-// FuzzHosts checks that ExpandHosts returns at most MaxHosts names, which consist of valid characters only.
+// FuzzHosts checks that ExpandHosts returns at most MaxHosts names, which consist of valid characters only, and that
+// FoldHosts is its inverse.
 func FuzzHosts(f *testing.F) {
 	for _, s := range []string{
 		"n[1-3,7],login1", "r[0-1]c[08-11]-ib", "n[1-", "n[1-4294967295]", "[1-9][1-9][1-9][1-9][1-9][1-9]",
+		"n,n1,n2,n,n,n9,n10,n08,n09,n10,7,8,a1b,a2b",
 	} {
 		f.Add(s)
 	}
@@ -59,6 +61,9 @@ func FuzzHosts(f *testing.F) {
 			if h == "" || strings.ContainsFunc(h, notHostRune) {
 				t.Fatalf("invalid host %q in hostlist %q", h, s)
 			}
+		}
+		if again, err := ExpandHosts(FoldHosts(hosts)); err != nil || !slices.Equal(again, hosts) {
+			t.Fatalf("hostlist %q is folded to %q", s, FoldHosts(hosts))
 		}
 	})
 }

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -100,4 +101,47 @@ func expandRanges(list string, room int) ([]string, error) {
 		}
 	}
 	return nums, nil
+}
+
+// numbered matches a host name that ends in a number.
+var numbered = regexp.MustCompile(`^(.*?)([0-9]{1,9})$`)
+
+// FoldHosts returns a hostlist for the names, in which consecutive numbers are ranges. ExpandHosts returns the names in
+// the same order.
+func FoldHosts(hosts []string) string {
+	var words []string
+	prefix, ranges := "", []string(nil)
+	flush := func() {
+		list := strings.Join(ranges, ",")
+		if strings.ContainsAny(list, ",-") {
+			list = "[" + list + "]"
+		}
+		if prefix+list != "" {
+			words = append(words, prefix+list)
+		}
+		ranges = nil
+	}
+	for i := 0; i < len(hosts); {
+		name, digits := hosts[i], ""
+		if m := numbered.FindStringSubmatch(hosts[i]); m != nil {
+			name, digits = m[1], m[2]
+		}
+		if name != prefix || digits == "" || ranges == nil {
+			flush()
+			prefix = name
+		}
+		first, _ := strconv.Atoi(digits)
+		last := first
+		for i++; digits != "" && i < len(hosts) && hosts[i] == fmt.Sprintf("%s%0*d", name, len(digits), last+1); i++ {
+			last++
+		}
+		if last > first {
+			digits = fmt.Sprintf("%s-%0*d", digits, len(digits), last)
+		}
+		if digits != "" {
+			ranges = append(ranges, digits)
+		}
+	}
+	flush()
+	return strings.Join(words, ",")
 }
