@@ -16,8 +16,10 @@ type InstalledPlugin struct {
 }
 
 // pluginDirs lists patterns that match Slurm's plugin directory, as used by Debian's packages, SchedMD's Debian
-// packages, Enterprise Linux, and Slurm's default configuration, in this order.
-var pluginDirs = []string{"/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm", "/usr/lib64/slurm", "/usr/local/lib/slurm"}
+// packages, Enterprise Linux, Slurm's default configuration, and builds with --prefix=/opt/slurm, in this order.
+var pluginDirs = []string{
+	"/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm", "/usr/lib64/slurm", "/usr/local/lib/slurm", "/opt/slurm/lib/slurm",
+}
 
 // InstalledPlugins returns the plugins in the directories where packages install Slurm's plugins. It does not read
 // plugstack.conf, so it also works on hosts where Slurm is not configured.
