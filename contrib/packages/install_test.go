@@ -61,6 +61,8 @@ func site(t *testing.T, release, other string) string {
 	output(t, "cp", "installation", dir)
 	build(t, filepath.Join(dir, "next"), "9999.0", "", "caelum", "caelum-controller")
 	build(t, filepath.Join(dir, "next"), "9999.0", header(t, release), "caelum-spank")
+	// This machine's build needs the Slurm library of this machine.
+	repack(t, file(t, built, "caelum-spank-"+release, ".deb"), filepath.Join(dir, "next"), "9999.0", nil)
 	if other != host || release != host {
 		build(t, dir, "1.0.0", header(t, other), "caelum-spank")
 	}
