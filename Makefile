@@ -3,7 +3,8 @@
 #   make demo    runs 24 unchanged scripts on a private Slurm cluster with emulated GPUs, and prints their slices
 #   make test    runs every check: lint, unit tests, the plugin's harness, a real Slurm cluster, five minutes of chaos
 #   make check   runs lint and the shorter forms of the unit tests
-#   make test-matrix    runs the tests that depend on Slurm, on three Slurm releases or on those in RELEASES
+#   make test-matrix    runs the tests that depend on Slurm, on three Slurm releases or on those in RELEASES, and the
+#                       packages' tests
 #   make mixed   upgrades a cluster to a newer Slurm release while jobs run, and tests nodes older than slurmctld
 #
 # make demo and make test install missing Debian packages and Go modules. Go 1.26 must already be installed.
@@ -25,21 +26,22 @@ LDFLAGS := -X caelum/internal/version.Version=$(VERSION) -X caelum/internal/vers
 
 # With SLURM=24.11, make runs a target in a root directory with Slurm 24.11 (contrib/devcluster/README.md).
 ifdef SLURM
-.PHONY: all demo test check bench chaos unit e2e units release-test
-all demo test check bench chaos unit e2e units release-test:
+.PHONY: all demo test check bench chaos unit e2e units release-test upgrade-test
+all demo test check bench chaos unit e2e units release-test upgrade-test:
 	contrib/devcluster/release $(SLURM) make $@ $(MAKEOVERRIDES) SLURM=
 
 # Builds the plugin's package for the Slurm release SLURM, in the same directory as the packages for this machine's
-# release.
+# release. The upgrade-test target needs all of them in the root directory.
 .PHONY: packages
 packages:
 	mkdir -p $(B)/packages
 	contrib/devcluster/release $(SLURM) make packages PACKAGES=caelum-spank VERSION=$(VERSION) COMMIT=$(COMMIT) \
 		SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(MAKEOVERRIDES) SLURM= >&2
 	contrib/devcluster/release $(SLURM) tar -C build/packages -c . | tar -C $(B)/packages -x
+	tar -C $(B)/packages -c . | contrib/devcluster/release $(SLURM) tar -C build/packages -x
 else
 
-.PHONY: all demo test test-matrix release-test mixed check bench chaos learn fuzz unit race norace e2e units lint prerequisites install clean FORCE
+.PHONY: all demo test test-matrix release-test upgrade-test mixed check bench chaos learn fuzz unit race norace e2e units lint prerequisites install clean FORCE
 all: $(B)/caelumd $(B)/caelum plugin emulator
 
 prerequisites:
@@ -89,7 +91,8 @@ packages: prerequisites
 		contrib/packages/build "$(SLURM_CFLAGS)" $(PACKAGES)
 
 # Checks the contents of the packages, runs lintian and rpmlint, installs the packages in fresh Debian root directories,
-# and upgrades the packages while jobs run under a booted systemd (contrib/packages/README.md).
+# and upgrades the packages while jobs run under a booted systemd, on this machine's release and on those in RELEASES
+# (contrib/packages/README.md).
 .PHONY: test-packages
 test-packages: prerequisites
 	for tool in lintian rpmlint rpm cpio debootstrap; do command -v $$tool >/dev/null || \
@@ -98,6 +101,11 @@ test-packages: prerequisites
 	$(MAKE) packages
 	for release in $(RELEASES); do $(MAKE) packages SLURM=$$release || exit 1; done
 	$(GO) test -count=1 -v -tags e2e -timeout 40m ./contrib/packages
+	for release in $(RELEASES); do $(MAKE) upgrade-test SLURM=$$release || exit 1; done
+
+upgrade-test: prerequisites
+	$(MAKE) all
+	$(GO) test -count=1 -v -tags e2e -run TestUpgradeUnderJobs ./contrib/packages
 
 demo: prerequisites
 	$(MAKE) all
@@ -110,10 +118,11 @@ test: prerequisites
 	$(MAKE) lint unit e2e
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
-# Tests everything that depends on the Slurm release, on each release in MATRIX. Each one needs a root directory with a
-# Debian suite, which the first run of test-matrix creates.
+# Tests everything that depends on the Slurm release, on each release in MATRIX, and the packages. Each release needs a
+# root directory with a Debian suite, which the first run of test-matrix creates.
 test-matrix:
 	for release in $(MATRIX); do $(MAKE) release-test SLURM=$$release || exit 1; done
+	$(MAKE) test-packages
 
 release-test: prerequisites
 	$(MAKE) all

@@ -8,6 +8,23 @@ import (
 	"testing"
 )
 
+// TestMatrix checks that `make test-matrix` runs the tests of each release and of the packages.
+func TestMatrix(t *testing.T) {
+	cmd := exec.Command("env", "-u", "MAKEFLAGS", "make", "-n", "-C", "../..", "test-matrix", "RELEASES=24.11")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, command := range []string{
+		"release 24.11 make release-test ", "release 24.11 make packages ", "release 24.11 make upgrade-test ",
+		"-tags e2e -timeout 40m ./contrib/packages\n",
+	} {
+		if !strings.Contains(string(out), command) {
+			t.Errorf("make test-matrix does not run %q:\n%s", command, out)
+		}
+	}
+}
+
 // TestReleaseCheck runs the checks of `make release` in a separate repository.
 func TestReleaseCheck(t *testing.T) {
 	script, err := filepath.Abs("release")
