@@ -18,7 +18,7 @@ import (
 )
 
 // limit is the maximum time to wait for a condition. Only a test that hangs reaches it.
-const limit = 60 * time.Second
+const limit = 3 * time.Minute
 
 // Machine is a systemd instance that runs in its own namespaces.
 type Machine struct {
