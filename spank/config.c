@@ -71,8 +71,14 @@ static int parse_argument(struct config *config, const char *word, char *why, si
 			snprintf(why, size, "memory_growth must be yes or no, not '%.100s'", value);
 			return -1;
 		}
+	} else if ((value = value_of(word, "nvidia_visible"))) {
+		if (parse_choice(value, &config->nvidia_visible) < 0) {
+			snprintf(why, size, "nvidia_visible must be yes or no, not '%.100s'", value);
+			return -1;
+		}
 	} else {
-		snprintf(why, size, "unknown argument '%.100s' (known: run_dir=, job_object=, wait=, memory_growth=)", word);
+		snprintf(why, size, "unknown argument '%.100s' (known: run_dir=, job_object=, wait=, memory_growth=, nvidia_visible=)",
+			 word);
 		return -1;
 	}
 	return 0;

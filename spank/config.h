@@ -10,6 +10,7 @@ struct config {
 	const char *job_object; /* path of the Go object; NULL means libcaelum_spank.so in the plugin's directory */
 	unsigned wait;          /* how long a prolog waits for the agent, in seconds */
 	bool memory_growth;     /* whether JAX and TensorFlow must allocate GPU memory on demand (growth.c) */
+	bool nvidia_visible;    /* whether to set NVIDIA_VISIBLE_DEVICES (task.c) */
 };
 
 /*

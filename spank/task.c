@@ -36,7 +36,8 @@ static struct {
 	bool bound;       /* Slurm has bound slots to the step */
 	const char *list; /* the environment variable with the list of the step's slots */
 	uint32_t job;
-	bool growth; /* the plugin's memory_growth argument */
+	bool growth;  /* the plugin's memory_growth argument */
+	bool visible; /* the plugin's nvidia_visible argument */
 	struct slots step;
 	struct lease lease;
 	struct devices devices;
@@ -173,6 +174,7 @@ int caelum_task_privileged(spank_t sp, int ac, char **av)
 	int config_rc = config_parse(&config, ac, av, why, sizeof(why));
 	int found;
 
+	task.visible = config.nvidia_visible;
 	if (!config_managed(&config))
 		goto done;
 	spank_get_item(sp, S_JOB_ID, &task.job);
@@ -300,6 +302,27 @@ static void correct_count(spank_t sp, unsigned slices)
 	}
 }
 
+/*
+ * Sets NVIDIA_VISIBLE_DEVICES, which tells enroot's hook and nvidia-container-cli the devices for a container, to the
+ * step's slices. These are not only the task's, because pyxis starts a single container for the step's tasks on a node,
+ * in the task_init of the first of them. Without slices, removes a list that was inherited from another job or step. A
+ * user's "void" or "none" is kept, because it asks for a container without GPUs.
+ */
+static void set_visible(spank_t sp, const char *uuids)
+{
+	static const char name[] = "NVIDIA_VISIBLE_DEVICES";
+	char value[5] = ""; /* spank_getenv cuts off the rest */
+
+	spank_getenv(sp, name, value, sizeof(value));
+	if (uuids[0] == '\0') {
+		if (strcmp(value, "MIG-") == 0 || strcmp(value, "GPU-") == 0)
+			spank_unsetenv(sp, name);
+	} else if (strcmp(value, "void") != 0 && strcmp(value, "none") != 0 &&
+		   spank_setenv(sp, name, uuids, 1) != ESPANK_SUCCESS) {
+		slurm_error("caelum: task: job %u: couldn't set %s; set it to $CUDA_VISIBLE_DEVICES in the job", task.job, name);
+	}
+}
+
 static bool translate(const struct slots *slots, char *uuids, size_t size, int *slices)
 {
 	uint32_t unknown = 0;
@@ -322,11 +345,16 @@ int caelum_task(spank_t sp, int ac, char **av)
 
 	(void)ac, (void)av;
 	if (!task.bound && !task.error[0]) {
+		if (task.visible)
+			set_visible(sp, "");
 		rv = 0;
 		goto done;
 	}
-	if (task.error[0] || !own_slots(sp, &own) || !translate(&task.step, uuids, sizeof(uuids), &of_step) ||
-	    !translate(&own, uuids, sizeof(uuids), &of_task))
+	if (task.error[0] || !own_slots(sp, &own) || !translate(&task.step, uuids, sizeof(uuids), &of_step))
+		goto done;
+	if (task.visible)
+		set_visible(sp, uuids);
+	if (!translate(&own, uuids, sizeof(uuids), &of_task))
 		goto done;
 	unset_numbers(sp);
 	correct_count(sp, of_step);
