@@ -139,35 +139,55 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-func TestAlerts(t *testing.T) {
+// rule is one of Prometheus's rules, which has either an alert or a record.
+type rule struct {
+	Alert, Record, Expr string
+	Labels, Annotations map[string]string
+}
+
+// checkedRules returns the rules in a file after it has checked their expressions.
+func checkedRules(t *testing.T, path string) (all []rule) {
+	t.Helper()
 	rules := viper.New()
-	rules.SetConfigFile("alerts.yaml")
+	rules.SetConfigFile(path)
 	if err := rules.ReadInConfig(); err != nil {
 		t.Fatal(err)
 	}
-	var file struct {
-		Groups []struct {
-			Rules []struct {
-				Alert, Expr         string
-				Labels, Annotations map[string]string
-			}
-		}
-	}
+	var file struct{ Groups []struct{ Rules []rule } }
 	if err := rules.Unmarshal(&file); err != nil {
 		t.Fatal(err)
 	}
-	v, n := agentVocabulary(t), 0
+	v := agentVocabulary(t)
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
-			n++
-			v.check(t, r.Alert, r.Expr)
-			if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
-				t.Errorf("%s has no severity, summary or description", r.Alert)
-			}
+			v.check(t, r.Alert+r.Record, r.Expr)
+		}
+		all = append(all, g.Rules...)
+	}
+	if len(all) == 0 {
+		t.Errorf("%s contains no rules", path)
+	}
+	return all
+}
+
+func TestAlerts(t *testing.T) {
+	for _, r := range checkedRules(t, "alerts.yaml") {
+		if r.Alert == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" ||
+			r.Annotations["description"] == "" {
+			t.Errorf("the rule %s has no name, severity, summary or description", r.Alert)
 		}
 	}
-	if n == 0 {
-		t.Error("alerts.yaml contains no rules")
+}
+
+// TestSlurmGPUs checks that slurm-gpus.yaml records the metrics that Slurm exporters write.
+func TestSlurmGPUs(t *testing.T) {
+	var names []string
+	for _, r := range checkedRules(t, "slurm-gpus.yaml") {
+		names = append(names, r.Record)
+	}
+	want := []string{"slurm_gpus_total", "slurm_gpus_alloc", "slurm_gpus_idle", "slurm_gpus_utilization"}
+	if !slices.Equal(names, want) {
+		t.Errorf("slurm-gpus.yaml records %v, want %v", names, want)
 	}
 }
 

@@ -26,14 +26,16 @@ exit 0
 
 // inside holds, for each container program, the command that runs look in a container whose root directory is ~/rootfs.
 var inside = map[string]string{
-	"charliecloud": `ch-run -b /usr -b /run/devcluster/build -b /run/nvml-emulator -b "$HOME:/mnt" rootfs -- bash /mnt/look`,
+	"charliecloud": `ch-run -b /usr -b /run/devcluster/build -b /run/nvml-emulator -b "$HOME:/mnt" rootfs -- \
+bash /mnt/look`,
 	"crun": `sed "s/MIG-DEVICE/$CUDA_VISIBLE_DEVICES/" bundle.json >config.json
 crun --cgroup-manager=disabled --root="$PWD/crun" run "job-$SLURM_JOB_ID"`,
 	"slurm": `sed 's/"[^"]*=MIG-DEVICE"//' bundle.json >config.json
 srun --container="$PWD" bash /mnt/look`,
 	"podman": `XDG_RUNTIME_DIR=$PWD podman --runtime=crun --cgroup-manager=cgroupfs --storage-driver=vfs run --rm \
 --pid=host --network=host -v /usr:/usr -v /dev:/dev -v /run/devcluster/build:/run/devcluster/build \
--v /run/nvml-emulator:/run/nvml-emulator -v "$HOME:/mnt" -e CUDA_VISIBLE_DEVICES --rootfs "$HOME/rootfs" bash /mnt/look`,
+-v /run/nvml-emulator:/run/nvml-emulator -v "$HOME:/mnt" -e CUDA_VISIBLE_DEVICES --rootfs "$HOME/rootfs" \
+bash /mnt/look`,
 }
 
 // bundle is the config.json of an OCI bundle for a user's container. The container has the host's /usr, /proc and /dev.
@@ -66,9 +68,8 @@ func TestContainers(t *testing.T) {
 	quietly(t, s)
 	s.makeImage(t)
 	other := s.submit(t, "exec sleep 600", "--gres=gpu:1", "--mig=1g.5gb")
-	a := s.call(t, "", stranger, "#!/bin/bash\nexec sleep 600\n", "sbatch", "--parsable", "--output=/dev/null", "--gres=gpu:1",
-		"--mig=1g.5gb")
-	foreign := strings.TrimSpace(a.stdout)
+	foreign := s.must(t, "", stranger, "sbatch", "--parsable", "--output=/dev/null", "--gres=gpu:1", "--mig=1g.5gb",
+		"--wrap=exec sleep 600")
 	defer s.must(t, "", "root", "scancel", other, foreign)
 	for _, id := range []string{other, foreign} {
 		s.until(t, id, "the job runs", func(r row) bool { return r.state == "RUNNING" })
@@ -89,7 +90,7 @@ func TestContainers(t *testing.T) {
 			uuid, rest, _ := strings.Cut(strings.TrimPrefix(container, "visible="), "\n")
 			if !strings.HasPrefix(uuid, "MIG-") || !strings.HasPrefix(rest, "uuid="+uuid+"\n") ||
 				strings.Count(rest, "opens ") != 2 {
-				t.Errorf("the container uses another device or opens more files than those of its slice:\n%s", container)
+				t.Errorf("the container uses another device, or opens the files of other slices:\n%s", container)
 			}
 		})
 	}
@@ -102,13 +103,10 @@ func TestContainers(t *testing.T) {
 // makeImage writes the files of the containers into the user's home directory.
 func (s *site) makeImage(t *testing.T) {
 	t.Helper()
-	for _, dir := range []string{"usr", "dev", "proc", "sys", "tmp", "etc", "home", "mnt", "run/devcluster/build", "run/nvml-emulator"} {
-		s.must(t, "", user, "mkdir", "-p", "rootfs/"+dir)
-	}
-	s.must(t, "", user, "touch", "rootfs/etc/passwd", "rootfs/etc/group", "rootfs/etc/hosts", "rootfs/etc/resolv.conf")
-	for _, dir := range []string{"bin", "lib", "lib64"} {
-		s.must(t, "", user, "ln", "-s", "usr/"+dir, "rootfs/"+dir)
-	}
+	s.must(t, "", user, "bash", "-euc", `mkdir -p rootfs/{usr,dev,proc,sys,tmp,etc,home,mnt} \
+		rootfs/run/{devcluster/build,nvml-emulator}
+		touch rootfs/etc/{passwd,group,hosts,resolv.conf}
+		for dir in bin lib lib64; do ln -s "usr/$dir" "rootfs/$dir"; done`)
 	id := strings.Fields(s.must(t, "", user, "sh", "-c", "id -u; id -g"))
 	config := strings.NewReplacer("HOME", s.home(), "UID", id[0], "GID", id[1]).Replace(bundle)
 	if err := errors.Join(s.writeHome("look", look), s.writeHome("bundle.json", config)); err != nil {
