@@ -474,6 +474,74 @@ local function drop_unmanaged(r, t, keep_static)
   return left or not dropped
 end
 
+---------------------------------------------------------------- catalogue nodes
+
+-- partitions returns the names in a list of partitions, or the default partition if it is empty.
+local function partitions(names, parts)
+  local all = {}
+  if type(names) ~= "string" or names == "" then
+    for name, part in pairs(parts) do
+      if part.flag_default == 1 then names = name end
+    end
+  end
+  for name in tostring(names):gmatch("[^,]+") do all[#all + 1] = name end
+  return all
+end
+
+-- catalogue returns the numbers that hide the catalogue nodes from a job in the given partitions, or nil if these have
+-- none: the largest number of real nodes (nodes), of catalogue nodes (most) and of all CPUs (cpus) of a partition, and
+-- the lists of catalogue nodes (lists).
+local function catalogue(names, parts)
+  if type(names) == "string" and #names > MAX_NAMES then return nil end
+  local out = {nodes = 0, most = 0, cpus = 0, lists = {}}
+  for _, name in ipairs(partitions(names, parts)) do
+    local part, n = parts[name] or {}, 0
+    for list in tostring(part.nodes):gmatch("mig%-catalog[%d,%[%]-]*[%d%]]") do
+      out.lists[#out.lists + 1] = list
+      for first, last in list:gmatch("(%d+)%-?(%d*)") do n = n + math.max((tonumber(last) or first) - first, 0) + 1 end
+    end
+    out.nodes = math.max(out.nodes, (tonumber(part.total_nodes) or 0) - n)
+    out.most, out.cpus = math.max(out.most, n), math.max(out.cpus, tonumber(part.total_cpus) or 0)
+  end
+  return out.most > 0 and out or nil
+end
+
+-- beyond changes a job that needs more nodes or CPUs than any of its partitions really has, so that it needs more than
+-- the partition has with the catalogue nodes. As without them, EnforcePartLimits then decides whether slurmctld rejects
+-- the job, or lets it wait without blocking others. It returns whether the job is such a job. If shares is true, the
+-- number of nodes does not change, because slurmctld rejects fewer GPUs per job or task than nodes.
+local function beyond(job, hidden, max_cpus, shares)
+  if not hidden then return false end
+  local nodes, cpus, most = count(job.min_nodes), count(job.min_cpus), count(job.max_nodes)
+  local many = nodes and nodes > hidden.nodes
+  if many and not shares then
+    job.min_nodes = nodes + hidden.most
+    if most then job.max_nodes = math.max(most, nodes + hidden.most) end
+  elseif many or cpus and max_cpus and cpus > hidden.nodes * max_cpus then
+    job.min_cpus = hidden.cpus + 1
+  else
+    return false
+  end
+  return true
+end
+
+-- exclude adds the catalogue nodes to the nodes that a job without slices excludes.
+local function exclude(job, hidden)
+  local own = type(job.exc_nodes) == "string" and job.exc_nodes ~= "" and job.exc_nodes .. "," or ""
+  job.exc_nodes = own .. table.concat(hidden.lists, ",")
+end
+
+-- hide hides the catalogue nodes from a new job without slices.
+local function hide(job, parts)
+  local hidden = catalogue(job.partition, parts)
+  if not hidden then return slurm.SUCCESS end
+  if (count(job.min_cpus) or 0) > hidden.nodes then refresh() end   -- for max_cpus
+  if not beyond(job, hidden, decisions and decisions.max_cpus) then exclude(job, hidden) end
+  return slurm.SUCCESS
+end
+
+---------------------------------------------------------------- the distribution over nodes
+
 -- scaled multiplies each count in a request by factor / divisor. If a result is not a whole number, scaled rounds it up
 -- if the argument up is true, and otherwise returns nil.
 local function scaled(gpu, factor, divisor, up)
@@ -547,16 +615,17 @@ end
 -- ntasks_per_node. It returns nil and the reason if no nodes can run the job.
 local function place(t, r, gpus, job, profile)
   local most, all = math.min(t.most[profile] or MAX_COUNT, MAX_COUNT), gpus.sum and gpus.sum.all
+  local cpus = cpus_per_gpu(job)
+  if cpus and t.max_cpus then most = math.min(most, math.floor(t.max_cpus / cpus)) end
   if not all then
     if gpus.all > most then return nil, NO_SUCH_NODE end
     return gpus
   end
-  local cpus = cpus_per_gpu(job)
-  if cpus and t.max_cpus then most = math.min(most, math.floor(t.max_cpus / cpus)) end
   local own = (r.tasks or 1) * (count(job.cpus_per_task) or 0)
   local least = math.max(r.nodes, t.max_cpus and math.ceil(own / t.max_cpus) or 1)
   -- slurmctld rejects a job on more nodes than tasks.
-  local limit = math.min(count(job.max_nodes) or MAX_COUNT, r.tasks or r.tasks_per_node and r.nodes or MAX_COUNT)
+  local limit = math.min(count(job.max_nodes) or MAX_COUNT, r.tasks or r.tasks_per_node and r.nodes or MAX_COUNT,
+    r.hidden and r.hidden.nodes or MAX_COUNT)
   local unit = math.max(r.task.gpu.all, 1)   -- the GPUs of a task are on one node
   if most < unit then return nil, NO_SUCH_NODE end
   local nodes = math.max(least, math.ceil(all / (most - most % unit)))
@@ -780,18 +849,6 @@ local function on_model(t, kinds, profile)
     end
   end
   return enough or of[#of]
-end
-
--- partitions returns the names in a list of partitions, or the default partition if it is empty.
-local function partitions(names, parts)
-  local all = {}
-  if type(names) ~= "string" or names == "" then
-    for name, part in pairs(parts) do
-      if part.flag_default == 1 then names = name end
-    end
-  end
-  for name in tostring(names):gmatch("[^,]+") do all[#all + 1] = name end
-  return all
 end
 
 -- full_of returns the profile for several GPUs from the partition lines of a job's managed partitions. It returns nil
@@ -1128,7 +1185,7 @@ local function submit(job, parts)
   local r, why = request(job)
   if not r and not why then
     warn_unused(job)
-    return slurm.SUCCESS
+    return hide(job, parts)
   end
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
@@ -1144,11 +1201,14 @@ local function submit(job, parts)
   local asked, static_profile = translate(job, t, true)
   if not asked then return refuse(static_profile) end
   r, why = request(asked, t)
-  if not r then return why and refuse(why) or slurm.SUCCESS end
-  r.static = static_profile
-  if not drop_unmanaged(r, t) then return slurm.SUCCESS end
+  if why then return refuse(why) end
+  if not r or not drop_unmanaged(r, t) then return hide(job, parts) end
   local invalid = unreadable(r)
   if invalid then return refuse(invalid) end
+  r.static, r.hidden = static_profile, catalogue(job.partition, parts)
+  -- Such a job never starts, so it needs no slices.
+  local shares = r.job.gpu.all > 0 or r.task.gpu.all > 0 or r.tasks_per_gpu
+  if beyond(job, r.hidden, t.max_cpus, shares) then return slurm.SUCCESS end
   local gpus, unfit = slots(r, job)
   if not gpus then return refuse(unfit) end
   local key, fingerprint = key_and_fingerprint(job, r, gpus)
@@ -1343,6 +1403,24 @@ local function modify(job, record, parts)
   return slurm.SUCCESS
 end
 
+-- change handles an update, and hides the catalogue nodes from the job that results from it. If the job had no GPUs
+-- before and has slices now, the catalogue nodes must no longer be excluded. A job's record does not show the excluded
+-- nodes, so the user's own are lost.
+local function change(job, record, parts)
+  local rc = modify(job, record, parts)
+  local hidden = rc == slurm.SUCCESS and catalogue(job.partition or record.partition, parts)
+  if not hidden or beyond(job, hidden) then return rc end
+  local after = updated(job, record)
+  local r, why = request(after)
+  local before, unknown = request(record)
+  if not r and not why then
+    if job.exc_nodes then exclude(job, hidden) end
+  elseif not before and not unknown and not job.exc_nodes then
+    job.exc_nodes = ""
+  end
+  return rc
+end
+
 -- guarded runs f and returns its result. If f raises an error, guarded returns `otherwise`, because an error in
 -- job_submit.lua must not block all submissions. A submission is then accepted unchanged, and an agent later requeues
 -- the job with a profile. A change is rejected, so that the job remains in a valid state.
@@ -1363,7 +1441,7 @@ function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
   -- The script accepts all changes by root, because the agents run as root. It cannot tell operators and coordinators
   -- from ordinary users, so the same rules apply to them.
   if modify_uid == 0 then return slurm.SUCCESS end
-  return guarded("a change was refused", slurm.ERROR, modify, job_desc, job_rec, part_list)
+  return guarded("a change was refused", slurm.ERROR, change, job_desc, job_rec, part_list)
 end
 
 return slurm.SUCCESS

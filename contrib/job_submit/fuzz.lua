@@ -52,9 +52,17 @@ local function watched(store, writes, prefix)
 end
 
 local PARTS = {
-  gpu = {flag_default = 1.0, default_time = 20.0, max_time = 60.0},
-  ["gpu-long"] = {flag_default = 0.0, default_time = slurm.NO_VAL, max_time = 50.0},
-  cpu = {flag_default = 0.0, default_time = 1.0, max_time = 1.0},
+  gpu = {
+    flag_default = 1.0, default_time = 20.0, max_time = 60.0,
+    nodes = "mig-catalog[1-2],n[1-3]", total_nodes = 5.0, total_cpus = 320.0,
+  },
+  ["gpu-long"] = {
+    flag_default = 0.0, default_time = slurm.NO_VAL, max_time = 50.0,
+    nodes = "mig-catalog2,n5", total_nodes = 2.0, total_cpus = 128.0,
+  },
+  cpu = {
+    flag_default = 0.0, default_time = 1.0, max_time = 1.0, nodes = "n[1-4]", total_nodes = 4.0, total_cpus = 256.0,
+  },
 }
 
 local words = {}

@@ -66,7 +66,7 @@ func (m maker) job() fields {
 	}
 	for _, name := range []string{
 		"min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "ntasks_per_tres", "sockets_per_node",
-		"cpus_per_task",
+		"cpus_per_task", "min_cpus",
 	} {
 		some(3, name, func() any { return m.number() })
 	}
@@ -269,12 +269,15 @@ func FuzzSubmit(f *testing.F) {
 			checkRefusal(t, q, got)
 			return
 		case o.none:
-			want.messages = unused(q)
+			want = reply{messages: unused(q), writes: hide(q, d)}
 		case !managed(text(q, "partition")):
 		case d.Bypass != "":
 			checkBypass(t, q, d, got)
 			return
 		case o.foreign:
+			want.writes = hide(q, d)
+		case o.beyond != nil:
+			want.writes = o.beyond
 		case o.unavailable && got.rc == noSuchNode:
 			if len(got.writes) > 0 || len(got.messages) > 0 {
 				t.Fatalf("%v\nmust be refused without any other effect: %+v", q, got)
@@ -289,7 +292,9 @@ func FuzzSubmit(f *testing.F) {
 		if !got.equal(want) {
 			t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, want)
 		}
-		checkSlices(t, q, d, got)
+		if !o.none && !o.foreign && o.beyond == nil {
+			checkSlices(t, q, d, got)
+		}
 		for _, w := range got.writes { // the agents must be able to parse accepted requests
 			if w.field != "tres_per_node" {
 				continue
@@ -559,12 +564,14 @@ func FuzzModify(f *testing.F) {
 			t.Fatalf("%v\npasses: %+v", q, got)
 		}
 		if known {
-			if r := (reply{writes: want.writes}); !got.equal(r) {
+			if r := (reply{writes: append(want.writes, concealed(q, before, after)...)}); !got.equal(r) {
 				t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, r)
 			}
 		}
 		for _, w := range got.writes {
-			if w.field != "tres_per_node" && w.field != "gres" && w.field != "cpus_per_tres" {
+			if !slices.Contains([]string{
+				"tres_per_node", "gres", "cpus_per_tres", "min_nodes", "max_nodes", "exc_nodes",
+			}, w.field) {
 				t.Fatalf("%v\nwrites %+v", q, w)
 			}
 		}

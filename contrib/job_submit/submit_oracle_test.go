@@ -60,12 +60,13 @@ type outcome struct {
 	rounded       string // the message that the numbers of GPUs are rounded up
 	tasksPerNode  int    // 0 if it does not change
 	stamp         stamp
-	sized         string // the profile that Caelum chose; empty if the user named the profile
-	grow          string // off, oom or forecast
-	insteadOf     string // the smaller profile that the job would request without its time limit
-	runs          string // run time with its quantile, in seconds; "" if unknown
-	busy          string // busy share in percent, if the script writes it
-	warning       string // message to the user
+	sized         string  // the profile that Caelum chose; empty if the user named the profile
+	grow          string  // off, oom or forecast
+	insteadOf     string  // the smaller profile that the job would request without its time limit
+	runs          string  // run time with its quantile, in seconds; "" if unknown
+	busy          string  // busy share in percent, if the script writes it
+	warning       string  // message to the user
+	beyond        []write // the changes to a job that needs more nodes or CPUs than there are
 	hold          bool
 }
 
@@ -195,6 +196,13 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	case r.unreadable():
 		return outcome{refused: true}
 	}
+	if stamped == nil {
+		shares := r.gpu["job"].all() > 0 || r.gpu["task"].all() > 0 || set(q, "ntasks_per_tres") > 0
+		o.beyond = catalogueOf(cmp.Or(text(q, "partition"), "gpu")).beyond(q, d.MaxCPUs, shares)
+		if o.beyond != nil {
+			return outcome{beyond: o.beyond}
+		}
+	}
 	s, ok := r.slots(set(q, "sockets_per_node"))
 	if !ok {
 		return outcome{refused: true}
@@ -262,22 +270,23 @@ func (o *outcome) checkSlices(r request, s slots, d decisions.Table, static stri
 func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile string, typed, submitted bool) int {
 	mig := r.mig["node"]
 	p := placement{gpus: s.perNode, nodes: r.nodes}
+	most := mostOf(d, profile)
+	m := cpusWord.FindStringSubmatch(text(q, "cpus_per_tres"))
+	if m != nil && inRange(m[3]) > 0 && d.MaxCPUs > 0 && mig.all() == 0 {
+		most = min(most, d.MaxCPUs/inRange(m[3]))
+	}
 	if submitted && mig.all() == 0 && s.total != nil {
-		most := mostOf(d, profile)
-		if m := cpusWord.FindStringSubmatch(text(q, "cpus_per_tres")); m != nil && inRange(m[3]) > 0 && d.MaxCPUs > 0 {
-			most = min(most, d.MaxCPUs/inRange(m[3]))
-		}
 		var ok bool
 		least := r.nodes
 		if d.MaxCPUs > 0 {
 			least = max(least, (max(r.tasks, 1)*set(q, "cpus_per_task")+d.MaxCPUs-1)/d.MaxCPUs)
 		}
-		if p, ok = r.place(s, most, least, set(q, "max_nodes")); !ok {
+		if p, ok = r.place(s, most, least, set(q, "max_nodes"), catalogueOf(cmp.Or(text(q, "partition"), "gpu"))); !ok {
 			o.unavailable = true
 			return p.nodes
 		}
 	} else if submitted {
-		if !typed && s.perNode.all() > mostOf(d, profile) {
+		if !typed && s.perNode.all() > most {
 			o.unavailable = true
 		}
 		for _, name := range mig.types {

@@ -287,10 +287,13 @@ type placement struct {
 
 // place returns the placement on the smallest number of nodes, but at least the given number, of which none has more
 // than most GPUs. ok is false if there is none, or none with equal numbers if these are necessary.
-func (r request) place(s slots, most, least, maxNodes int) (p placement, ok bool) {
+func (r request) place(s slots, most, least, maxNodes int, h *concealment) (p placement, ok bool) {
 	limit := 65533
 	if maxNodes > 0 {
 		limit = maxNodes
+	}
+	if h != nil {
+		limit = min(limit, h.nodes)
 	}
 	if r.tasks > 0 {
 		limit = min(limit, r.tasks)

@@ -139,6 +139,10 @@ type probe struct {
 func (p probe) submit(q fields) reply {
 	p.Helper()
 	q["uid"], q["user_id"], q["priority"], q["script"] = 7.0, 7.0, 4294967294.0, script
+	q["no_parts"] = 1.0 // without catalogue nodes
+	if q["partition"] == nil {
+		q["partition"] = "gpu"
+	}
 	r := p.lua.ask(p.T, "submit", q)
 	return r
 }

@@ -244,6 +244,60 @@ end
 local _, noted = submit({tres_per_node = "gres:gpu:1", admin_comment = "JS1:abc"})
 check(noted.admin_comment:find("^JS1:abc caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb$"), "the existing admin_comment is kept", noted.admin_comment)
 
+---------------------------------------------------------------- catalogue nodes: a job sees only the real nodes
+
+local function part(nodes, total) return {flag_default = 0.0, nodes = nodes, total_nodes = total + 0.0, total_cpus = 64.0 * total} end
+PARTS.gpu = part("mig-catalog[1-2],n[1-3]", 5)
+PARTS.gpu.flag_default = 1.0
+PARTS["gpu-long"] = part("mig-catalog[2-3],r[01-02]x[1-2]", 6)
+PARTS.cpu = part("n[1-9]", 9)
+local function limited(fields)
+  local rc, job = submit(fields)
+  local function n(name) return job[name] ~= NO_VAL and job[name] ~= nil and string.format(" %s=%s", name, string.format(type(job[name]) == "number" and "%.0f" or "%s", job[name])) or "" end
+  return rc == slurm.SUCCESS and "accepted" .. n("min_nodes") .. n("max_nodes") .. n("min_cpus") .. n("exc_nodes") .. (job.priority == 0 and " held" or "") or rc
+end
+write_table(TABLE .. "max_cpus 64\n")
+for _, case in ipairs({
+  {{}, "accepted exc_nodes=mig-catalog[1-2]"},
+  {{exc_nodes = "n2"}, "accepted exc_nodes=n2,mig-catalog[1-2]"},
+  {{partition = "cpu,gpu-long,gpu"}, "accepted exc_nodes=mig-catalog[2-3],mig-catalog[1-2]"},
+  {{partition = "cpu", min_nodes = 10}, "accepted min_nodes=10"},
+  {{min_nodes = 3, max_nodes = 3}, "accepted min_nodes=3 max_nodes=3 exc_nodes=mig-catalog[1-2]"},
+  {{min_nodes = 4, max_nodes = 4}, "accepted min_nodes=6 max_nodes=6"},
+  {{min_nodes = 1, max_nodes = 9}, "accepted min_nodes=1 max_nodes=9 exc_nodes=mig-catalog[1-2]"},
+  {{min_nodes = 4, partition = "gpu,cpu"}, "accepted min_nodes=4 exc_nodes=mig-catalog[1-2]"},
+  {{min_nodes = 5, partition = "gpu-long"}, "accepted min_nodes=7"},
+  {{min_cpus = 192}, "accepted min_cpus=192 exc_nodes=mig-catalog[1-2]"},
+  {{min_cpus = 193}, "accepted min_cpus=321"},
+  {{tres_per_node = "gres:gpu:v100:1", min_nodes = 4}, "accepted min_nodes=6", "model a100 7g.40gb\n"},
+  {{tres_per_node = "gres:gpu:1", min_nodes = 2}, "accepted min_nodes=2"},
+  {{tres_per_node = "gres:gpu:1", min_nodes = 4}, "accepted min_nodes=6"},
+  {{tres_per_node = "gres:gpu:1", min_nodes = 4, req_nodes = "n1"}, "accepted min_nodes=6"},
+  {{tres_per_node = "gres:gpu:1", min_cpus = 256, num_tasks = 256}, "accepted min_cpus=321"},
+  {{tres_per_job = "gres:gpu:4", min_nodes = 4}, "accepted min_nodes=4 min_cpus=321"},
+  {{tres_per_job = "gres:gpu:9"}, 2014, "profile 2g.10gb 9856 2\n"},
+  {{tres_per_node = "gres:gpu:1", min_nodes = 2, exc_nodes = "n2"}, "accepted min_nodes=2 exc_nodes=n2 held"},
+}) do
+  write_table(TABLE .. "max_cpus 64\n" .. (case[3] or ""))
+  local got = limited(case[1])
+  check(got == case[2], "with catalogue nodes, case " .. tostring(case[2]), tostring(got))
+end
+for _, case in ipairs({
+  {{exc_nodes = "n2"}, {}, "n2,mig-catalog[1-2]", nil, "a job without GPUs"},
+  {{min_nodes = 4}, {}, nil, 6, "more nodes than there are"},
+  {{tres_per_node = "gres:gpu:1"}, {}, "", nil, "the first GPUs of a job"},
+  {{exc_nodes = "n2"}, {tres_per_node = "gres:gpu:1,gres:mig:1g.5gb:1"}, "n2", nil, "a job with slices"},
+  {{exc_nodes = "n2", partition = "cpu"}, {}, "n2", nil, "a partition without catalogue nodes"},
+}) do
+  local job = setmetatable({}, {__index = case[1], __newindex = function(_, k, v) case[1][k] = v end})
+  local record = {partition = "gpu", min_nodes = 1, job_state = 0, user_id = 1001, admin_comment = "", time_limit = NO_VAL}
+  for k, v in pairs(case[2]) do record[k] = v end
+  local rc = slurm_job_modify(job, record, PARTS, 1001)
+  check(rc == slurm.SUCCESS and case[1].exc_nodes == case[3] and case[1].min_nodes == case[4], "an update of " .. case[5], case[1].exc_nodes)
+end
+for _, name in ipairs({"gpu", "gpu-long", "cpu"}) do PARTS[name].nodes = nil end
+write_table(TABLE)
+
 ---------------------------------------------------------------- --mig and --mig-mem: profile, choice, message to the user
 
 for _, case in ipairs({

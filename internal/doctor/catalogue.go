@@ -40,7 +40,7 @@ func catalogue(f *Facts) []Finding {
 				"they are submitted",
 				"put the mig-catalog lines of `caelum slurm-config` into slurm.conf and restart slurmctld"),
 		)
-	case !reached:
+	case !reached && f.Node.Name != "": // not on slurmctld's host
 		found = append(
 			found,
 			fault(fmt.Sprintf(

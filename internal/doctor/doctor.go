@@ -162,7 +162,7 @@ func checks() []check {
 		{
 			"catalogue",
 			"the catalogue nodes are in the FUTURE state and share a partition with this node",
-			node,
+			ctld,
 			catalogue,
 		},
 		{"features", "the catalogue nodes have the same features as the real nodes", node, features},

@@ -36,13 +36,14 @@ func TestController(t *testing.T) {
 		f.Missing[s] = fault("the source is missing", "add the source")
 	}
 	f.Table.MaxNodes = 2
+	f.Nodes[slices.IndexFunc(f.Nodes, slurm.Node.Catalogue)].States = []string{"IDLE"}
 	found := Examine(f)
-	if Count(found, Error) != 2 || Count(found, Warning) != 0 || Count(found, OK) < 7 {
+	if Count(found, Error) != 3 || Count(found, Warning) != 0 || Count(found, OK) < 7 {
 		t.Errorf("%+v", found)
 	}
 	for _, g := range found {
-		if g.Severity == Error && g.Check != "decision table" || g.Check == "node" || g.Check == "agent" ||
-			g.Check == "isolation" {
+		if g.Severity == Error && g.Check != "decision table" && g.Check != "catalogue" || g.Check == "node" ||
+			g.Check == "agent" || g.Check == "isolation" {
 			t.Errorf("%+v", g)
 		}
 	}
@@ -122,7 +123,7 @@ func TestUnreadSources(t *testing.T) {
 			"accounting, release, clock, node, closed, total, used, slots, partitions, catalogue, " +
 			"features, resources, mixed partitions, profiles, decision table, unlisted partitions, plugin, " +
 			"isolation, plan settings, wake key, whole GPUs, limits",
-		OwnNode:   "closed, total, used, slots, partitions, catalogue, features, profiles, isolation",
+		OwnNode:   "closed, total, used, slots, partitions, features, profiles, isolation",
 		Agent:     "gpus, instances, ledger, slot files, device files, used, slots, profiles, whole GPUs",
 		Plugstack: "plugin",
 		Devices:   "ledger, whole GPUs",

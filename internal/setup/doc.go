@@ -12,8 +12,8 @@
 // The GPUs keep the types that the site gave them. Setup removes only what Caelum replaces: the GPUs of the inventory,
 // and MIG instances with a fixed layout.
 //
-// Merge reports a Problem, with its file and line, for each construct that it cannot change safely, such as a value that
-// continues on another line. A caller must not print a patch if there are problems.
+// Merge reports a Problem, with its file and line, for each construct that it cannot change safely, such as a value
+// that continues on another line. A caller must not print a patch if there are problems.
 //
 // Files:
 //

@@ -46,9 +46,9 @@ func drawSite(t *rapid.T) site {
 	if coin("default") {
 		nodes.WriteString(pair("NodeName", "DEFAULT") + space() + pair("RealMemory", "9000") + end())
 	}
-	for _, name := range rapid.SampledFrom([][]string{{"n[1-2]"}, {"n1", "n2"}, {"n2,n1"}, {"n2", "c[1-9]", "n1"}, {"n[1-9]"},
-		{"n[2,5],c1", "n1"}}).
-		Draw(t, "names") {
+	for _, name := range rapid.SampledFrom([][]string{
+		{"n[1-2]"}, {"n1", "n2"}, {"n2,n1"}, {"n2", "c[1-9]", "n1"}, {"n[1-9]"}, {"n[2,5],c1", "n1"},
+	}).Draw(t, "names") {
 		nodes.WriteString(pair("NodeName", name) + space() + pair("CPUs", "8"))
 		if strings.HasPrefix(name, "n") && coin("gres") {
 			nodes.WriteString(space() + pair("Gres", pick("value", "gpu:2", "gpu:a100:2,fast:1")))

@@ -3,6 +3,7 @@
 package e2efaults
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +47,12 @@ func TestWatcher(t *testing.T) {
 	}
 	starts("after slurmctld was restarted", "--gres=mig:3g.20gb:4")
 	starts("and again", "--gres=mig:7g.40gb:2")
+	s.Try("", "scontrol", "update", "nodename=ALL", "state=resume") // fails for the idle nodes
+	s.Within("the watcher has hidden the catalogue nodes", func() bool {
+		log, err := s.Log("watcher")
+		return err == nil && strings.Contains(log, "set a catalogue node to FUTURE again") &&
+			!strings.Contains(s.Must("", "root", "sinfo", "-h", "-N"), "mig-catalog")
+	})
 	s.NoneDrained()
 	s.NothingLeft()
 }

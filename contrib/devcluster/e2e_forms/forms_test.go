@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -176,3 +177,41 @@ func TestForms(t *testing.T) {
 		}
 	})
 }
+
+// limits has jobs that need more than the partitions have, and similar jobs that do not.
+var limits = []string{
+	"-N2", "-N3", "-N1-5", "-N3 -n3", "-N5", "-n128", "-n130", "-n300", "-N3 --exclusive", "-N2 -x n2", "-x n[1-2]",
+	"-N3 -w n1", "--mem=256000M -N2", "-p gpu,plain -N3", "-N3 --gres=gpu:1", "-N2 --gres=gpu:1", "-N5 --gpus=5",
+	"-N3 --gres=gpu:1 -w n1", "--gpus=5", "--gres=gpu:1 -n200",
+}
+
+// TestLimits checks that the catalogue nodes do not show: with each value of EnforcePartLimits, both clusters accept
+// and refuse the same jobs with and without GPUs, and jobs that need more than there is wait for the same reasons and
+// do not block other jobs.
+func TestLimits(t *testing.T) {
+	clusters := start(t)
+	for _, enforce := range []string{"NO", "ANY", "ALL"} {
+		for _, c := range clusters {
+			do(t, c, "sh", "-c", "echo EnforcePartLimits="+enforce+" >>/etc/slurm/slurm.conf; scontrol reconfigure")
+		}
+		out := both(t, clusters, submits, limits)
+		for k, set := range limits {
+			if (out[0][k] == "accepted") != (out[1][k] == "accepted") {
+				t.Errorf("EnforcePartLimits=%s %s: with Caelum %q, without it %q", enforce, set, out[0][k], out[1][k])
+			}
+		}
+		if enforce != "NO" {
+			continue
+		}
+		out = both(t, clusters, waits, []string{"-N3", "-N3 --gres=gpu:1", "-n300"})
+		if !slices.Equal(out[0], out[1]) {
+			t.Errorf("waiting jobs: with Caelum %q, without it %q", out[0], out[1])
+		}
+	}
+}
+
+// waits prints the reason for which each job waits, and whether a later job completes.
+const waits = `while read -r options; do
+	id=$(sbatch --parsable -o /dev/null $options --wrap true </dev/null) && sleep 2
+	reason=$(squeue -h -j "$id" -o %r)
+	timeout 60 sbatch -W -o /dev/null --wrap true >/dev/null </dev/null; echo "$reason $?"; scancel -u user1; done`
