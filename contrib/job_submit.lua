@@ -47,6 +47,9 @@ local function number(text)
   return #text <= 9 and text:find("^[1-9]%d*$") and tonumber(text) or nil
 end
 
+-- amount is like number, but also accepts 0.
+local function amount(text) return text == "0" and 0 or number(text) end
+
 -- percent parses a decimal whole number from 0 to 100. For anything else, it returns nil.
 local function percent(text)
   return (text == "0" or text == "100" or text:find("^[1-9]%d?$")) and tonumber(text) or nil
@@ -144,6 +147,9 @@ local function read_line(t, n, line)
     local of = t.models[value] or {}
     of[#of + 1] = third
     t.models[value], named = of, third
+  elseif word == "per_gpu" and fourth and not fifth and not t.per_gpu[value] then
+    t.per_gpu[value] = {cpus = amount(third), mib = amount(fourth)}
+    return t.per_gpu[value].cpus ~= nil and t.per_gpu[value].mib ~= nil
   elseif word == "alias" and third and not fourth and not t.alias[value] then
     t.alias[value], named = third, third
   elseif word == "partition" and not fifth then
@@ -174,6 +180,7 @@ local function parse(text)
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
   local t = {
     partitions = {}, grow_in = {}, profiles = {}, known = {}, models = {}, alias = {}, most = {}, named = {},
+    per_gpu = {},
     key = {}, user = {}, site = {}, old = 0,
     seconds = {key = {}, user = {}, site = {}}, high = {key = {}, user = {}, site = {}},
     busy = {key = {}, user = {}, site = {}},
@@ -605,17 +612,78 @@ local function cpus_per_gpu(job)
   if prefix and #rest <= 6 then return count(tonumber(rest:sub(2))), prefix, rest end
 end
 
+-- claims returns the compute slices and the memory, in GB, that a plain profile's name states, and nil for any other
+-- name.
+local function claims(profile)
+  local compute, gb = profile:match("^([1-9]%d?)g%.([1-9]%d*)gb$")
+  if compute and #gb <= 4 then return tonumber(compute), tonumber(gb) end
+end
+
+-- exclusive reports whether a job gets whole nodes, because of its own request or of its partition.
+local function exclusive(job, parts)
+  if job.shared == 0 then return true end
+  for _, name in ipairs(partitions(job.partition, parts)) do
+    if parts[name] and parts[name].max_share == 0 then return true end
+  end
+end
+
+-- whole returns the compute slices and the memory of the largest profile of the GPU models that have a profile, and the
+-- largest number of slices on one of their nodes.
+local function whole(t, profile)
+  local compute, gb, slots = 0, 0, 0
+  for _, of in pairs(t.models) do
+    local has = false
+    for _, name in ipairs(of) do has = has or name == profile end
+    for _, name in ipairs(has and of or {}) do
+      local c, m = claims(name)
+      compute, gb, slots = math.max(compute, c or 0), math.max(gb, m or 0), math.max(slots, t.most[name] or 0)
+    end
+  end
+  return compute, gb, slots
+end
+
+-- share returns the numbers of CPUs and of MiB per GPU for a new job that requests none, or nil if Slurm's own default
+-- applies: the slice's share of those that come with a whole GPU according to the per_gpu lines.
+local function share(t, job, profile, parts)
+  local cpus, mib = MAX_COUNT, 1e9
+  for _, name in ipairs(partitions(job.partition, parts)) do
+    local own = t.per_gpu[name] or {cpus = 0, mib = 0}
+    cpus, mib = math.min(cpus, own.cpus), math.min(mib, own.mib)
+  end
+  local compute, gb = claims(profile)
+  local all_compute, all_gb = whole(t, profile)
+  if compute and all_compute > 0 then cpus, mib = cpus * compute / all_compute, mib * gb / all_gb end
+  local function given(value) return value ~= nil and value ~= "" end
+  if given(job.cpus_per_tres) or count(job.cpus_per_task) then cpus = 0 end
+  if given(job.mem_per_tres) or job.min_mem_per_node or job.min_mem_per_cpu then mib = 0 end
+  local function rounded(value) return value > 0 and math.max(1, math.floor(value)) or nil end
+  return {cpus = rounded(cpus), mib = rounded(mib)}
+end
+
+-- on_whole_nodes returns the CPUs and MiB per GPU of a job, like share. If the job has whole nodes, Slurm multiplies
+-- them by the number of slots of a node instead of by the number of GPUs that the job requests on it.
+local function on_whole_nodes(t, job, profile, gpus, parts, of)
+  local _, _, slots = whole(t, profile)
+  if slots <= gpus or not exclusive(job, parts) then return of end
+  local asked = tostring(job.mem_per_tres):match("^gres[:/]gpu[:=](%d+)$")
+  local cpus, mib = cpus_per_gpu(job) or of.cpus, asked and number(asked) or of.mib
+  return {
+    cpus = cpus and math.max(1, math.floor(cpus * gpus / slots)), mib = mib and math.ceil(mib * gpus / slots),
+  }
+end
+
 -- place decides on how many nodes a new job runs and how many GPUs it has on each of them, so that no node needs more
 -- slices of a profile, or more CPUs, than the nodes have. Like slurmctld, it uses as few nodes as possible. It returns
 -- the slots. If the GPUs of the job cannot be divided evenly among the nodes, the slots are rounded up, because
 -- slurmctld would distribute the GPUs without regard to the slices. If those of its tasks cannot, the result has the
--- largest number of GPUs on a node, and per_task is true: the job keeps its GPUs per task and limits the tasks per node.
+-- largest number of GPUs on a node, and per_task is true: the job keeps its GPUs per task and limits its tasks on a
+-- node.
 -- The slices stay per node, because slurmctld does not count a GRES without files that a job requests per task
 -- (22.05.8). If place changes the numbers of nodes and tasks, these are in the fields min_nodes, max_nodes and
 -- ntasks_per_node. It returns nil and the reason if no nodes can run the job.
 local function place(t, r, gpus, job, profile)
   local most, all = math.min(t.most[profile] or MAX_COUNT, MAX_COUNT), gpus.sum and gpus.sum.all
-  local cpus = cpus_per_gpu(job)
+  local cpus = cpus_per_gpu(job) or r.share.cpus
   if cpus and t.max_cpus then most = math.min(most, math.floor(t.max_cpus / cpus)) end
   if not all then
     if gpus.all > most then return nil, NO_SUCH_NODE end
@@ -907,13 +975,6 @@ local function time_limit(t, minutes, names, parts)
   return least and 60 * least
 end
 
--- claims returns the compute slices and the memory, in GB, that a plain profile's name states, and nil for any other
--- name.
-local function claims(profile)
-  local compute, gb = profile:match("^([1-9]%d?)g%.([1-9]%d*)gb$")
-  if compute and #gb <= 4 then return tonumber(compute), tonumber(gb) end
-end
-
 -- alternatives returns the profiles that a job may request instead of a given one. If the request names a GPU model,
 -- these are the model's profiles. Otherwise, they are the profiles of all GPU models that have the given profile, or
 -- all profiles if no model line names it.
@@ -1021,9 +1082,10 @@ local function choose(gpus, t, job, run, limit, full)
 end
 
 -- resolve returns the changes to a request: kept, the entries of tres_per_node to keep; added, the entries to add to it
--- (without prefix); and the slots with the fields of place. It also returns the result of choose. If the request is rejected, it returns nil and the reason, which is a number for one of
--- slurmctld's errors. job holds the --mig and --mig-mem options. Both are ignored for typed slices, because the job may
--- have inherited them from another job. full is the result of full_of. new is true for a new job.
+-- (without prefix); the slots with the fields of place; and the results of share. It also returns the result of choose.
+-- If the request is rejected, it returns nil and the reason, which is a number for one of slurmctld's errors. job holds
+-- the --mig and --mig-mem options. Both are ignored for typed slices, because the job may have inherited them from
+-- another job. full is the result of full_of. new is true for a new job.
 local function resolve(r, gpus, t, job, run, limit, full, new)
   local why = lacks(r, gpus, t)
   if why then return nil, why end
@@ -1041,6 +1103,8 @@ local function resolve(r, gpus, t, job, run, limit, full, new)
     profile, choice = choose(gpus, t, job, run, limit, full)
     if not profile then return nil, choice end
   end
+  local own = profile or mig.types[1]
+  r.share = new and share(t, job, own, r.parts) or {}
   if mig.all > 0 then
     -- The request counts the slices of each node, so all nodes have the same number.
     if gpus.sum and gpus.all * r.nodes ~= gpus.sum.all then return nil, uneven(gpus.what, r.nodes) end
@@ -1050,7 +1114,8 @@ local function resolve(r, gpus, t, job, run, limit, full, new)
     gpus, unfit = place(t, r, gpus, job, profile)
     if not gpus then return nil, unfit end
   end
-  local changes = {kept = {}, added = {}, slots = gpus}
+  if new then r.share = on_whole_nodes(t, job, own, gpus.all, r.parts, r.share) end
+  local changes = {kept = {}, added = {}, slots = gpus, share = r.share}
   for _, entry in ipairs(r.node.list) do
     if not (entry.name == "mig" and entry.type == "") then changes.kept[#changes.kept + 1] = entry.text end
   end
@@ -1074,11 +1139,14 @@ local function write(job, from, changes)
   for _, name in ipairs({"min_nodes", "max_nodes", "ntasks_per_node"}) do
     if changes.slots[name] then job[name] = changes.slots[name] end
   end
-  if #added == 0 then return end
   local prefix
   for _, per in ipairs(PER) do
     prefix = prefix or tostring(from["tres_per_" .. per]):sub(1, MAX_TRES):match("gres[:/]")
   end
+  cpus = changes.share.cpus
+  if prefix and cpus then job.cpus_per_tres = prefix .. "gpu:" .. cpus .. "," .. prefix .. "mig:" .. cpus end
+  if prefix and changes.share.mib then job.mem_per_tres = prefix .. "gpu:" .. changes.share.mib end
+  if #added == 0 then return end
   if not prefix then
     job.gres = table.concat(added, ",")
     -- Entries in kept without a prefix are invalid. They stay in the request, so that slurmctld rejects it.
@@ -1205,7 +1273,7 @@ local function submit(job, parts)
   if not r or not drop_unmanaged(r, t) then return hide(job, parts) end
   local invalid = unreadable(r)
   if invalid then return refuse(invalid) end
-  r.static, r.hidden = static_profile, catalogue(job.partition, parts)
+  r.static, r.hidden, r.parts = static_profile, catalogue(job.partition, parts), parts
   -- Such a job never starts, so it needs no slices.
   local shares = r.job.gpu.all > 0 or r.task.gpu.all > 0 or r.tasks_per_gpu
   if beyond(job, r.hidden, t.max_cpus, shares) then return slurm.SUCCESS end

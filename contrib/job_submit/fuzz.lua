@@ -57,7 +57,7 @@ local PARTS = {
     nodes = "mig-catalog[1-2],n[1-3]", total_nodes = 5.0, total_cpus = 320.0,
   },
   ["gpu-long"] = {
-    flag_default = 0.0, default_time = slurm.NO_VAL, max_time = 50.0,
+    flag_default = 0.0, default_time = slurm.NO_VAL, max_time = 50.0, max_share = 0.0,
     nodes = "mig-catalog2,n5", total_nodes = 2.0, total_cpus = 128.0,
   },
   cpu = {

@@ -14,9 +14,13 @@ type concealment struct {
 	lists             []string
 }
 
-// catalogueOf returns nil if none of the partitions has catalogue nodes.
-func catalogueOf(partitions string) *concealment {
+// catalogueOf returns nil if none of the partitions has catalogue nodes. q is the job with these partitions.
+func catalogueOf(q fields, partitions string) *concealment {
 	var h concealment
+	if q["no_parts"] != nil {
+		return nil
+	}
+	partitions = cmp.Or(partitions, "gpu")
 	for name := range strings.SplitSeq(partitions, ",") {
 		p := map[string]concealment{
 			"gpu":      {nodes: 3, most: 2, cpus: 320, lists: []string{"mig-catalog[1-2]"}},
@@ -64,7 +68,7 @@ func (h *concealment) exclude(own string) write {
 
 // hide returns the changes to a new job without slices.
 func hide(q fields, d decisions.Table) []write {
-	h := catalogueOf(cmp.Or(text(q, "partition"), "gpu"))
+	h := catalogueOf(q, text(q, "partition"))
 	if all := h.beyond(q, d.MaxCPUs, false); h == nil || all != nil {
 		return all
 	}
@@ -74,7 +78,7 @@ func hide(q fields, d decisions.Table) []write {
 // concealed returns the changes to an update of a job that hide the catalogue nodes from it. before and after are the
 // job's options.
 func concealed(q fields, before, after options) []write {
-	h := catalogueOf(cmp.Or(partitionAfter(q), "gpu"))
+	h := catalogueOf(q, partitionAfter(q))
 	if all := h.beyond(q, 0, false); h == nil || all != nil {
 		return all
 	}

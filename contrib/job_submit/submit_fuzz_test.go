@@ -81,6 +81,10 @@ func (m maker) job() fields {
 	for _, name := range []string{"req_nodes", "exc_nodes", "reservation"} {
 		some(8, name, func() any { return m.one("", "n1", m.raw) })
 	}
+	some(4, "shared", func() any { return []float64{0, 1, 65534}[m.IntN(3)] })
+	some(8, "min_mem_per_node", func() any { return []float64{0, 1000}[m.IntN(2)] })
+	some(8, "min_mem_per_cpu", func() any { return m.number() })
+	some(6, "mem_per_tres", func() any { return m.one("gres:gpu:1000", "gres/gpu=77", "", "gres:gpu:0", m.raw) })
 	some(6, "cpus_per_tres", func() any {
 		return m.one("gres:gpu:4", "gres/gpu:16", "gres/gpu=3", "gres:gpu:0", "gres:gpu:65534", "gres:net:4", "gpu:4",
 			"gres:gpu:4,gres:mig:4", m.raw)
@@ -201,6 +205,7 @@ func (m maker) site() string {
 		}
 	}
 	body += m.one("", "", "max_cpus 4\n", "max_cpus 12\n", "max_cpus 64\n")
+	body += m.one("", "", "per_gpu gpu 16 120000\n", "per_gpu gpu 0 7\nper_gpu gpu-long 3 0\n")
 	body += m.one("", "alias 10gb 2g.10gb\nalias a100_x 1g.5gb\n")
 	body += m.one("", "", "", "", "bypass cpu\n")
 	if m.IntN(6) == 0 {
@@ -626,6 +631,13 @@ func wanted(q fields, o outcome) (all []write) {
 	if o.cpus != "" {
 		all = append(all, write{"cpus_per_tres", o.cpus})
 	}
+	prefix := prefixOf(q)
+	if o.each > 0 && prefix != "" {
+		all = append(all, write{"cpus_per_tres", fmt.Sprintf("%[1]sgpu:%[2]d,%[1]smig:%[2]d", prefix, o.each)})
+	}
+	if o.mib > 0 && prefix != "" {
+		all = append(all, write{"mem_per_tres", fmt.Sprintf("%sgpu:%d", prefix, o.mib)})
+	}
 	if o.minNodes > 0 {
 		all = append(all, write{"min_nodes", float64(o.minNodes)})
 	}
@@ -635,7 +647,6 @@ func wanted(q fields, o outcome) (all []write) {
 	if o.maxNodes > 0 {
 		all = append(all, write{"max_nodes", float64(o.maxNodes)})
 	}
-	prefix := prefixOf(q)
 	if len(o.added) == 0 {
 		return all
 	}

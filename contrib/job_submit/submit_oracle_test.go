@@ -57,6 +57,8 @@ type outcome struct {
 	cpus          string // cpus_per_tres; "" if it does not change
 	minNodes      int    // 0 if it does not change
 	maxNodes      int    // 0 if it does not change
+	mib           int    // MiB per GPU in mem_per_tres; 0 if it does not change
+	each          int    // CPUs per GPU and slice in cpus_per_tres; 0 if it does not change
 	rounded       string // the message that the numbers of GPUs are rounded up
 	tasksPerNode  int    // 0 if it does not change
 	stamp         stamp
@@ -198,7 +200,7 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	}
 	if stamped == nil {
 		shares := r.gpu["job"].all() > 0 || r.gpu["task"].all() > 0 || set(q, "ntasks_per_tres") > 0
-		o.beyond = catalogueOf(cmp.Or(text(q, "partition"), "gpu")).beyond(q, d.MaxCPUs, shares)
+		o.beyond = catalogueOf(q, text(q, "partition")).beyond(q, d.MaxCPUs, shares)
 		if o.beyond != nil {
 			return outcome{beyond: o.beyond}
 		}
@@ -270,10 +272,19 @@ func (o *outcome) checkSlices(r request, s slots, d decisions.Table, static stri
 func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile string, typed, submitted bool) int {
 	mig := r.mig["node"]
 	p := placement{gpus: s.perNode, nodes: r.nodes}
-	most := mostOf(d, profile)
-	m := cpusWord.FindStringSubmatch(text(q, "cpus_per_tres"))
-	if m != nil && inRange(m[3]) > 0 && d.MaxCPUs > 0 && mig.all() == 0 {
-		most = min(most, d.MaxCPUs/inRange(m[3]))
+	own := profile
+	if typed && profile == "" {
+		own = mig.types[0]
+	}
+	if submitted {
+		o.each, o.mib = share(q, d, own)
+	}
+	most, cpus := mostOf(d, profile), o.each
+	if m := cpusWord.FindStringSubmatch(text(q, "cpus_per_tres")); m != nil {
+		cpus = inRange(m[3])
+	}
+	if cpus > 0 && d.MaxCPUs > 0 && mig.all() == 0 {
+		most = min(most, d.MaxCPUs/cpus)
 	}
 	if submitted && mig.all() == 0 && s.total != nil {
 		var ok bool
@@ -281,7 +292,7 @@ func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile
 		if d.MaxCPUs > 0 {
 			least = max(least, (max(r.tasks, 1)*set(q, "cpus_per_task")+d.MaxCPUs-1)/d.MaxCPUs)
 		}
-		if p, ok = r.place(s, most, least, set(q, "max_nodes"), catalogueOf(cmp.Or(text(q, "partition"), "gpu"))); !ok {
+		if p, ok = r.place(s, most, least, set(q, "max_nodes"), catalogueOf(q, text(q, "partition"))); !ok {
 			o.unavailable = true
 			return p.nodes
 		}
@@ -296,15 +307,14 @@ func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile
 	if p.nodes != r.nodes {
 		o.minNodes = p.nodes
 	}
+	if submitted {
+		o.each, o.mib = onWholeNodes(q, d, own, p.gpus.all(), o.each, o.mib)
+	}
 	o.maxNodes, o.tasksPerNode = p.maxNodes, p.tasksPerNode
 	if p.perTask {
 		o.grow = "off"
 	}
-	for _, e := range r.options["node"] {
-		if e.name != "mig" || e.kind != "" {
-			o.kept = append(o.kept, e.text)
-		}
-	}
+	o.kept = r.kept()
 	if !p.perTask && r.gpu["node"].all() == 0 {
 		o.added = p.gpus.entries()
 	}
@@ -316,6 +326,16 @@ func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile
 		o.added = append(o.added, fmt.Sprintf("mig:%s:%d", profile, p.gpus.all()))
 	}
 	return p.nodes
+}
+
+// kept returns the entries per node without the slices without a profile.
+func (r request) kept() (all []string) {
+	for _, e := range r.options["node"] {
+		if e.name != "mig" || e.kind != "" {
+			all = append(all, e.text)
+		}
+	}
+	return all
 }
 
 func counted(gpus int) string {

@@ -296,7 +296,7 @@ func (p probe) places(d decisions.Table, partition string) {
 	for _, cpus := range []string{"", "3"} {
 		q := fields{
 			"tres_per_job": "gres:gpu:4", "partition": partition, "script": script, "user_id": 7.0,
-			"env.1": "_SLURM_SPANK_OPTION_caelum_mig=off",
+			"env.1": "_SLURM_SPANK_OPTION_caelum_mig=off", "no_parts": 1.0,
 		}
 		if cpus != "" {
 			q["cpus_per_tres"] = "gres:gpu:" + cpus

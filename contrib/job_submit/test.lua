@@ -298,6 +298,38 @@ end
 for _, name in ipairs({"gpu", "gpu-long", "cpu"}) do PARTS[name].nodes = nil end
 write_table(TABLE)
 
+---------------------------------------------------------------- CPUs and memory of a slice
+
+write_table(TABLE .. "profile 1g.5gb 4864 14\nmodel a100 1g.5gb\nmodel a100 2g.10gb\nmodel a100 3g.20gb\nmodel a100 7g.40gb\n" ..
+  "per_gpu gpu 16 120000\nper_gpu gpu-long 8 0\n")
+PARTS["gpu-long"].max_share = 0.0
+for _, case in ipairs({
+  {"1g.5gb", {}, "gres:gpu:2,gres:mig:2", "gres:gpu:15000"},
+  {"2g.10gb", {}, "gres:gpu:4,gres:mig:4", "gres:gpu:30000"},
+  {"3g.20gb", {}, "gres:gpu:6,gres:mig:6", "gres:gpu:60000"},
+  {"7g.40gb", {}, "gres:gpu:16,gres:mig:16", "gres:gpu:120000"},
+  {"7g.40gb", {tres_per_node = "gres:gpu:2"}, "gres:gpu:16,gres:mig:16", "gres:gpu:120000"},
+  {"1g.5gb", {tres_per_node = "gres:gpu:1,gres:mig:3g.20gb:1"}, "gres:gpu:6,gres:mig:6", "gres:gpu:60000"},
+  {"1g.5gb", {cpus_per_task = 4}, nil, "gres:gpu:15000"},
+  {"1g.5gb", {cpus_per_tres = "gres:gpu:3"}, "gres:gpu:3,gres:mig:3", "gres:gpu:15000"},
+  {"1g.5gb", {min_mem_per_node = 0}, "gres:gpu:2,gres:mig:2", nil},
+  {"1g.5gb", {min_mem_per_cpu = 100}, "gres:gpu:2,gres:mig:2", nil},
+  {"1g.5gb", {mem_per_tres = "gres:gpu:500"}, "gres:gpu:2,gres:mig:2", "gres:gpu:500"},
+  {"1g.5gb", {partition = "gpu,gpu-long"}, "gres:gpu:1,gres:mig:1", nil},
+  {"1g.5gb", {shared = 0}, "gres:gpu:1,gres:mig:1", "gres:gpu:1072"},
+  {"7g.40gb", {tres_per_node = "gres:gpu:2", shared = 0, mem_per_tres = "gres:gpu:100000"}, "gres:gpu:2,gres:mig:2", "gres:gpu:14286"},
+  {"7g.40gb", {tres_per_node = "gres:gpu:2", shared = 0, cpus_per_tres = "gres:gpu:30"}, "gres:gpu:4,gres:mig:4", "gres:gpu:17143"},
+  {"1g.5gb", {partition = "gpu-long", mem_per_tres = "gres:gpu:1400"}, "gres:gpu:1,gres:mig:1", "gres:gpu:100"},
+}) do
+  local fields = {tres_per_node = "gres:gpu:1", spank_job_env = env(case[1])}
+  for k, v in pairs(case[2]) do fields[k] = v end
+  local rc, job = submit(fields)
+  check(rc == slurm.SUCCESS and job.cpus_per_tres == case[3] and job.mem_per_tres == case[4], "the share of " .. case[1],
+    tostring(job.cpus_per_tres) .. " " .. tostring(job.mem_per_tres) .. " " .. tostring(said[1]))
+end
+PARTS["gpu-long"].max_share = nil
+write_table(TABLE)
+
 ---------------------------------------------------------------- --mig and --mig-mem: profile, choice, message to the user
 
 for _, case in ipairs({

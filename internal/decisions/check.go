@@ -19,6 +19,7 @@ var forms = map[string]string{
 	"profile":   "profile NAME [MIB [MOST]]",
 	"model":     "model TYPE PROFILE",
 	"alias":     "alias TYPE PROFILE, once for each type",
+	"per_gpu":   "per_gpu PARTITION CPUS MIB, once for each partition",
 	"default":   "default PROFILE, once",
 	"whole":     "whole PROFILE, once",
 	"grow":      "grow off|oom|forecast, once",

@@ -36,7 +36,9 @@ type Table struct {
 	// Models holds the profiles of each GPU model, smallest first. Its keys are the models' Types in gres.conf.
 	Models map[string][]string
 	// Aliases maps GPU types that do not state a profile, such as a100_10g, to the profile that they stand for.
-	Aliases  map[string]string
+	Aliases map[string]string
+	// PerGPU holds the CPUs and memory that come with a whole GPU, by partition. Slices get a share of them.
+	PerGPU   map[string]PerGPU
 	MaxNodes int // the number of catalogue nodes
 	MaxCPUs  int // the largest number of CPUs of a node, or 0 if unknown
 	// Bypass is the unmanaged partition to which new jobs that request GPUs are sent, or empty if these jobs are given
@@ -55,6 +57,9 @@ type Profile struct {
 	MiB  int // memory of an instance, or 0 if unknown
 	Most int // the largest number of its instances on a node, or 0 if unknown
 }
+
+// PerGPU is what a job gets for each whole GPU if it requests none, or 0 if Slurm's own default applies.
+type PerGPU struct{ CPUs, MiB int }
 
 var (
 	headForm     = regexp.MustCompile(`^caelum-decisions 1 [0-9]+\n`)
@@ -155,6 +160,7 @@ func newReader() reader {
 			MaxNodes: -1,
 			Models:   map[string][]string{},
 			Aliases:  map[string]string{},
+			PerGPU:   map[string]PerGPU{},
 			Full:     map[string]string{},
 			GrowIn:   map[string]string{},
 			Key:      map[string]predict.Line{},
@@ -211,6 +217,8 @@ func (r *reader) understand(n int, words []string) bool {
 		return true
 	case "alias":
 		return r.alias(n, value, rest)
+	case "per_gpu":
+		return r.perGPU(value, rest)
 	case "partition":
 		return r.partition(n, value, rest)
 	}
@@ -249,6 +257,18 @@ func (r *reader) single(n int, word, value string) bool {
 	default:
 		return false
 	}
+	return true
+}
+
+// perGPU parses the rest of a per_gpu line, which consists of the numbers of CPUs and of MiB.
+func (r *reader) perGPU(partition string, rest []string) bool {
+	amount := func(text string, n *int) bool { return text == "0" || positive(text, n) }
+	var own PerGPU
+	if _, twice := r.PerGPU[partition]; twice || len(rest) != 2 || !amount(rest[0], &own.CPUs) ||
+		!amount(rest[1], &own.MiB) {
+		return false
+	}
+	r.PerGPU[partition] = own
 	return true
 }
 

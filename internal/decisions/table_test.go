@@ -14,7 +14,7 @@ func TestParse(t *testing.T) {
 		"profile 1g.5gb 4864 14\nprofile 1g.5gb 4864 7\nprofile 1g.5gb+me\nprofile 2g.10gb 9984\n" +
 		"profile 2g.10gb 9856\nprofile 2g.10gb\ndefault 2g.10gb\nwhole 1g.5gb\n" +
 		"model a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\nbypass whole\nmax_cpus 64\nmax_cpus 32\n" +
-		"alias a100_10g 2g.10gb\n" +
+		"alias a100_10g 2g.10gb\nper_gpu gpu 16 120000\nper_gpu big 0 0\n" +
 		"key 1001:0123456789abcdef 1g.5gb+me  # train\nkey 0123456789abcdef 2g.10gb 60 # no user\n" +
 		"user 1001:0123456789abcdef\t2g.10gb 3600-4100\nsite 0123456789abcdef 1g.5gb 60\n" +
 		"key 7:0123456789abcdef 1g.5gb 60 0\nuser 7:0123456789abcdef 1g.5gb  60-60\t100  # busy\n" +
@@ -30,6 +30,7 @@ func TestParse(t *testing.T) {
 		Bypass:     "whole",
 		Models:     map[string][]string{"a100": {"1g.5gb", "2g.10gb"}},
 		Aliases:    map[string]string{"a100_10g": "2g.10gb"},
+		PerGPU:     map[string]PerGPU{"gpu": {16, 120000}, "big": {}},
 		MaxCPUs:    64,
 		Key: map[string]predict.Line{
 			"1001:0123456789abcdef": {Profile: "1g.5gb+me", Busy: -1},
@@ -89,6 +90,10 @@ func TestNoTable(t *testing.T) {
 		head + some + "alias a100_10g 2g.10gb\n":                          "line 4 names a profile that has no",
 		head + some + "alias a100_10g\n":                                  "line 4 is not valid",
 		head + some + "alias x 1g.5gb\nalias x 1g.5gb\n":                  "line 5 is not valid",
+		head + some + "per_gpu gpu 16\n":                                  "line 4 is not valid",
+		head + some + "per_gpu gpu 16 -1\n":                               "line 4 is not valid",
+		head + some + "per_gpu gpu 1 1 1\n":                               "line 4 is not valid",
+		head + some + "per_gpu a 1 1\nper_gpu a 1 1\n":                    "line 5 is not valid",
 		head + some + "max_cpus 0\n":                                      "line 4 is not valid",
 		head + some + "max_cpus 64\nmax_cpus many\n":                      "line 5 is not valid",
 		head + some + "key 0123 1g.5gb\n":                                 "line 4 is not valid",

@@ -13,8 +13,8 @@ import (
 
 // keyWords maps the first word of each line that SetLine can write to the number of words that identify the line.
 var keyWords = map[string]int{
-	"partition": 2, "default": 1, "whole": 1, "grow": 1, "max_nodes": 1, "bypass": 1, "alias": 2, "key": 2,
-	"user": 2, "site": 2,
+	"partition": 2, "default": 1, "whole": 1, "grow": 1, "max_nodes": 1, "bypass": 1, "alias": 2,
+	"per_gpu": 2, "key": 2, "user": 2, "site": 2,
 }
 
 // plainWord matches a word of the table.

@@ -52,7 +52,7 @@ func (m *merger) tableLines(parts []partition, nodes []nodeLine) (lines []string
 				}
 			}
 		case len(words) > 1 && words[0] == "default":
-			lines = append(append(lines, m.aliases()...), l)
+			lines = append(append(append(lines, m.aliases()...), m.perGPU...), l)
 		case len(words) == 4 && words[0] == "profile":
 			most, _ := strconv.Atoi(words[3])
 			words[3] = strconv.Itoa(max(most, m.mostGPUs))
@@ -99,6 +99,9 @@ func lacks(t decisions.Table, words []string) bool {
 		return !slices.Contains(t.Models[words[1]], words[2])
 	case "alias":
 		return t.Aliases[words[1]] == ""
+	case "per_gpu":
+		_, has := t.PerGPU[words[1]]
+		return !has
 	case "max_cpus":
 		n, _ := strconv.Atoi(words[1])
 		return t.MaxCPUs < n
@@ -140,8 +143,8 @@ func (m *merger) extendTable(f *file, missing []string) {
 	last := lines[0]
 	for _, l := range lines {
 		word, _, _ := strings.Cut(l.text, " ")
-		if slices.Contains([]string{"partition", "profile", "model", "alias", "default", "whole", "max_nodes",
-			"max_cpus"}, word) {
+		if slices.Contains([]string{"partition", "profile", "model", "alias", "per_gpu", "default", "whole",
+			"max_nodes", "max_cpus"}, word) {
 			last = l
 		}
 	}

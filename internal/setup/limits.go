@@ -2,6 +2,7 @@ package setup
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -10,30 +11,48 @@ import (
 )
 
 // limits adds notes about the site's settings whose values apply to each GPU. With Caelum, they apply to each slice, so
-// that values for whole GPUs are too large. Only the site can decide how to change them.
+// that values for whole GPUs are too large. Only the site can decide how to change weights. For DefCpuPerGPU and
+// DefMemPerGPU, limits adds lines to the decision table, with which jobs get the share of their slices.
 func (m *merger) limits(lines []line, parts []partition, nodes []nodeLine) {
+	global := map[string]int{}
 	for _, l := range lines {
 		if describesObject(l) {
 			continue
 		}
-		m.perGPU(l, "", nodes)
+		perGPU(l, global)
 		if w, ok := l.get("PriorityWeightTRES"); ok {
 			m.weights(l, w, "gives a job with a slice as much priority as one with a whole GPU", nil)
 		}
 	}
+	defaults := maps.Clone(global)
+	var of []string
 	for _, p := range parts {
-		if !p.managed(nodes) && !p.isDefault() {
-			continue
+		if p.isDefault() {
+			defaults = maps.Clone(global)
+			perGPU(p.line, defaults)
+		} else if p.managed(nodes) {
+			own := maps.Clone(defaults)
+			perGPU(p.line, own)
+			for _, name := range items(p.name) {
+				if cpus, mib := own["defcpupergpu"], own["defmempergpu"]; cpus > 0 || mib > 0 {
+					m.perGPU = append(m.perGPU, fmt.Sprintf("per_gpu %s %d %d", name, cpus, mib))
+					of = append(of, name)
+				}
+			}
 		}
-		m.perGPU(p.line, " of partition "+p.name, nodes)
-		if w, ok := p.get("TRESBillingWeights"); ok {
+		if w, ok := p.get("TRESBillingWeights"); ok && (p.managed(nodes) || p.isDefault()) {
 			m.weights(p.line, w, "of partition "+p.name+" bills a slice as a whole GPU", m.typesIn(p, nodes))
 		}
 	}
+	if len(of) > 0 {
+		m.note("DefCpuPerGPU or DefMemPerGPU apply to these partitions: %s. With the per_gpu lines of the decision "+
+			"table, a job gets the share of its slice instead of the value for a whole GPU. If you change a value, "+
+			"change the line as well.", strings.Join(of, ", "))
+	}
 }
 
-// perGPU adds notes about DefCpuPerGPU and DefMemPerGPU, which JobDefaults can also contain.
-func (m *merger) perGPU(l line, of string, nodes []nodeLine) {
+// perGPU sets the values of DefCpuPerGPU and DefMemPerGPU, which JobDefaults can also contain, by key in lower case.
+func perGPU(l line, values map[string]int) {
 	settings := slices.Clone(l.words)
 	if w, ok := l.get("JobDefaults"); ok {
 		for _, item := range items(w.value) {
@@ -42,60 +61,11 @@ func (m *merger) perGPU(l line, of string, nodes []nodeLine) {
 		}
 	}
 	for _, w := range settings {
-		has, unit := 0, "CPUs"
-		switch strings.ToLower(w.key) {
-		case "defcpupergpu":
-			has = smallest(nodes, nodeLine.cpus)
-		case "defmempergpu":
-			has, unit = smallest(nodes, func(l nodeLine) int { return l.integer("RealMemory") }), "MiB"
-		default:
-			continue
-		}
-		each, err := strconv.Atoi(w.value)
-		slots := m.slotCount()
-		switch {
-		case err != nil || each <= 0 || has > 0 && each*slots <= has:
-		case has == 0:
-			m.note("%s:%d: %s=%s%s applies to each slice. A node has %d slots; write a value with which all of them "+
-				"fit.", l.in.path, l.number, w.key, w.value, of, slots)
-		default:
-			m.note("%s:%d: %s=%s%s applies to each slice. With %d %s and %d slots per node, only %d slices of a node "+
-				"can be in use at the same time; write %s=%d.", l.in.path, l.number, w.key, w.value, of, has, unit,
-				slots, has/each, w.key, max(has/slots, 1))
+		n, err := strconv.Atoi(w.value)
+		if key := strings.ToLower(w.key); err == nil && (key == "defcpupergpu" || key == "defmempergpu") {
+			values[key] = n
 		}
 	}
-}
-
-func (m *merger) slotCount() (count int) {
-	for _, s := range m.slots {
-		count += s.count
-	}
-	return count
-}
-
-// smallest returns the smallest positive value of a number among the lines of the managed nodes, or 0.
-func smallest(nodes []nodeLine, of func(nodeLine) int) (least int) {
-	for _, l := range nodes {
-		if n := of(l); l.inside && n > 0 && (least == 0 || n < least) {
-			least = n
-		}
-	}
-	return least
-}
-
-// number returns the value of a key that applies to the nodes, or 0 if there is none.
-func (l nodeLine) integer(key string) int {
-	n, _ := strconv.Atoi(l.effective[strings.ToLower(key)].value)
-	return n
-}
-
-// cpus returns the number of CPUs of a node, or 0 if its line does not state it.
-func (l nodeLine) cpus() int {
-	if n := max(l.integer("CPUs"), l.integer("Procs")); n > 0 {
-		return n
-	}
-	sockets := max(l.integer("Sockets"), l.integer("SocketsPerBoard")*max(l.integer("Boards"), 1))
-	return sockets * max(l.integer("CoresPerSocket"), 1) * max(l.integer("ThreadsPerCore"), 1)
 }
 
 // weights adds a note if a list of TRES weights contains a weight for the GPUs that Caelum manages. others lists the

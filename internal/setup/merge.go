@@ -63,6 +63,7 @@ type merger struct {
 	mostGPUs int      // the largest number of GPUs of an unmanaged node in a partition with managed nodes
 	absent   []string // the managed nodes without a NodeName line
 	types    gpuTypes
+	perGPU   []string // the per_gpu lines of the decision table
 	files    []*file
 	err      error
 	inventory
