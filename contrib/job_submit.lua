@@ -627,24 +627,25 @@ local function exclusive(job, parts)
   end
 end
 
--- whole returns the compute slices and the memory of the largest profile of the GPU models that have a profile, and the
--- largest number of slices on one of their nodes.
+-- whole returns the compute slices and the memory of the largest profile of the GPU models that have a profile.
 local function whole(t, profile)
-  local compute, gb, slots = 0, 0, 0
+  local compute, gb = 0, 0
   for _, of in pairs(t.models) do
     local has = false
     for _, name in ipairs(of) do has = has or name == profile end
     for _, name in ipairs(has and of or {}) do
       local c, m = claims(name)
-      compute, gb, slots = math.max(compute, c or 0), math.max(gb, m or 0), math.max(slots, t.most[name] or 0)
+      compute, gb = math.max(compute, c or 0), math.max(gb, m or 0)
     end
   end
-  return compute, gb, slots
+  return compute, gb
 end
 
 -- share returns the numbers of CPUs and of MiB per GPU for a new job that requests none, or nil if Slurm's own default
--- applies: the slice's share of those that come with a whole GPU according to the per_gpu lines.
+-- applies: the slice's share of those that come with a whole GPU according to the per_gpu lines. A job with whole nodes
+-- gets none, because slurmctld 22.05 would multiply them by the number of slots of a node.
 local function share(t, job, profile, parts)
+  if exclusive(job, parts) then return {} end
   local cpus, mib = MAX_COUNT, 1e9
   for _, name in ipairs(partitions(job.partition, parts)) do
     local own = t.per_gpu[name] or {cpus = 0, mib = 0}
@@ -658,18 +659,6 @@ local function share(t, job, profile, parts)
   if given(job.mem_per_tres) or job.min_mem_per_node or job.min_mem_per_cpu then mib = 0 end
   local function rounded(value) return value > 0 and math.max(1, math.floor(value)) or nil end
   return {cpus = rounded(cpus), mib = rounded(mib)}
-end
-
--- on_whole_nodes returns the CPUs and MiB per GPU of a job, like share. If the job has whole nodes, Slurm multiplies
--- them by the number of slots of a node instead of by the number of GPUs that the job requests on it.
-local function on_whole_nodes(t, job, profile, gpus, parts, of)
-  local _, _, slots = whole(t, profile)
-  if slots <= gpus or not exclusive(job, parts) then return of end
-  local asked = tostring(job.mem_per_tres):match("^gres[:/]gpu[:=](%d+)$")
-  local cpus, mib = cpus_per_gpu(job) or of.cpus, asked and number(asked) or of.mib
-  return {
-    cpus = cpus and math.max(1, math.floor(cpus * gpus / slots)), mib = mib and math.ceil(mib * gpus / slots),
-  }
 end
 
 -- place decides on how many nodes a new job runs and how many GPUs it has on each of them, so that no node needs more
@@ -1103,8 +1092,7 @@ local function resolve(r, gpus, t, job, run, limit, full, new)
     profile, choice = choose(gpus, t, job, run, limit, full)
     if not profile then return nil, choice end
   end
-  local own = profile or mig.types[1]
-  r.share = new and share(t, job, own, r.parts) or {}
+  r.share = new and share(t, job, profile or mig.types[1], r.parts) or {}
   if mig.all > 0 then
     -- The request counts the slices of each node, so all nodes have the same number.
     if gpus.sum and gpus.all * r.nodes ~= gpus.sum.all then return nil, uneven(gpus.what, r.nodes) end
@@ -1114,7 +1102,6 @@ local function resolve(r, gpus, t, job, run, limit, full, new)
     gpus, unfit = place(t, r, gpus, job, profile)
     if not gpus then return nil, unfit end
   end
-  if new then r.share = on_whole_nodes(t, job, own, gpus.all, r.parts, r.share) end
   local changes = {kept = {}, added = {}, slots = gpus, share = r.share}
   for _, entry in ipairs(r.node.list) do
     if not (entry.name == "mig" and entry.type == "") then changes.kept[#changes.kept + 1] = entry.text end

@@ -307,9 +307,6 @@ func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile
 	if p.nodes != r.nodes {
 		o.minNodes = p.nodes
 	}
-	if submitted {
-		o.each, o.mib = onWholeNodes(q, d, own, p.gpus.all(), o.each, o.mib)
-	}
 	o.maxNodes, o.tasksPerNode = p.maxNodes, p.tasksPerNode
 	if p.perTask {
 		o.grow = "off"

@@ -11,7 +11,7 @@ import (
 )
 
 // TestPerGPU checks that all slices of a node can be used although the partition's DefCpuPerGPU and DefMemPerGPU are
-// those of whole GPUs, and that a job with whole nodes can request CPUs and memory per GPU.
+// those of whole GPUs.
 func TestPerGPU(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 2, Conf: []string{
 		"SelectTypeParameters=CR_Core_Memory", "DefCpuPerGPU=16", "DefMemPerGPU=60000",
@@ -25,10 +25,5 @@ func TestPerGPU(t *testing.T) {
 	show := s.Must("", "root", "scontrol", "show", "job", ids[0])
 	if !strings.Contains(show, "NumCPUs=2 ") || !strings.Contains(show, "mem=7500M") {
 		t.Errorf("a seventh of 16 CPUs and an eighth of 60000 MiB:\n%s", show)
-	}
-	s.Must("", "root", "scancel", "-u", clustertest.User)
-	for _, request := range []string{"--mem-per-gpu=100000", "--cpus-per-gpu=16", ""} {
-		s.Completed(s.Submit("case $CUDA_VISIBLE_DEVICES in MIG-*,MIG-*) ;; *) exit 1 ;; esac",
-			append(strings.Fields(request), "--gpus=2", "--exclusive", "-t", "10")...))
 	}
 }
