@@ -18,12 +18,9 @@ import (
 )
 
 var (
-	all  = flag.Bool("all", false, "submit all combinations instead of a random sample")
-	seed = flag.Uint64("seed", 1, "seed of the sample")
+	sample = flag.Int("sample", 300, "number of random combinations to submit; 0: all")
+	seed   = flag.Uint64("seed", 1, "seed of the sample")
 )
-
-// sample is the number of combinations that are submitted by default.
-const sample = 300
 
 // conf lets both clusters start jobs quickly.
 var conf = []string{
@@ -55,9 +52,9 @@ func combinations(t *testing.T) (sets []string) {
 			}
 		}
 	}
-	if !*all {
+	if *sample > 0 {
 		rand.New(rand.NewPCG(*seed, 0)).Shuffle(len(sets), func(i, k int) { sets[i], sets[k] = sets[k], sets[i] })
-		sets = sets[:sample]
+		sets = sets[:*sample]
 	}
 	return sets
 }
