@@ -500,9 +500,11 @@ end
 -- the lists of catalogue nodes (lists).
 local function catalogue(names, parts)
   if type(names) == "string" and #names > MAX_NAMES then return nil end
-  local out = {nodes = 0, most = 0, cpus = 0, lists = {}}
+  local out, seen = {nodes = 0, most = 0, cpus = 0, lists = {}}, {}
   for _, name in ipairs(partitions(names, parts)) do
-    local part, n = parts[name] or {}, 0
+    -- A user may repeat a name thousands of times.
+    local part, n = not seen[name] and parts[name] or {}, 0
+    seen[name] = true
     for list in tostring(part.nodes):gmatch("mig%-catalog[%d,%[%]-]*[%d%]]") do
       out.lists[#out.lists + 1] = list
       for first, last in list:gmatch("(%d+)%-?(%d*)") do n = n + math.max((tonumber(last) or first) - first, 0) + 1 end
@@ -666,8 +668,7 @@ end
 -- the slots. If the GPUs of the job cannot be divided evenly among the nodes, the slots are rounded up, because
 -- slurmctld would distribute the GPUs without regard to the slices. If those of its tasks cannot, the result has the
 -- largest number of GPUs on a node, and per_task is true: the job keeps its GPUs per task and limits its tasks on a
--- node.
--- The slices stay per node, because slurmctld does not count a GRES without files that a job requests per task
+-- node. The slices stay per node, because slurmctld does not count a GRES without files that a job requests per task
 -- (22.05.8). If place changes the numbers of nodes and tasks, these are in the fields min_nodes, max_nodes and
 -- ntasks_per_node. It returns nil and the reason if no nodes can run the job.
 local function place(t, r, gpus, job, profile)

@@ -17,6 +17,7 @@ type concealment struct {
 // catalogueOf returns nil if none of the partitions has catalogue nodes. q is the job with these partitions.
 func catalogueOf(q fields, partitions string) *concealment {
 	var h concealment
+	seen := map[string]bool{}
 	if q["no_parts"] != nil {
 		return nil
 	}
@@ -27,6 +28,10 @@ func catalogueOf(q fields, partitions string) *concealment {
 			"gpu-long": {nodes: 1, most: 1, cpus: 128, lists: []string{"mig-catalog2"}},
 			"cpu":      {nodes: 4, cpus: 256},
 		}[name]
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
 		h.nodes, h.most, h.cpus = max(h.nodes, p.nodes), max(h.most, p.most), max(h.cpus, p.cpus)
 		h.lists = append(h.lists, p.lists...)
 	}

@@ -94,7 +94,7 @@ func (m maker) job() fields {
 			return m.one("2", "a100_1g.5gb:2", "10gb:1,1g.5gb:1", "1g.5gb,a100:1", "cpu=2,gres/gpu:1g.5gb=1", m.raw)
 		})
 	}
-	some(4, "partition", func() any { return m.one("", "gpu", "cpu", "gpu-long,cpu", ",gpu", "gp.", m.raw) })
+	some(4, "partition", func() any { return m.one("", "gpu", "cpu", "gpu-long,cpu", ",gpu", "gp.", "gpu,gpu", m.raw) })
 	some(8, "priority", func() any { return m.number() })
 	some(3, "time_limit", func() any { return float64(m.IntN(120)) })
 	some(9, "time_limit", func() any { return m.number() })

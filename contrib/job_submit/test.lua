@@ -261,6 +261,7 @@ for _, case in ipairs({
   {{}, "accepted exc_nodes=mig-catalog[1-2]"},
   {{exc_nodes = "n2"}, "accepted exc_nodes=n2,mig-catalog[1-2]"},
   {{partition = "cpu,gpu-long,gpu"}, "accepted exc_nodes=mig-catalog[2-3],mig-catalog[1-2]"},
+  {{partition = "gpu" .. string.rep(",gpu", 4000)}, "accepted exc_nodes=mig-catalog[1-2]"},
   {{partition = "cpu", min_nodes = 10}, "accepted min_nodes=10"},
   {{min_nodes = 3, max_nodes = 3}, "accepted min_nodes=3 max_nodes=3 exc_nodes=mig-catalog[1-2]"},
   {{min_nodes = 4, max_nodes = 4}, "accepted min_nodes=6 max_nodes=6"},
