@@ -47,6 +47,14 @@ local function number(text)
   return #text <= 9 and text:find("^[1-9]%d*$") and tonumber(text) or nil
 end
 
+-- contains reports whether a list has an element.
+local function contains(list, wanted)
+  for _, element in ipairs(list) do
+    if element == wanted then return true end
+  end
+  return false
+end
+
 -- amount is like number, but also accepts 0.
 local function amount(text) return text == "0" and 0 or number(text) end
 
@@ -633,9 +641,7 @@ end
 local function whole(t, profile)
   local compute, gb = 0, 0
   for _, of in pairs(t.models) do
-    local has = false
-    for _, name in ipairs(of) do has = has or name == profile end
-    for _, name in ipairs(has and of or {}) do
+    for _, name in ipairs(contains(of, profile) and of or {}) do
       local c, m = claims(name)
       compute, gb = math.max(compute, c or 0), math.max(gb, m or 0)
     end
@@ -921,10 +927,8 @@ local function full_of(t, kinds, names, parts)
     full = own or full
   end
   local of = #kinds == 1 and t.models[kinds[1]]
-  if not full or not of then return full or nil end
-  for _, name in ipairs(of) do
-    if name == full then return full end
-  end
+  if not full or of and not contains(of, full) then return nil end
+  return full
 end
 
 -- grow_mode returns a job's growth mode, from --mig-grow or from the table. If the job names several managed
@@ -972,9 +976,7 @@ local function alternatives(t, kinds, profile)
   if #kinds == 1 and t.models[kinds[1]] then return t.models[kinds[1]] end
   local all = {}
   for _, of in pairs(t.models) do
-    local has = false
-    for _, name in ipairs(of) do has = has or name == profile end
-    for _, name in ipairs(has and of or {}) do all[#all + 1] = name end
+    for _, name in ipairs(contains(of, profile) and of or {}) do all[#all + 1] = name end
   end
   return #all > 0 and all or t.known
 end
@@ -1058,9 +1060,7 @@ local function choose(gpus, t, job, run, limit, full)
     -- slurmctld could not start the job on any node, but its message would not say why.
     local kind = #gpus.types == 1 and gpus.types[1]
     local of = kind and t.models[kind]
-    local has = not of
-    for _, name in ipairs(of or {}) do has = has or name == profile end
-    if has then return profile end
+    if not of or contains(of, profile) then return profile end
     return nil, "--mig: GPUs of type " .. kind .. " do not have the profile " .. profile .. "; their profiles are " ..
       table.concat(of, ", ")
   end

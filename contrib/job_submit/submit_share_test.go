@@ -10,9 +10,11 @@ import (
 	"caelum/internal/decisions"
 )
 
+var claimedWord = regexp.MustCompile(`^([1-9][0-9]?)g\.([1-9][0-9]{0,3})gb$`)
+
 // claimed returns the compute slices and the gigabytes in the name of a plain profile, or 0.
 func claimed(profile string) (compute, gb int) {
-	if m := regexp.MustCompile(`^([1-9][0-9]?)g\.([1-9][0-9]{0,3})gb$`).FindStringSubmatch(profile); m != nil {
+	if m := claimedWord.FindStringSubmatch(profile); m != nil {
 		compute, _ = strconv.Atoi(m[1])
 		gb, _ = strconv.Atoi(m[2])
 	}

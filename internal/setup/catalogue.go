@@ -51,21 +51,18 @@ func withEquivalents(list, profiles []string) []string {
 	all := slices.Clone(list)
 	for _, profile := range profiles {
 		compute, gb := mig.Claims(profile)
-		count := ""
+		own := func(item string) bool { return strings.HasPrefix(item, "mig:"+profile+":") }
+		if compute == 0 || !mig.Plain(mig.Profile{Name: profile}) || slices.ContainsFunc(list, own) {
+			continue
+		}
 		for _, item := range list { // from small to large
-			own, n, _ := cutLast(item)
-			name, isSlice := strings.CutPrefix(own, "mig:")
+			gres, count, _ := cutLast(item)
+			name, isSlice := strings.CutPrefix(gres, "mig:")
 			c, m := mig.Claims(name)
-			if isSlice && name == profile {
-				count = ""
+			if isSlice && c >= compute && m >= gb && mig.Plain(mig.Profile{Name: name}) {
+				all = append(all, "mig:"+profile+":"+count)
 				break
 			}
-			if isSlice && count == "" && c >= compute && m >= gb && mig.Plain(mig.Profile{Name: name}) {
-				count = n
-			}
-		}
-		if count != "" && compute > 0 && mig.Plain(mig.Profile{Name: profile}) {
-			all = append(all, "mig:"+profile+":"+count)
 		}
 	}
 	return all
@@ -109,13 +106,11 @@ func (m *merger) catalogues(lines []line, kinds []kind) (names []string) {
 	if numbers := catalogueName.FindStringSubmatch(want.value("NodeName")); numbers != nil {
 		count, _ = strconv.Atoi(numbers[2])
 	}
-	for _, l := range assign(kinds, slices.Clone(existing)) {
+	all, others := assign(kinds, existing)
+	for _, l := range all {
 		if l.found != nil {
 			names = append(names, l.found.value("NodeName"))
 			m.setItems(nodeLine{line: *l.found}, items(l.gres))
-			existing = slices.DeleteFunc(existing, func(o line) bool {
-				return o.in == l.found.in && o.number == l.found.number
-			})
 			continue
 		}
 		name := fmt.Sprintf("mig-catalog[%d-%d]", next, next+count-1)
@@ -123,7 +118,7 @@ func (m *merger) catalogues(lines []line, kinds []kind) (names []string) {
 		names = append(names, name)
 		l.last.in.insert(l.last.line, l.text(name, want))
 	}
-	for _, l := range existing { // the catalogue nodes of other GPU models
+	for _, l := range others { // the catalogue nodes of other GPU models
 		m.setItems(nodeLine{line: l}, withEquivalents(items(l.value("Gres")), m.profiles))
 	}
 	return names
@@ -136,8 +131,8 @@ type assigned struct {
 }
 
 // assign assigns the existing lines of catalogue nodes to the kinds: first those with all GRES, then those that lack
-// some, which earlier releases wrote.
-func assign(kinds []kind, existing []line) (all []assigned) {
+// some, which earlier releases wrote. It also returns the lines that belong to none of the kinds.
+func assign(kinds []kind, existing []line) (all []assigned, others []line) {
 	for _, k := range kinds {
 		all = append(all, assigned{k, nil})
 	}
@@ -152,7 +147,7 @@ func assign(kinds []kind, existing []line) (all []assigned) {
 			}
 		}
 	}
-	return all
+	return all, existing
 }
 
 // has reports whether an existing line describes catalogue nodes of the kind. The line may lack GRES.
