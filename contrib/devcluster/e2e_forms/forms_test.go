@@ -73,6 +73,18 @@ func difference(t *testing.T, way, options string) string {
 	return ""
 }
 
+// agree reports whether both clusters accept or refuse a request, or differ in a documented way, and returns the reason
+// of the documented difference.
+func agree(t *testing.T, request, withCaelum, stock string) (reason string, ok bool) {
+	t.Helper()
+	got := withCaelum == "accepted"
+	if got == (stock == "accepted") {
+		return "", true
+	}
+	reason = difference(t, map[bool]string{true: "accepts", false: "refuses"}[got], request)
+	return reason, reason != ""
+}
+
 // start starts a cluster with Caelum and a stock cluster.
 func start(t *testing.T) (clusters [2]*cluster.Cluster) {
 	t.Helper()
@@ -149,17 +161,14 @@ func TestForms(t *testing.T) {
 	out := both(t, clusters, submits, sets)
 	accepted, differ := 0, map[string]int{}
 	for k, set := range sets {
-		got, want := out[0][k] == "accepted", out[1][k] == "accepted"
-		if want {
+		if out[1][k] == "accepted" {
 			accepted++
 		}
-		way := map[bool]string{true: "accepts", false: "refuses"}[got]
-		switch reason := difference(t, way, set); {
-		case got == want:
-		case reason != "":
-			differ[reason]++
-		default:
+		reason, ok := agree(t, set, out[0][k], out[1][k])
+		if !ok {
 			t.Errorf("%s: with Caelum %q, without it %q", set, out[0][k], out[1][k])
+		} else if reason != "" {
+			differ[reason]++
 		}
 	}
 	t.Logf("%d combinations, %d of which stock Slurm accepts; documented differences: %v", len(sets), accepted, differ)

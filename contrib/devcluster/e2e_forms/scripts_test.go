@@ -54,8 +54,7 @@ func TestScripts(t *testing.T) {
 			}
 		}
 		text, _ := os.ReadFile(files[k])
-		way := map[bool]string{true: "accepts", false: "refuses"}[out[0][k] == "accepted"]
-		if (out[0][k] == "accepted") != (out[1][k] == "accepted") && difference(t, way, name) == "" {
+		if _, ok := agree(t, name, out[0][k], out[1][k]); !ok {
 			t.Errorf("%s: with Caelum %q, without it %q\n%s", name, out[0][k], out[1][k], directives(string(text)))
 		}
 	}
