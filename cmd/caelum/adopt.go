@@ -24,9 +24,9 @@ func newAdopt(g *globals) *cobra.Command {
 		Long: `adopt converts foreign instances on this node to idle instances, which the agent can then lease to
 jobs or destroy to make room for others.
 
-An instance stays foreign while a process is using it or has its device files open, or if no compute
-instance spans the whole GPU instance; adopt then prints the reason. While a job with GPUs but no
-lease is running on the node, no instances are converted. Only root may run adopt.`,
+An instance stays foreign while a process is using it or has its device files open, or if its compute
+instance does not span the whole GPU instance; adopt then prints the reason. While a job with GPUs but
+no lease is running on the node, no instances are converted. Only root may run adopt.`,
 		Example: `  caelum status                                          # shows the foreign instances
   caelum adopt MIG-245f354f-cce2-5f35-9789-eedcaa3128c2
   caelum adopt --all`,
@@ -40,7 +40,8 @@ lease is running on the node, no instances are converted. Only root may run adop
 			return runAdopt(cmd.OutOrStdout(), g, api.AdoptRequest{UUIDs: uuids})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "adopt every foreign instance on this node")
+	cmd.Flags().BoolVar(&all, "all", false,
+		"adopt every foreign instance, and destroy GPU instances without compute instances")
 	return cmd
 }
 
@@ -81,8 +82,11 @@ func printAdoptions(w io.Writer, list []api.Adoption) error {
 			name = fmt.Sprintf("%s at %d on GPU %d, %s", d.Profile, d.Start, d.GPU, name)
 		}
 		verdict := "adopted"
-		if d.Reason != "" {
+		switch {
+		case d.Reason != "":
 			verdict = "not adopted: " + printable(d.Reason)
+		case d.State == "":
+			verdict = "destroyed, because it had no compute instance"
 		}
 		if _, err := fmt.Fprintf(w, "%s: %s\n", name, verdict); err != nil {
 			return err

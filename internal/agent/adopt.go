@@ -22,8 +22,8 @@ import (
 // has restricted them to root.
 
 // Adopt implements api.Adopter. It converts the foreign instances whose UUIDs are in the request, or all foreign
-// instances if the request contains no UUIDs, to idle instances of the agent. For each instance that was not adopted,
-// the result contains an entry with the reason.
+// instances if the request contains no UUIDs, to idle instances of the agent. It destroys GPU instances without compute
+// instances, which have no UUID. For each instance that was not adopted, the result contains an entry with the reason.
 func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
 	if err := a.allJobsLeased(ctx); err != nil {
 		return nil, &api.Error{Code: http.StatusConflict, Message: "couldn't adopt: " + err.Error()}
@@ -41,12 +41,15 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 			if !usable || len(req.UUIDs) > 0 && !slices.Contains(req.UUIDs, f.UUID) {
 				continue
 			}
-			reason, err := a.adoptForeign(g, c, f)
+			adopt, state := a.adoptForeign, api.StateIdle
+			if len(f.CIs) == 0 && f.GI != gpu.FullGI {
+				adopt, state = a.removeForeign, ""
+			}
+			reason, err := adopt(g, c, f)
 			if err != nil {
 				return all, err
 			}
 			at := api.Placement{Profile: f.Profile, Start: f.Start, Size: f.Size}
-			state := api.StateIdle
 			if reason != "" {
 				state = api.StateForeign
 			}
@@ -122,7 +125,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	case !ok:
 		return "the GPU model has no placement for the instance", nil
 	case !f.Whole || f.UUID == "":
-		return "the compute instance is missing or does not span the GPU instance", nil
+		return "the compute instance does not span the GPU instance", nil
 	}
 	in := c.newInstance(p, f)
 	if reason := a.whyInUse(placed{g, in}); reason != "" {
@@ -159,6 +162,37 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	a.version++
 	a.remakeSoon()
 	a.log.WithField("gpu", g).WithField("uuid", f.UUID).Warnf("adopted %s at %d", f.Profile, f.Start)
+	return "", nil
+}
+
+// removeForeign destroys a foreign GPU instance without compute instances, or returns the reason why it cannot do so.
+// The agent itself leaves such an instance if the ledger is lost while it re-creates a compute instance. No process can
+// compute on such a GPU instance.
+func (a *Agent) removeForeign(g int, c *card, f gpu.Instance) (reason string, err error) {
+	c.hardware.Lock()
+	defer c.hardware.Unlock()
+	if now, err := a.hw.Instances(g); err != nil {
+		return "", err
+	} else if !slices.ContainsFunc(now, func(x gpu.Instance) bool { return x.GI == f.GI && len(x.CIs) == 0 }) {
+		return "the instance was removed or now has a compute instance", nil
+	}
+	intent, err := a.ledger.Begin(ledger.Intent{
+		Op: ledger.OpDestroy, GPU: c.UUID, GI: f.GI, Profile: f.Profile, Start: f.Start, Size: f.Size,
+	})
+	if err != nil {
+		return "", err
+	}
+	if err := a.hw.Destroy(g, f.GI); err != nil {
+		return "couldn't destroy the instance, which has no compute instance: " + err.Error(), a.ledger.Failed(intent)
+	}
+	if err := a.ledger.Destroyed(intent, c.UUID, f.GI); err != nil {
+		return "", err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.foreign = slices.DeleteFunc(slices.Clone(c.foreign), func(other gpu.Instance) bool { return other.GI == f.GI })
+	a.version++
+	a.log.WithField("gpu", g).Warnf("destroyed %s at %d, which had no compute instance", f.Profile, f.Start)
 	return "", nil
 }
 

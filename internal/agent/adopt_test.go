@@ -89,12 +89,13 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptAll checks that a request without UUIDs adopts every foreign instance that the agent can adopt. For each
-// instance that stays foreign, the result must give a reason.
+// TestAdoptAll checks that a request without UUIDs adopts every foreign instance that the agent can adopt, and destroys
+// those without a compute instance. For each instance that stays foreign, the result must give a reason.
 func TestAdoptAll(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
 	w.node.Emulator(t, "create", "0", "1g.5gb", "0", "--no-ci")
+	w.node.Emulator(t, "fault", "add", "--call", "DESTROY_GI", "--times", "100", "--error", "IN_USE")
 	if err := w.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +107,17 @@ func TestAdoptAll(t *testing.T) {
 		if (d.Reason == "") != (d.UUID == uuid) {
 			t.Errorf("%+v", d)
 		}
+	}
+	w.node.Emulator(t, "fault", "clear")
+	all, err = w.agent.Adopt(t.Context(), api.AdoptRequest{})
+	if err != nil || len(all) != 1 || all[0].Reason != "" || all[0].State != "" {
+		t.Fatalf("%+v, %v, want the instance without a compute instance destroyed", all, err)
+	}
+	if found, err := w.agent.hw.Instances(0); err != nil || len(found) != 1 || found[0].UUID != uuid {
+		t.Errorf("the GPU has %+v, %v, want only %s", found, err, uuid)
+	}
+	if states := w.states(); len(states) != 1 || states[uuid] != "idle" {
+		t.Errorf("the agent shows %v", states)
 	}
 }
 

@@ -12,7 +12,8 @@ type AdoptRequest struct {
 	UUIDs []string `json:"uuids,omitempty"`
 }
 
-// Adoption is the result of adopting one foreign instance.
+// Adoption is the result of adopting one foreign instance. Its State is empty if the agent has destroyed the instance,
+// because it had no compute instance.
 type Adoption struct {
 	GPU int `json:"gpu"`
 	Instance

@@ -104,8 +104,9 @@ func (c *campaign) adoptRest() {
 	nodes := slices.Sorted(maps.Keys(c.unadopted))
 	c.mu.Unlock()
 	for _, node := range nodes {
-		if err := c.root(node, "caelum", "adopt", "--all"); err != nil {
-			c.time.add("%s: %v", node, err)
+		out, stderr, err := c.cluster.ExecNode(c.ctx, node, "root", "caelum", "adopt", "--all")
+		if err != nil {
+			c.time.add("%s: caelum adopt --all: %v: %s%s", node, err, out, stderr) // out has the reasons
 			continue
 		}
 		c.mu.Lock()
