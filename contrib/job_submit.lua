@@ -790,8 +790,8 @@ end
 -- names (22.05). A job inherits the arguments of the job that submitted it.
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
--- options returns the arguments of --mig, --mig-mem and --mig-grow in the mig, mig_mem and mig_grow fields. --mig and
--- --mig-mem choose the profile for a GPU request, and have no effect without one. If spank_job_env has more than
+-- options returns the arguments of --mig, --mig-mem and --mig-grow in the mig, mig_mem and mig_grow fields, and sets the
+-- test_only field for --test-only. --mig and --mig-mem choose the profile for a GPU request, and have no effect without one. If spank_job_env has more than
 -- MAX_ENV entries, options returns nil and the reason, because a user can send a million entries, all of which
 -- slurmctld copies on each access to job.spank_job_env.
 local function options(job)
@@ -867,9 +867,7 @@ end
 -- sources that has one: --mig, --mig-mem, the profile for several GPUs, earlier runs, and the default line. It also
 -- returns whether Caelum chose the profile, and a warning for the user. If no profile satisfies the options, it returns
 -- nil and the reason. full is the result of full_of.
-local function size(t, job, predicted, full, gpus)
-  local given, too_many = options(job)
-  if not given then return nil, too_many end
+local function size(t, given, predicted, full, gpus)
   local mig, memory = given.mig, given.mig_mem
   if mig == "auto" then mig = nil end
   local named = mig == "off" and (full or t.whole) or mig
@@ -934,9 +932,7 @@ end
 -- grow_mode returns a job's growth mode, from --mig-grow or from the table. If the job names several managed
 -- partitions, the smallest of their modes applies, because it may start in any of them. A job without a script does not
 -- grow, because Slurm requeues only batch jobs. If --mig-grow is invalid, grow_mode returns nil and the reason.
-local function grow_mode(t, job, fingerprint, parts)
-  local given, too_many = options(job)
-  if not given then return nil, too_many end
+local function grow_mode(t, job, given, fingerprint, parts)
   local mode = given.mig_grow
   if mode and not GROW[mode] then
     return nil, "--mig-grow: couldn't read '" .. mode:sub(1, 40) .. "': specify off, oom or forecast"
@@ -1054,7 +1050,8 @@ end
 -- for the user and, if the time limit requires a larger profile, the smaller one (instead_of) and the run time in
 -- seconds. If there is no such profile, choose returns nil and the reason.
 local function choose(gpus, t, job, run, limit, full)
-  local profile, chosen, warning = size(t, job, run.profile, full, gpus.all)
+  if not run.options then return nil, run.too_many end
+  local profile, chosen, warning = size(t, run.options, run.profile, full, gpus.all)
   if not profile then return nil, chosen end
   if not chosen then
     -- slurmctld could not start the job on any node, but its message would not say why.
@@ -1073,9 +1070,9 @@ end
 
 -- resolve returns the changes to a request: kept, the entries of tres_per_node to keep; added, the entries to add to it
 -- (without prefix); the slots with the fields of place; and the results of share. It also returns the result of choose.
--- If the request is rejected, it returns nil and the reason, which is a number for one of slurmctld's errors. job holds
--- the --mig and --mig-mem options. Both are ignored for typed slices, because the job may have inherited them from
--- another job. full is the result of full_of. new is true for a new job.
+-- If the request is rejected, it returns nil and the reason, which is a number for one of slurmctld's errors. run holds
+-- the results of learned and options. The options are ignored for typed slices, because the job may have inherited them
+-- from another job. full is the result of full_of. new is true for a new job.
 local function resolve(r, gpus, t, job, run, limit, full, new)
   local why = lacks(r, gpus, t)
   if why then return nil, why end
@@ -1237,6 +1234,23 @@ local function warn_unused(job)
     " no effect, because the job requests no GPU: add --gres=gpu:1 or --gpus=1")
 end
 
+-- test prepares a request of sbatch or srun --test-only, which the plugin marks. slurmctld answers it for the nodes as
+-- they are now, so it would refuse a profile that is not on offer. Without its slices, the request is accepted or refused
+-- as it would be at submission. The hold does not affect the answer. A user who sets the mark for a job gets a held job,
+-- to which modify adds slices when it is released.
+local function test(job, asked, t, r)
+  local kept = {}
+  for _, entry in ipairs(r.node.list) do
+    if entry.name ~= "mig" then kept[#kept + 1] = entry.text end
+  end
+  adopt(job, asked, t, true)
+  if r.node.mig.all > 0 then job.tres_per_node = table.concat(kept, ",") end
+  job.priority = 0
+  inform("the answer to --test-only ignores MIG slices, so the job may start later: after submitting it, run caelum " ..
+    "explain JOBID")
+  return slurm.SUCCESS
+end
+
 local function submit(job, parts)
   local r, why = request(job)
   if not r and not why then
@@ -1269,14 +1283,16 @@ local function submit(job, parts)
   if not gpus then return refuse(unfit) end
   local key, fingerprint = key_and_fingerprint(job, r, gpus)
   local run = learned(t, user_id(job), key, fingerprint)
+  run.options, run.too_many = options(job)
   local limit = time_limit(t, job.time_limit, job.partition, parts)
   local full = full_of(t, gpus.types, job.partition, parts)
   local changes, choice = resolve(r, gpus, t, job, run, limit, full, true)
   if not changes then return refuse(choice) end
   local grow, unknown = "off"   -- an agent never changes a profile that the user named
-  if choice then grow, unknown = grow_mode(t, job, fingerprint, parts) end
+  if choice then grow, unknown = grow_mode(t, job, run.options, fingerprint, parts) end
   if not grow then return refuse(unknown) end
   if changes.slots.per_task then grow = "off" end
+  if run.options and run.options.test_only then return test(job, asked, t, r) end
 
   local tags = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   tags[#tags + 1] = "caelum:key=" .. key
@@ -1448,7 +1464,9 @@ local function modify(job, record, parts)
   if own == nil or own == slurm.NO_VAL then own = record.time_limit end
   local limit = time_limit(t, own, job.partition or record.partition, parts)
   local full = full_of(t, gpus.types, job.partition or record.partition, parts)
-  local changes, unfit = resolve(r, gpus, t, record, learned(t, user_id(record), key, fingerprint), limit, full)
+  local run = learned(t, user_id(record), key, fingerprint)
+  run.options, run.too_many = options(record)
+  local changes, unfit = resolve(r, gpus, t, record, run, limit, full)
   if not changes then return refuse(unfit) end
   local now = {}
   for _, text in ipairs(changes.kept) do now[#now + 1] = text end

@@ -41,6 +41,15 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 	return 0;
 }
 
+int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
+{
+	(void)ac;
+	(void)av;
+	if (spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR)
+		option_mark_test(sp);
+	return 0;
+}
+
 int slurm_spank_job_prolog(spank_t sp, int ac, char **av)
 {
 	return caelum_prolog(sp, ac, av);

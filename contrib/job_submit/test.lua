@@ -1013,6 +1013,26 @@ local OLD = {partition = "gpu", tres_per_node = "gres:gpu:1,gres:mig:2g.10gb:1",
 local NEW = {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:2g.10gb:1", admin_comment = "caelum:key=0123456789abcdef"}
 local HELD = {partition = "gpu", tres_per_node = OLD.tres_per_node, admin_comment = OLD.admin_comment .. " caelum:held"}
 
+-- --test-only
+for _, case in ipairs({
+  {{tres_per_node = "gres:gpu:1"}, "gres:gpu:1"},
+  {{tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2,gres:net:1"}, "gres:gpu:2,gres:net:1"},
+  {{tres_per_node = "gres:gpu:1g.5gb:1"}, "gres:gpu:1"},
+  {{tres_per_job = "gres:gpu:3", min_nodes = 2}, nil},
+}) do
+  case[1].spank_job_env = env()
+  case[1].spank_job_env[1] = "_SLURM_SPANK_OPTION_caelum_test_only=1"
+  local rc, job = submit(case[1])
+  check(rc == 0 and job.tres_per_node == case[2] and not job.admin_comment, "--test-only has no slices", job.tres_per_node)
+  check(job.priority == 0 and tostring(said[1]):find("ignores MIG slices"), "--test-only is held", said[1])
+  if case[2] and not case[2]:find("net") then
+    local rc, released = modify({priority = INFINITE}, {partition = "gpu", priority = 0, tres_per_node = case[2]})
+    check(rc == 0 and released.tres_per_node == case[2] .. ",gres:mig:2g.10gb:1", "a released job gets slices", released.tres_per_node)
+  end
+end
+check(submit({tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=9g.90gb",
+  "_SLURM_SPANK_OPTION_caelum_test_only=1"}}) == slurm.ERROR, "--test-only of an unknown profile", said[1])
+
 local rc, job = modify({tres_per_node = "gres:gpu:2"}, OLD)
 check(rc == 0 and job.tres_per_node == "gres:gpu:2,gres:mig:2g.10gb:2", "more GPUs", job.tres_per_node)
 check(modify({tres_per_node = "gres:mig:1g.5gb:1"}, OLD) == slurm.ERROR, "another type is refused up to 23.02", said[1])
