@@ -147,17 +147,16 @@ func (w *world) serve(f *testing.F) (socket string, errs func() string) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	var text strings.Builder
 	server := api.NewServer(w.agent)
-	errLog := &syncWriter{w: &text}
+	errLog := new(logText)
 	server.ErrorLog = log.New(errLog, "", 0)
 	go server.Serve(l)
 	f.Cleanup(func() { server.Close() })
 	return filepath.Join(dir, api.SocketName), func() string {
 		errLog.mu.Lock()
 		defer errLog.mu.Unlock()
-		logged := text.String()
-		text.Reset()
+		logged := errLog.text.String()
+		errLog.text.Reset()
 		return logged
 	}
 }

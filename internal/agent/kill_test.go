@@ -338,8 +338,7 @@ type campaign struct {
 	unmapped   []time.Duration // for each job with slices: the time from its epilog's first call to its end
 	agent      *exec.Cmd
 	died       chan struct{}
-	output     *syncWriter
-	text       strings.Builder
+	output     logText
 }
 
 func newCampaign(t testing.TB) *campaign {
@@ -402,10 +401,8 @@ func newCampaignOf(
 	t.Cleanup(func() {
 		l.Close()
 		k.kill()
-		if t.Failed() && k.output != nil {
-			k.output.mu.Lock() // the output of an agent that has just died may still be copied
-			defer k.output.mu.Unlock()
-			t.Logf("the agents' logs:\n%s", tail(k.text.String(), 6000))
+		if t.Failed() {
+			t.Logf("the agents' logs:\n%s", tail(k.output.String(), 6000))
 		}
 	})
 	return k
@@ -426,9 +423,6 @@ func (k *campaign) start(point string) {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	if k.output == nil {
-		k.output = &syncWriter{w: &k.text}
-	}
 	began := time.Now()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "CAELUM_TEST_AGENT="+string(text), "CAELUM_FAILPOINT="+point)
@@ -442,7 +436,7 @@ func (k *campaign) start(point string) {
 	}
 	died := make(chan struct{})
 	go func() {
-		io.Copy(k.output, pipe)
+		io.Copy(&k.output, pipe)
 		cmd.Wait()
 		close(died)
 	}()

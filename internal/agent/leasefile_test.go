@@ -13,7 +13,7 @@ import (
 func (w *world) unserved() *Agent {
 	w.t.Helper()
 	log := logrus.New()
-	log.SetOutput(&syncWriter{w: &w.log})
+	log.SetOutput(&w.log)
 	a, err := w.newAgent(log)
 	if err != nil {
 		w.t.Fatal(err)

@@ -86,7 +86,7 @@ func (w *world) withoutPasses() *publisher {
 	w.prologs.Wait()
 	w.stop()
 	log := logrus.New()
-	log.SetOutput(&syncWriter{w: &w.log})
+	log.SetOutput(&w.log)
 	a, err := w.newAgent(log)
 	if err != nil {
 		w.t.Fatal(err)

@@ -182,7 +182,7 @@ func (w *world) granted(profile string) api.Slice {
 // startError starts an agent and returns its error. An agent that starts without an error is stopped.
 func (w *world) startError() error {
 	log := logrus.New()
-	log.SetOutput(&syncWriter{w: &w.log})
+	log.SetOutput(&w.log)
 	a, err := w.newAgent(log)
 	if err == nil {
 		a.ledger.Close()

@@ -343,7 +343,7 @@ func TestAgentEnds(t *testing.T) {
 	l.lease(id)
 	l.world.stop()
 	log := logrus.New()
-	log.SetOutput(&syncWriter{w: &l.log})
+	log.SetOutput(&l.log)
 	l.cfg.SampleInterval = 5 * time.Millisecond
 	a, err := l.newAgent(log)
 	if err != nil {

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,7 +44,7 @@ type world struct {
 	mu      sync.Mutex
 	uid     uint32               // the user of the jobs that start from now on
 	leases  map[uint32]api.Lease // the answers that the prologs received
-	log     strings.Builder
+	log     logText
 }
 
 func gres(t testing.TB, text string) slurm.GRESList {
@@ -125,7 +124,7 @@ func tightest(c *config.Config) { c.Sizing = plan.SizingTightest }
 func (w *world) start() {
 	w.t.Helper()
 	log := logrus.New()
-	log.SetOutput(&syncWriter{w: &w.log})
+	log.SetOutput(&w.log)
 	if w.ctl == nil {
 		w.ctl = w.fake
 	}
@@ -288,13 +287,20 @@ func (w *world) leaseFile(id uint32) string {
 	return string(text)
 }
 
-type syncWriter struct {
-	mu sync.Mutex
-	w  io.Writer
+// logText collects output that several goroutines write.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
 }
 
-func (s *syncWriter) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.w.Write(p)
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
