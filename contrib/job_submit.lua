@@ -1049,7 +1049,7 @@ end
 -- choose returns the profile of a request that names none and, if Caelum chose it, the choice: the profile, the warning
 -- for the user and, if the time limit requires a larger profile, the smaller one (instead_of) and the run time in
 -- seconds. If there is no such profile, choose returns nil and the reason.
-local function choose(gpus, t, job, run, limit, full)
+local function choose(gpus, t, run, limit, full)
   if not run.options then return nil, run.too_many end
   local profile, chosen, warning = size(t, run.options, run.profile, full, gpus.all)
   if not profile then return nil, chosen end
@@ -1087,7 +1087,7 @@ local function resolve(r, gpus, t, job, run, limit, full, new)
     local ok, unknown = known(profile, t)
     if not ok then return nil, unknown end
   else
-    profile, choice = choose(gpus, t, job, run, limit, full)
+    profile, choice = choose(gpus, t, run, limit, full)
     if not profile then return nil, choice end
   end
   r.share = new and share(t, job, profile or mig.types[1], r.parts) or {}
