@@ -58,7 +58,6 @@ type Agent struct {
 	hw          gpu.Hardware
 	caps        gpu.Caps
 	procs       *gpu.Processes
-	searches    searches
 	ledger      *ledger.Ledger
 	ctl         Controller
 	log         *logrus.Entry

@@ -76,7 +76,7 @@
 //
 //	holders.go     before a lease, finds and ends the processes that have a capability file open
 //	destroyhook.go pauses a monitoring program that keeps an instance in use, to destroy the instance (destroy_hook)
-//	sharedscan.go  shares one scan of /proc between the prologs that wait at the same time
+//	search.go      scans /proc while a prolog waits for slurmctld
 //	leftovers.go   leftover processes and stuck instances, which are checked every leftoverInterval
 //	strangers.go   processes that use another job's slice; Slurm's cgroup names
 package agent

@@ -62,21 +62,26 @@ func ignoreNoCapabilities(err error) error {
 
 func (a *Agent) scan(wanted []gpu.Device) (gpu.Held, error) {
 	held, err := a.procs.Scan(wanted)
-	for uid, why := range held.Unread {
+	for uid, unread := range held.Unread {
 		if a.mayLog(uid) {
-			a.log.WithField("uid", uid).Warn("couldn't check all processes of a user for open slices: " + why)
+			a.log.WithField("uid", uid).Warn("couldn't check all processes of a user for open slices: " + unread.Reason)
 		}
 	}
 	return held, err
 }
 
-// holdersIn is like holders, but takes the result of a scan.
+// holdersIn is like holders, but takes the result of a scan. If the scan could not read all processes of an instance's
+// last user, one of them may have the instance open, so the result contains a process without PID.
 func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Process, error) {
 	found := map[*instance][]gpu.Process{}
 	for _, p := range all {
 		own, err := a.devicesOf(p)
 		if err != nil {
 			return nil, ignoreNoCapabilities(err)
+		}
+		uid, ok := a.formerUser(p.in)
+		if unread := held.Unread[uid]; ok && unread.Reason != "" && !unread.Denied {
+			found[p.in] = append(found[p.in], gpu.Process{Owner: uid, Command: unread.Reason})
 		}
 		seen := map[int]bool{}
 		for _, d := range own {
@@ -187,7 +192,9 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 		if !ok {
 			continue
 		}
-		own := slices.DeleteFunc(slices.Clone(found[p.in]), func(h gpu.Process) bool { return !startedBy(h, uid) })
+		own := slices.DeleteFunc(slices.Clone(found[p.in]), func(h gpu.Process) bool {
+			return h.PID == 0 || !startedBy(h, uid)
+		})
 		// Kill ends a process even if it has passed its open descriptor to another process since the scan.
 		ended, left := a.procs.Kill(own, func(now gpu.Process) bool { return startedBy(now, uid) })
 		a.ended(p.gpu, p.in.UUID, ended, left)
@@ -220,9 +227,10 @@ func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	return uid, ok && uid != 0
 }
 
-// startedBy reports whether a process was started by the user with the given uid. It compares the real user id and
-// therefore includes setuid programs. Users are allowed to end all processes that they have started.
-func startedBy(p gpu.Process, uid uint32) bool { return p.UIDs[0] == uid }
+// startedBy reports whether a process was started by the user with the given uid. It compares the owner and therefore
+// includes setuid programs and processes with subordinate user ids. Users are allowed to end all processes that they
+// have started.
+func startedBy(p gpu.Process, uid uint32) bool { return p.Owner == uid }
 
 // note stores the message that `caelum status` shows for an instance, and logs it if it is new.
 func (a *Agent) note(p placed, note string) {

@@ -253,19 +253,25 @@ func TestDescriptorsUnreadable(t *testing.T) {
 	}
 }
 
-// TestSharedSearch checks that a prolog uses a scan's result only if the scan began after the prolog requested it.
-func TestSharedSearch(t *testing.T) {
-	a := newHeld(t, 1).agent
-	a.searches.running.Lock() // emulates a running scan
-	first, second := a.search(), a.search()
-	if first != second {
-		t.Error("two prologs that wait for the next scan do not share it")
+// TestUnreadDescriptors checks that the agent sets a slice aside if it cannot read all processes of the slice's last
+// user, but not because of another user.
+func TestUnreadDescriptors(t *testing.T) {
+	h := newHeld(t, 1)
+	h.agent.procs.Limit = 11 // the cost of a process with one descriptor
+	for pid, uid := range map[int]int{41: 20001, 42: 20001, 43: 20007, 44: 20007} {
+		h.process(pid, uid, [2]string{"/dev/full", ""})
 	}
-	a.searches.running.Unlock()
-	if _, err := first.wait(); err != nil {
-		t.Fatal(err)
+	id := h.startNow("2g.10gb:1")
+	h.lease(id)
+	h.fake.Finish(id)
+	h.fake.RunEpilogs()
+	const why = "stuck: held open by an unknown process of uid 20001: the user's processes have more than 11 open " +
+		"descriptors"
+	if h.stuck() != 1 || h.note() != why {
+		t.Errorf("%d stuck, %q", h.stuck(), h.note())
 	}
-	if third := a.search(); third == first {
-		t.Error("a prolog got a scan that began before the prolog asked")
+	os.RemoveAll(filepath.Join(h.proc, "42"))
+	if err := h.agent.compareGPUs(); err != nil || h.stuck() != 0 {
+		t.Errorf("%d stuck because of another user's processes, %v: %q", h.stuck(), err, h.note())
 	}
 }

@@ -26,15 +26,21 @@ import (
 // queued in a socket or registered with an io_uring, even though every process can use sockets and io_urings. If a scan
 // treated every process with a socket or an io_uring as a holder, any user could make GPUs unavailable.
 
-// Processes finds the processes that have device files open. Only one scan runs at a time.
+// Processes finds the processes that have device files open. Only one scan runs at a time. The calls that wait for it
+// share the next scan.
 type Processes struct {
 	// Proc is the /proc directory of the initial PID namespace.
 	Proc string
-	// Limit is the maximum number of descriptors that a scan reads per user. It prevents users from delaying the scan.
-	// 0 means scanLimit.
+	// Limit is the maximum number of descriptors that a scan reads per owner (Process.Owner). It prevents users from
+	// delaying the scan. 0 means scanLimit.
 	Limit int
+	// Budget is the time after which a scan reads no further descriptors. After twice this time, it fails. 0 means
+	// scanBudget.
+	Budget time.Duration
 
-	mu sync.Mutex
+	running sync.Mutex
+	mu      sync.Mutex
+	next    map[bool]*sharedScan // the scans that have not begun yet, by whether they include root's processes
 	// hung holds the ids of processes with an open file on a file system that does not complete statx, even for
 	// cached data. Each of them blocks one of the agent's threads until the file system responds.
 	hung sync.Map
@@ -42,6 +48,9 @@ type Processes struct {
 
 // scanLimit is the default for Processes.Limit. A scan of 200,000 descriptors takes about half a second on one core.
 const scanLimit = 200_000
+
+// scanBudget is the default for Processes.Budget. A prolog waits for at most eight scans, and its plugin for 60 s.
+const scanBudget = 3 * time.Second
 
 // processCost is the cost of reading a process's data, expressed as a number of descriptors.
 const processCost = 10
@@ -57,20 +66,61 @@ const hangLimit = 2 * time.Second
 type Held struct {
 	// Open maps each device to the processes with an open descriptor.
 	Open map[Device][]Process
-	// Unread contains an entry for each process whose descriptors could not all be read. It maps the process's real
-	// user id to the reason.
-	Unread map[uint32]string
+	// Unread maps each owner of processes whose descriptors could not all be read to a reason.
+	Unread map[uint32]Unread
 }
 
-// Scan reads the descriptor tables of all processes except root's.
-func (s *Processes) Scan(devices []Device) (Held, error) { return s.scanAll(devices, false) }
+// Unread is the reason why a scan did not read all descriptors of a user. Denied is true if the kernel denied access,
+// for example because of a security module, which a user cannot bring about.
+type Unread struct {
+	Reason string
+	Denied bool
+}
+
+// Scan reads the descriptor tables of all processes except root's. The caller must not change the result, which may
+// contain other devices as well.
+func (s *Processes) Scan(devices []Device) (Held, error) { return s.share(devices, false) }
 
 // ScanRoot is like Scan, but also reads the descriptor tables of root's processes.
-func (s *Processes) ScanRoot(devices []Device) (Held, error) { return s.scanAll(devices, true) }
+func (s *Processes) ScanRoot(devices []Device) (Held, error) { return s.share(devices, true) }
+
+// sharedScan is a scan for several callers.
+type sharedScan struct {
+	devices []Device
+	done    chan struct{}
+	held    Held
+	err     error
+}
+
+// share returns the result of a scan that begins after the call. An earlier scan may have read a process before it
+// opened a device.
+func (s *Processes) share(devices []Device, root bool) (Held, error) {
+	s.mu.Lock()
+	scan := s.next[root]
+	begins := scan == nil
+	if begins {
+		scan = &sharedScan{done: make(chan struct{})}
+		if s.next == nil {
+			s.next = map[bool]*sharedScan{}
+		}
+		s.next[root] = scan
+	}
+	scan.devices = append(scan.devices, devices...)
+	s.mu.Unlock()
+	if begins {
+		s.running.Lock()
+		defer s.running.Unlock()
+		s.mu.Lock()
+		delete(s.next, root)
+		s.mu.Unlock()
+		scan.held, scan.err = s.scanAll(scan.devices, root)
+		close(scan.done)
+	}
+	<-scan.done
+	return scan.held, scan.err
+}
 
 func (s *Processes) scanAll(devices []Device, root bool) (Held, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	proc, err := os.Open(s.Proc)
 	if err != nil {
 		return Held{}, err
@@ -86,65 +136,79 @@ func (s *Processes) scanAll(devices []Device, root bool) (Held, error) {
 			pids = append(pids, pid)
 		}
 	}
-	// Each part of the scan counts a user's descriptors separately.
+	deadline := time.Now().Add(s.budget())
+	// Each part of the scan counts an owner's descriptors separately.
 	parts := min(runtime.GOMAXPROCS(0)/4+1, maxScanners, len(pids)/50+1)
 	found := make([]Held, parts)
 	var done sync.WaitGroup
 	for k := range parts {
-		done.Go(func() { found[k] = s.scan(pids[len(pids)*k/parts:len(pids)*(k+1)/parts], devices, root) })
+		done.Go(func() {
+			found[k] = s.scan(pids[len(pids)*k/parts:len(pids)*(k+1)/parts], devices, root, deadline)
+		})
 	}
 	done.Wait()
+	if time.Since(deadline) > s.budget() {
+		return Held{}, fmt.Errorf("couldn't examine %d processes in %v", len(pids), 2*s.budget())
+	}
 	all := found[0]
 	for _, held := range found[1:] {
 		for d, list := range held.Open {
 			all.Open[d] = append(all.Open[d], list...)
 		}
-		maps.Copy(all.Unread, held.Unread)
+		for uid, unread := range held.Unread {
+			if old, ok := all.Unread[uid]; !ok || old.Denied {
+				all.Unread[uid] = unread
+			}
+		}
 	}
 	return all, nil
 }
+
+func (s *Processes) budget() time.Duration { return cmp.Or(s.Budget, scanBudget) }
 
 // result is the result of scanning one process.
 type result struct {
 	Process
 	cost   int // the cost, as a number of descriptors
 	open   []Device
-	unread string // the reason why some descriptors of the process were not read
+	unread Unread // the reason why some descriptors of the process were not read
 }
 
 // scan examines processes one after another in a goroutine. If the goroutine hangs, scan abandons it and starts a new
 // one.
-func (s *Processes) scan(pids []int, devices []Device, root bool) Held {
-	held := Held{Open: map[Device][]Process{}, Unread: map[uint32]string{}}
+func (s *Processes) scan(pids []int, devices []Device, root bool, deadline time.Time) Held {
+	held := Held{Open: map[Device][]Process{}, Unread: map[uint32]Unread{}}
 	spent := map[uint32]int{}
 	add := func(r result) {
-		spent[r.UIDs[0]] += r.cost
-		if r.unread != "" {
-			held.Unread[r.UIDs[0]] = r.unread
+		spent[r.Owner] += r.cost
+		if old := held.Unread[r.Owner]; r.unread.Reason != "" && (old.Reason == "" || old.Denied) {
+			held.Unread[r.Owner] = r.unread
 		}
 		for _, d := range r.open {
 			held.Open[d] = append(held.Open[d], r.Process)
 		}
 	}
-	for len(pids) > 0 {
+	late := func() bool { return time.Since(deadline) > s.budget() } // scanAll then fails
+	for len(pids) > 0 && !late() {
 		c := &scan{
 			s: s, limit: cmp.Or(s.Limit, scanLimit), devices: devices, root: root, spent: maps.Clone(spent),
-			results: make(chan result), left: make(chan struct{}),
+			deadline: deadline,
+			results:  make(chan result), left: make(chan struct{}),
 		}
 		go c.run(pids)
-		for progress := uint64(0); len(pids) > 0; {
+		for progress := uint64(0); len(pids) > 0 && !late(); {
 			select {
 			case r := <-c.results:
 				pids = pids[1:]
 				add(r)
 				continue
-			case <-time.After(hangLimit):
+			case <-time.After(min(hangLimit, max(time.Until(deadline), hangLimit/20))):
 			}
 			if now := c.progress.Load(); now != progress {
 				progress = now
 				continue
 			}
-			r := result{Process: *c.current.Load(), unread: hangs}
+			r := result{Process: *c.current.Load(), unread: Unread{Reason: hangs}}
 			r.cost = c.limit/20 + 1 // 20 hanging processes exhaust the user's limit
 			s.hung.Store(r.PID, true)
 			pids = pids[1:]
@@ -164,7 +228,8 @@ type scan struct {
 	limit    int
 	devices  []Device
 	root     bool           // also read root's processes
-	spent    map[uint32]int // by real user id
+	spent    map[uint32]int // by owner
+	deadline time.Time      // the time after which no descriptors are read
 	results  chan result
 	left     chan struct{} // closed when the run is abandoned
 	current  atomic.Pointer[Process]
@@ -176,7 +241,7 @@ func (c *scan) run(pids []int) {
 	for _, pid := range pids {
 		c.current.Store(&Process{PID: pid})
 		r := c.process(pid)
-		c.spent[r.UIDs[0]] += r.cost
+		c.spent[r.Owner] += r.cost
 		select {
 		case c.results <- r:
 		case <-c.left:
@@ -199,7 +264,10 @@ func (c *scan) process(pid int) (r result) {
 	r.Process, r.cost = p, processCost
 	c.current.Store(&p)
 	if _, hung := c.s.hung.Load(pid); hung {
-		r.unread = hangs
+		r.unread.Reason = hangs
+		return r
+	}
+	if c.stop(&r) {
 		return r
 	}
 	c.tables(&r, dir)
@@ -209,6 +277,19 @@ func (c *scan) process(pid int) (r result) {
 		}
 	}
 	return r
+}
+
+// stop reports whether the scan must not read further descriptors of a process, and sets r.unread if so.
+func (c *scan) stop(r *result) bool {
+	switch {
+	case c.spent[r.Owner]+r.cost > c.limit:
+		r.unread.Reason = fmt.Sprintf("the user's processes have more than %d open descriptors", c.limit)
+	case time.Now().After(c.deadline):
+		r.unread.Reason = "the search for open descriptors took too long"
+	default:
+		return false
+	}
+	return true
 }
 
 // tables reads the descriptor tables of a process. Each thread may have its own table (unshare(CLONE_FILES)). A main
@@ -286,8 +367,7 @@ func (c *scan) table(r *result, dir string) {
 		}
 		_, _, names = unix.ParseDirent(entries[:n], -1, names[:0])
 		for _, fd := range names {
-			if r.cost++; c.spent[r.UIDs[0]]+r.cost > c.limit {
-				r.unread = fmt.Sprintf("the user's processes have more than %d open descriptors", c.limit)
+			if r.cost++; c.stop(r) {
 				return
 			}
 			c.progress.Add(1)
@@ -331,6 +411,6 @@ func opened(fdinfo string) bool {
 // or because the agent lacks CAP_SYS_PTRACE.
 func (r *result) failed(err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
-		r.unread = "couldn't read the descriptors of a process: " + err.Error()
+		r.unread = Unread{"couldn't read the descriptors of a process: " + err.Error(), true}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -235,12 +236,120 @@ func TestHoldersLimit(t *testing.T) {
 	s := &Processes{Proc: "/proc", Limit: processCost}
 	holder(t, "open", path, nobody)
 	other, _ := holder(t, "open", path, 4711)
-	if held := scanFor(t, s); held.Unread[nobody] == "" || len(held.Open) > 0 {
+	if held := scanFor(t, s); held.Unread[nobody].Reason == "" || len(held.Open) > 0 {
 		t.Errorf("%+v", held)
 	}
 	s.Limit = 0
-	if held := scanFor(t, s); held.Unread[nobody] != "" || !contains(held.Open[full], other) {
+	if held := scanFor(t, s); held.Unread[nobody].Reason != "" || !contains(held.Open[full], other) {
 		t.Errorf("%+v", held)
+	}
+}
+
+// TestScansAreShared checks that calls that wait for a scan share the next one, and that a later call does not get it.
+func TestScansAreShared(t *testing.T) {
+	s := &Processes{Proc: t.TempDir()}
+	fakeProcess(t, s.Proc, 11, "5\t5\t5\t5", map[string][2]string{"3": {"/dev/full", "flags:\t02\n"}})
+	s.running.Lock() // emulates a running scan
+	results := make(chan Held)
+	for _, d := range []Device{{1, 3}, full, {1, 5}} {
+		go func() {
+			held, _ := s.Scan([]Device{d})
+			results <- held
+		}()
+	}
+	for waiting := 0; waiting < 3; runtime.Gosched() {
+		s.mu.Lock()
+		if s.next[false] != nil {
+			waiting = len(s.next[false].devices)
+		}
+		s.mu.Unlock()
+	}
+	s.running.Unlock()
+	for range 3 {
+		if held := <-results; len(held.Open[full]) != 1 {
+			t.Errorf("%+v, want the device of the other call as well", held)
+		}
+	}
+	if held, err := s.Scan([]Device{{1, 3}}); err != nil || len(held.Open) > 0 {
+		t.Errorf("%+v, %v", held, err)
+	}
+}
+
+// TestScanBudget checks that a scan does not read processes after its time, and fails after twice this time.
+func TestScanBudget(t *testing.T) {
+	s := &Processes{Proc: t.TempDir(), Budget: time.Hour}
+	fakeProcess(t, s.Proc, 11, "5\t5\t5\t5", map[string][2]string{"3": {"/dev/full", "flags:\t02\n"}})
+	for _, late := range []bool{false, true} {
+		deadline := time.Now().Add(time.Minute)
+		if late {
+			deadline = time.Now().Add(-time.Minute)
+		}
+		held := s.scan([]int{11}, []Device{full}, false, deadline)
+		if (held.Unread[5].Reason != "") != late || (len(held.Open) == 0) != late {
+			t.Errorf("late %v: %+v", late, held)
+		}
+	}
+	s.Budget = 1
+	if held, err := s.Scan([]Device{full}); err == nil {
+		t.Errorf("%+v", held)
+	}
+}
+
+// subordinate starts a process with the user id 100000+id in a user namespace of nobody.
+func subordinate(t *testing.T, id int) (pid int) {
+	t.Helper()
+	start := func(args ...string) *exec.Cmd {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			in.Close()
+			cmd.Wait()
+		})
+		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatalf("%v: %q, %v", args, line, err)
+		}
+		return cmd
+	}
+	const script = "echo; read x"
+	outer := start("setpriv", "--reuid", fmt.Sprint(nobody), "--clear-groups", "unshare", "-U", "sh", "-c", script)
+	// newuidmap and newgidmap write the same lines for a user with subordinate ids.
+	for _, file := range []string{"uid_map", "gid_map"} {
+		path := fmt.Sprintf("/proc/%d/%s", outer.Process.Pid, file)
+		if err := os.WriteFile(path, []byte("0 100000 65536"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inner := start("nsenter", "-t", fmt.Sprint(outer.Process.Pid), "-U", "-S", fmt.Sprint(id), "sh", "-c", script)
+	return inner.Process.Pid
+}
+
+// TestSubordinateUsers checks that the processes in a user's namespaces belong to the user, whatever their ids are.
+func TestSubordinateUsers(t *testing.T) {
+	node(t, full) // skips the test without root
+	s := &Processes{Proc: "/proc", Limit: 40}
+	for id := range 3 {
+		pid := subordinate(t, id)
+		if p, err := s.Read(pid); err != nil || p.UIDs[0] != uint32(100000+id) || p.Owner != nobody || !p.Is(nobody) {
+			t.Errorf("%+v, %v", p, err)
+		}
+	}
+	if held := scanFor(t, s); held.Unread[nobody].Reason == "" || len(held.Unread) != 1 {
+		t.Errorf("%+v", held.Unread)
+	}
+	s.Limit = 0
+	if held := scanFor(t, s); held.Unread[nobody].Reason != "" {
+		t.Errorf("%+v", held.Unread)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,10 @@ import (
 type Process struct {
 	PID int
 	// UIDs holds the real, effective, saved and file-system user ids.
-	UIDs    [4]uint32
+	UIDs [4]uint32
+	// Owner is the user who is responsible for the process: its real user id or, if it runs in a user namespace of a
+	// user, that user. A user can run processes with all of her subordinate user ids in such namespaces.
+	Owner   uint32
 	Command string
 	// Start is the start time in clock ticks since the machine booted (field 22 of /proc/PID/stat).
 	Start uint64
@@ -31,10 +35,14 @@ type Process struct {
 // Root reports whether all user ids of the process are 0.
 func (p Process) Root() bool { return p.UIDs == [4]uint32{} }
 
-// Is reports whether any of the process's user ids is uid, that is, whether the process acts or can act as that user.
-func (p Process) Is(uid uint32) bool { return slices.Contains(p.UIDs[:], uid) }
+// Is reports whether uid is the process's owner or one of its user ids, that is, whether the process acts or can act as
+// that user.
+func (p Process) Is(uid uint32) bool { return p.Owner == uid || slices.Contains(p.UIDs[:], uid) }
 
 func (p Process) String() string {
+	if p.PID == 0 {
+		return fmt.Sprintf("an unknown process of uid %d: %s", p.Owner, p.Command)
+	}
 	return fmt.Sprintf("pid %d, uid %d, %q", p.PID, p.UIDs[0], p.Command)
 }
 
@@ -85,12 +93,54 @@ func (s *Processes) read(pid int) (Process, error) {
 			if p.Root() {
 				return p, nil // a scan ignores root's processes
 			}
+			p.Owner = s.owner(pid, p.UIDs[0])
 		case "Threads":
 			p.threads, _ = strconv.Atoi(string(bytes.TrimSpace(value)))
 			return p, nil
 		}
 	}
 	return p, fmt.Errorf("/proc/%d/status does not contain the user ids or the number of threads", pid)
+}
+
+// ownNamespace returns the inode of the agent's user namespace, or 0.
+var ownNamespace = sync.OnceValue(func() uint64 {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/user", &st) != nil {
+		return 0
+	}
+	return st.Ino
+})
+
+// owner returns the value of Process.Owner for a process with the real user id uid. It is the owner of the outermost of
+// the user namespaces in which the process runs (ioctl_ns(2)).
+func (s *Processes) owner(pid int, uid uint32) uint32 {
+	var st unix.Stat_t
+	path := filepath.Join(s.Proc, strconv.Itoa(pid), "ns/user")
+	if unix.Stat(path, &st) != nil || st.Ino == ownNamespace() {
+		return uid
+	}
+	ns, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return uid
+	}
+	defer func() { unix.Close(ns) }()
+	for {
+		parent, err := unix.IoctlRetInt(ns, unix.NS_GET_PARENT)
+		if err != nil {
+			break
+		}
+		if unix.Fstat(parent, &st) != nil || st.Ino == ownNamespace() {
+			unix.Close(parent)
+			break
+		}
+		unix.Close(ns)
+		ns = parent
+	}
+	owner, err := unix.IoctlGetUint32(ns, unix.NS_GET_OWNER_UID)
+	if err != nil || owner == 0 { // root's container programs give each container other user ids
+		return uid
+	}
+	return owner
 }
 
 // small returns the contents of a small file in a process's /proc directory. The error is fs.ErrNotExist if the process
@@ -137,7 +187,7 @@ type pinned struct {
 
 // Kill sends SIGKILL to the given processes and waits until they have closed their files. After opening a process's
 // pidfd, it calls stillMeant and skips the process if the result is false. A traced process can remain until its tracer
-// ends (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. It ends at most maxKilled processes
+// ends (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same owner. It ends at most maxKilled processes
 // and waits at most 2 x endLimit in total. ended lists the processes that have ended, and left lists those that have
 // not.
 func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, left []Process) {
@@ -195,7 +245,7 @@ func hasEnded(fd int, within time.Duration) bool {
 	return n > 0
 }
 
-// killTracer ends the tracer of p if both processes have the same real user id.
+// killTracer ends the tracer of p if both processes have the same owner.
 func (s *Processes) killTracer(p Process) {
 	tid := s.statusOf(p.PID, "TracerPid:")
 	if tid <= 0 {
@@ -209,7 +259,7 @@ func (s *Processes) killTracer(p Process) {
 	defer unix.Close(fd)
 	// The kernel does not reuse the PID while the pidfd is open. So if pid is still p's tracer, the pidfd refers to
 	// it.
-	if tracer, err := s.Read(pid); err != nil || tracer.UIDs[0] != p.UIDs[0] || s.statusOf(p.PID, "TracerPid:") != tid {
+	if tracer, err := s.Read(pid); err != nil || tracer.Owner != p.Owner || s.statusOf(p.PID, "TracerPid:") != tid {
 		return
 	}
 	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)

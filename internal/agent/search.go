@@ -1,18 +1,6 @@
 package agent
 
-import (
-	"sync"
-
-	"caelum/internal/gpu"
-)
-
-// searches lets the prologs that begin while a scan is running share the next scan. They cannot use the running scan,
-// because it may have begun before the files of their instances belonged to root.
-type searches struct {
-	mu      sync.Mutex
-	next    *search
-	running sync.Mutex
-}
+import "caelum/internal/gpu"
 
 // search is a scan for the processes that have one of the node's capability files or the device file of a GPU open.
 type search struct {
@@ -27,23 +15,12 @@ func (s *search) wait() (gpu.Held, error) {
 	return s.held, s.err
 }
 
-// search starts a scan, or returns a scan that has not begun yet. The scan runs while the prolog waits for slurmctld.
-// Its result is valid for every instance whose files belonged to root before the call to search.
+// search starts a scan, which runs while the prolog waits for slurmctld. Its result is valid for every instance whose
+// files belonged to root before the call to search.
 func (a *Agent) search() *search {
-	a.searches.mu.Lock()
-	defer a.searches.mu.Unlock()
-	if s := a.searches.next; s != nil {
-		return s // a scan that has not begun yet
-	}
 	s := &search{done: make(chan struct{})}
-	a.searches.next = s
 	go func() {
 		defer close(s.done)
-		a.searches.running.Lock()
-		defer a.searches.running.Unlock()
-		a.searches.mu.Lock()
-		a.searches.next = nil
-		a.searches.mu.Unlock()
 		s.held, s.err = a.scanAll()
 	}()
 	return s
