@@ -14,6 +14,7 @@
  *                           mode) or ENOENT (not a slot)
  *   node-reason TEXT        sets the node's reason in slurmctld; "node-reason" removes the reason
  *   slurmctld away          makes slurmctld unreachable until "slurmctld back"
+ *   test-only               makes --test-only the user's option
  *   close-stdin             closes file descriptor 0
  *   call NAME               calls slurm_spank_NAME()
  *   choose NAME VALUE       calls the callback of --NAME, as when a job is submitted
@@ -57,6 +58,9 @@ static int devices[64];
 static char *refused; /* the variable for which spank_setenv() fails */
 static bool away;
 static char *node_reason;
+
+/* sbatch's and srun's variable with the user's options: whether --test-only is set */
+bool opt;
 static struct sigaction before[65];
 
 static char **find_var(const char *name, size_t n)
@@ -190,7 +194,19 @@ spank_err_t spank_unsetenv(spank_t sp, const char *name)
 	return ESPANK_SUCCESS;
 }
 
+spank_err_t spank_job_control_setenv(spank_t sp, const char *name, const char *value, int overwrite)
+{
+	(void)sp, (void)overwrite;
+	printf("set for the job's programs: %s=%s\n", name, value);
+	return ESPANK_SUCCESS;
+}
+
 /* The functions of Slurm's client library that the plugin calls. */
+bool slurm_option_isset(void *options, const char *name)
+{
+	return *(bool *)options && strcmp(name, "test-only") == 0;
+}
+
 void slurm_init(const char *conf)
 {
 	(void)conf;
@@ -346,6 +362,8 @@ static bool step(void *plugin, char *line, int ac, char **av)
 		node_reason = rest[0] ? strdup(rest) : NULL;
 	else if (strcmp(verb, "slurmctld") == 0)
 		away = strcmp(rest, "away") == 0;
+	else if (strcmp(verb, "test-only") == 0)
+		opt = true;
 	else if (strcmp(verb, "close-stdin") == 0)
 		close(0);
 	else if (strcmp(verb, "call") == 0)
