@@ -1195,6 +1195,7 @@ end
 -- slurmctld would allocate slices even to a job with different numbers of GPU slots and slices. The job would get no
 -- device, and other jobs could not use the slices. r and why are the results of request() for the job.
 local function lacks_slots(job, r, why)
+  if r and r.node.mig.count.closed then return "closed is not a profile" end
   if r and (r.node.mig.all == 0 or typed(r)) then return nil end
   if r then
     return "a request for slices must include the same number of GPUs: write --gres=gpu:<count>,mig:<profile>:<count>"
@@ -1413,6 +1414,10 @@ local function modify(job, record, parts)
       if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], new) then
         return refuse(NO_CHANGE)
       end
+    end
+    -- slurmctld would hold the job (BadConstraints), because only managed partitions have catalogue nodes.
+    if job.partition and r and r.node.mig.all > 0 and managed(record.partition, parts, t) then
+      return refuse("a job with MIG slices cannot move to a partition without them: cancel it, and submit it there")
     end
     local without = set and lacks_slots(after, r, why)
     -- With other tasks or nodes, a node could have more GPUs than slices.
