@@ -297,8 +297,10 @@ func (r request) place(s slots, most, least, maxNodes int, h *concealment) (p pl
 	}
 	if r.tasks > 0 {
 		limit = min(limit, r.tasks)
-	} else if r.perNode > 0 {
+	} else if r.perNode > 0 && r.gpu["task"].all() > 0 {
 		limit = min(limit, r.nodes)
+	} else if r.perNode > 0 {
+		limit = min(limit, r.nodes*r.perNode)
 	}
 	limit = max(limit, r.nodes)
 	// fewest returns the smallest number of nodes for tasks that each have the given number of GPUs.

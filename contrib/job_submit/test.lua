@@ -423,6 +423,8 @@ write_table(TABLE .. "profile 7g.40gb 40192 2\nprofile 2g.10gb 9856 6\nmax_cpus 
 for _, case in ipairs({
   {"--gpus=4", {tres_per_job = "gres:gpu:4"}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 2}},
   {"--gpus=4 -n4", {tres_per_job = "gres:gpu:4", num_tasks = 4}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 2}},
+  {"--gpus=4 --ntasks-per-node=2", {tres_per_job = "gres:gpu:4", ntasks_per_node = 2}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 2}},
+  {"--gpus=4 --ntasks-per-node=1: more nodes than tasks", {tres_per_job = "gres:gpu:4", ntasks_per_node = 1}, 2014},
   {"--gpus=2", {tres_per_job = "gres:gpu:2"}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = NO_VAL}},
   {"--gpus=a100:3", {tres_per_job = "gres/gpu:a100:3"}, {tres_per_job = "", tres_per_node = "gres/gpu:a100:2,gres/mig:7g.40gb:2", min_nodes = 2, max_nodes = 2}},
   {"--gpus=3 -N2", {tres_per_job = "gres:gpu:3", min_nodes = 2, max_nodes = 2}, {tres_per_job = "", tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", max_nodes = 2, num_tasks = NO_VAL}},
