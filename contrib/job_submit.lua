@@ -688,10 +688,10 @@ local function place(t, r, gpus, job, profile)
   local own = (r.tasks or 1) * (count(job.cpus_per_task) or 0)
   local least = math.max(r.nodes, t.max_cpus and math.ceil(own / t.max_cpus) or 1)
   -- slurmctld rejects a job on more nodes than tasks.
-  local tasks = r.tasks or r.tasks_per_node and r.tasks_per_node * r.nodes or MAX_COUNT
+  local most_nodes = r.tasks or r.tasks_per_node and r.tasks_per_node * r.nodes or MAX_COUNT
   -- Without a number of tasks, each node has tasks_per_node tasks and all of their GPUs.
-  if not r.tasks and r.tasks_per_node and r.task.gpu.all > 0 then tasks = r.nodes end
-  local limit = math.min(count(job.max_nodes) or MAX_COUNT, tasks, r.hidden and r.hidden.nodes or MAX_COUNT)
+  if not r.tasks and r.tasks_per_node and r.task.gpu.all > 0 then most_nodes = r.nodes end
+  local limit = math.min(count(job.max_nodes) or MAX_COUNT, most_nodes, r.hidden and r.hidden.nodes or MAX_COUNT)
   local unit = math.max(r.task.gpu.all, 1)   -- the GPUs of a task are on one node
   if most < unit then return nil, NO_SUCH_NODE end
   local nodes = math.max(least, math.ceil(all / (most - most % unit)))
