@@ -1300,6 +1300,10 @@ local function submit(job, parts)
   local tags = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   tags[#tags + 1] = "caelum:key=" .. key
   if fingerprint then tags[#tags + 1] = "caelum:work=" .. fingerprint end
+  local share = changes.share
+  if share.cpus or share.mib then
+    tags[#tags + 1] = "caelum:share=" .. (share.cpus and "cpus" or "") .. (share.mib and "memory" or "")
+  end
   -- The tag means that the user did not name the profile. A node with another GPU model may then run the job on an
   -- equivalent one.
   if choice then tags[#tags + 1] = "caelum:sized=" .. choice.profile end
@@ -1502,6 +1506,99 @@ local function change(job, record, parts)
   return rc
 end
 
+---------------------------------------------------------------- jobs that waited while Caelum was installed
+
+-- as_new returns a table that reads like the submission of a waiting job and writes into changes. given holds fields
+-- that the job's record lacks. Defaults of partitions, which appear in the record, read as not given.
+local function as_new(record, parts, given, changes)
+  given.reservation, given.req_nodes = record.resv_name, given.named and "named"
+  for _, name in ipairs({"cpus_per_tres", "mem_per_tres"}) do
+    if not tostring(record[name]):find("gres", 1, true) then given[name] = "" end
+  end
+  -- With --gpus-per-task, slurmctld adds a partition's CPUs per GPU to those of a task.
+  if given.cpus_per_tres and record.cpus_per_tres and record.tres_per_task then given.cpus_per_task = nil end
+  return setmetatable({}, {
+    __index = function(_, name)
+      if given[name] ~= nil then return given[name] end
+      local value = record[name]
+      local memory = name == "min_mem_per_node" or name == "min_mem_per_cpu"
+      if memory and (value == 0 or value == (parts[record.partition] or {})["def_" .. name:sub(5)]) then return nil end
+      return value
+    end,
+    __newindex = changes,
+  })
+end
+
+-- complete adds what an update of a converted job needs but a submission does not, because slurmctld does not take it
+-- from the job's record. count(record.max_nodes) is nil if the job has no largest number of nodes.
+local function complete(changes, record, given)
+  local nodes = changes.min_nodes or record.min_nodes
+  if changes.tres_per_job == "" then   -- a script cannot remove a field
+    local all = {}
+    for _, entry in ipairs(entries(changes.tres_per_node)) do
+      if entry.name == "gpu" then
+        all[#all + 1] = entry.text:gsub("%d+$", "") .. string.format("%d", entry.count * nodes)
+      end
+    end
+    changes.tres_per_job = table.concat(all, ",")
+  end
+  if changes.ntasks_per_node then
+    changes.num_tasks = given.num_tasks
+    changes.min_cpus = given.num_tasks and given.num_tasks * (given.cpus_per_task or 1)
+  end
+  changes.sockets_per_node, changes.ntasks_per_tres = given.sockets_per_node, given.ntasks_per_tres
+  local total = record.tres_per_job or record.tres_per_task or given.ntasks_per_tres
+  if not (changes.tres_per_node or changes.gres):find("gpu", 1, true) then
+    changes.tres_per_task = record.tres_per_task   -- slurmctld rejects memory per GPU without GPUs (22.05.8)
+  elseif total and not count(record.max_nodes) then
+    changes.max_nodes = nodes
+  end
+end
+
+-- convert changes a waiting job as submit changes a new job, if root sets the job's admin_comment to "caelum:convert"
+-- and the numbers of the request that the record does not contain, as in "caelum:convert num_tasks=4". named means that
+-- the job names or excludes nodes. If the job cannot be converted, convert holds it and writes the reason into
+-- admin_comment. Without a usable decision table, it changes nothing, so that the command finds its own text there.
+local function convert(job, record, parts)
+  local numbers = tostring(job.admin_comment):match("^caelum:convert(.*)$")
+  if not numbers then return slurm.SUCCESS end
+  refresh()
+  if not decisions or decisions.bypass then return slurm.SUCCESS end
+  local given, changes, why = {}, {}, nil
+  for name, value in numbers:gmatch(" ([%l_]+)=(%d+)") do given[name] = tonumber(value) end
+  given.admin_comment = tostring(record.admin_comment or ""):gsub(" ?caelum:%S+", "")
+  for _, per in ipairs(PER) do
+    if dynamic(record["tres_per_" .. per], decisions) then why = "the request names static MIG devices" end
+  end
+  if not why then
+    local show = inform
+    inform = function(text) why = text end
+    local ok, rc = pcall(submit, as_new(record, parts, given, changes), parts)
+    inform = show
+    if not ok then
+      why = rc
+    elseif rc == NO_SUCH_NODE then
+      why = "Requested node configuration is not available"
+    elseif rc == slurm.SUCCESS then
+      why = nil
+      if changes.tres_per_node or changes.gres then
+        complete(changes, record, given)
+      elseif changes.min_nodes or changes.min_cpus then
+        why = "the partition does not have enough nodes or CPUs"
+      else
+        changes = {admin_comment = ""}   -- the job's own comment remains
+      end
+    end
+  end
+  if why then
+    local tag = " caelum:unconverted=" .. tostring(why):sub(1, 256):gsub("[^\33-\126]", "_")
+    changes = {admin_comment = given.admin_comment .. tag, priority = 0}
+  end
+  changes.admin_comment = changes.admin_comment:gsub("^%s+", "")
+  for name, value in pairs(changes) do job[name] = value end
+  return slurm.SUCCESS
+end
+
 -- guarded runs f and returns its result. If f raises an error, guarded returns `otherwise`, because an error in
 -- job_submit.lua must not block all submissions. A submission is then accepted unchanged, and an agent later requeues
 -- the job with a profile. A change is rejected, so that the job remains in a valid state.
@@ -1521,7 +1618,9 @@ end
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
   -- The script accepts all changes by root, because the agents run as root. It cannot tell operators and coordinators
   -- from ordinary users, so the same rules apply to them.
-  if modify_uid == 0 then return slurm.SUCCESS end
+  if modify_uid == 0 then
+    return guarded("a job was not converted", slurm.SUCCESS, convert, job_desc, job_rec, part_list)
+  end
   return guarded("a change was refused", slurm.ERROR, change, job_desc, job_rec, part_list)
 end
 

@@ -26,6 +26,7 @@
 //	decisions.go            caelum decisions check and set: the decision table of job_submit.lua
 //	decisions_bypass.go     caelum decisions bypass and remove
 //	decisions_partitions.go warnings about partitions that slurmctld does not have
+//	convert_jobs.go         caelum convert-jobs: the slices of jobs that wait while a site is converted, and back
 //	setup.go                caelum setup, which merges slurm-config's output into the site's files
 //	slurm_config.go         caelum slurm-config; the text is in slurm_config.tmpl
 //	report.go               caelum report: reads the records of a job, or of the caller's latest jobs, from slurmdbd

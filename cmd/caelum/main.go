@@ -110,6 +110,7 @@ configuration that Slurm needs, and calculates how GPUs can be partitioned.` + e
 		newDecisions(g),
 		newSlurmConfig(g),
 		newSetup(g),
+		newConvertJobs(),
 		newProfiles(g),
 		newLayouts(g),
 		newPlace(g),

@@ -400,6 +400,9 @@ func (o outcome) accepted(q fields) (r reply) {
 	if o.stamp.fingerprint != "" {
 		tags = append(tags, "caelum:work="+o.stamp.fingerprint)
 	}
+	if share := strings.Repeat("cpus", min(o.each, 1)) + strings.Repeat("memory", min(o.mib, 1)); share != "" {
+		tags = append(tags, "caelum:share="+share)
+	}
 	if o.sized != "" {
 		tags = append(tags, "caelum:sized="+o.sized)
 	}
@@ -520,6 +523,11 @@ func (m maker) change() fields {
 	}
 	if m.IntN(8) == 0 {
 		q["uid"] = 0.0
+		if m.IntN(2) == 0 {
+			q = fields{"uid": 0.0, "admin_comment": "caelum:convert" + m.one("", " num_tasks=4 cpus_per_task=2",
+				" num_tasks=4 ntasks_per_tres=2 shared=0", " ntasks_per_node=2 sockets_per_node=2 named=1", " "+m.raw)}
+			record["min_nodes"] = float64(1 + m.IntN(4)) // every record has a number of nodes
+		}
 	}
 	delete(q, "env.1")
 	delete(q, "env.2")
@@ -550,7 +558,10 @@ func FuzzModify(f *testing.F) {
 		site := strings.ReplaceAll(m.site(), "bypass cpu\n", "")
 		d := table.write(t, site+m.learned(stamp{stamped.uid, "0123456789abcdef", "fedcba9876543210"}))
 		got := askBoth(t, lua, "modify", q)
-		if q["uid"] == 0.0 {
+		if strings.HasPrefix(text(q, "admin_comment"), "caelum:convert") && q["uid"] == 0.0 {
+			checkConversion(t, q, got)
+			return
+		} else if q["uid"] == 0.0 {
 			if !reflect.DeepEqual(got, reply{}) {
 				t.Fatalf("%v\nroot's update: %+v", q, got)
 			}
@@ -586,6 +597,32 @@ func FuzzModify(f *testing.F) {
 			t.Fatalf("%v\npasses and leaves %+v\n%+v", q, after, got)
 		}
 	})
+}
+
+var reasonTag = regexp.MustCompile(`(^|[ -~]) *caelum:unconverted=[!-~]+$`)
+
+// checkConversion checks the answer to `caelum convert-jobs`: the script adds slices, or only holds the job and writes
+// a reason without spaces, or changes nothing.
+func checkConversion(t *testing.T, q fields, got reply) {
+	t.Helper()
+	job := fields{}
+	for _, w := range got.writes {
+		if w.field == "gres" {
+			w = write{"tres_per_node", "gres:" + strings.ReplaceAll(w.value.(string), ",", ",gres:")}
+		}
+		job[w.field] = w.value
+	}
+	comment, added := text(job, "admin_comment"), text(job, "tres_per_node")
+	mig, _ := sumOf(entriesOf(added), "mig", nil)
+	ok := mig.all() > 0
+	if strings.Contains(comment, "caelum:unconverted=") {
+		ok = len(job) == 2 && job["priority"] == 0.0 && reasonTag.MatchString(comment)
+	} else if added == "" {
+		ok = len(job) == 1 && comment == ""
+	}
+	if got.rc != 0 || len(got.messages)+len(got.log) > 0 || !ok {
+		t.Fatalf("%v\nis converted to %+v", q, got)
+	}
 }
 
 // equal reports whether two answers have the same effects. The order of the writes is not significant.

@@ -1077,6 +1077,99 @@ check(modify({priority = 0}, HELD) == slurm.ERROR, "the user's hold of a job tha
 check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "the user's release of a job that Caelum holds", said[1])
 check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
 
+---------------------------------------------------------------- caelum convert-jobs
+
+-- convert returns the changes to a job whose record has the given fields.
+local function convert(record, numbers)
+  said, log = {}, {}
+  for k, v in pairs({partition = "gpu", min_nodes = 1.0, max_nodes = 0.0, priority = 100.0, user_id = 1001.0,
+                     script = "#!/bin/sh\n", name = "train.sh", account = "phys"}) do
+    if record[k] == nil then record[k] = v end
+  end
+  local job = job_desc({admin_comment = "caelum:convert" .. (numbers or "")}, "gres:")
+  local rc = slurm_job_modify(job, record, PARTS, 0)
+  check(rc == slurm.SUCCESS and #said == 0 and #log == 0, "convert says nothing", said[1] or log[1])
+  return job
+end
+write_table(TABLE .. "per_gpu gpu 16 70000\n")
+local UNCHANGED = ""
+local CPUS = {cpus_per_tres = "gres:gpu:16", mem_per_tres = "gres:gpu:100"}
+local function job_with(fields)
+  for k, v in pairs(CPUS) do if fields[k] == nil then fields[k] = v end end
+  return fields
+end
+local same = {
+  {"--gres=gpu:1", job_with({tres_per_node = "gres:gpu:1"}), "", "gres:gpu:1,gres:mig:2g.10gb:1"},
+  {"--gpus=4", job_with({tres_per_job = "gres:gpu:4"}), "", "gres:gpu:4,gres:mig:2g.10gb:4", {max_nodes = 1}},
+  {"--gpus=4 -N2", job_with({tres_per_job = "gres:gpu:4", min_nodes = 2.0, max_nodes = 2.0}), "", "gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"--gpus=3 -N2", job_with({tres_per_job = "gres:gpu:3", min_nodes = 2.0}), "", "gres:gpu:2,gres:mig:2g.10gb:2",
+    {max_nodes = 2, tres_per_job = "gres:gpu:4"}},
+  {"--gpus-per-task=1 -n3", job_with({tres_per_task = "gres:gpu:1"}), " num_tasks=3", "gres:gpu:3,gres:mig:2g.10gb:3", {max_nodes = 1}},
+  {"--gpus-per-task=1 -n3 -N2", job_with({tres_per_task = "gres:gpu:1", min_nodes = 2.0}), " num_tasks=3 cpus_per_task=2",
+    "gres:mig:2g.10gb:2", {ntasks_per_node = 2, num_tasks = 3, min_cpus = 6, tres_per_task = "gres:gpu:1"}},
+  {"--gpus-per-socket=1", job_with({tres_per_socket = "gres:gpu:1"}), " sockets_per_node=2", "gres:gpu:2,gres:mig:2g.10gb:2",
+    {sockets_per_node = 2}},
+  {"--ntasks-per-gpu=2 -n4", job_with({cpus_per_tres = "", mem_per_tres = ""}), " num_tasks=4 ntasks_per_tres=2 shared=0", "gres:gpu:2,gres:mig:2g.10gb:2",
+    {max_nodes = 1, ntasks_per_tres = 2}},
+  {"a share", {tres_per_node = "gres:gpu:1", cpus_per_tres = "gpu:16", mem_per_tres = "gpu:70000", min_mem_per_node = 0.0}, "",
+    "gres:gpu:1,gres:mig:2g.10gb:1", {cpus_per_tres = "gres:gpu:16,gres:mig:16", mem_per_tres = "gres:gpu:70000"}},
+  {"a default for each task", {tres_per_task = "gres:gpu:1", cpus_per_tres = "gpu:16", mem_per_tres = "gpu:70000"},
+    " num_tasks=1 cpus_per_task=16", "gres:gpu:1,gres:mig:2g.10gb:1",
+    {max_nodes = 1, cpus_per_tres = "gres:gpu:16,gres:mig:16", mem_per_tres = "gres:gpu:70000"}},
+  {"own CPUs and memory", {tres_per_node = "gres:gpu:1", min_mem_per_cpu = 50.0}, " cpus_per_task=2", "gres:gpu:1,gres:mig:2g.10gb:1"},
+  {"a default of the partition", {tres_per_node = "gres:gpu:1", min_mem_per_cpu = 70.0}, " cpus_per_task=2",
+    "gres:gpu:1,gres:mig:2g.10gb:1", {mem_per_tres = "gres:gpu:70000"}},
+  {"a named node", job_with({tres_per_node = "gres:gpu:1"}), " named=1", "gres:gpu:1,gres:mig:2g.10gb:1", {priority = 0}},
+  {"a reservation", job_with({tres_per_node = "gres:gpu:1", resv_name = "r"}), "", "gres:gpu:1,gres:mig:2g.10gb:1", {priority = 0}},
+  {"three nodes", job_with({tres_per_node = "gres:gpu:1", min_nodes = 3.0}), "", "gres:gpu:1,gres:mig:2g.10gb:1", {priority = 0}},
+  {"a named node, held by its user", job_with({tres_per_node = "gres:gpu:1", priority = 0.0}), " named=1", "gres:gpu:1,gres:mig:2g.10gb:1"},
+  {"an unmanaged partition", {tres_per_node = "gres:gpu:1", partition = "cpu"}, "", nil},
+  {"no GPU", {}, "", nil},
+}
+PARTS.gpu.def_mem_per_cpu = 70.0
+local HELD_FOR = {["a named node"] = true, ["a reservation"] = true, ["three nodes"] = true}
+for _, case in ipairs(same) do
+  local name, record, job = "convert " .. case[1], case[2], convert(case[2], case[3])
+  local want = case[5] or {}
+  check(job.tres_per_node == case[4], name, job.tres_per_node)
+  for field, none in pairs({
+    max_nodes = NO_VAL, num_tasks = NO_VAL, min_cpus = UNCHANGED, ntasks_per_node = NO_VAL16, ntasks_per_tres = NO_VAL16,
+    sockets_per_node = NO_VAL16, priority = NO_VAL, tres_per_job = UNCHANGED, tres_per_task = UNCHANGED, mem_per_tres = UNCHANGED,
+  }) do
+    local got = job[field]
+    if got == nil then got = UNCHANGED end
+    check(got == (want[field] or none), name .. ": " .. field, got)
+  end
+  if want.cpus_per_tres then check(job.cpus_per_tres == want.cpus_per_tres, name .. ": cpus_per_tres", job.cpus_per_tres) end
+  check((word(job, "sized") == "2g.10gb") == (case[4] ~= nil), name .. ": the tag", job.admin_comment)
+  check((job.admin_comment:find("caelum:held", 1, true) ~= nil) == (HELD_FOR[case[1]] == true), name .. ": held", job.admin_comment)
+  check(case[4] ~= nil or job.admin_comment == "", name .. ": the comment stays", job.admin_comment)
+  local wants_share = want.mem_per_tres and (want.cpus_per_tres and "cpusmemory" or "memory") or nil
+  check(word(job, "share") == wants_share, name .. ": the share", job.admin_comment)
+end
+PARTS.gpu.def_mem_per_cpu = nil
+write_table(TABLE)
+local new = convert({tres_per_node = "gres:gpu:1", admin_comment = "note caelum:unconverted=x caelum:sized=1g.5gb"})
+check(new.admin_comment:find("^note caelum:key=") and not new.admin_comment:find("unconverted"), "earlier tags are replaced", new.admin_comment)
+local _, submitted = submit({tres_per_node = "gres:gpu:1"})
+check(word(new, "key") == word(submitted, "key") and word(new, "work") == word(submitted, "work"), "the key is that of a new job", new.admin_comment)
+PARTS.gpu.nodes, PARTS.gpu.total_nodes = "mig-catalog[1-2],n[1-2]", 4.0
+for _, case in ipairs({
+  {{tres_per_node = "gres:gpu:1g.5gb:1", admin_comment = "note"}, "", "the_request_names_static_MIG_devices"},
+  {{tres_per_node = "gres:gpu:1", min_nodes = 3.0}, "", "the_partition_does_not_have_enough_nodes_or_CPUs"},
+  {{tres_per_task = "gres:gpu:1", tres_per_job = "gres:gpu:3", tres_per_socket = "gres:gpu:x(y:1"}, "",
+    "the_request_gres:gpu:x(y:1_is_not_valid:_omit_the_entry,_or_write_gres=<name>:<type>:<count>"},
+}) do
+  local job = convert(case[1], case[2])
+  check(word(job, "unconverted") == case[3] and job.tres_per_node == nil, "unconverted", job.admin_comment)
+  check(job.priority == 0 and (case[1].admin_comment == nil or job.admin_comment:find("^note caelum:unc")), "unconverted is held", job.admin_comment)
+end
+PARTS.gpu.nodes, PARTS.gpu.total_nodes = nil, nil
+write_table(TABLE .. "bypass cpu\n")
+check(convert({tres_per_node = "gres:gpu:1"}).admin_comment == "caelum:convert", "a bypass line prevents conversions")
+write_table(TABLE)
+check(modify({admin_comment = "caelum:convert"}, {partition = "gpu", tres_per_node = "gres:gpu:1"}) == slurm.SUCCESS, "not root", said[1])
+
 -- The answer depends on the resulting job. Each case consists of the update, the job's record, and the resulting
 -- tres_per_node. false means unchanged, and nil means rejected.
 write_table(TABLE)
@@ -1222,7 +1315,7 @@ local broken = setmetatable({}, {__index = function() error("no such field") end
 check(slurm_job_submit(broken, PARTS, 1001) == slurm.SUCCESS and #log == 1, "after an error in the script, the job is accepted", #log)
 check(slurm_job_modify(broken, {}, PARTS, 1001) == slurm.ERROR and #log == 2, "after an error in the script, the change is refused", #log)
 check(slurm_job_modify(job_desc({time_limit = 5}, "gres:"), broken, PARTS, 1001) == slurm.ERROR and #log == 3, "after an error in the job record, the change is refused", #log)
-check(slurm_job_modify(broken, broken, PARTS, 0) == slurm.SUCCESS and #log == 3, "root's change is accepted despite the error", #log)
+check(slurm_job_modify(broken, broken, PARTS, 0) == slurm.SUCCESS and #log == 4, "root's change is accepted despite the error", #log)
 local half = job_desc({tres_per_node = "gres:gpu:1"}, "gres:")
 check(slurm_job_submit(half, nil, 1001) == slurm.SUCCESS and half.tres_per_node == "gres:gpu:1", "after an error in the script, the job is unchanged", half.tres_per_node)
 

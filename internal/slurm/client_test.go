@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -480,6 +481,63 @@ func TestStream(t *testing.T) {
 		_, err := New(Options{Squeue: squeue, Timeout: 2 * time.Second}).Jobs(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", script, err, want)
+		}
+	}
+}
+
+// TestConvertMarks checks which waiting jobs get a mark, and which numbers it contains.
+func TestConvertMarks(t *testing.T) {
+	gpu := func(n int) GRESList { return GRESList{{Name: "gpu", Count: n}} }
+	waiting := []Waiting{
+		{Job: Job{ID: 1, NumNodes: 1, PerNode: gpu(1)}},
+		{Job: Job{ID: 2, NumNodes: 1, PerJob: gpu(2), ExcNodes: []string{"n1"}, Sockets: 2, Exclusive: true}},
+		{Job: Job{ID: 3, NumNodes: 1, Batch: true}},
+		{Job: Job{ID: 4, NumNodes: 1, Batch: true}},
+		{Job: Job{ID: 5, NumNodes: 1, PerNode: append(gpu(1), GRES{Name: "mig", Type: "1g.5gb", Count: 1})}},
+		{Job: Job{ID: 6, NumNodes: 1, PerNode: gpu(1)}},
+		{Job: Job{ID: 7, NumNodes: 1}}, // not a batch job
+	}
+	imitation := "JobId=4 JobName=x\n   NtasksPerTRES=1\n   StdOut=x\n   NtasksPerTRES=1\n   StdOut=/tmp/x\n"
+	c, calls := stage(t, scene{out: "1 1 N/A 1 \n" +
+		"2           8           4           2           \n3 4 N/A 1\n4 4 N/A 1\n5 1 N/A 1\nx\n7 4 N/A 1\n"},
+		scene{out: "JobId=3 JobName=x\n   StdOut=/tmp/x\n   NtasksPerTRES=2 \n"}, scene{out: imitation},
+		scene{out: "   NtasksPerTRES=1\n"})
+	got, err := c.ConvertMarks(t.Context(), waiting)
+	want := map[uint32]string{
+		1: "caelum:convert",
+		2: "caelum:convert num_tasks=8 ntasks_per_node=4 cpus_per_task=2 sockets_per_node=2 named=1 shared=0",
+		3: "caelum:convert num_tasks=4 ntasks_per_tres=2",
+		4: "", 7: "",
+	}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v: %v after %v", got, err, calls())
+	}
+}
+
+// TestRemoveSlices checks the request with which the slices of a job are removed.
+func TestRemoveSlices(t *testing.T) {
+	for _, tc := range []struct {
+		record map[string]string
+		exc    []string
+		shared string
+		want   string
+	}{
+		{map[string]string{"tres-per-node": "gres:gpu:2,gres:mig:1g.5gb:2", "tres-per-job": "gres:gpu:4",
+			"numtasks": "4", "numnodes": "2", "cpus-per-tres": "gres:gpu:2,gres:mig:2"},
+			[]string{"n1", "mig-catalog1"}, "memory",
+			`["update" "jobid=7" "admincomment=a b" "excnodelist=n1" ` +
+				`"cpuspertres=gres:gpu:2" "mempertres=" "numtasks=4" "gres=gpu:2" "numnodes=2-2" "numcpus=4"]`},
+		{map[string]string{"tres-per-node": "gres:mig:1g.5gb:1", "tres-per-task": "gres:gpu:1",
+			"cpus-per-tres": "gres:gpu:2,gres:mig:2"}, nil, "cpus",
+			`["update" "jobid=7" "admincomment=a b" "cpuspertres=" "numtasks=4" "trespernode="]`},
+		{nil, []string{"mig-catalog1", "mig-catalog2"}, "",
+			`["update" "jobid=7" "admincomment=a b" "excnodelist=" "numtasks=4"]`},
+	} {
+		c, calls := stage(t, recordOf(tc.record), scene{})
+		w := Waiting{Job: Job{ID: 7, ExcNodes: tc.exc, NumNodes: 2, Tasks: 4}}
+		err := c.RemoveSlices(t.Context(), w, tc.shared, "a b")
+		if got := calls(); err != nil || got[1] != tc.want {
+			t.Errorf("%v after %v, want %s", err, got, tc.want)
 		}
 	}
 }

@@ -63,6 +63,7 @@
 //
 // Writing, and slurmdbd:
 //
+//	convert.go       adds slices to the request of a job that waited before Caelum was installed, or removes them
 //	write.go         changes a node or a job: counts, requeue, hold, release, GRES, comments; identifies one job (ref)
 //	preempt.go       ends or warns the run of a preempted job (Requeue, Cancel, Warn)
 //	qos.go           QOS: the fields that concern preemption

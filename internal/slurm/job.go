@@ -54,6 +54,8 @@ type Job struct {
 	// CPUsPerGPU and MemoryPerGPU are the values of --cpus-per-gpu and --mem-per-gpu (MiB), or of the partition's
 	// DefCpuPerGPU and DefMemPerGPU, or 0. While the job is pending, CPUs and Memory do not include them.
 	CPUsPerGPU, MemoryPerGPU int
+	// CPUsPerTRES is the text that contains CPUsPerGPU.
+	CPUsPerTRES string
 
 	// The requested GRES: PerNode holds the values of --gres and --gpus-per-node, PerJob the value of --gpus, PerTask
 	// the value of --gpus-per-task, and PerSocket the value of --gpus-per-socket.

@@ -69,7 +69,7 @@ var jobFields = []field{
 	{"mintmpdisk", func(j *Job, s string) (err error) { j.TmpDisk, err = mebibytes(s); return err }},
 	{"sct", func(j *Job, s string) error { return j.topology(s) }},
 	{"licenses", func(j *Job, s string) error { j.Licenses = orEmpty(s); return nil }},
-	{"cpus-per-tres", func(j *Job, s string) error { j.CPUsPerGPU = perGPU(s); return nil }},
+	{"cpus-per-tres", func(j *Job, s string) error { j.CPUsPerGPU, j.CPUsPerTRES = perGPU(s), s; return nil }},
 	{"mem-per-tres", func(j *Job, s string) error { j.MemoryPerGPU = perGPU(s); return nil }},
 }
 

@@ -43,6 +43,7 @@ func (j *Job) sameRequest(o *Job) bool {
 	return j.Batch == o.Batch && j.Requeue == o.Requeue && j.Exclusive == o.Exclusive && j.TimeLimit == o.TimeLimit &&
 		slices.Equal(j.ReqNodes, o.ReqNodes) && slices.Equal(j.ExcNodes, o.ExcNodes) && j.Features.same(&o.Features) &&
 		j.Reservation == o.Reservation && j.MinCPUs == o.MinCPUs && j.CPUsPerGPU == o.CPUsPerGPU &&
+		j.CPUsPerTRES == o.CPUsPerTRES &&
 		j.MemoryPerGPU == o.MemoryPerGPU && j.TmpDisk == o.TmpDisk && j.Sockets == o.Sockets &&
 		j.CoresPerSocket == o.CoresPerSocket && j.ThreadsPerCore == o.ThreadsPerCore &&
 		slices.Equal(j.PerNode, o.PerNode) && slices.Equal(j.PerJob, o.PerJob) &&

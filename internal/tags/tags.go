@@ -27,8 +27,14 @@ const (
 	Held = "caelum:held"
 	// Released replaces Held when an agent has released the job. Any later hold was set by a user or an administrator.
 	Released = "caelum:released"
+	// Unconverted is followed by the reason why a job that waited during the installation has no slices and is held.
+	// Underscores replace spaces.
+	Unconverted = "caelum:unconverted="
 	// Size is followed by the profile that Caelum chose for a job that did not name one.
 	Size = "caelum:sized="
+	// Share is followed by cpus, memory or cpusmemory: Caelum has added the slice's share of these to a job that
+	// requested none.
+	Share = "caelum:share="
 	// InsteadOf is followed by the smaller profile that the job would request if it had no time limit.
 	InsteadOf = "caelum:instead-of="
 	// RunTime is followed by the job's expected run time in seconds, and optionally by a hyphen and the 90% quantile of
