@@ -688,9 +688,13 @@ local function place(t, r, gpus, job, profile)
   local own = (r.tasks or 1) * (count(job.cpus_per_task) or 0)
   local least = math.max(r.nodes, t.max_cpus and math.ceil(own / t.max_cpus) or 1)
   -- slurmctld rejects a job on more nodes than tasks.
-  local most_nodes = r.tasks or r.tasks_per_node and r.tasks_per_node * r.nodes or MAX_COUNT
-  -- Without a number of tasks, each node has tasks_per_node tasks and all of their GPUs.
-  if not r.tasks and r.tasks_per_node and r.task.gpu.all > 0 then most_nodes = r.nodes end
+  local most_nodes = r.tasks or MAX_COUNT
+  if not r.tasks and r.tasks_per_node then
+    -- Up to 23.02, such a job has as many tasks as one of its nodes. Later, each node has tasks_per_node tasks, as it
+    -- has on every release if the job counts GPUs per task; then it needs the GPUs of all of them.
+    local later = tostring(job.tres_per_job):sub(1, 5) == "gres/"
+    most_nodes = r.task.gpu.all > 0 and r.nodes or later and MAX_COUNT or r.tasks_per_node * r.nodes
+  end
   local limit = math.min(count(job.max_nodes) or MAX_COUNT, most_nodes, r.hidden and r.hidden.nodes or MAX_COUNT)
   local unit = math.max(r.task.gpu.all, 1)   -- the GPUs of a task are on one node
   if most < unit then return nil, NO_SUCH_NODE end

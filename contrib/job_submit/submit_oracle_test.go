@@ -292,7 +292,9 @@ func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile
 		if d.MaxCPUs > 0 {
 			least = max(least, (max(r.tasks, 1)*set(q, "cpus_per_task")+d.MaxCPUs-1)/d.MaxCPUs)
 		}
-		if p, ok = r.place(s, most, least, set(q, "max_nodes"), catalogueOf(q, text(q, "partition"))); !ok {
+		later := strings.HasPrefix(text(q, "tres_per_job"), "gres/") // from 23.11
+		h := catalogueOf(q, text(q, "partition"))
+		if p, ok = r.place(s, most, least, set(q, "max_nodes"), later, h); !ok {
 			o.unavailable = true
 			return p.nodes
 		}

@@ -287,7 +287,7 @@ type placement struct {
 
 // place returns the placement on the smallest number of nodes, but at least the given number, of which none has more
 // than most GPUs. ok is false if there is none, or none with equal numbers if these are necessary.
-func (r request) place(s slots, most, least, maxNodes int, h *concealment) (p placement, ok bool) {
+func (r request) place(s slots, most, least, maxNodes int, later bool, h *concealment) (p placement, ok bool) {
 	limit := 65533
 	if maxNodes > 0 {
 		limit = maxNodes
@@ -299,7 +299,7 @@ func (r request) place(s slots, most, least, maxNodes int, h *concealment) (p pl
 		limit = min(limit, r.tasks)
 	} else if r.perNode > 0 && r.gpu["task"].all() > 0 {
 		limit = min(limit, r.nodes)
-	} else if r.perNode > 0 {
+	} else if r.perNode > 0 && !later {
 		limit = min(limit, r.nodes*r.perNode)
 	}
 	limit = max(limit, r.nodes)

@@ -424,6 +424,7 @@ for _, case in ipairs({
   {"--gpus=4", {tres_per_job = "gres:gpu:4"}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 2}},
   {"--gpus=4 -n4", {tres_per_job = "gres:gpu:4", num_tasks = 4}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 2}},
   {"--gpus=4 --ntasks-per-node=2", {tres_per_job = "gres:gpu:4", ntasks_per_node = 2}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = 2}},
+  {"--gpus=4 --ntasks-per-node=1, later", {tres_per_job = "gres/gpu:4", ntasks_per_node = 1}, {tres_per_node = "gres/gpu:2,gres/mig:7g.40gb:2", min_nodes = 2}},
   {"--gpus=4 --ntasks-per-node=1: more nodes than tasks", {tres_per_job = "gres:gpu:4", ntasks_per_node = 1}, 2014},
   {"--gpus=2", {tres_per_job = "gres:gpu:2"}, {tres_per_node = "gres:gpu:2,gres:mig:7g.40gb:2", min_nodes = NO_VAL}},
   {"--gpus=a100:3", {tres_per_job = "gres/gpu:a100:3"}, {tres_per_job = "", tres_per_node = "gres/gpu:a100:2,gres/mig:7g.40gb:2", min_nodes = 2, max_nodes = 2}},
@@ -1129,7 +1130,7 @@ local same = {
 PARTS.gpu.def_mem_per_cpu = 70.0
 local HELD_FOR = {["a named node"] = true, ["a reservation"] = true, ["three nodes"] = true}
 for _, case in ipairs(same) do
-  local name, record, job = "convert " .. case[1], case[2], convert(case[2], case[3])
+  local name, job = "convert " .. case[1], convert(case[2], case[3])
   local want = case[5] or {}
   check(job.tres_per_node == case[4], name, job.tres_per_node)
   for field, none in pairs({
