@@ -182,7 +182,7 @@ func (a *Agent) removeForeign(g int, c *card, f gpu.Instance) (reason string, er
 	if err != nil {
 		return "", err
 	}
-	if err := a.hw.Destroy(g, f.GI); err != nil {
+	if err := a.discard(g, f); err != nil {
 		return "couldn't destroy the instance, which has no compute instance: " + err.Error(), a.ledger.Failed(intent)
 	}
 	if err := a.ledger.Destroyed(intent, c.UUID, f.GI); err != nil {

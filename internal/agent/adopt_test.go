@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"caelum/internal/api"
+	"caelum/internal/gpu"
 )
 
 // loseLedger removes the ledger of an agent that has one idle instance, starts a new agent, and returns the
@@ -109,12 +110,25 @@ func TestAdoptAll(t *testing.T) {
 		}
 	}
 	w.node.Emulator(t, "fault", "clear")
+	var incomplete gpu.Instance
+	for _, in := range w.agent.cards[0].foreign {
+		incomplete = in
+	}
+	files := w.agent.caps.Files(0, incomplete)
 	all, err = w.agent.Adopt(t.Context(), api.AdoptRequest{})
 	if err != nil || len(all) != 1 || all[0].Reason != "" || all[0].State != "" {
 		t.Fatalf("%+v, %v, want the instance without a compute instance destroyed", all, err)
 	}
 	if found, err := w.agent.hw.Instances(0); err != nil || len(found) != 1 || found[0].UUID != uuid {
 		t.Errorf("the GPU has %+v, %v, want only %s", found, err, uuid)
+	}
+	for _, path := range files {
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("the destroyed instance's file %s has the mode %v", path, info.Mode())
+		}
+	}
+	if len(files) == 0 {
+		t.Error("the instance has no files")
 	}
 	if states := w.states(); len(states) != 1 || states[uuid] != "idle" {
 		t.Errorf("the agent shows %v", states)

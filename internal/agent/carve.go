@@ -137,7 +137,7 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot, made gpu.Instance, cause err
 			return errors.Join(a.shareDevice(c), a.ledger.Failed(intent))
 		}
 	}
-	err := a.hw.Destroy(s.GPU, left.GI)
+	err := a.discard(s.GPU, *left)
 	if err == nil {
 		return errors.Join(a.shareDevice(c), a.ledger.Failed(intent))
 	}
@@ -149,6 +149,17 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot, made gpu.Instance, cause err
 	c.ours[s.Placement] = stuck
 	a.version++
 	return err
+}
+
+// discard destroys an instance that a driver call has left incomplete. Its files, which nvidia-modprobe may have made
+// readable by all users, outlive it.
+func (a *Agent) discard(g int, in gpu.Instance) error {
+	if in.GI != gpu.FullGI {
+		if err := a.caps.Close(a.cards[g].Minor, in); err != nil {
+			a.log.WithError(err).WithField("gpu", g).Warn("couldn't restrict an incomplete instance's files to root")
+		}
+	}
+	return a.hw.Destroy(g, in.GI)
 }
 
 // leftover returns the instance that a failed call to create may have left at a spot, or nil if there is none. The

@@ -235,7 +235,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		return a.settleMade(c, p, i, *there)
 	default: // a GPU instance without a compute instance
 		log.Infof("destroying %s at %d, which has no compute instance", i.Profile, i.Start)
-		if err := a.hw.Destroy(g, there.GI); err != nil {
+		if err := a.discard(g, *there); err != nil {
 			return err
 		}
 		a.mu.Lock()
