@@ -797,9 +797,9 @@ end
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
 -- options returns the arguments of --mig, --mig-mem and --mig-grow in the mig, mig_mem and mig_grow fields, and sets the
--- test_only field for --test-only. --mig and --mig-mem choose the profile for a GPU request, and have no effect without one. If spank_job_env has more than
--- MAX_ENV entries, options returns nil and the reason, because a user can send a million entries, all of which
--- slurmctld copies on each access to job.spank_job_env.
+-- test_only field for --test-only. --mig and --mig-mem choose the profile for a GPU request, and have no effect without
+-- one. If spank_job_env has more than MAX_ENV entries, options returns nil and the reason, because a user can send a
+-- million entries, all of which slurmctld copies on each access to job.spank_job_env.
 local function options(job)
   local found, n = {}, 0
   local why = "the job has more than " .. MAX_ENV ..

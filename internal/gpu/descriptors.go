@@ -77,6 +77,13 @@ type Unread struct {
 	Denied bool
 }
 
+// note adds a reason to Unread. A reason that a user can bring about replaces any other.
+func (h Held) note(uid uint32, unread Unread) {
+	if old, ok := h.Unread[uid]; !ok || old.Denied {
+		h.Unread[uid] = unread
+	}
+}
+
 // Scan reads the descriptor tables of all processes except root's. The caller must not change the result, which may
 // contain other devices as well.
 func (s *Processes) Scan(devices []Device) (Held, error) { return s.share(devices, false) }
@@ -156,9 +163,7 @@ func (s *Processes) scanAll(devices []Device, root bool) (Held, error) {
 			all.Open[d] = append(all.Open[d], list...)
 		}
 		for uid, unread := range held.Unread {
-			if old, ok := all.Unread[uid]; !ok || old.Denied {
-				all.Unread[uid] = unread
-			}
+			all.note(uid, unread)
 		}
 	}
 	return all, nil
@@ -181,8 +186,8 @@ func (s *Processes) scan(pids []int, devices []Device, root bool, deadline time.
 	spent := map[uint32]int{}
 	add := func(r result) {
 		spent[r.Owner] += r.cost
-		if old := held.Unread[r.Owner]; r.unread.Reason != "" && (old.Reason == "" || old.Denied) {
-			held.Unread[r.Owner] = r.unread
+		if r.unread.Reason != "" {
+			held.note(r.Owner, r.unread)
 		}
 		for _, d := range r.open {
 			held.Open[d] = append(held.Open[d], r.Process)

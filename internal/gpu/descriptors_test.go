@@ -131,6 +131,12 @@ func holder(t testing.TB, way, path string, uid uint32) (pid int, end func()) {
 		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNS
 		cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
 	}
+	return begin(t, cmd, "ready\n")
+}
+
+// begin starts a program that ends with its input, and waits until it prints the given line.
+func begin(t testing.TB, cmd *exec.Cmd, ready string) (pid int, end func()) {
+	t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -147,8 +153,8 @@ func holder(t testing.TB, way, path string, uid uint32) (pid int, end func()) {
 		cmd.Wait()
 	}
 	t.Cleanup(end)
-	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("%s: %q", way, line)
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != ready {
+		t.Fatalf("%v: %q", cmd, line)
 	}
 	return cmd.Process.Pid, end
 }
@@ -298,40 +304,22 @@ func TestScanBudget(t *testing.T) {
 // subordinate starts a process with the user id 100000+id in a user namespace of nobody.
 func subordinate(t *testing.T, id int) (pid int) {
 	t.Helper()
-	start := func(args ...string) *exec.Cmd {
+	start := func(args ...string) int {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			in.Close()
-			cmd.Wait()
-		})
-		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-			t.Fatalf("%v: %q, %v", args, line, err)
-		}
-		return cmd
+		pid, _ := begin(t, cmd, "\n")
+		return pid
 	}
 	const script = "echo; read x"
 	outer := start("setpriv", "--reuid", fmt.Sprint(nobody), "--clear-groups", "unshare", "-U", "sh", "-c", script)
 	// newuidmap and newgidmap write the same lines for a user with subordinate ids.
 	for _, file := range []string{"uid_map", "gid_map"} {
-		path := fmt.Sprintf("/proc/%d/%s", outer.Process.Pid, file)
+		path := fmt.Sprintf("/proc/%d/%s", outer, file)
 		if err := os.WriteFile(path, []byte("0 100000 65536"), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	inner := start("nsenter", "-t", fmt.Sprint(outer.Process.Pid), "-U", "-S", fmt.Sprint(id), "sh", "-c", script)
-	return inner.Process.Pid
+	return start("nsenter", "-t", fmt.Sprint(outer), "-U", "-S", fmt.Sprint(id), "sh", "-c", script)
 }
 
 // TestSubordinateUsers checks that the processes in a user's namespaces belong to the user, whatever their ids are.

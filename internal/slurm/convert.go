@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// ConvertMark begins the AdminComment with which root makes job_submit.lua add slices to a waiting job (CONVERT in
+// ConvertMark begins the AdminComment with which root makes job_submit.lua add slices to a waiting job (convert in
 // job_submit.lua). If it is still there after the update, the script has not run.
 const ConvertMark = "caelum:convert"
 
@@ -87,7 +87,7 @@ func convertMark(w Waiting, n [4]int) string {
 // OwnExcluded returns the excluded nodes without the catalogue nodes, which job_submit.lua excludes.
 func (w Waiting) OwnExcluded() []string {
 	return slices.DeleteFunc(slices.Clone(w.ExcNodes), func(node string) bool {
-		return strings.HasPrefix(node, "mig-catalog")
+		return strings.HasPrefix(node, cataloguePrefix)
 	})
 }
 
