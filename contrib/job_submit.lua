@@ -412,8 +412,8 @@ local SEVERAL = "the request names several profiles: request the slices with --g
 -- same profiles. It returns a table that contains the new tres_per_* strings and otherwise reads as the job does, and
 -- the profile of the requests that are not per node. The job itself does not change. If the job must be rejected,
 -- translate returns nil and the reason. A job without a script is rejected, because srun would request the devices
--- again for its step.
-local function translate(job, t, new)
+-- again for its step, unless the plugin has marked the request (restore).
+local function translate(job, t, new, marked)
   local asked = setmetatable({}, {__index = function(_, name) return job[name] end})
   local single, found, several
   for _, per in ipairs(new and PER or {"node"}) do
@@ -434,11 +434,30 @@ local function translate(job, t, new)
   if single and several then return nil, SEVERAL end
   if new and found then
     local text = job.script   -- a local copy, because slurmctld copies the whole script at each access to job.script
-    if type(text) ~= "string" or text == "" then
-      return nil, "srun and salloc cannot request MIG devices by type: write --gpus=1 --mig=" .. found
+    if not marked and (type(text) ~= "string" or text == "") then
+      return nil, "this srun or salloc cannot request MIG devices by type: write --gpus=1 --mig=" .. found
     end
   end
   return asked, single
+end
+
+-- restore puts the type of static MIG devices that the plugin has removed from a request of srun or salloc back into
+-- the job, and returns whether the plugin has removed one. kind is the argument of the plugin's mark. In an unmanaged
+-- partition, the job then gets the devices that the user requested, and its step, which requests GPUs without a type,
+-- gets the job's.
+local function restore(job, kind)
+  if not kind or not kind:find("^[%w_.+-]+$") then return false end
+  for _, per in ipairs(PER) do
+    local text = job["tres_per_" .. per]
+    if type(text) == "string" and #text <= MAX_TRES then
+      local typed = text:gsub("[^,]+", function(entry)
+        local gpu, number = entry:match("^(gres[:/]gpu)([:=]?%d*)$")
+        return gpu and gpu .. ":" .. kind .. number
+      end)
+      if typed ~= text then job["tres_per_" .. per] = typed end
+    end
+  end
+  return true
 end
 
 -- ENVIRONMENT lists the variables in which sbatch repeats a request, and from which the job's steps take it, with the
@@ -448,16 +467,21 @@ local ENVIRONMENT = {
   SLURM_GPUS_PER_TASK = "gres:gpu:", SLURM_TRES_PER_TASK = "",
 }
 
--- adopt makes the changes of translate to a job. Steps take their requests from the environment of a new job, so adopt
--- rewrites the environment as well.
-local function adopt(job, asked, t, new)
-  local changed = false
+-- adopt makes the changes of translate to a job. Steps take their requests from the environment of a new batch job, so
+-- adopt rewrites the environment if batch is true. If a step repeats a type on its command line, the plugin in srun
+-- removes the types in CAELUM_STATIC_TYPES.
+local function adopt(job, asked, t, batch)
+  local types = {}
   for _, per in ipairs(PER) do
     local text = rawget(asked, "tres_per_" .. per)
-    if text then job["tres_per_" .. per], changed = text, true end
+    if text then
+      for kind in job["tres_per_" .. per]:gmatch("gres[:/]gpu:([^,:=]+)") do types[#types + 1] = kind end
+      job["tres_per_" .. per] = text
+    end
   end
-  local env = changed and new and job.environment
+  local env = #types > 0 and batch and job.environment
   if not env then return end
+  env.CAELUM_STATIC_TYPES = table.concat(types, ",")
   for name, prefix in pairs(ENVIRONMENT) do
     local value = env[name]   -- slurmctld searches the whole environment at each access
     if type(value) == "string" and #value <= MAX_TRES then
@@ -525,13 +549,14 @@ end
 
 -- beyond changes a job that needs more nodes or CPUs than any of its partitions really has, so that it needs more than
 -- the partition has with the catalogue nodes. As without them, EnforcePartLimits then decides whether slurmctld rejects
--- the job, or lets it wait without blocking others. It returns whether the job is such a job. If shares is true, the
--- number of nodes does not change, because slurmctld rejects fewer GPUs per job or task than nodes.
+-- the job, or lets it wait without blocking others. It returns whether the job is such a job. If shares is true, or if
+-- the job would have fewer tasks than nodes, the number of nodes does not change, because slurmctld rejects fewer GPUs
+-- per job or task than nodes, and since 26.05 also fewer tasks.
 local function beyond(job, hidden, max_cpus, shares)
   if not hidden then return false end
   local nodes, cpus, most = count(job.min_nodes), count(job.min_cpus), count(job.max_nodes)
   local many = nodes and nodes > hidden.nodes
-  if many and not shares then
+  if many and not shares and (count(job.num_tasks) or math.huge) >= nodes + hidden.most then
     job.min_nodes = nodes + hidden.most
     if most then job.max_nodes = math.max(most, nodes + hidden.most) end
   elseif many or cpus and max_cpus and cpus > hidden.nodes * max_cpus then
@@ -796,10 +821,11 @@ end
 -- names (22.05). A job inherits the arguments of the job that submitted it.
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
--- options returns the arguments of --mig, --mig-mem and --mig-grow in the mig, mig_mem and mig_grow fields, and sets the
--- test_only field for --test-only. --mig and --mig-mem choose the profile for a GPU request, and have no effect without
--- one. If spank_job_env has more than MAX_ENV entries, options returns nil and the reason, because a user can send a
--- million entries, all of which slurmctld copies on each access to job.spank_job_env.
+-- options returns the arguments of --mig, --mig-mem and --mig-grow in the mig, mig_mem and mig_grow fields. The plugin
+-- sets the test_only field for --test-only, and the static field to the type that it has removed from a request.
+-- --mig and --mig-mem choose the profile for a GPU request, and have no effect without one. If spank_job_env has more
+-- than MAX_ENV entries, options returns nil and the reason, because a user can send a million entries, all of which
+-- slurmctld copies on each access to job.spank_job_env.
 local function options(job)
   local found, n = {}, 0
   local why = "the job has more than " .. MAX_ENV ..
@@ -1245,12 +1271,12 @@ end
 -- they are now, so it would refuse a profile that is not on offer. Without its slices, the request is accepted or refused
 -- as it would be at submission. The hold does not affect the answer. A user who sets the mark for a job gets a held job,
 -- to which modify adds slices when it is released.
-local function test(job, asked, t, r)
+local function test(job, asked, t, r, batch)
   local kept = {}
   for _, entry in ipairs(r.node.list) do
     if entry.name ~= "mig" then kept[#kept + 1] = entry.text end
   end
-  adopt(job, asked, t, true)
+  adopt(job, asked, t, batch)
   if r.node.mig.all > 0 then job.tres_per_node = table.concat(kept, ",") end
   job.priority = 0
   inform("the answer to --test-only ignores MIG slices, so the job may start later: after submitting it, run caelum " ..
@@ -1264,6 +1290,8 @@ local function submit(job, parts)
     warn_unused(job)
     return hide(job, parts)
   end
+  local given, too_many = options(job)
+  local marked = restore(job, given and given.static)
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
   if not managed(job.partition, parts, t) then
@@ -1275,7 +1303,7 @@ local function submit(job, parts)
     if not r then return why and refuse(why) or slurm.SUCCESS end
     return drop_unmanaged(r, t, true) and send_past(job, r, t.bypass) or slurm.SUCCESS
   end
-  local asked, static_profile = translate(job, t, true)
+  local asked, static_profile = translate(job, t, true, marked)
   if not asked then return refuse(static_profile) end
   r, why = request(asked, t)
   if why then return refuse(why) end
@@ -1290,7 +1318,7 @@ local function submit(job, parts)
   if not gpus then return refuse(unfit) end
   local key, fingerprint = key_and_fingerprint(job, r, gpus)
   local run = learned(t, user_id(job), key, fingerprint)
-  run.options, run.too_many = options(job)
+  run.options, run.too_many = given, too_many
   local limit = time_limit(t, job.time_limit, job.partition, parts)
   local full = full_of(t, gpus.types, job.partition, parts)
   local changes, choice = resolve(r, gpus, t, job, run, limit, full, true)
@@ -1299,7 +1327,7 @@ local function submit(job, parts)
   if choice then grow, unknown = grow_mode(t, job, run.options, fingerprint, parts) end
   if not grow then return refuse(unknown) end
   if changes.slots.per_task then grow = "off" end
-  if run.options and run.options.test_only then return test(job, asked, t, r) end
+  if run.options and run.options.test_only then return test(job, asked, t, r, not marked) end
 
   local tags = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   tags[#tags + 1] = "caelum:key=" .. key
@@ -1325,7 +1353,7 @@ local function submit(job, parts)
   -- both the script's hold and the user's hold (22.05).
   local hold = must_hold(job, r, t) and job.priority ~= 0
   if hold then tags[#tags + 1] = "caelum:held" end
-  adopt(job, asked, t, true)
+  adopt(job, asked, t, not marked)
   write(job, job, changes)
   job.admin_comment = table.concat(tags, " ")
   if hold then job.priority = 0 end

@@ -1,6 +1,5 @@
 #include "option.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 #define MIG_MAX 31   /* the maximum number of characters of a --mig value */
@@ -87,17 +86,3 @@ struct spank_option option_mig_grow = {
 	.has_arg = 1,
 	.cb = check_mig_grow,
 };
-
-/*
- * slurmctld does not tell job_submit.lua that a request is a test. The option's value is in sbatch's and srun's variable
- * opt, and libslurmfull, which they are linked with, has the function that reads it (slurm_opt.h, 22.05 to 26.05).
- * Without them, the request looks like that of a job.
- */
-void option_mark_test(spank_t sp)
-{
-	bool (*isset)(void *opt, const char *name) = (bool (*)(void *, const char *))dlsym(RTLD_DEFAULT, "slurm_option_isset");
-	void *opt = dlsym(RTLD_DEFAULT, "opt");
-
-	if (isset && opt && isset(opt, "test-only"))
-		spank_job_control_setenv(sp, "_SLURM_SPANK_OPTION_caelum_test_only", "1", 1);
-}

@@ -19,7 +19,4 @@ bool option_valid_size(const char *text);
 /* Reports whether text can be a value of --mig-grow: off, oom or forecast. */
 bool option_valid_growth(const char *text);
 
-/* Adds the option test_only to those that job_submit.lua reads, if sbatch or srun runs with --test-only. */
-void option_mark_test(spank_t sp);
-
 #endif

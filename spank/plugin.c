@@ -8,6 +8,7 @@
 #include "config.h"
 #include "option.h"
 #include "plugin.h"
+#include "request.h"
 
 SPANK_PLUGIN(caelum, 1)
 
@@ -45,8 +46,10 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 {
 	(void)ac;
 	(void)av;
-	if (spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR)
-		option_mark_test(sp);
+	if (spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR) {
+		request_mark_test(sp);
+		request_remove_static(sp);
+	}
 	return 0;
 }
 

@@ -47,9 +47,9 @@ func (h *concealment) beyond(q fields, maxCPUs int, shares bool) []write {
 	if h == nil {
 		return nil
 	}
-	nodes := set(q, "min_nodes")
+	nodes, tasks := set(q, "min_nodes"), set(q, "num_tasks")
 	switch {
-	case nodes > h.nodes && !shares:
+	case nodes > h.nodes && !shares && (tasks == 0 || tasks >= nodes+h.most):
 		nodes += h.most
 		all := []write{{"min_nodes", float64(nodes)}}
 		if most := set(q, "max_nodes"); most > 0 {

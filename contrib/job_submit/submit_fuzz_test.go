@@ -99,12 +99,13 @@ func (m maker) job() fields {
 	some(3, "time_limit", func() any { return float64(m.IntN(120)) })
 	some(9, "time_limit", func() any { return m.number() })
 	some(4, "admin_comment", func() any { return m.one("JS1:abc", "caelum:held", m.raw) })
-	for i, name := range []string{"mig", "mig_mem", "mig_grow"} {
+	for i, name := range []string{"mig", "mig_mem", "mig_grow", "static"} {
 		some(4, fmt.Sprint("env.", i+1), func() any {
 			values := map[string][]string{
 				"mig":      {"1g.5gb", "auto", "off", "", "closed"},
 				"mig_mem":  {"", "0", "1", "4864", "8G", "9856m", "10092544K", "1T", "8GB", "4g"},
 				"mig_grow": {"off", "oom", "forecast", "OOM", ""},
+				"static":   {"1g.5gb", "a100_1g.5gb", "9g.99gb", "a100", "x(", "10gb"},
 			}[name]
 			prefix := m.one("_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_", "X")
 			return prefix + name + "=" + m.one(append(values, m.raw)...)
@@ -157,9 +158,10 @@ func (m maker) plain(q fields) {
 	}
 }
 
-// option returns the argument of --mig (name mig), --mig-mem (mig_mem) or --mig-grow (mig_grow) of a generated job.
+// option returns the argument of --mig (name mig), --mig-mem (mig_mem) or --mig-grow (mig_grow) of a generated job, or
+// the type that the plugin removed (static).
 func option(q fields, name string) string {
-	for _, assignment := range []string{text(q, "env.1"), text(q, "env.2"), text(q, "env.3")} {
+	for _, assignment := range []string{text(q, "env.1"), text(q, "env.2"), text(q, "env.3"), text(q, "env.4")} {
 		for _, prefix := range []string{"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"} {
 			if v, ok := strings.CutPrefix(assignment, prefix+name+"="); ok {
 				return v
@@ -262,12 +264,14 @@ func FuzzSubmit(f *testing.F) {
 		m := newMaker(seed, raw)
 		q, site := m.job(), m.site()
 		d := table.write(t, site)
+		given := q
+		q = q.with(restored(q))
 		o := oracle(q, d, nil)
 		if o.stamp.key != "" {
 			d = table.write(t, site+m.learned(o.stamp))
 			o = oracle(q, d, nil)
 		}
-		got := askBoth(t, lua, "submit", q)
+		got := afterRestored(t, given, askBoth(t, lua, "submit", given))
 		want := reply{}
 		switch {
 		case !managed(text(q, "partition")) && lacksSlots(q):
@@ -311,6 +315,20 @@ func FuzzSubmit(f *testing.F) {
 			}
 		}
 	})
+}
+
+// afterRestored checks the writes with which the script puts a type back that the plugin removed, and returns the
+// answer without them.
+func afterRestored(t *testing.T, q fields, got reply) reply {
+	t.Helper()
+	want := restored(q)
+	for i := range len(want) {
+		if i >= len(got.writes) || want[got.writes[i].field] != got.writes[i].value {
+			t.Fatalf("%v\ngot %+v, want the writes %v first", q, got, want)
+		}
+	}
+	got.writes = append([]write(nil), got.writes[len(want):]...)
+	return got
 }
 
 // noSuchNode is the error for a job that needs more slices than a node has.

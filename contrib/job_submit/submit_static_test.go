@@ -105,11 +105,40 @@ var repeats = map[string]string{ // the variables in which sbatch repeats a requ
 	"SLURM_GPUS_PER_TASK": "gres:gpu:", "SLURM_TRES_PER_TASK": "",
 }
 
+var (
+	markWord    = regexp.MustCompile(`^[A-Za-z0-9_.+-]+$`)
+	untypedWord = regexp.MustCompile(`^(gres[:/]gpu)([:=]?[0-9]*)$`)
+	typedWord   = regexp.MustCompile(`gres[:/]gpu:([^,:=]+)`)
+)
+
+// marked reports whether the plugin removed a type from a job.
+func marked(q fields) bool { return markWord.MatchString(option(q, "static")) }
+
+// restored returns the requests into which the script puts the type back that the plugin removed.
+func restored(q fields) fields {
+	changed := fields{}
+	if plain := requestOf(q, nil); plain.understood && !plain.asks || !marked(q) {
+		return changed
+	}
+	for _, per := range pers {
+		list, _ := q["tres_per_"+per].(string)
+		entries := strings.Split(list, ",")
+		for i, e := range entries {
+			entries[i] = untypedWord.ReplaceAllString(e, "${1}:"+option(q, "static")+"${2}")
+		}
+		if typed := strings.Join(entries, ","); typed != list && len(list) <= maxTRES {
+			changed["tres_per_"+per] = typed
+		}
+	}
+	return changed
+}
+
 // translate replaces the static MIG devices in a job, or in an update of a job. It returns the changed fields, the
 // profile of the devices that the job does not count per node, and whether the request is rejected.
 func translate(q fields, d *decisions.Table, submitted bool) (changed fields, profile string, refused bool) {
 	changed = fields{}
 	all := sum{count: map[string]int{}}
+	var types []string
 	for _, per := range pers {
 		w := rewrite(text(q, "tres_per_"+per), d)
 		if len(w.profiles.types) == 0 || per != "node" && !submitted {
@@ -125,13 +154,22 @@ func translate(q fields, d *decisions.Table, submitted bool) (changed fields, pr
 				profile = name
 			}
 		}
+		for _, m := range typedWord.FindAllStringSubmatch(text(q, "tres_per_"+per), -1) {
+			types = append(types, m[1])
+		}
 		changed["tres_per_"+per] = w.text
 		refused = refused || len(w.text) > maxTRES
 	}
 	if len(changed) == 0 || !submitted {
 		return changed, "", refused
 	}
-	refused = refused || profile != "" && len(all.types) > 1 || text(q, "script") == ""
+	refused = refused || profile != "" && len(all.types) > 1 || text(q, "script") == "" && !marked(q)
+	if marked(q) {
+		return changed, profile, refused
+	}
+	if len(types) > 0 {
+		changed["environ.CAELUM_STATIC_TYPES"] = strings.Join(types, ",")
+	}
 	for name, prefix := range repeats {
 		value, set := q["environ."+name].(string)
 		w := rewrite(prefix+strings.ReplaceAll(value, ",", ","+prefix), d)

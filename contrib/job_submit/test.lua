@@ -550,6 +550,23 @@ for _, case in ipairs({
   end
 end
 
+-- The plugin removes the type from a request of srun or salloc and marks the job with it. In an unmanaged partition,
+-- the job gets the type back.
+for _, case in ipairs({
+  {"srun", {tres_per_node = "gres:gpu:2,gres:net:1"}, "1g.5gb", "gres:gpu:2,gres:net:1,gres:mig:1g.5gb:2"},
+  {"--gpus", {tres_per_job = "gres:gpu:1"}, "a100_2g.10gb", "gres:gpu:a100:1,gres:mig:2g.10gb:1"},
+  {"tres-per-task", {tres_per_task = "cpu=2,gres/gpu=1"}, "1g.5gb", "gres/gpu:1,gres/mig:1g.5gb:1"},
+  {"an unmanaged partition", {partition = "cpu", tres_per_node = "gres:nvme:1,gres:gpu:1"}, "1g.5gb", "gres:nvme:1,gres:gpu:1g.5gb:1"},
+  {"without a count", {partition = "cpu", tres_per_node = "gres/gpu"}, "1g.5gb", "gres/gpu:1g.5gb"},
+  {"another type", {partition = "cpu", tres_per_node = "gres:gpu:a100:1"}, "1g.5gb", "gres:gpu:a100:1"},
+  {"a forged mark", {partition = "cpu", tres_per_node = "gres:gpu:1"}, "a,gres:mig:1g.5gb", "gres:gpu:1"},
+}) do
+  case[2].script = ""
+  case[2].spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_static=" .. case[3]}
+  local rc, job = submit(case[2])
+  check(rc == slurm.SUCCESS and job.tres_per_node == case[4], case[1] .. " with a mark", job.tres_per_node or said[1])
+end
+
 -- slurmctld copies the script, and searches the environment, at each access.
 do
   local job = job_desc({tres_per_node = "gres:gpu:a100_1g.5gb:1"}, "gres:")
@@ -762,8 +779,9 @@ for name, f in pairs({["a submission"] = submitted, ["a change"] = changed}) do
   rc, steps = entries(f, fields)
   check(rc == slurm.ERROR and steps < 300, name .. ": at most 256 variables are read if their number is unknown", steps)
 end
-rc_full, steps_full, read_full = entries(submitted, {tres_per_node = "gres:gpu:1", partition = "cpu", spank_job_env = flood})
-check(rc_full == slurm.SUCCESS and read_full == 0, "in an unmanaged partition, the variables are not read", read_full)
+rc_full, steps_full, read_full = entries(submitted, {tres_per_node = "gres:gpu:1", partition = "cpu", spank_job_env = flood,
+  spank_job_env_size = 100000})
+check(rc_full == slurm.SUCCESS and read_full == 0, "in an unmanaged partition, 100,000 variables are not read", read_full)
 local rc_none, steps_none, read_none = entries(submitted, {spank_job_env = flood, spank_job_env_size = 100000})
 check(rc_none == slurm.SUCCESS and #said == 0 and read_none == 0 and steps_none < 300, "100,000 variables of a job without GPUs are not read", said[1])
 local _, listed = submit({tres_per_node = "gres:gpu:1", partition = string.rep("cpu,", 5000)})

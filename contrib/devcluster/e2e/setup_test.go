@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,7 +86,9 @@ func drained(t *testing.T, s *clustertest.Site, change func()) {
 	})
 	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
 	// From 24.11, slurmctld drains a node whose slurmd has registered other GRES before its restart.
-	for _, node := range strings.Fields(s.Must("", "root", "sinfo", "-hNo", "%N", "-t", "drained,draining")) {
+	// sinfo lists a node once for each of its partitions, and 26.05 refuses to resume a node twice.
+	nodes := strings.Fields(s.Must("", "root", "sinfo", "-hNo", "%N", "-t", "drained,draining"))
+	for _, node := range slices.Compact(nodes) {
 		s.Must("", "root", "scontrol", "update", "nodename="+node, "state=resume")
 	}
 }

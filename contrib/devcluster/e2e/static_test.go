@@ -8,8 +8,8 @@ import (
 )
 
 // TestStaticTypes submits batch scripts of a site with static MIG devices, which name the devices' types. Each job gets
-// a slice of the profile that the type states, and its steps see the same request as its script. srun and salloc are
-// refused with the request that works.
+// a slice of the profile that the type states, and its steps see the same request as its script, also if they
+// repeat the type. srun and salloc can request one type.
 func TestStaticTypes(t *testing.T) {
 	s := quietly(t, shared)
 	for name, c := range map[string]struct {
@@ -28,13 +28,27 @@ func TestStaticTypes(t *testing.T) {
 			apart(t, s.held(t, "static-"+name, strings.Fields(c.profiles)...))
 		})
 	}
-	for _, command := range []string{"srun", "salloc"} {
-		a := s.call(t, "", user, "", command, "--gres=gpu:1g.5gb:1", "true")
-		if a.status == 0 || !strings.Contains(a.stderr, "write --gpus=1 --mig=1g.5gb") {
-			t.Errorf("%s: status %d: %s", command, a.status, a.stderr)
-		}
+	for name, c := range map[string]struct {
+		command, profiles string
+	}{
+		"srun":          {"srun --gres=gpu:a100_1g.5gb:1 ./task static-srun", "1g.5gb"},
+		"srun-gpus":     {"srun --gpus=2g.10gb ./task static-srun-gpus", "2g.10gb"},
+		"srun-per-task": {"srun -n2 --gpus-per-task=1g.5gb:1 ./task static-srun-per-task 2", "1g.5gb 1g.5gb"},
+		"salloc":        {"salloc --gpus=1g.5gb:1 srun --gres=gpu:1g.5gb:1 ./task static-salloc", "1g.5gb"},
+		"script": {"sbatch -W -o /dev/null --gres=gpu:1g.5gb:1 --wrap 'srun --gres=gpu:1g.5gb:1 ./task static-script'",
+			"1g.5gb"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s.must(t, "", user, "bash", "-c", c.command)
+			apart(t, s.held(t, "static-"+name, strings.Fields(c.profiles)...))
+		})
 	}
-	a := s.sbatch(t, "true", "--gres=gpu:a100_9g.99gb:1")
+	a := s.call(t, "", user, "", "srun", "--gres=gpu:1g.5gb:1,gpu:2g.10gb:1", "true")
+	if a.status == 0 || !strings.Contains(a.stderr, "write --gpus=1 --mig=2g.10gb") {
+		t.Errorf("status %d: %s", a.status, a.stderr)
+	}
+	a = s.sbatch(t, "true", "--gres=gpu:a100_9g.99gb:1")
 	if a.status == 0 || !strings.Contains(a.stderr, "the MIG profile 9g.99gb does not exist") {
 		t.Errorf("status %d: %s", a.status, a.stderr)
 	}

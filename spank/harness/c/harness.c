@@ -14,7 +14,8 @@
  *                           mode) or ENOENT (not a slot)
  *   node-reason TEXT        sets the node's reason in slurmctld; "node-reason" removes the reason
  *   slurmctld away          makes slurmctld unreachable until "slurmctld back"
- *   test-only               makes --test-only the user's option
+ *   request NAME VALUE      sets Slurm's option --NAME=VALUE of sbatch, srun or salloc
+ *   show NAME               prints a variable of this process's own environment
  *   close-stdin             closes file descriptor 0
  *   call NAME               calls slurm_spank_NAME()
  *   choose NAME VALUE       calls the callback of --NAME, as when a job is submitted
@@ -59,8 +60,11 @@ static char *refused; /* the variable for which spank_setenv() fails */
 static bool away;
 static char *node_reason;
 
-/* sbatch's and srun's variable with the user's options: whether --test-only is set */
-bool opt;
+/* sbatch's, srun's and salloc's variable with the user's options */
+struct {
+	const char *name;
+	char *value;
+} opt[8];
 static struct sigaction before[65];
 
 static char **find_var(const char *name, size_t n)
@@ -201,10 +205,46 @@ spank_err_t spank_job_control_setenv(spank_t sp, const char *name, const char *v
 	return ESPANK_SUCCESS;
 }
 
+spank_err_t spank_job_control_unsetenv(spank_t sp, const char *name)
+{
+	(void)sp;
+	printf("unset for the job's programs: %s\n", name);
+	return ESPANK_SUCCESS;
+}
+
 /* The functions of Slurm's client library that the plugin calls. */
+char *slurm_option_get(void *options, const char *name)
+{
+	for (size_t i = 0; options == opt && i < 8 && opt[i].name; i++) {
+		if (strcmp(opt[i].name, name) == 0)
+			return strdup(opt[i].value);
+	}
+	return NULL;
+}
+
 bool slurm_option_isset(void *options, const char *name)
 {
-	return *(bool *)options && strcmp(name, "test-only") == 0;
+	char *value = slurm_option_get(options, name);
+
+	free(value);
+	return value != NULL;
+}
+
+int slurm_option_set(void *options, const char *name, const char *value, bool early)
+{
+	(void)options, (void)early;
+	printf("request --%s=%s\n", name, value);
+	return SLURM_SUCCESS;
+}
+
+static void request(const char *name, const char *value)
+{
+	int i = 0;
+
+	while (i < 7 && opt[i].name && strcmp(opt[i].name, name) != 0)
+		i++;
+	opt[i].name = strdup(name);
+	opt[i].value = strdup(value);
 }
 
 void slurm_init(const char *conf)
@@ -362,8 +402,10 @@ static bool step(void *plugin, char *line, int ac, char **av)
 		node_reason = rest[0] ? strdup(rest) : NULL;
 	else if (strcmp(verb, "slurmctld") == 0)
 		away = strcmp(rest, "away") == 0;
-	else if (strcmp(verb, "test-only") == 0)
-		opt = true;
+	else if (strcmp(verb, "request") == 0)
+		first = strsep(&rest, " "), request(first, rest ? rest : "");
+	else if (strcmp(verb, "show") == 0)
+		printf("%s=%s\n", rest, getenv(rest) ? getenv(rest) : "");
 	else if (strcmp(verb, "close-stdin") == 0)
 		close(0);
 	else if (strcmp(verb, "call") == 0)

@@ -1,0 +1,142 @@
+/*
+ * Reads and changes the request of sbatch, srun or salloc before it is sent. SPANK has no functions for this: the values
+ * of the options are in the program's variable opt, and libslurmfull, which the program is linked with, has the
+ * functions that read and set them (slurm_opt.h, 22.05 to 26.05). Without them, requests remain as they are.
+ */
+#include "request.h"
+
+#include <dlfcn.h>
+#include <regex.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTION "_SLURM_SPANK_OPTION_caelum_" /* the prefix of the options that job_submit.lua reads */
+#define TYPES "CAELUM_STATIC_TYPES"          /* the variable with the types that were removed from a job's request */
+#define TYPE_MAX 64                          /* the maximum length of a type, with its NUL */
+
+/* The options that can contain the type of a GPU. */
+static const char *const gpu_options[] = { "gres", "gpus", "gpus-per-node",
+					   "gpus-per-socket", "gpus-per-task", "tres-per-task" };
+
+#define N_OPTIONS (sizeof(gpu_options) / sizeof(gpu_options[0]))
+
+static bool isset(const char *option)
+{
+	bool (*isset)(void *, const char *) = (bool (*)(void *, const char *))dlsym(RTLD_DEFAULT, "slurm_option_isset");
+	void *opt = dlsym(RTLD_DEFAULT, "opt");
+
+	return isset && opt && isset(opt, option);
+}
+
+void request_mark_test(spank_t sp)
+{
+	if (isset("test-only"))
+		spank_job_control_setenv(sp, OPTION "test_only", "1", 1);
+}
+
+/* Reports whether a comma-separated list contains a type. */
+static bool listed(const char *list, const char *type)
+{
+	size_t n;
+
+	for (; *list; list += n + (list[n] == ',')) {
+		n = strcspn(list, ",");
+		if (n == strlen(type) && !strncmp(list, type, n))
+			return true;
+	}
+	return false;
+}
+
+/* Reports whether a type ends with the name of a MIG profile, such as 1g.5gb or 1g.10gb+me. */
+static bool names_profile(const char *type)
+{
+	regex_t profile;
+	bool match;
+
+	if (regcomp(&profile, "[0-9]g\\.[0-9]+gb([+-][a-z.]+)*$", REG_EXTENDED | REG_NOSUB))
+		return false;
+	match = !regexec(&profile, type, 0, NULL, 0);
+	regfree(&profile);
+	return match;
+}
+
+static const char *after(const char *text, const char *prefix)
+{
+	return strncmp(text, prefix, strlen(prefix)) ? text : text + strlen(prefix);
+}
+
+/*
+ * Removes the types in the list from the value of an option, or those that name a profile if list is NULL:
+ * gres:gpu:a100_1g.5gb:2 becomes gres:gpu:2, and 1g.5gb becomes 1. Copies the removed type to type, which contains the
+ * type that was removed before. Returns the number of types removed, or -1 if they differ.
+ */
+static int remove_types(char *value, const char *list, char type[TYPE_MAX])
+{
+	char *to = value, found[TYPE_MAX];
+	int removed = 0;
+
+	for (const char *entry = value, *next; *entry; entry = next) {
+		const char *kind = after(after(after(entry, "gres:"), "gres/"), "gpu:");
+		size_t n = strcspn(kind, ":=,");
+
+		next = entry + strcspn(entry, ",");
+		next += *next == ',';
+		snprintf(found, sizeof(found), "%.*s", (int)n, kind);
+		if (n == 0 || n >= sizeof(found) || !(list ? listed(list, found) : names_profile(found))) {
+			memmove(to, entry, next - entry);
+			to += next - entry;
+			continue;
+		}
+		if (!list && type[0] && strcmp(type, found))
+			return -1;
+		strcpy(type, found);
+		memmove(to, entry, kind - entry);
+		to += kind - entry;
+		kind += n;
+		if (*kind == ':' || *kind == '=')
+			kind++;
+		else
+			*to++ = '1';
+		memmove(to, kind, next - kind);
+		to += next - kind;
+		removed++;
+	}
+	*to = '\0';
+	return removed;
+}
+
+void request_remove_static(spank_t sp)
+{
+	char *(*get)(void *, const char *) = (char *(*)(void *, const char *))dlsym(RTLD_DEFAULT, "slurm_option_get");
+	int (*set)(void *, const char *, const char *, bool) =
+		(int (*)(void *, const char *, const char *, bool))dlsym(RTLD_DEFAULT, "slurm_option_set");
+	void *opt = dlsym(RTLD_DEFAULT, "opt");
+	bool step = spank_context() == S_CTX_LOCAL && (getenv("SLURM_JOB_ID") || isset("jobid"));
+	const char *list = step ? getenv(TYPES) : NULL;
+	char *values[N_OPTIONS] = { NULL }, type[TYPE_MAX] = "";
+	int removed[N_OPTIONS] = { 0 };
+
+	if (!step) { /* A job that was submitted by another one must not take over its types. */
+		unsetenv(TYPES);
+		spank_job_control_unsetenv(sp, OPTION "static");
+	}
+	/* Types remain in a request of sbatch, because job_submit.lua can replace them, also in the job's environment. */
+	if (!get || !set || !opt || dlsym(RTLD_DEFAULT, "sbopt") || (step && !list))
+		return;
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		values[i] = get(opt, gpu_options[i]);
+		removed[i] = values[i] ? remove_types(values[i], list, type) : 0;
+		if (removed[i] < 0)
+			return;
+	}
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		if (removed[i] > 0)
+			set(opt, gpu_options[i], values[i], false);
+	}
+	if (!step && type[0]) {
+		setenv(TYPES, type, 1);
+		spank_job_control_setenv(sp, OPTION "static", type, 1);
+	}
+}
