@@ -678,7 +678,7 @@ end
 -- applies: the slice's share of those that come with a whole GPU according to the per_gpu lines. A job with whole nodes
 -- gets none, because slurmctld 22.05 would multiply them by the number of slots of a node.
 local function share(t, job, profile, parts)
-  if exclusive(job, parts) then return {} end
+  if type(job.partition) == "string" and #job.partition > MAX_NAMES or exclusive(job, parts) then return {} end
   local cpus, mib = MAX_COUNT, 1e9
   for _, name in ipairs(partitions(job.partition, parts)) do
     local own = t.per_gpu[name] or {cpus = 0, mib = 0}

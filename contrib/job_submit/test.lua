@@ -786,6 +786,11 @@ local rc_none, steps_none, read_none = entries(submitted, {spank_job_env = flood
 check(rc_none == slurm.SUCCESS and #said == 0 and read_none == 0 and steps_none < 300, "100,000 variables of a job without GPUs are not read", said[1])
 local _, listed = submit({tres_per_node = "gres:gpu:1", partition = string.rep("cpu,", 5000)})
 check(listed.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1", "a list of partitions that is too long is managed", listed.tres_per_node)
+local looks = 0
+local function look(_, name) looks = looks + 1 return PARTS[name] end
+slurm_job_submit(job_desc({tres_per_node = "gres:gpu:1", partition = string.rep("gpu,", 5000)}, "gres:"),
+  setmetatable({}, {__index = look}), 1001)
+check(looks == 0, "a list of partitions that is too long is not read", looks)
 
 ---------------------------------------------------------------- learned lines
 

@@ -52,8 +52,12 @@ const scanLimit = 200_000
 // scanBudget is the default for Processes.Budget. A prolog waits for at most eight scans, and its plugin for 60 s.
 const scanBudget = 3 * time.Second
 
-// processCost is the cost of reading a process's data, expressed as a number of descriptors.
-const processCost = 10
+// processCost is the cost of reading a process's data, expressed as a number of descriptors. Each statusCost bytes of
+// /proc/PID/status add to it, because reading the status of a process with 65,536 groups takes 3 ms.
+const (
+	processCost = 10
+	statusCost  = 512
+)
 
 // maxScanners limits the number of CPUs that one scan uses. A scan also uses at most about a quarter of the node's
 // CPUs, because the prologs of other jobs need CPUs as well.
@@ -235,6 +239,7 @@ type scan struct {
 	root     bool           // also read root's processes
 	spent    map[uint32]int // by owner
 	deadline time.Time      // the time after which no descriptors are read
+	stopped  bool           // whether the limit or the deadline has been reached
 	results  chan result
 	left     chan struct{} // closed when the run is abandoned
 	current  atomic.Pointer[Process]
@@ -262,11 +267,17 @@ func (c *scan) process(pid int) (r result) {
 	if kernelThread(dir) {
 		return r
 	}
+	if c.stopped {
+		r.Process = Process{PID: pid, Owner: c.s.namespaceOwner(pid)}
+		if r.Owner != 0 && c.stop(&r) { // the process need not be read, which could take long
+			return r
+		}
+	}
 	p, err := c.s.read(pid)
 	if err != nil || p.Root() && !c.root {
 		return r
 	}
-	r.Process, r.cost = p, processCost
+	r.Process, r.cost = p, p.cost
 	c.current.Store(&p)
 	if _, hung := c.s.hung.Load(pid); hung {
 		r.unread.Reason = hangs
@@ -294,6 +305,7 @@ func (c *scan) stop(r *result) bool {
 	default:
 		return false
 	}
+	c.stopped = true
 	return true
 }
 
@@ -312,7 +324,9 @@ func (c *scan) tables(r *result, dir string) {
 	names, _ := tasks.Readdirnames(-1)
 	var tables []int // one task for each distinct descriptor table, sorted by order
 	for _, name := range names {
-		r.cost++
+		if r.cost++; c.stop(r) {
+			return
+		}
 		tid, err := strconv.Atoi(name)
 		if err != nil {
 			continue

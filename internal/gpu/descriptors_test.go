@@ -332,12 +332,43 @@ func TestSubordinateUsers(t *testing.T) {
 			t.Errorf("%+v, %v", p, err)
 		}
 	}
-	if held := scanFor(t, s); held.Unread[nobody].Reason == "" || len(held.Unread) != 1 {
+	if held := scanFor(t, s); held.Unread[nobody].Reason == "" || held.Unread[100000].Reason != "" {
 		t.Errorf("%+v", held.Unread)
+	}
+	c := &scan{s: s, limit: 40, spent: map[uint32]int{nobody: 41}, stopped: true, deadline: time.Now().Add(time.Hour)}
+	if r := c.process(subordinate(t, 3)); r.Owner != nobody || r.unread.Reason == "" || r.Command != "" {
+		t.Errorf("beyond the limit: %+v, want a process that was not read", r)
 	}
 	s.Limit = 0
 	if held := scanFor(t, s); held.Unread[nobody].Reason != "" {
 		t.Errorf("%+v", held.Unread)
+	}
+}
+
+// TestScanCost checks that data of processes other than descriptors count towards the limit: groups and threads.
+func TestScanCost(t *testing.T) {
+	for name, c := range map[string]struct {
+		groups, threads int
+		over            bool
+	}{
+		"few":     {16, 1, false},
+		"groups":  {65536, 1, true},
+		"threads": {16, 300, true},
+	} {
+		s := &Processes{Proc: t.TempDir(), Limit: 100}
+		fakeProcess(t, s.Proc, 11, "5\t5\t5\t5", nil)
+		dir := filepath.Join(s.Proc, "11")
+		status := fmt.Sprintf("Name:\ta\nUid:\t5\t5\t5\t5\nGroups:\t%s\nThreads:\t%d\n",
+			strings.Repeat("5 ", c.groups), c.threads)
+		if err := os.WriteFile(filepath.Join(dir, "status"), []byte(status), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for tid := range c.threads {
+			os.MkdirAll(filepath.Join(dir, "task", fmt.Sprint(11+tid), "fd"), 0o755)
+		}
+		if held := scanFor(t, s); (held.Unread[5].Reason != "") != c.over {
+			t.Errorf("%s: %+v", name, held.Unread)
+		}
 	}
 }
 

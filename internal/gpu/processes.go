@@ -30,6 +30,7 @@ type Process struct {
 	Start uint64
 
 	threads int
+	cost    int // the cost of reading the process's data, expressed as a number of descriptors
 }
 
 // Root reports whether all user ids of the process are 0.
@@ -77,6 +78,7 @@ func (s *Processes) read(pid int) (Process, error) {
 	if err != nil {
 		return p, err
 	}
+	p.cost = processCost + len(data)/statusCost
 	uids := 0
 	for line := range bytes.Lines(data) {
 		key, value, _ := bytes.Cut(line, []byte{':'})
@@ -111,17 +113,25 @@ var ownNamespace = sync.OnceValue(func() uint64 {
 	return st.Ino
 })
 
-// owner returns the value of Process.Owner for a process with the real user id uid. It is the owner of the outermost of
-// the user namespaces in which the process runs (ioctl_ns(2)).
+// owner returns the value of Process.Owner for a process with the real user id uid.
 func (s *Processes) owner(pid int, uid uint32) uint32 {
+	if owner := s.namespaceOwner(pid); owner != 0 { // root's container programs give each container other user ids
+		return owner
+	}
+	return uid
+}
+
+// namespaceOwner returns the owner of the outermost of the user namespaces in which a process runs (ioctl_ns(2)). It
+// returns 0 if the process runs in the agent's namespace or in one of root.
+func (s *Processes) namespaceOwner(pid int) uint32 {
 	var st unix.Stat_t
 	path := filepath.Join(s.Proc, strconv.Itoa(pid), "ns/user")
 	if unix.Stat(path, &st) != nil || st.Ino == ownNamespace() {
-		return uid
+		return 0
 	}
 	ns, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return uid
+		return 0
 	}
 	defer func() { unix.Close(ns) }()
 	for {
@@ -137,8 +147,8 @@ func (s *Processes) owner(pid int, uid uint32) uint32 {
 		ns = parent
 	}
 	owner, err := unix.IoctlGetUint32(ns, unix.NS_GET_OWNER_UID)
-	if err != nil || owner == 0 { // root's container programs give each container other user ids
-		return uid
+	if err != nil {
+		return 0
 	}
 	return owner
 }
