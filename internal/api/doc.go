@@ -9,7 +9,7 @@
 //	api.go       the types of all other calls: LeaseRequest, Lease, Slice, Status, GPU, Instance; names of the sockets
 //	client.go    Client: root.sock, then caelumd.sock; Retry (retryEvery) repeats a call after temporary errors
 //	errors.go    Error and its HTTP status; NotNow (503), NotFound (404)
-//	limit.go     limits each user's calls (callBurst, callEvery); the message for status 429
+//	limit.go     limits the calls of users (callBurst, allBurst); the message for status 429
 //	listener.go  limits connections per user and in total (maxPerUser, maxAllUsers); the peer's user id
 //	memory.go    POST /v1/jobs/{id}/memory: report, limits (maxReport), handler and client
 //	private.go   removes data about other users' jobs that a user may not see; the levels of visibility

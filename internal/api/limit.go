@@ -16,7 +16,11 @@ const (
 	callEvery = 100 * time.Millisecond
 	// maxCounted is the maximum number of users whose calls are counted separately. All others share one limit, because
 	// a single user can use many ids in a user namespace.
-	maxCounted  = 1024
+	maxCounted = 1024
+	// allBurst and allEvery are the same limits for all users together, because a single user can use many ids, and
+	// prologs need the agent's CPU time and locks.
+	allBurst    = 2000
+	allEvery    = 2 * time.Millisecond
 	tooManyText = "too many calls to the agent by this user; wait a second between calls"
 )
 
@@ -26,6 +30,7 @@ type limiter struct {
 	// due maps each user to the time at which the next call would be due at a rate of one call per callEvery. Once that
 	// time has passed, the user no longer needs an entry.
 	due map[uint32]time.Time
+	all time.Time // the same for all users together
 }
 
 // admit reports whether a user may make a call at the given time and records an admitted call.
@@ -49,10 +54,13 @@ func (l *limiter) admit(uid uint32, now time.Time) bool {
 	if due.Before(now) {
 		due = now
 	}
-	if due.After(now.Add((callBurst - 1) * callEvery)) {
+	if l.all.Before(now) {
+		l.all = now
+	}
+	if due.After(now.Add((callBurst-1)*callEvery)) || l.all.After(now.Add((allBurst-1)*allEvery)) {
 		return false
 	}
-	l.due[uid] = due.Add(callEvery)
+	l.due[uid], l.all = due.Add(callEvery), l.all.Add(allEvery)
 	return true
 }
 

@@ -198,4 +198,11 @@ func TestLimiter(t *testing.T) {
 	}
 	now = now.Add(time.Hour)
 	want("a new user after an hour", admitted(30000, 1000), callBurst)
+	now = now.Add(time.Hour)
+	all := 0
+	for uid := range uint32(maxCounted) {
+		all += admitted(40000+uid, callBurst)
+	}
+	want("all users together", all, allBurst)
+	want("root, after all users", admitted(0, 1000), 1000)
 }

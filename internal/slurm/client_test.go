@@ -463,6 +463,47 @@ func TestArrayMemory(t *testing.T) {
 	}
 }
 
+// TestManyNames checks that the hostlists of one user's jobs have a limited number of names, and that other users' jobs
+// do not count.
+func TestManyNames(t *testing.T) {
+	line, _, _ := strings.Cut(mustRead(t, "queue-array.txt"), "\n")
+	column := func(name string) int {
+		return slices.IndexFunc(jobFields, func(f field) bool { return f.name == name })
+	}
+	const most = MaxHosts / 2
+	var jobs, exclusions strings.Builder
+	owners := map[uint32]uint32{}
+	for id := range uint32(12) {
+		fields := strings.Split(line, recordedSep)
+		owners[100+id] = 1000 + id/10
+		hosts := fmt.Sprintf("n[1-%d],n[1-%d]", most, most)
+		for name, value := range map[string]string{
+			"jobid": fmt.Sprint(100 + id), "userid": fmt.Sprint(owners[100+id]), "reqnodes": hosts, "state": "PENDING",
+		} {
+			fields[column(name)] = value
+		}
+		jobs.WriteString(strings.Join(fields, recordedSep) + "\n")
+		exclusions.WriteString(strings.Join([]string{fields[0], hosts, "PENDING", "\n"}, recordedSep))
+	}
+	parsed, err := parseJobs(strings.NewReader(jobs.String()), recordedSep)
+	excluded, wrong := parseExclusions(strings.NewReader(exclusions.String()), recordedSep, owners)
+	if err != nil || wrong != nil || len(parsed) != 12 || len(excluded) != 12 {
+		t.Fatalf("%d jobs, %d exclusions, %v, %v", len(parsed), len(excluded), err, wrong)
+	}
+	for k, j := range parsed {
+		want := most
+		if k >= maxUsersNames/most && k < 10 {
+			want = 0
+		}
+		if len(j.ReqNodes) != want || (j.Problem == "") != (want > 0) {
+			t.Errorf("job %d requests %d names, want %d; problem %q", j.ID, len(j.ReqNodes), want, j.Problem)
+		}
+		if e := excluded[k]; len(e.excluded) != want || (e.problem == "") != (want > 0) {
+			t.Errorf("job %d excludes %d names, want %d; problem %q", e.id, len(e.excluded), want, e.problem)
+		}
+	}
+}
+
 // TestStream checks what a listing returns if squeue fails, prints something else, or does not stop printing.
 func TestStream(t *testing.T) {
 	for script, want := range map[string]string{

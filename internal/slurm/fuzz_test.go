@@ -159,7 +159,7 @@ func FuzzNode(f *testing.F) {
 		parseNodes(out, time.Time{})
 		parseConfig(out)
 		parseAllocation(out, nil)
-		parseExclusions(strings.NewReader(out), recordedSep)
+		parseExclusions(strings.NewReader(out), recordedSep, nil)
 		parseJobs(strings.NewReader(out), recordedSep)
 	})
 }

@@ -76,7 +76,7 @@ var recordingParsers = map[string]func(out string, d *datadriven.TestData) (stri
 		return text, err
 	},
 	"exclusions": func(out string, _ *datadriven.TestData) (text string, err error) {
-		exclusions, err := parseExclusions(strings.NewReader(out), recordedSep)
+		exclusions, err := parseExclusions(strings.NewReader(out), recordedSep, nil)
 		for _, e := range exclusions {
 			text += fmt.Sprintf("%d %s excluded=%v\n", e.id, e.state, e.excluded)
 		}

@@ -28,15 +28,18 @@ func (c *Client) queue(ctx context.Context, args ...string) (jobs []Job, err err
 	return jobs, err
 }
 
-// excludedNodes returns the nodes that jobs exclude, by job id. squeue 22.05 prints them only with the -o option.
-func (c *Client) excludedNodes(ctx context.Context, args ...string) (map[uint32]exclusion, error) {
+// excludedNodes returns the nodes that jobs exclude, by job id. squeue 22.05 prints them only with the -o option. owners
+// maps the jobs' ids to their users.
+func (c *Client) excludedNodes(
+	ctx context.Context, owners map[uint32]uint32, args ...string,
+) (map[uint32]exclusion, error) {
 	sep := newSeparator()
 	var list []exclusion
 	err := c.stream(
 		ctx,
 		[]string{"SQUEUE_FORMAT=" + excludeFormat(sep)},
 		func(out io.Reader) (err error) {
-			list, err = parseExclusions(out, sep)
+			list, err = parseExclusions(out, sep, owners)
 			return err
 		},
 		c.squeue,
@@ -115,7 +118,11 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	if len(waiting) == 0 {
 		return nil, nil
 	}
-	exclusions, err := c.excludedNodes(ctx, "-t", waitingStates(waiting))
+	owners := make(map[uint32]uint32, len(waiting))
+	for k := range waiting {
+		owners[waiting[k].ID] = waiting[k].UID
+	}
+	exclusions, err := c.excludedNodes(ctx, owners, "-t", waitingStates(waiting))
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +224,7 @@ func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 // ExcludedNodes returns the nodes that a job excludes, whatever its state, with one request. Errors: ErrNoJob,
 // ErrUnreachable.
 func (c *Client) ExcludedNodes(ctx context.Context, id uint32) ([]string, error) {
-	exclusions, err := c.excludedNodes(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
+	exclusions, err := c.excludedNodes(ctx, nil, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +240,7 @@ func (c *Client) ExcludedNodes(ctx context.Context, id uint32) ([]string, error)
 
 // readExcluded sets j.ExcNodes. It returns ErrChanging if the job's state has changed.
 func (c *Client) readExcluded(ctx context.Context, j *Job) error {
-	exclusions, err := c.excludedNodes(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(j.ID), 10))
+	exclusions, err := c.excludedNodes(ctx, nil, "-t", "all", "-j", strconv.FormatUint(uint64(j.ID), 10))
 	if err != nil {
 		return err
 	}

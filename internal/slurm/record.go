@@ -269,7 +269,7 @@ func detach(rec [][]byte) []string {
 // it would print the required records, but only 22.05 has this option.
 func parseJobs(out io.Reader, sep string) (jobs []Job, err error) {
 	at := map[string]int{} // by id
-	tasks := map[int][]string{}
+	tasks, names := map[int][]string{}, userNames{}
 	err = eachRecord(out, sep, len(jobFields), func(rec [][]byte) error {
 		if i, ok := at[string(rec[0])]; ok {
 			if len(tasks[i]) == 0 {
@@ -280,6 +280,12 @@ func parseJobs(out io.Reader, sep string) (jobs []Job, err error) {
 		}
 		own := detach(rec)
 		j, err := parseJob(own)
+		if tooMany := names.add(j.UID, j.ReqNodes); tooMany != nil {
+			j.ReqNodes = nil
+			if j.State == "PENDING" { // an agent need not reread a job that has started
+				j.Problem = tooMany.Error()
+			}
+		}
 		at[own[0]] = len(jobs)
 		jobs = append(jobs, j)
 		return err
@@ -351,12 +357,37 @@ type exclusion struct {
 // maxUsersHosts is the maximum length of a hostlist that a user wrote. slurmctld accepts 64 kB.
 const maxUsersHosts = 16 << 10
 
-// usersHosts is like ExpandHosts, but for a hostlist that a user wrote.
+// usersHosts is like ExpandHosts, but for a hostlist that a user wrote. Each name occurs only once in the result.
 func usersHosts(s string) ([]string, error) {
 	if len(s) > maxUsersHosts {
 		return nil, fmt.Errorf("the hostlist %.80q has more than %d kB", s, maxUsersHosts>>10)
 	}
-	return ExpandHosts(s)
+	hosts, err := ExpandHosts(s)
+	if len(hosts) > 1 {
+		seen := make(map[string]bool, len(hosts))
+		hosts = slices.DeleteFunc(hosts, func(name string) bool {
+			twice := seen[name]
+			seen[name] = true
+			return twice
+		})
+	}
+	return slices.Clip(hosts), err
+}
+
+// maxUsersNames is the maximum number of names in the hostlists of one user's jobs in a listing. A name takes about 32
+// bytes, and a plan compares it with the names of all nodes.
+const maxUsersNames = 1 << 18
+
+// userNames is the number of names in the hostlists of each user's jobs.
+type userNames map[uint32]int
+
+// add adds the names of a hostlist, or returns an error if the user has too many.
+func (u userNames) add(uid uint32, hosts []string) error {
+	if len(hosts) > maxUsersNames-u[uid] {
+		return fmt.Errorf("the jobs of user %d name more than %d nodes in total", uid, maxUsersNames)
+	}
+	u[uid] += len(hosts)
+	return nil
 }
 
 // excludeFormat returns the SQUEUE_FORMAT for the job id, the excluded nodes and the job state in its long form.
@@ -365,8 +396,9 @@ func excludeFormat(sep string) string {
 }
 
 // parseExclusions parses the output of squeue for excludeFormat(sep). Array tasks with the same id have one exclusion.
-func parseExclusions(out io.Reader, sep string) (exclusions []exclusion, err error) {
-	seen := map[string]bool{}
+// owners maps the jobs' ids to their users.
+func parseExclusions(out io.Reader, sep string, owners map[uint32]uint32) (exclusions []exclusion, err error) {
+	seen, names := map[string]bool{}, userNames{}
 	err = eachRecord(out, sep, 3, func(rec [][]byte) (err error) {
 		if seen[string(rec[0])] {
 			return nil
@@ -378,8 +410,11 @@ func parseExclusions(out io.Reader, sep string) (exclusions []exclusion, err err
 		if err := id32(&e.id, own[0]); err != nil {
 			return fmt.Errorf("job id: %w", err)
 		}
-		if e.excluded, err = usersHosts(own[1]); err != nil {
-			e.problem = fmt.Sprintf("excluded nodes: %v", err)
+		if e.excluded, err = usersHosts(own[1]); err == nil {
+			err = names.add(owners[e.id], e.excluded)
+		}
+		if err != nil {
+			e.excluded, e.problem = nil, fmt.Sprintf("excluded nodes: %v", err)
 		}
 		exclusions = append(exclusions, e)
 		return nil
