@@ -28,6 +28,8 @@ const (
 	// because slurmdbd reads all of a query's jobs before it replies.
 	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
 	fewJobs           = 5000
+	// If there are too many jobs for one query (slurm.ErrTooLong), the span is halved, down to shortestPage.
+	shortestPage = time.Minute
 	// Some jobs and summaries reach slurmdbd late, because a node that cannot write a summary retries for up to 30
 	// days. Each sync therefore also rereads the last hour that the previous sync covered. Once a day, a sync rereads
 	// the last 30 days.
@@ -81,11 +83,16 @@ func Sync(
 			to = now
 		}
 		before := done.Jobs
-		if err := done.read(ctx, dbd, r, field, from, to); err != nil {
+		err := done.read(ctx, dbd, r, field, from, to)
+		if errors.Is(err, slurm.ErrTooLong) && span >= 2*shortestPage {
+			span = min(span, to.Sub(from)) / 2
+			continue
+		}
+		if err != nil {
 			return done, err
 		}
 		done.To = to
-		if span = page; done.Jobs-before < fewJobs {
+		if span = min(span, page); done.Jobs-before < fewJobs {
 			span = min(2*to.Sub(from), largestPage)
 		}
 		if since.IsZero() || !from.After(synced) { // otherwise, the repository may lack records from before that time

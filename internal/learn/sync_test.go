@@ -18,8 +18,9 @@ import (
 type dbd struct {
 	records []slurm.Record
 	names   map[uint64]string
-	busy    bool  // if true, every page has many of other users' jobs
-	err     error // the error that every call returns
+	busy    bool          // if true, every page has many of other users' jobs
+	most    time.Duration // if not 0, the longest page that is not too long
+	err     error         // the error that every call returns
 	nameErr error
 	pages   []string // "from-to" for each query, in hours after began
 	asked   int      // the number of queries for single jobs
@@ -39,6 +40,9 @@ func (d *dbd) Records(
 		if !r.Start.After(to) && (r.End.IsZero() || !r.End.Before(from)) {
 			all = append(all, r)
 		}
+	}
+	if d.most > 0 && to.Sub(from) > d.most {
+		return nil, fmt.Errorf("sacct: %w", slurm.ErrTooLong)
 	}
 	if d.busy {
 		all = append(all, make([]slurm.Record, fewJobs)...)
@@ -286,4 +290,20 @@ func FuzzSync(f *testing.F) {
 			t.Fatalf("%+v %v", done, err)
 		}
 	})
+}
+
+// TestSyncManyJobs checks that a sync reads shorter pages where there are too many jobs for one query, which one user
+// can submit.
+func TestSyncManyJobs(t *testing.T) {
+	d, runs := requeued()
+	d.busy, d.most = true, 2*time.Hour
+	r := fresh(t)
+	done, err := Sync(t.Context(), d, r, slurm.AdminComment, began.Add(-time.Hour), began.Add(47*time.Hour))
+	if err != nil || done.New != len(runs) || len(d.pages) > 60 {
+		t.Errorf("%+v, %v after the pages %v", done, err, d.pages)
+	}
+	d.most = time.Second
+	if _, err := Sync(t.Context(), d, r, slurm.AdminComment, began, began.Add(time.Hour)); !errors.Is(err, slurm.ErrTooLong) {
+		t.Errorf("%v", err)
+	}
 }

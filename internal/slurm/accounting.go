@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -105,19 +106,19 @@ func exitStatus(s string) (int, error) {
 // all of the records before it answers. If slurmdbd.conf hides other users' jobs, callers who are not operators see
 // only their own jobs. Errors: ErrNoAccounting.
 func (c *Client) Records(ctx context.Context, field AccountingField, from, to time.Time) ([]Record, error) {
-	return c.records(ctx, field, "-S", uts(from), "-E", uts(to))
+	return c.records(ctx, field, "", "-S", uts(from), "-E", uts(to))
 }
 
 // RecordsOf returns the runs of one job, oldest first. If slurmctld lost its state and reused the id, these are the
 // runs of both jobs. Errors: It returns ErrNoJob if the job has no runs, and ErrNoAccounting if slurmdbd did not
 // answer.
 func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32) ([]Record, error) {
-	all, err := c.records(ctx, field, "-S", uts(time.Time{}), "-j", strconv.FormatUint(uint64(id), 10))
+	// If the id belongs to an array, sacct prints all of its tasks.
+	own := strconv.FormatUint(uint64(id), 10)
+	all, err := c.records(ctx, field, own, "-S", uts(time.Time{}), "-j", own)
 	if err != nil {
 		return nil, err
 	}
-	// If the id belongs to an array, sacct returns all of its tasks.
-	all = slices.DeleteFunc(all, func(r Record) bool { return r.ID != id })
 	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Index, b.Index) })
 	if len(all) == 0 {
 		return nil, fmt.Errorf("job %d: %w", id, ErrNoJob)
@@ -142,31 +143,27 @@ func (c *Client) NamesOf(ctx context.Context, ref string) (map[uint64]string, er
 }
 
 func (c *Client) names(ctx context.Context, args ...string) (map[uint64]string, error) {
-	sep := newSeparator()
-	out, err := c.sacct(ctx, sep, "DBIndex,JobName", args...)
-	if err != nil {
-		return nil, err
-	}
-	records, err := splitRecords(out, sep, 2)
-	if err != nil {
-		return nil, unparsable("sacct", err)
-	}
-	names := make(map[uint64]string, len(records))
-	for _, rec := range records {
+	names := map[uint64]string{}
+	err := c.sacct(ctx, []string{"DBIndex", "JobName"}, "", func(rec []string) error {
 		index, err := strconv.ParseUint(rec[0], 10, 64)
 		if err != nil {
-			return nil, unparsable("sacct", fmt.Errorf("the DBIndex %.20q is not a number", rec[0]))
+			return unparsable("sacct", fmt.Errorf("the DBIndex %.20q is not a number", rec[0]))
 		}
 		if _, twice := names[index]; twice {
-			return nil, errors.New("sacct: a job name contains text that looks like another job's record")
+			return errors.New("sacct: a job name contains text that looks like another job's record")
 		}
 		names[index] = rec[1]
+		return nil
+	}, args...)
+	if err != nil {
+		return nil, err
 	}
 	return names, nil
 }
 
-func (c *Client) records(ctx context.Context, field AccountingField, args ...string) ([]Record, error) {
-	all, err := c.allocations(ctx, field, nil, args...)
+// records returns the records whose first field is id, or all records if id is empty.
+func (c *Client) records(ctx context.Context, field AccountingField, id string, args ...string) ([]Record, error) {
+	all, err := c.allocations(ctx, field, nil, id, args...)
 	list := make([]Record, len(all))
 	for k, a := range all {
 		list[k] = a.Record
@@ -174,15 +171,37 @@ func (c *Client) records(ctx context.Context, field AccountingField, args ...str
 	return list, err
 }
 
-// sacct runs the sacct command. The output lists each run once, without its steps (-X), includes runs that ended in a
-// requeue (-D), and has the separator after every field (-p).
-func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) (string, error) {
-	out, err := c.run(
-		ctx,
-		nil,
-		c.sacctPath,
-		slices.Concat(c.whose, []string{"-D", "-X", "-n", "-p", "--delimiter=" + sep, "-o", fields}, args)...)
-	return out, ofAccounting(err)
+// sacct runs the sacct command and calls f for each record whose first field is id, or for all records if id is empty.
+// The output lists each run once, without its steps (-X), includes runs that ended in a requeue (-D), and has the
+// separator after every field (-p). The records may have maxOutput bytes in total.
+func (c *Client) sacct(
+	ctx context.Context, fields []string, id string, f func(rec []string) error, args ...string,
+) error {
+	sep := newSeparator()
+	options := []string{"-D", "-X", "-n", "-p", "--delimiter=" + sep, "-o", strings.Join(fields, ",")}
+	room := maxOutput
+	parse := func(out io.Reader) error {
+		var wrong error
+		err := eachRecord(out, sep, len(fields), func(rec [][]byte) error {
+			if id != "" && string(rec[0]) != id {
+				return nil
+			}
+			for _, value := range rec {
+				room -= len(value) + len(sep)
+			}
+			if room < 0 {
+				wrong = ErrTooLong
+			} else {
+				wrong = f(detach(rec))
+			}
+			return wrong
+		})
+		if err != nil && wrong == nil {
+			err = unparsable("sacct", err)
+		}
+		return err
+	}
+	return ofAccounting(c.stream(ctx, nil, parse, c.sacctPath, slices.Concat(c.whose, options, args)...))
 }
 
 // uts formats a time so that Slurm's commands read it the same way in every time zone. The commands reject values below

@@ -49,7 +49,7 @@ func minutes(s string) (time.Duration, error) {
 
 // Allocations is like Records, but also returns the other fields of Allocation.
 func (c *Client) Allocations(ctx context.Context, field AccountingField, from, to time.Time) ([]Allocation, error) {
-	return c.allocations(ctx, field, allocationFields, "-S", uts(from), "-E", uts(to))
+	return c.allocations(ctx, field, allocationFields, "", "-S", uts(from), "-E", uts(to))
 }
 
 // AllocationsOf returns the runs of the jobs that ref refers to, oldest first. A plain number refers to a job, to all
@@ -61,7 +61,7 @@ func (c *Client) AllocationsOf(ctx context.Context, field AccountingField, ref s
 		return nil, fmt.Errorf("%.40q is not a job id", ref)
 	}
 	whole, component, _ := strings.Cut(ref, "+")
-	all, err := c.allocations(ctx, field, allocationFields, "-S", uts(time.Time{}), "-j", whole)
+	all, err := c.allocations(ctx, field, allocationFields, "", "-S", uts(time.Time{}), "-j", whole)
 	if err != nil {
 		return nil, err
 	}
@@ -82,14 +82,14 @@ func (c *Client) AllocationsOf(ctx context.Context, field AccountingField, ref s
 // recordID matches the id of a job, array or het job at the beginning of a Ref.
 var recordID = regexp.MustCompile(`^[0-9]+`)
 
-// allocations runs sacct and parses its output. It inserts the additional columns (more) before the accounting field.
+// allocations returns the records that sacct prints for id and args (see sacct). It inserts the additional columns (more)
+// before the accounting field. It skips records that it cannot parse, so that they do not hide the others.
 func (c *Client) allocations(
-	ctx context.Context, field AccountingField, more []allocationField, args ...string,
+	ctx context.Context, field AccountingField, more []allocationField, id string, args ...string,
 ) ([]Allocation, error) {
 	if !slices.Contains(AccountingFields, field) {
 		return nil, unknownField(field)
 	}
-	sep := newSeparator()
 	var names []string
 	for _, f := range recordFields {
 		names = append(names, f.name)
@@ -97,24 +97,9 @@ func (c *Client) allocations(
 	for _, f := range more {
 		names = append(names, f.name)
 	}
-	out, err := c.sacct(ctx, sep, strings.Join(append(names, string(field)), ","), args...)
-	if err != nil {
-		return nil, err
-	}
-	return parseAllocations(out, sep, more)
-}
-
-// parseAllocations parses the output of sacct, whose last column is the requested accounting field. It skips records
-// that it cannot parse, so that they do not hide the others.
-func parseAllocations(out, sep string, more []allocationField) ([]Allocation, error) {
-	columns := len(recordFields) + len(more)
-	records, err := splitRecords(out, sep, columns+1)
-	if err != nil {
-		return nil, unparsable("sacct", err)
-	}
-	list := make([]Allocation, 0, len(records))
-	for _, rec := range records {
-		a := Allocation{Record: Record{Text: rec[columns]}}
+	list := []Allocation{}
+	err := c.sacct(ctx, append(names, string(field)), id, func(rec []string) (err error) {
+		a := Allocation{Record: Record{Text: rec[len(names)]}}
 		for i, f := range recordFields {
 			err = cmp.Or(err, f.set(&a.Record, rec[i]))
 		}
@@ -124,7 +109,10 @@ func parseAllocations(out, sep string, more []allocationField) ([]Allocation, er
 		if err == nil && a.ID != 0 {
 			list = append(list, a)
 		}
-		err = nil
+		return nil
+	}, args...)
+	if err != nil {
+		return nil, err
 	}
 	return list, nil
 }

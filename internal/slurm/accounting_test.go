@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -282,5 +284,30 @@ func TestSetAccountingKeepsCapitals(t *testing.T) {
 	c, calls := stage(t, scene{out: "sacctmgr\n"})
 	if err := c.SetAccounting(context.Background(), over, AdminComment, text); err == nil || len(calls()) != 1 {
 		t.Errorf("an unknown release: %v", err)
+	}
+}
+
+// TestManyRecords checks that records of more than maxOutput are an error, unless they belong to other tasks of the
+// array whose id the job has.
+func TestManyRecords(t *testing.T) {
+	line := strings.ReplaceAll(sacctLines[1], "\n", " ") + strings.Repeat("x", 60000)
+	const script = `#!/bin/sh
+for o; do case $o in --delimiter=*) sep=${o#*=};; esac; done
+line="$(printf %s '<line>' | sed "s/|/$sep/g")$sep"
+yes "$line" | head -n <count>
+printf '4%s\n' "${line#3}"
+`
+	size := len(line) + (strings.Count(line, "|")+1)*len(recordedSep)
+	text := strings.NewReplacer("<line>", line, "<count>", fmt.Sprint(maxOutput/size+1)).Replace(script)
+	sacct := filepath.Join(t.TempDir(), "sacct")
+	if err := os.WriteFile(sacct, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := New(Options{Sacct: sacct, Timeout: time.Minute})
+	if all, err := c.Records(t.Context(), AdminComment, time.Time{}, time.Now()); !errors.Is(err, ErrTooLong) {
+		t.Errorf("%d records, %v", len(all), err)
+	}
+	if own, err := c.RecordsOf(t.Context(), AdminComment, 4); err != nil || len(own) != 1 {
+		t.Errorf("%d records of the job, %v", len(own), err)
 	}
 }

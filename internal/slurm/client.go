@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -163,7 +162,7 @@ func command(ctx context.Context, env []string, name string, args ...string) (st
 	stdout := limited{limit: maxOutput}
 	stderr, err := streamCommand(ctx, env, &stdout, name, args...)
 	if stdout.exceeded {
-		err = fmt.Errorf("the output is longer than %d MiB", maxOutput>>20)
+		return "", stderr, ErrTooLong
 	}
 	return stdout.text.String(), stderr, err
 }

@@ -504,6 +504,33 @@ func TestManyNames(t *testing.T) {
 	}
 }
 
+// TestLongListsAreNotKept checks that a job's record does not keep the text of its hostlist.
+func TestLongListsAreNotKept(t *testing.T) {
+	line, _, _ := strings.Cut(mustRead(t, "queue-array.txt"), "\n")
+	column := slices.IndexFunc(jobFields, func(f field) bool { return f.name == "reqnodes" })
+	var out strings.Builder
+	const count = 200
+	for id := range count {
+		fields := strings.Split(line, recordedSep)
+		fields[0], fields[column] = fmt.Sprint(id+1), "n1"+strings.Repeat(",n1", maxUsersHosts/3-1)
+		out.WriteString(strings.Join(fields, recordedSep) + "\n")
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	jobs, err := parseJobs(strings.NewReader(out.String()), recordedSep)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if err != nil || len(jobs) != count || len(jobs[0].ReqNodes) != 1 {
+		t.Fatalf("%d jobs, %v", len(jobs), err)
+	}
+	if n := (int(after.HeapAlloc) - int(before.HeapAlloc)) / count; n > 8<<10 {
+		t.Errorf("a job takes %d bytes", n)
+	}
+	runtime.KeepAlive(jobs)
+	runtime.KeepAlive(&out)
+}
+
 // TestStream checks what a listing returns if squeue fails, prints something else, or does not stop printing.
 func TestStream(t *testing.T) {
 	for script, want := range map[string]string{

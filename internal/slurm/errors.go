@@ -31,6 +31,8 @@ var (
 	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The caller may
 	// retry.
 	ErrChanging = errors.New("the job is changing too quickly to be read")
+	// ErrTooLong means that the output of a command is longer than maxOutput.
+	ErrTooLong = fmt.Errorf("the output is longer than %d MiB", maxOutput>>20)
 	// ErrCommand means that one of Slurm's commands does not exist or cannot be run. Its cause is always a fault on
 	// the host, never a job.
 	ErrCommand = errors.New("couldn't run a Slurm command")

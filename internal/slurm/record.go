@@ -241,20 +241,25 @@ const maxRecord = 1 << 20
 // errTruncated is the error for output that ends within a record.
 var errTruncated = errors.New("the output was truncated")
 
-// splitRecords returns the records that eachRecord reads.
-func splitRecords(out, sep string, n int) (records [][]string, err error) {
-	err = eachRecord(strings.NewReader(out), sep, n, func(rec [][]byte) error {
-		records = append(records, detach(rec))
-		return nil
-	})
-	return records, err
-}
+// longField is the length in bytes from which a field does not share memory with the other fields of its record, so
+// that a job with a long hostlist does not keep the list's text.
+const longField = 1 << 10
 
 // detach returns a copy of a record.
 func detach(rec [][]byte) []string {
-	text := string(bytes.Join(rec, nil))
+	var all []byte
+	for _, f := range rec {
+		if len(f) < longField {
+			all = append(all, f...)
+		}
+	}
+	text := string(all)
 	list := make([]string, len(rec))
 	for i, f := range rec {
+		if len(f) >= longField {
+			list[i] = string(f)
+			continue
+		}
 		list[i], text = text[:len(f)], text[len(f):]
 	}
 	return list
@@ -363,15 +368,15 @@ func usersHosts(s string) ([]string, error) {
 		return nil, fmt.Errorf("the hostlist %.80q has more than %d kB", s, maxUsersHosts>>10)
 	}
 	hosts, err := ExpandHosts(s)
-	if len(hosts) > 1 {
-		seen := make(map[string]bool, len(hosts))
-		hosts = slices.DeleteFunc(hosts, func(name string) bool {
-			twice := seen[name]
+	var once []string
+	seen := make(map[string]bool, len(hosts))
+	for _, name := range hosts {
+		if !seen[name] {
 			seen[name] = true
-			return twice
-		})
+			once = append(once, strings.Clone(name)) // a name without a range is a part of s
+		}
 	}
-	return slices.Clip(hosts), err
+	return once, err
 }
 
 // maxUsersNames is the maximum number of names in the hostlists of one user's jobs in a listing. A name takes about 32
