@@ -139,7 +139,7 @@ func (o usageOptions) period(now time.Time) (from, to time.Time, err error) {
 }
 
 // usagePage is the time span of one query. It is limited because slurmdbd reads all of a query's records before it
-// replies.
+// replies. If there are too many records, the span is halved.
 const usagePage = 7 * 24 * time.Hour
 
 // summaryField returns the field that holds the summaries of runs. Without accounting_field, it is AdminComment, where
@@ -156,12 +156,17 @@ func allocations(
 	ctx context.Context, dbd *slurm.Client, cfg config.Config, from, to time.Time,
 ) (all []slurm.Allocation, err error) {
 	at := map[uint64]int{} // maps slurmdbd's index of a record to its position in all
+	span := usagePage
 	for !from.After(to) {
-		next := from.Add(usagePage)
+		next := from.Add(span)
 		if next.After(to) {
 			next = to
 		}
 		page, err := dbd.Allocations(ctx, summaryField(cfg), from, next)
+		if errors.Is(err, slurm.ErrTooLong) && span > time.Minute {
+			span /= 2
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

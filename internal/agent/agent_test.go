@@ -536,6 +536,33 @@ func TestHeldJobs(t *testing.T) {
 	}
 }
 
+// TestManyHeldJobs checks that a pass changes only some of many jobs that cannot meet their deadlines or whose het job
+// cannot start, because no offers are published in the meantime.
+func TestManyHeldJobs(t *testing.T) {
+	w := newWorld(t, 1)
+	calls := map[string]int{}
+	w.fake.After(func(c slurmtest.Call) { calls[c.Op]++ })
+	var stray []slurm.Waiting
+	for range maxChanged + 4 {
+		late := job(1, "7g.40gb:1")
+		late.ReqNodes, late.AdminComment, late.Deadline = []string{"n1"}, "caelum:held", time.Unix(1, 0)
+		w.fake.SubmitHeld(late)
+		stray = append(stray, slurm.Waiting{Job: slurm.Job{ID: w.submit(job(1, "7g.40gb:1"))}})
+	}
+	w.publish()
+	if calls["Release"] != maxChanged {
+		t.Errorf("a pass released %d jobs, want %d", calls["Release"], maxChanged)
+	}
+	w.agent.publisher.holdStray(t.Context(), stray)
+	if calls["Hold"] != maxChanged {
+		t.Errorf("a pass held %d jobs, want %d", calls["Hold"], maxChanged)
+	}
+	w.publish()
+	if calls["Release"] != maxChanged+4 {
+		t.Errorf("two passes released %d jobs, want %d", calls["Release"], maxChanged+4)
+	}
+}
+
 // TestHeldJobTaggedMeanwhile adds a tag to a held job after the pass has read the queue. Releasing the job must not
 // remove the tag.
 func TestHeldJobTaggedMeanwhile(t *testing.T) {

@@ -12,12 +12,17 @@ import (
 	"caelum/internal/tags"
 )
 
+// maxChanged limits the number of jobs that a pass releases because of their deadlines, and the number that it holds.
+// Each takes several requests to slurmctld, and any user can submit thousands of such jobs. The next pass continues.
+const maxChanged = 16
+
 // releaseHeld releases held jobs whose slices are offered or whose latest start time has passed. The argument served
 // lists the jobs for which this node offers every slice that the plan assigns to them here. A job that needs several
 // nodes is released only when enough nodes offer its slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	config, err := p.config(ctx)
 	retypes := err == nil && replacesTypes(config)
+	tooLate := 0
 	for _, w := range waiting {
 		log := p.log.WithField("job", w.ID)
 		if retypes && tags.Needed(w.Job) != "" {
@@ -36,6 +41,9 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			continue
 		}
 		if late {
+			if tooLate++; tooLate > maxChanged {
+				continue
+			}
 			log.Warn("releasing a held job that cannot meet its deadline, so that slurmctld ends the job")
 		} else if ok, err := p.onOffer(ctx, w); err != nil {
 			log.WithError(err).Warn("couldn't check whether a held job's slices are offered")
@@ -63,7 +71,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 // hold, slurmctld would reserve nodes for it (plan.Stray). The component is given the Held tag, so that releaseHeld
 // releases it like any other held job. Only the agent of the first node in the plan calls holdStray.
 func (p *publisher) holdStray(ctx context.Context, stray []slurm.Waiting) {
-	for _, w := range stray {
+	for _, w := range stray[:min(len(stray), maxChanged)] {
 		log := p.log.WithField("job", w.ID)
 		// The agent holds the job before setting the tag, because releaseHeld treats a job with the tag and a nonzero
 		// priority as released.

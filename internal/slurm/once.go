@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -71,18 +72,30 @@ func hasConnection(pid int) (bool, error) {
 		return false, nil
 	}
 	for _, table := range []string{"net/tcp", "net/tcp6"} {
-		text, err := os.ReadFile(proc + table)
+		found, err := hasSocket(proc+table, own)
 		if os.IsNotExist(err) { // the kernel does not support IPv6
 			continue
 		}
-		if err != nil {
-			return false, err
-		}
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) > 9 && own[f[9]] {
-				return true, nil
-			}
+		if found || err != nil {
+			return found, err
 		}
 	}
 	return false, nil
+}
+
+// hasSocket reports whether a table of sockets contains one of the given inodes. It does not keep the table, which
+// contains the sockets of all users.
+func hasSocket(table string, inodes map[string]bool) (bool, error) {
+	f, err := os.Open(table)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if f := strings.Fields(lines.Text()); len(f) > 9 && inodes[f[9]] {
+			return true, nil
+		}
+	}
+	return false, lines.Err()
 }

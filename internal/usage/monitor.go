@@ -63,6 +63,7 @@ type Monitor struct {
 	toRecord   chan struct{} // signals that summaries must be written
 	repoFailed atomic.Bool   // true if the last call to the repository failed
 	tookOver   bool          // true if takeOver has read the stored observations; used by only one goroutine
+	pruned     time.Time     // the time of the last call to Prune; used only by the storer
 	waiting    atomic.Int64  // the number of summaries that are not yet stored in slurmdbd
 	dbdFailed  atomic.Bool   // true if a failure of slurmdbd has been logged
 	spoils     sync.Once     // logs the message about another tool's text only once

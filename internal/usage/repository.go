@@ -40,6 +40,8 @@ type Repository interface {
 	Again(node string, from, to, due time.Time) error
 	// Recorded removes a run from the outbox.
 	Recorded(run predict.Run) error
+	// Prune removes runs that are too old or too many, and returns their number.
+	Prune(now time.Time) (n int, err error)
 }
 
 // Observation is the stored observation of a run that has not ended. Only the agent parses it.

@@ -97,7 +97,21 @@ func (m *Monitor) storer(ctx context.Context) {
 			m.Flush(false)
 		case <-tick.C:
 			m.Flush(true)
+			m.prune()
 		}
+	}
+}
+
+// pruneEvery is the time between two calls to Prune. A sync also prunes, but syncs only run on slurmctld's host.
+const pruneEvery = 24 * time.Hour
+
+// prune limits the size of the repository. While slurmdbd does not answer, it keeps the runs, because their summaries
+// have not been written.
+func (m *Monitor) prune() {
+	if now := m.Now(); now.Sub(m.pruned).Abs() >= pruneEvery && m.tookOver && !m.dbdFailed.Load() {
+		_, err := m.repo.Prune(now)
+		m.reportRepository(err)
+		m.pruned = now
 	}
 }
 

@@ -47,3 +47,22 @@ func TestTooManyRunsWait(t *testing.T) {
 		t.Errorf("%d runs wait, and the repository contains %d runs", len(m.ended), len(repo.Kept()))
 	}
 }
+
+// TestPruned checks that the repository is pruned once a day, but not while slurmdbd does not answer.
+func TestPruned(t *testing.T) {
+	repo := usagetest.NewRepository()
+	now := time.Unix(1795339300, 0)
+	m := NewMonitor(Options{Log: logrus.NewEntry(logrus.New()), Now: func() time.Time { return now }})
+	m.SetRepository(repo, usagetest.NewAccounting())
+	for k, c := range []struct {
+		later  time.Duration
+		failed bool
+		want   int
+	}{{0, true, 0}, {time.Minute, false, 1}, {time.Hour, false, 1}, {pruneEvery, false, 2}} {
+		now = now.Add(c.later)
+		m.dbdFailed.Store(c.failed)
+		if m.prune(); repo.Prunes != c.want {
+			t.Errorf("step %d: pruned %d times, want %d", k, repo.Prunes, c.want)
+		}
+	}
+}

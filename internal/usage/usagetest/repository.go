@@ -20,6 +20,7 @@ type Repository struct {
 	out        []*errand
 	full       error // the error returned by every write
 	Unreadable error // the error returned by Observations
+	Prunes     int   // the number of calls to Prune
 }
 
 type errand struct {
@@ -154,6 +155,14 @@ func (m *Repository) Recorded(run predict.Run) error {
 	defer m.mu.Unlock()
 	m.out = slices.DeleteFunc(m.out, func(e *errand) bool { return same(e.Run, run) })
 	return m.full
+}
+
+// Prune counts the calls.
+func (m *Repository) Prune(time.Time) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Prunes++
+	return 0, m.full
 }
 
 // Again puts the runs that ended on a node between two times back into the outbox.
