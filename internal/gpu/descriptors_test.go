@@ -440,3 +440,29 @@ time.sleep(3600)`, nobody, nobody, nobody, processes)
 		}
 	}
 }
+
+// TestHangingProcess checks that a scan skips a process whose descriptors cannot be read because a file system does not
+// respond, and that the next scan does not wait for this process.
+func TestHangingProcess(t *testing.T) {
+	s := &Processes{Proc: t.TempDir()}
+	device := map[string][2]string{"3": {"/dev/full", "flags:\t02\n"}}
+	fakeProcess(t, s.Proc, 11, "5\t5\t5\t5", device)
+	pipe := filepath.Join(s.Proc, "11/fdinfo/3")
+	os.Remove(pipe)
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if f, err := os.OpenFile(pipe, os.O_RDWR|unix.O_NONBLOCK, 0); err == nil { // ends the reader
+			time.Sleep(10 * time.Millisecond)
+			f.Close()
+		}
+	})
+	if held := scanFor(t, s); held.Unread[5].Reason != hangs {
+		t.Errorf("%+v", held)
+	}
+	fakeProcess(t, s.Proc, 12, "6\t6\t6\t6", device)
+	if held := scanFor(t, s); held.Unread[5].Reason != hangs || len(held.Open[full]) != 1 {
+		t.Errorf("the next scan: %+v", held)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,11 @@ func TestKill(t *testing.T) {
 		if gone, left := kill(); len(gone)+len(left) > 0 {
 			t.Errorf("%s: ended %v, left %v", name, gone, left)
 		}
+	}
+	asked := 0
+	s.Kill(slices.Repeat([]Process{p}, maxKilled+1), func(Process) bool { asked++; return false })
+	if asked != maxKilled {
+		t.Errorf("one call considers %d processes, want %d", asked, maxKilled)
 	}
 	select {
 	case err := <-ended:

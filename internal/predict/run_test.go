@@ -201,3 +201,15 @@ func TestEndedForMemory(t *testing.T) {
 		t.Errorf("a run that ended before its first sample: %s", got)
 	}
 }
+
+// TestAddXid checks that a run's summary contains a limited number of different Xid errors.
+func TestAddXid(t *testing.T) {
+	xids := ""
+	for code := range maxXids + 3 {
+		xids = AddXid(AddXid(xids, code+1), 1)
+	}
+	codes, counts := ParseXids(xids)
+	if len(codes) != maxXids || counts[0] != maxXids+4 || counts[1] != 1 {
+		t.Errorf("%s", xids)
+	}
+}

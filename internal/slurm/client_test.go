@@ -463,6 +463,22 @@ func TestArrayMemory(t *testing.T) {
 	}
 }
 
+// TestLimits checks the largest sets that are parsed.
+func TestLimits(t *testing.T) {
+	for n, ok := range map[int]bool{maxHetJobs: true, maxHetJobs + 1: false} {
+		if ids, err := idSet(fmt.Sprintf("1-%d", n)); (err == nil) != ok || ok && len(ids) != n {
+			t.Errorf("%d ids: %d, %v", n, len(ids), err)
+		}
+	}
+	for n, ok := range map[int]bool{MaxHosts: true, MaxHosts + 1: false} {
+		for _, list := range []string{fmt.Sprintf("n[1-%d]", n), fmt.Sprintf("n[1-%d],m", n-1)} {
+			if hosts, err := usersHosts(list); (err == nil) != ok || ok && len(hosts) != n {
+				t.Errorf("%s: %d hosts, %v", list, len(hosts), err)
+			}
+		}
+	}
+}
+
 // TestManyNames checks that the hostlists of one user's jobs have a limited number of names, and that other users' jobs
 // do not count.
 func TestManyNames(t *testing.T) {

@@ -128,3 +128,25 @@ func TestHeldJobForAPoweredDownNode(t *testing.T) {
 		}
 	}
 }
+
+// TestManyHeldJobs checks the maximum number of jobs in a part, and that different jobs are in the next one.
+func TestManyHeldJobs(t *testing.T) {
+	var waiting []slurm.Waiting
+	for id := range uint32(3 * maxHeld) {
+		w := job(t, id+1, "mig:7g.40gb:1")
+		w.AdminComment = tags.Held // an agent must replace the tag of a job that has been released
+		if id%2 == 1 {
+			w.AdminComment, w.HetJob, w.HetJobs = "", id+1, []uint32{id + 1, 1000}
+		}
+		waiting = append(waiting, w)
+	}
+	snapshot := snapshotOf([]slurm.Node{node(t, "n1", "", "mig:closed:28", "")}, waiting...)
+	v := plan.New(snapshot, tightestFirst, nil)
+	p := newPlanner(nil, quiet(), "ctl", func() time.Time { return snapshot.At })
+	first := p.partOf(snapshot, v, v.Plan(), 0, "n1")
+	p.count++
+	second := p.partOf(snapshot, v, v.Plan(), 0, "n1")
+	if len(first.Held) != maxHeld || len(first.Stray) != maxHeld || slices.Equal(first.Held, second.Held) {
+		t.Errorf("held %v, then %v; %d strays", first.Held, second.Held, len(first.Stray))
+	}
+}
