@@ -303,7 +303,8 @@ func TestSyncManyJobs(t *testing.T) {
 		t.Errorf("%+v, %v after the pages %v", done, err, d.pages)
 	}
 	d.most = time.Second
-	if _, err := Sync(t.Context(), d, r, slurm.AdminComment, began, began.Add(time.Hour)); !errors.Is(err, slurm.ErrTooLong) {
+	_, err = Sync(t.Context(), d, r, slurm.AdminComment, began, began.Add(time.Hour))
+	if !errors.Is(err, slurm.ErrTooLong) {
 		t.Errorf("%v", err)
 	}
 }

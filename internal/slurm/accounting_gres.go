@@ -82,8 +82,8 @@ func (c *Client) AllocationsOf(ctx context.Context, field AccountingField, ref s
 // recordID matches the id of a job, array or het job at the beginning of a Ref.
 var recordID = regexp.MustCompile(`^[0-9]+`)
 
-// allocations returns the records that sacct prints for id and args (see sacct). It inserts the additional columns (more)
-// before the accounting field. It skips records that it cannot parse, so that they do not hide the others.
+// allocations returns the records that sacct prints for id and args (see sacct). It inserts the additional columns
+// (more) before the accounting field. It skips records that it cannot parse, so that they do not hide the others.
 func (c *Client) allocations(
 	ctx context.Context, field AccountingField, more []allocationField, id string, args ...string,
 ) ([]Allocation, error) {

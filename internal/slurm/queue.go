@@ -28,8 +28,8 @@ func (c *Client) queue(ctx context.Context, args ...string) (jobs []Job, err err
 	return jobs, err
 }
 
-// excludedNodes returns the nodes that jobs exclude, by job id. squeue 22.05 prints them only with the -o option. owners
-// maps the jobs' ids to their users.
+// excludedNodes returns the nodes that jobs exclude, by job id. squeue 22.05 prints them only with the -o option. The
+// argument owners maps the jobs' ids to their users.
 func (c *Client) excludedNodes(
 	ctx context.Context, owners map[uint32]uint32, args ...string,
 ) (map[uint32]exclusion, error) {

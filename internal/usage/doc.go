@@ -14,7 +14,7 @@
 //	                MarkEnd
 //	observation.go  the usage of one run; continues the observation of an earlier agent (minObserved)
 //	slice.go        the histogram of a slice's samples: memory quantiles, utilisation (usageBins)
-//	store.go        writes observations and finished runs to the repository (storeInterval, maxEnded)
+//	store.go        writes observations and finished runs to the repository (storeInterval, maxEnded, pruneEvery)
 //	recorder.go     writes summaries to slurmdbd and reads them back; the number of attempts and the pauses
 //	again.go        rewrites summaries after a restart of slurmctld, which may remove them
 //	repository.go   the interfaces to the repository and to slurmdbd
