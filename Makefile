@@ -237,7 +237,7 @@ units: prerequisites
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
 
 SHELL_SCRIPTS := contrib/git-hooks/commit-msg contrib/mail/caelum-mail $(addprefix contrib/packages/,build fresh installation release) $(wildcard contrib/packages/scripts/*) \
-	$(addprefix contrib/devcluster/,devcluster prerequisites release machine/boot) $(wildcard contrib/devcluster/lib/*.sh)
+	$(addprefix contrib/devcluster/,devcluster loaded prerequisites release slurm-tests machine/boot) $(wildcard contrib/devcluster/lib/*.sh)
 lint:
 	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "run gofmt -w on the listed files"; exit 1; }
 	$(GO) vet -tags e2e ./...

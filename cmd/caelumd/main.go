@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -146,7 +147,23 @@ func serve(path string) error {
 	a.Keep(runs, ctl)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	go saveMemory(ctx)
 	return a.Run(ctx)
+}
+
+// saveMemory uses CPU time to reduce memory, which belongs to the jobs and to slurmctld: the heap holds at most half as
+// much garbage as data, and memory that a long queue needed returns to the system within a minute.
+func saveMemory(ctx context.Context) {
+	debug.SetGCPercent(50)
+	every := time.NewTicker(time.Minute)
+	defer every.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-every.C:
+			debug.FreeOSMemory()
+		}
+	}
 }
 
 // nodeClient returns the agent's Slurm client. caelum-show is installed in the directory of caelumd.
@@ -204,6 +221,7 @@ func watchQueue(path string) error {
 	w := watch.New(own, ctl, log)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	go saveMemory(ctx)
 	if cfg.Learn {
 		loop, err := learning(cfg)
 		if err != nil {

@@ -35,7 +35,7 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 		wants := v.Jobs[k].Wants
 		if len(wants) != 1 || wants[0].Count != 1 || wants[0].Alternatives != nil || wants[0].Grown != "" ||
 			prefersLarger(v, all, me, wants[0]) || w.NumNodes > 1 || w.HetJob != 0 ||
-			n.jobs > 0 && wants[0].Profile != n.profile || !eligible.Accepts(v.Members[me], w) {
+			n.jobs > 0 && wants[0].Profile != n.profile || !eligible.Accepts(v.Members[me], *w) {
 			break
 		}
 		n = next{wants[0].Profile, n.jobs + 1}

@@ -178,7 +178,7 @@ func (x *inPlan) explain(e *Explanation) {
 			"the job's slices on %s are reserved for it, but have been lent to other jobs that will end in time. It "+
 				"cannot start there yet: %s",
 			strings.Join(e.On, ", "),
-			x.deferReason(x.Waiting[x.k], kept.Spots),
+			x.deferReason(*x.Waiting[x.k], kept.Spots),
 		)
 	case x.plan.OverQuota != nil && x.plan.OverQuota[x.k]:
 		x.explainOverQuota(e)
@@ -241,7 +241,7 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 	w := x.Waiting[x.k]
 	e.On = x.On(spots)
 	nodes := strings.Join(e.On, ", ")
-	if slices.ContainsFunc(e.On, func(n string) bool { return !eligible.HasFree(x.Members[x.Member(n)], w) }) {
+	if slices.ContainsFunc(e.On, func(n string) bool { return !eligible.HasFree(x.Members[x.Member(n)], *w) }) {
 		e.set(
 			Planned,
 			"room for %s is free on %s, and the agents plan to offer it to this job. slurmctld cannot start the "+
@@ -251,7 +251,7 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 		)
 		return
 	}
-	if later := x.deferReason(w, spots); later != "" {
+	if later := x.deferReason(*w, spots); later != "" {
 		e.set(
 			OnOffer,
 			"%s is reserved for the job and on offer on %s, but the job cannot start there yet: %s",
@@ -376,7 +376,7 @@ func (x *inPlan) explainLacking(e *Explanation) bool {
 	}
 	e.On = x.On(spots)
 	return e.set(Lacks, "room for %s is free on %s, but the job cannot start there yet: %s",
-		x.wants, strings.Join(e.On, ", "), x.deferReason(x.Waiting[x.k], spots))
+		x.wants, strings.Join(e.On, ", "), x.deferReason(*x.Waiting[x.k], spots))
 }
 
 // explainNoRoom explains a job whose slices are not free. why is the policy's result for the job.

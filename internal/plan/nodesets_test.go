@@ -113,8 +113,8 @@ func variedNodes(t *testing.T, rng *rand.Rand) (nodes []slurm.Node) {
 func TestNodesKeyShowsWhereTextsEnd(t *testing.T) {
 	one, two := waits(1, "1g.5gb", 1, 1), waits(1, "1g.5gb", 1, 1)
 	one.ExcNodes, two.ExcNodes = []string{"n1 n2"}, []string{"n1", "n2"}
-	a, _ := requestText(Job(one), one)
-	b, _ := requestText(Job(two), two)
+	a, _ := requestHash(Job(one), one)
+	b, _ := requestHash(Job(two), two)
 	if a == b {
 		t.Errorf("two different jobs have the key %s", a)
 	}

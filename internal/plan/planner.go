@@ -47,7 +47,7 @@ type Planner struct {
 	sorted    []slurm.Node
 	on        []slurm.Node
 	planned   []*offer.Job
-	waiting   []slurm.Waiting
+	waiting   []*slurm.Waiting
 	submitted []*slurm.Job
 }
 

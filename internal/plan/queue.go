@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"crypto/sha256"
 	"iter"
 	"slices"
 	"strings"
@@ -23,10 +24,10 @@ type waitingJob struct {
 	round  uint64 // the last round in which a snapshot contained the entry
 	waits  bool   // eligible.WaitsForNodes
 	job    *offer.Job
-	text   string      // see requestText
-	shared bool        // the job can run on the same nodes as any job with an equal request
-	asked  [2]*request // the requests with paused false and true; nil if not yet known
-	sized  bool        // sizes is known
+	hash   [sha256.Size]byte // see requestHash
+	shared bool              // the job can run on the same nodes as any job with an equal request
+	asked  [2]*request       // the requests with paused false and true; nil if not yet known
+	sized  bool              // sizes is known
 	sizes  []offer.Size
 }
 
@@ -63,7 +64,7 @@ func (j *waitingJob) update(record *slurm.Waiting) {
 		w.Profile, w.Grown = strings.Clone(w.Profile), strings.Clone(w.Grown)
 	}
 	if len(j.job.Wants) > 0 {
-		j.text, j.shared = requestText(j.job, *record)
+		j.hash, j.shared = requestHash(j.job, *record)
 	}
 }
 
@@ -85,7 +86,7 @@ func (v *View) queue(snapshot Snapshot, nodes []slurm.Node) {
 		// The number of tasks of an array that can start is at most the number of slots in the cluster.
 		for range min(waiting[0].record.Elements, slots) {
 			for _, j := range waiting {
-				v.Jobs, v.Waiting = append(v.Jobs, j.job), append(v.Waiting, j.record)
+				v.Jobs, v.Waiting = append(v.Jobs, j.job), append(v.Waiting, &j.record)
 			}
 		}
 	}
@@ -151,7 +152,7 @@ func (v *View) request(j *waitingJob) *request {
 		at = &j.asked[1]
 	}
 	if *at == nil || (*at).round+1 < v.planner.round { // forget may have removed the request
-		*at = v.planner.request(requestKey{j.text, paused})
+		*at = v.planner.request(requestKey{j.hash, paused})
 	}
 	return *at
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"time"
 
@@ -22,7 +23,7 @@ type request struct {
 
 // requestKey identifies equal requests. paused is true if reservations are suspended for the jobs' users.
 type requestKey struct {
-	text   string
+	hash   [sha256.Size]byte
 	paused bool
 }
 
@@ -61,13 +62,13 @@ func (r *request) find(v *View, job *offer.Job, w *slurm.Waiting) {
 	job.ReadyAt, job.FreedAt = r.nodes.readyAt, r.nodes.freedAt
 }
 
-// requestText returns a string that is equal for two jobs only if findNodes finds the same nodes for both, provided
-// that reservations are suspended for the users of both jobs or for neither user. It covers every field of the job that
+// requestHash returns a hash that is equal for two jobs only if findNodes finds the same nodes for both, provided that
+// reservations are suspended for the users of both jobs or for neither user. It covers every field of the job that
 // findNodes uses. ok is false if JSON cannot represent the job.
-func requestText(job *offer.Job, w slurm.Waiting) (text string, ok bool) {
-	// Some of the strings are chosen by users. JSON quotes them, so the key is unambiguous.
+func requestHash(job *offer.Job, w slurm.Waiting) (hash [sha256.Size]byte, ok bool) {
+	// Some of the strings are chosen by users. JSON quotes them, so the text is unambiguous.
 	all, err := json.Marshal([]any{tags.Sized(w.Job), job.Nodes, job.Wants[0].Profile, job.Wants[0].Needed(), bare(w)})
-	return string(all), err == nil
+	return sha256.Sum256(all), err == nil
 }
 
 // bare returns the job without the fields that findNodes does not use. It uses LastSchedEval only if the reason is

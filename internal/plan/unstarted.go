@@ -65,11 +65,11 @@ func (u *Unstarted) Record(v *View, p offer.Plan, at time.Time) {
 	offered := map[string]bool{}
 	for k, spots := range p.Spots {
 		w := v.Waiting[k]
-		taken := func(n string) bool { return !eligible.HasFree(v.Members[v.Member(n)], w) }
+		taken := func(n string) bool { return !eligible.HasFree(v.Members[v.Member(n)], *w) }
 		if spots == nil || slices.ContainsFunc(v.On(spots), taken) {
 			continue
 		}
-		id := entry(w)
+		id := entry(*w)
 		offered[id] = true
 		job, known := u.jobs[id]
 		switch {

@@ -18,7 +18,7 @@ type View struct {
 	// Jobs lists the jobs that could start if their slices were offered, in slurmctld's order. A queue entry that
 	// represents several pending array tasks becomes one job for each of them. Waiting holds each job's queue entry.
 	Jobs    []*offer.Job
-	Waiting []slurm.Waiting
+	Waiting []*slurm.Waiting
 
 	planner *Planner
 	known   []*known        // the planner's data about each member
@@ -31,7 +31,7 @@ type View struct {
 
 // Behind reports whether the k-th job is planned after all others, because slurmctld has not started it even though its
 // slices were offered.
-func (v *View) Behind(k int) bool { return v.behind != nil && v.behind(v.Waiting[k]) }
+func (v *View) Behind(k int) bool { return v.behind != nil && v.behind(*v.Waiting[k]) }
 
 // making is the maximum time, in seconds, from when slurmctld starts a job until the job's slices exist. Destroying
 // seven instances and creating one takes 2 s on an A100; the other 3 s allow for the time until slurmd requests the

@@ -37,10 +37,11 @@ func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Ste
 		if looks++; looks > maxLooks {
 			break
 		}
-		victims := allowed(r, s, w, running)
+		victims := allowed(r, s, *w, running)
 		if len(victims) == 0 {
-			w.Priority = math.MaxUint64
-			hopeless[c] = len(allowed(r, s, w, running)) == 0
+			highest := *w
+			highest.Priority = math.MaxUint64
+			hopeless[c] = len(allowed(r, s, highest, running)) == 0
 			continue
 		}
 		if native(v, k, victims) || outranked(r, s, v, made, k) {
@@ -124,11 +125,11 @@ func candidates(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (all []
 	failed := failedUsers(s)
 	for k, w := range v.Waiting {
 		repeated := k > 0 && v.Waiting[k-1].ID == w.ID
-		if !repeated && made.Spots[k] == nil && !failed[w.UID] && !v.Behind(k) && mayBegin(w) {
+		if !repeated && made.Spots[k] == nil && !failed[w.UID] && !v.Behind(k) && mayBegin(*w) {
 			all = append(all, k)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(r.Tier(v.Waiting[b]), r.Tier(v.Waiting[a])) })
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(r.Tier(*v.Waiting[b]), r.Tier(*v.Waiting[a])) })
 	return all
 }
 
@@ -186,7 +187,7 @@ func outranked(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan, k int) b
 			continue
 		}
 		if o.SharesProfile(j) && max(o.Nodes, 1) <= max(j.Nodes, 1) && overlap(o.EligibleNodes, j.EligibleNodes) &&
-			!r.Precedes(w, first) {
+			!r.Precedes(*w, *first) {
 			return true
 		}
 	}
@@ -257,7 +258,7 @@ func newRoom(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*s
 	}
 	room.Enough = func(node int, stop []int) bool {
 		n := v.Members[node]
-		cpus, memory := eligible.Share(n, v.Waiting[k])
+		cpus, memory := eligible.Share(n, *v.Waiting[k])
 		cpus, memory = cpus-n.CPUsFree, memory-n.MemoryFree
 		for _, k := range stop {
 			if j := jobs[room.Victims[k].ID]; slices.Contains(j.Nodes, n.Name) {

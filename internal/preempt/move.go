@@ -38,11 +38,11 @@ func beginMove(r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Pl
 	}
 	w := v.Waiting[k]
 	repeated := k > 0 && v.Waiting[k-1].ID == w.ID
-	if repeated || v.Behind(k) || !mayBegin(w) || failedUsers(s)[w.UID] {
+	if repeated || v.Behind(k) || !mayBegin(*w) || failedUsers(s)[w.UID] {
 		return nil
 	}
 	running := runningJobs(s)
-	victims := allowed(r, s, w, running)
+	victims := allowed(r, s, *w, running)
 	if native(v, k, victims) || outranked(r, s, v, made, k) {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (m *moves) fitElsewhere(stop []uint32) bool {
 	}
 	others := slices.Concat(slices.Concat(m.made.Spots[:m.k]...), slices.Concat(m.made.Spots[m.k+1:]...))
 	cluster := clusterFor(m.v, free, others)
-	if !spare.place(cluster, m.v.Jobs[m.k], m.v.Waiting[m.k], nil) {
+	if !spare.place(cluster, m.v.Jobs[m.k], *m.v.Waiting[m.k], nil) {
 		return false
 	}
 	for _, id := range stop {
@@ -208,7 +208,7 @@ func newSpare(v *plan.View, made offer.Plan) spare {
 		f.cpus[m], f.memory[m] = n.CPUsFree, n.MemoryFree
 	}
 	for k, spots := range made.Spots {
-		f.take(v.On(spots), v.Waiting[k])
+		f.take(v.On(spots), *v.Waiting[k])
 	}
 	return f
 }

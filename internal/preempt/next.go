@@ -89,8 +89,8 @@ func drop(j slurm.Job) Step {
 
 // preemptor returns the index of the waiting job for which the watcher is stopping jobs, or -1.
 func preemptor(s plan.Snapshot, v *plan.View) int {
-	return slices.IndexFunc(v.Waiting, func(w slurm.Waiting) bool {
-		return s.Preempts(w.Job) && eligible.WaitsForNodes(w)
+	return slices.IndexFunc(v.Waiting, func(w *slurm.Waiting) bool {
+		return s.Preempts(w.Job) && eligible.WaitsForNodes(*w)
 	})
 }
 
@@ -153,7 +153,7 @@ func stillChosen(
 	r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []*slurm.Job,
 ) (stop []uint32, ok bool) {
 	if !isMove(mine) {
-		return newRoom(s, v, made, k, allowed(r, s, v.Waiting[k], mine)).Choose(v.Jobs[k])
+		return newRoom(s, v, made, k, allowed(r, s, *v.Waiting[k], mine)).Choose(v.Jobs[k])
 	}
 	movable := slices.DeleteFunc(slices.Clone(mine), func(j *slurm.Job) bool { return !c.movable(*j, s.At) })
 	m := newMoves(s, v, made, k, movable)

@@ -47,10 +47,10 @@ func (c *notifications) plan(snapshot plan.Snapshot) (*plan.View, offer.Plan) {
 func (c *notifications) due(snapshot plan.Snapshot, v *plan.View, p offer.Plan, waits deferred) (due []slurm.Node) {
 	release := map[string]string{} // for each node, the held jobs to release; their slices may already be offered
 	for k, spots := range p.Spots {
-		if spots != nil && eligible.Releasable(v.Waiting[k], snapshot.At) {
+		if spots != nil && eligible.Releasable(*v.Waiting[k], snapshot.At) {
 			on := v.On(spots)
 			if allPoweredDown(v, on) { // partOf assigns the job to the first member
-				if !offered(v, on, v.Waiting[k]) {
+				if !offered(v, on, *v.Waiting[k]) {
 					continue
 				}
 				on = []string{v.Members[0].Name}

@@ -184,9 +184,9 @@ func (p *planner) partOf(
 	for k, spots := range made.Spots {
 		w := v.Waiting[k]
 		on := v.On(spots)
-		ready := func(name string) bool { return name == here || eligible.HasFree(v.Members[v.Member(name)], w) }
+		ready := func(name string) bool { return name == here || eligible.HasFree(v.Members[v.Member(name)], *w) }
 		unattended := member == 0 && allPoweredDown(v, on)
-		if !eligible.Releasable(w, snapshot.At) || !unattended && !slices.Contains(on, here) ||
+		if !eligible.Releasable(*w, snapshot.At) || !unattended && !slices.Contains(on, here) ||
 			slices.ContainsFunc(on, func(name string) bool { return !ready(name) }) {
 			continue
 		}
