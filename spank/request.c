@@ -122,8 +122,11 @@ void request_remove_static(spank_t sp)
 		unsetenv(TYPES);
 		spank_job_control_unsetenv(sp, OPTION "static");
 	}
-	/* Types remain in a request of sbatch, because job_submit.lua can replace them, also in the job's environment. */
-	if (!get || !set || !opt || dlsym(RTLD_DEFAULT, "sbopt") || (step && !list))
+	/*
+	 * Types remain in a request of sbatch, because job_submit.lua can replace them, also in the job's environment, and in
+	 * a request to other clusters, which may not have this job_submit.lua.
+	 */
+	if (!get || !set || !opt || dlsym(RTLD_DEFAULT, "sbopt") || (step && !list) || isset("clusters"))
 		return;
 	for (size_t i = 0; i < N_OPTIONS; i++) {
 		values[i] = get(opt, gpu_options[i]);
