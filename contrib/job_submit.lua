@@ -1643,6 +1643,13 @@ end
 
 notify()   -- slurmctld loads the script when it starts or is reconfigured, and both remove all offers
 
+-- caelum_restore_types lets a site's own code, which runs before slurm_job_submit, see the types of static MIG devices
+-- that the plugin has removed from the request of srun or salloc.
+function caelum_restore_types(job_desc)
+  local given = options(job_desc)
+  guarded("the types of GPUs were not restored", false, restore, job_desc, given and given.static)
+end
+
 function slurm_job_submit(job_desc, part_list, submit_uid)
   return guarded("a submission was accepted unchanged", slurm.SUCCESS, submit, job_desc, part_list)
 end

@@ -49,13 +49,13 @@ static bool listed(const char *list, const char *type)
 	return false;
 }
 
-/* Reports whether a type ends with the name of a MIG profile, such as 1g.5gb or 1g.10gb+me. */
+/* Reports whether a type ends with the name of a MIG profile, such as 1g.5gb or 1g.10gb+me, as job_submit.lua does. */
 static bool names_profile(const char *type)
 {
 	regex_t profile;
 	bool match;
 
-	if (regcomp(&profile, "[0-9]g\\.[0-9]+gb([+-][a-z.]+)*$", REG_EXTENDED | REG_NOSUB))
+	if (regcomp(&profile, "^([A-Za-z0-9_.+-]*[_.-])?[0-9]+g\\.[0-9]+gb[a-z0-9.+-]*$", REG_EXTENDED | REG_NOSUB))
 		return false;
 	match = !regexec(&profile, type, 0, NULL, 0);
 	regfree(&profile);
@@ -67,48 +67,81 @@ static const char *after(const char *text, const char *prefix)
 	return strncmp(text, prefix, strlen(prefix)) ? text : text + strlen(prefix);
 }
 
+/* Returns the type in an entry such as gres:gpu:a100:2 or, if the option counts only GPUs, a100:2; or NULL. */
+static const char *type_of(const char *entry, bool only_gpus)
+{
+	const char *gres = after(after(entry, "gres:"), "gres/"), *kind = after(gres, "gpu:");
+
+	if (kind == gres && (!only_gpus || gres != entry))
+		return NULL;
+	return strspn(kind, "0123456789") == strcspn(kind, ",") ? NULL : kind; /* a number is a count */
+}
+
+/* Reports whether an entry is for GPUs. */
+static bool is_gpu(const char *entry, bool only_gpus)
+{
+	const char *gres = after(after(entry, "gres:"), "gres/");
+
+	return only_gpus || (!strncmp(gres, "gpu", 3) && (!gres[3] || strchr(":=,", gres[3])));
+}
+
 /*
  * Removes the types in the list from the value of an option, or those that name a profile if list is NULL:
  * gres:gpu:a100_1g.5gb:2 becomes gres:gpu:2, and 1g.5gb becomes 1. Copies the removed type to type, which contains the
- * type that was removed before. Returns the number of types removed, or -1 if they differ.
+ * type that was removed before. Returns the number of types removed. Without a list, it returns -1 if the types differ, or
+ * if the value requests other GPUs, because Slurm refuses GPUs with and without a type in one request.
  */
-static int remove_types(char *value, const char *list, char type[TYPE_MAX])
+static int remove_types(char *value, bool only_gpus, const char *list, char type[TYPE_MAX])
 {
 	char *to = value, found[TYPE_MAX];
 	int removed = 0;
 
 	for (const char *entry = value, *next; *entry; entry = next) {
-		const char *kind = after(after(after(entry, "gres:"), "gres/"), "gpu:");
-		size_t n = strcspn(kind, ":=,");
+		const char *kind = type_of(entry, only_gpus), *rest = kind;
+		size_t n = kind ? strcspn(kind, ":=,") : 0;
+		bool match = false;
 
 		next = entry + strcspn(entry, ",");
-		next += *next == ',';
-		snprintf(found, sizeof(found), "%.*s", (int)n, kind);
-		if (n == 0 || n >= sizeof(found) || !(list ? listed(list, found) : names_profile(found))) {
-			memmove(to, entry, next - entry);
-			to += next - entry;
-			continue;
+		if (n > 0 && n < sizeof(found)) {
+			snprintf(found, sizeof(found), "%.*s", (int)n, kind);
+			rest = kind + n;
+			rest += *rest == ':' || *rest == '=';
+			match = (list ? listed(list, found) : names_profile(found)) && rest + strspn(rest, "0123456789") == next;
 		}
-		if (!list && type[0] && strcmp(type, found))
+		if (!list && is_gpu(entry, only_gpus) && (!match || (type[0] && strcmp(type, found))))
 			return -1;
-		strcpy(type, found);
+		next += *next == ',';
+		if (!match)
+			rest = kind = entry;
+		else
+			strcpy(type, found);
 		memmove(to, entry, kind - entry);
 		to += kind - entry;
-		kind += n;
-		if (*kind == ':' || *kind == '=')
-			kind++;
-		else
+		if (match && (!*rest || *rest == ','))
 			*to++ = '1';
-		memmove(to, kind, next - kind);
-		to += next - kind;
-		removed++;
+		memmove(to, rest, next - rest);
+		to += next - rest;
+		removed += match;
 	}
 	*to = '\0';
 	return removed;
 }
 
+/* Adds a type to the variable with the types that were removed from the components of a job. */
+static void remember(const char *type)
+{
+	const char *before = getenv(TYPES);
+	char list[1024];
+
+	if (!before || snprintf(list, sizeof(list), "%s,%s", before, type) >= (int)sizeof(list))
+		setenv(TYPES, type, 1);
+	else
+		setenv(TYPES, list, 1);
+}
+
 void request_remove_static(spank_t sp)
 {
+	static bool later; /* whether this is a later component of a het job */
 	char *(*get)(void *, const char *) = (char *(*)(void *, const char *))dlsym(RTLD_DEFAULT, "slurm_option_get");
 	int (*set)(void *, const char *, const char *, bool) =
 		(int (*)(void *, const char *, const char *, bool))dlsym(RTLD_DEFAULT, "slurm_option_set");
@@ -119,18 +152,25 @@ void request_remove_static(spank_t sp)
 	int removed[N_OPTIONS] = { 0 };
 
 	if (!step) { /* A job that was submitted by another one must not take over its types. */
-		unsetenv(TYPES);
+		if (!later)
+			unsetenv(TYPES);
+		later = true;
 		spank_job_control_unsetenv(sp, OPTION "static");
 	}
 	/*
 	 * Types remain in a request of sbatch, because job_submit.lua can replace them, also in the job's environment, and in
 	 * a request to other clusters, which may not have this job_submit.lua.
 	 */
-	if (!get || !set || !opt || dlsym(RTLD_DEFAULT, "sbopt") || (step && !list) || isset("clusters"))
+	if (!get || !set || !opt || dlsym(RTLD_DEFAULT, "sbopt") || (step ? !list : isset("clusters")))
 		return;
 	for (size_t i = 0; i < N_OPTIONS; i++) {
+		bool only_gpus = !strncmp(gpu_options[i], "gpus", 4);
+
 		values[i] = get(opt, gpu_options[i]);
-		removed[i] = values[i] ? remove_types(values[i], list, type) : 0;
+		/* With --tres-per-task, srun 24.11 uses a part of its value as the value of --gpus-per-task. */
+		if (values[i] && only_gpus && !strncmp(values[i], "gres", 4))
+			return;
+		removed[i] = values[i] ? remove_types(values[i], only_gpus, list, type) : 0;
 		if (removed[i] < 0)
 			return;
 	}
@@ -139,7 +179,7 @@ void request_remove_static(spank_t sp)
 			set(opt, gpu_options[i], values[i], false);
 	}
 	if (!step && type[0]) {
-		setenv(TYPES, type, 1);
+		remember(type);
 		spank_job_control_setenv(sp, OPTION "static", type, 1);
 	}
 }

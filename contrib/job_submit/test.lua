@@ -559,12 +559,17 @@ for _, case in ipairs({
   {"an unmanaged partition", {partition = "cpu", tres_per_node = "gres:nvme:1,gres:gpu:1"}, "1g.5gb", "gres:nvme:1,gres:gpu:1g.5gb:1"},
   {"without a count", {partition = "cpu", tres_per_node = "gres/gpu"}, "1g.5gb", "gres/gpu:1g.5gb"},
   {"another type", {partition = "cpu", tres_per_node = "gres:gpu:a100:1"}, "1g.5gb", "gres:gpu:a100:1"},
+  {"a count that is not a number", {partition = "cpu", tres_per_node = "gres:gpu:1K"}, "1g.5gb", "gres:gpu:1K"},
   {"a forged mark", {partition = "cpu", tres_per_node = "gres:gpu:1"}, "a,gres:mig:1g.5gb", "gres:gpu:1"},
 }) do
   case[2].script = ""
   case[2].spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_static=" .. case[3]}
   local rc, job = submit(case[2])
   check(rc == slurm.SUCCESS and job.tres_per_node == case[4], case[1] .. " with a mark", job.tres_per_node or said[1])
+  local seen = job_desc(case[2], "gres:")
+  caelum_restore_types(seen)
+  caelum_restore_types(seen)
+  check(case[2].partition ~= "cpu" or seen.tres_per_node == case[4], case[1] .. " restored for the site", seen.tres_per_node)
 end
 
 -- slurmctld copies the script, and searches the environment, at each access.

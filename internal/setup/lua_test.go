@@ -17,6 +17,7 @@ real_dofile = dofile
 function dofile(path)
   if path ~= "/usr/share/caelum/job_submit.lua" then return real_dofile(path) end
   local function note(text, job, uid) calls[#calls + 1] = text .. " " .. tostring(job.name) .. " " .. uid end
+  function caelum_restore_types(job) job.type = 'restored' end
   function slurm_job_submit(job, parts, uid) note("submit", job, uid) return 7 end
   function slurm_job_modify(job, rec, parts, uid) note("modify", job, uid) return 8 end
 end
@@ -33,6 +34,10 @@ func TestJobSubmit(t *testing.T) {
 			"function slurm_job_submit(job) job.name = 'a' return slurm.SUCCESS end\n" + modify +
 				"return slurm.SUCCESS\n",
 			"0 7 8 " + both,
+		},
+		"reads a type that the plugin removed": {
+			"function slurm_job_submit(job) job.name = job.type return slurm.SUCCESS end\n" + modify,
+			"nil 7 8 submit restored 1001, modify m 1002",
 		},
 		"refuses the job": {
 			"function slurm_job_submit() return slurm.ERROR end\n" + modify + "return slurm.SUCCESS -- end",

@@ -94,6 +94,7 @@ dofile(`+luaString(m.JobSubmit)+`)
 local caelum_submit, caelum_modify = slurm_job_submit, slurm_job_modify
 
 function slurm_job_submit(job, partitions, uid)
+  caelum_restore_types(job)
   local result = site_submit(job, partitions, uid)
   if (tonumber(result) or slurm.SUCCESS) ~= slurm.SUCCESS then return result end
   return caelum_submit(job, partitions, uid)
