@@ -50,6 +50,9 @@ func TestSetupSite(t *testing.T) {
 		s.Must("", "root", "sh", "-c", siteConf)
 		units(t, s.RestartUnit, "slurmctld", "slurmd-n1", "slurmd-n2")
 	})
+	s.Within("slurmd of n2 has registered its new type", func() bool { // drained waits only for n1
+		return strings.Contains(s.Must("", "root", "scontrol", "show", "node", "n2"), "Gres=gpu:v100:2")
+	})
 	before := configuration(s)
 	siteJobs(t, s, "")
 	// On a node without this directory, the plugin does nothing. All nodes of a devcluster have it.
