@@ -515,9 +515,11 @@ end
 
 ---------------------------------------------------------------- catalogue nodes
 
--- partitions returns the names in a list of partitions, or the default partition if it is empty.
+-- partitions returns the names in a list of partitions, or the default partition if it is empty. It does not read a list
+-- that is longer than MAX_NAMES, and then returns no names.
 local function partitions(names, parts)
   local all = {}
+  if type(names) == "string" and #names > MAX_NAMES then return all end
   if type(names) ~= "string" or names == "" then
     for name, part in pairs(parts) do
       if part.flag_default == 1 then names = name end
@@ -531,7 +533,6 @@ end
 -- none: the largest number of real nodes (nodes), of catalogue nodes (most) and of all CPUs (cpus) of a partition, and
 -- the lists of catalogue nodes (lists).
 local function catalogue(names, parts)
-  if type(names) == "string" and #names > MAX_NAMES then return nil end
   local out, seen = {nodes = 0, most = 0, cpus = 0, lists = {}}, {}
   for _, name in ipairs(partitions(names, parts)) do
     -- A user may repeat a name thousands of times.
@@ -678,9 +679,10 @@ end
 -- applies: the slice's share of those that come with a whole GPU according to the per_gpu lines. A job with whole nodes
 -- gets none, because slurmctld 22.05 would multiply them by the number of slots of a node.
 local function share(t, job, profile, parts)
-  if type(job.partition) == "string" and #job.partition > MAX_NAMES or exclusive(job, parts) then return {} end
+  local names = partitions(job.partition, parts)
+  if #names == 0 or exclusive(job, parts) then return {} end
   local cpus, mib = MAX_COUNT, 1e9
-  for _, name in ipairs(partitions(job.partition, parts)) do
+  for _, name in ipairs(names) do
     local own = t.per_gpu[name] or {cpus = 0, mib = 0}
     cpus, mib = math.min(cpus, own.cpus), math.min(mib, own.mib)
   end
@@ -949,7 +951,6 @@ end
 -- if one of them has no such profile, because the job may start in any of them, or if the request names a GPU model
 -- that lacks the profile.
 local function full_of(t, kinds, names, parts)
-  if type(names) == "string" and #names > MAX_NAMES then return nil end
   local full
   for _, name in ipairs(partitions(names, parts)) do
     local own = t.partitions[name]
@@ -971,9 +972,7 @@ local function grow_mode(t, job, given, fingerprint, parts)
   end
   if not fingerprint then return "off" end
   if mode then return mode end
-  local names = job.partition
-  if type(names) == "string" and #names > MAX_NAMES then return "off" end
-  for _, name in ipairs(partitions(names, parts)) do
+  for _, name in ipairs(partitions(job.partition, parts)) do
     local own = t.partitions[name] and (t.grow_in[name] or t.grow or "off")
     if own and (not mode or GROW[own] < GROW[mode]) then mode = own end
   end
@@ -986,7 +985,6 @@ end
 local function time_limit(t, minutes, names, parts)
   local function limits(value) return type(value) == "number" and value >= 1 and value < slurm.NO_VAL end
   if type(minutes) == "number" and minutes ~= slurm.NO_VAL then return limits(minutes) and 60 * minutes or nil end
-  if type(names) == "string" and #names > MAX_NAMES then return nil end
   local least
   for _, name in ipairs(partitions(names, parts)) do
     local part = t.partitions[name] and parts[name] or {}

@@ -67,10 +67,16 @@ static const char *after(const char *text, const char *prefix)
 	return strncmp(text, prefix, strlen(prefix)) ? text : text + strlen(prefix);
 }
 
+/* Returns an entry of a list of GRES without the prefix that Slurm adds to it. */
+static const char *gres_of(const char *entry)
+{
+	return after(after(entry, "gres:"), "gres/");
+}
+
 /* Returns the type in an entry such as gres:gpu:a100:2 or, if the option counts only GPUs, a100:2; or NULL. */
 static const char *type_of(const char *entry, bool only_gpus)
 {
-	const char *gres = after(after(entry, "gres:"), "gres/"), *kind = after(gres, "gpu:");
+	const char *gres = gres_of(entry), *kind = after(gres, "gpu:");
 
 	if (kind == gres && (!only_gpus || gres != entry))
 		return NULL;
@@ -80,7 +86,7 @@ static const char *type_of(const char *entry, bool only_gpus)
 /* Reports whether an entry is for GPUs. */
 static bool is_gpu(const char *entry, bool only_gpus)
 {
-	const char *gres = after(after(entry, "gres:"), "gres/");
+	const char *gres = gres_of(entry);
 
 	return only_gpus || (!strncmp(gres, "gpu", 3) && (!gres[3] || strchr(":=,", gres[3])));
 }
