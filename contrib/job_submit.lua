@@ -1321,6 +1321,9 @@ local function submit(job, parts)
   local full = full_of(t, gpus.types, job.partition, parts)
   local changes, choice = resolve(r, gpus, t, job, run, limit, full, true)
   if not changes then return refuse(choice) end
+  -- slurmctld does not compare the CPUs of a held job with the nodes.
+  local cpus, most_nodes = (r.tasks or 1) * (count(job.cpus_per_task) or 0), count(job.max_nodes)
+  if most_nodes and t.max_cpus and cpus > most_nodes * t.max_cpus then return refuse(NO_SUCH_NODE) end
   local grow, unknown = "off"   -- an agent never changes a profile that the user named
   if choice then grow, unknown = grow_mode(t, job, run.options, fingerprint, parts) end
   if not grow then return refuse(unknown) end

@@ -286,12 +286,14 @@ func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile
 	if cpus > 0 && d.MaxCPUs > 0 && mig.all() == 0 {
 		most = min(most, d.MaxCPUs/cpus)
 	}
+	least := r.nodes
+	if submitted && d.MaxCPUs > 0 {
+		cpus := max(r.tasks, 1) * set(q, "cpus_per_task")
+		least = max(least, (cpus+d.MaxCPUs-1)/d.MaxCPUs)
+		o.unavailable = set(q, "max_nodes") > 0 && cpus > set(q, "max_nodes")*d.MaxCPUs
+	}
 	if submitted && mig.all() == 0 && s.total != nil {
 		var ok bool
-		least := r.nodes
-		if d.MaxCPUs > 0 {
-			least = max(least, (max(r.tasks, 1)*set(q, "cpus_per_task")+d.MaxCPUs-1)/d.MaxCPUs)
-		}
 		later := strings.HasPrefix(text(q, "tres_per_job"), "gres/") // from 23.11
 		h := catalogueOf(q, text(q, "partition"))
 		if p, ok = r.place(s, most, least, set(q, "max_nodes"), later, h); !ok {

@@ -279,6 +279,8 @@ for _, case in ipairs({
   {{tres_per_job = "gres:gpu:4", min_nodes = 4}, "accepted min_nodes=4 min_cpus=321"},
   {{tres_per_job = "gres:gpu:9"}, 2014, "profile 2g.10gb 9856 2\n"},
   {{tres_per_node = "gres:gpu:1", min_nodes = 2, exc_nodes = "n2"}, "accepted min_nodes=2 exc_nodes=n2 held"},
+  {{tres_per_node = "gres:gpu:1", max_nodes = 1, num_tasks = 2, cpus_per_task = 32, req_nodes = "n1"}, "accepted max_nodes=1 held"},
+  {{tres_per_node = "gres:gpu:1", max_nodes = 1, num_tasks = 2, cpus_per_task = 33, req_nodes = "n1"}, 2014},
 }) do
   write_table(TABLE .. "max_cpus 64\n" .. (case[3] or ""))
   local got = limited(case[1])
