@@ -75,7 +75,7 @@ func runConvertJobs(ctx context.Context, out io.Writer, back bool, ctl jobs) err
 		case back && touched(w):
 			j, err = convertBack(ctx, ctl, w)
 		case marks[w.ID] != "":
-			j, err = convert(ctx, ctl, w.Job, marks[w.ID])
+			j, err = convert(ctx, ctl, *w.Job, marks[w.ID])
 		default:
 			continue
 		}
@@ -160,7 +160,7 @@ func convertBack(ctx context.Context, ctl jobs, w slurm.Waiting) (j slurm.Job, e
 		err = ctl.RemoveSlices(ctx, w, shared, strings.Join(others, " "))
 	}
 	if err != nil {
-		return w.Job, err
+		return *w.Job, err
 	}
 	return ctl.Job(ctx, w.ID)
 }

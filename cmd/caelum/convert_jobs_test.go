@@ -20,7 +20,7 @@ type convertible struct {
 func (c *convertible) Queue(context.Context) (slurm.Queue, error) {
 	return slurm.Queue{Waiting: []slurm.Waiting{c.job}}, nil
 }
-func (c *convertible) Job(context.Context, uint32) (slurm.Job, error) { return c.job.Job, nil }
+func (c *convertible) Job(context.Context, uint32) (slurm.Job, error) { return *c.job.Job, nil }
 func (c *convertible) Hold(context.Context, uint32) error {
 	c.calls, c.job.Priority = append(c.calls, "hold"), 0
 	return nil
@@ -35,7 +35,7 @@ func (c *convertible) SetAdminComment(_ context.Context, _ uint32, text string) 
 		c.job.AdminComment = text
 		return nil
 	}
-	return c.script(&c.job.Job)
+	return c.script(c.job.Job)
 }
 func (c *convertible) ConvertMarks(_ context.Context, waiting []slurm.Waiting) (map[uint32]string, error) {
 	if len(waiting[0].PerNode.Named("mig")) > 0 {
@@ -108,7 +108,7 @@ func TestConvertJobs(t *testing.T) {
 			if tc.job.PerNode == nil {
 				tc.job.PerNode = gpu1
 			}
-			c := &convertible{job: slurm.Waiting{Job: tc.job}, script: tc.script}
+			c := &convertible{job: slurm.Waiting{Job: &tc.job}, script: tc.script}
 			var out bytes.Buffer
 			err := runConvertJobs(t.Context(), &out, strings.HasPrefix(name, "back"), c)
 			want := ""

@@ -547,7 +547,7 @@ func TestManyHeldJobs(t *testing.T) {
 		late := job(1, "7g.40gb:1")
 		late.ReqNodes, late.AdminComment, late.Deadline = []string{"n1"}, "caelum:held", time.Unix(1, 0)
 		w.fake.SubmitHeld(late)
-		stray = append(stray, slurm.Waiting{Job: slurm.Job{ID: w.submit(job(1, "7g.40gb:1"))}})
+		stray = append(stray, slurm.Waiting{Job: &slurm.Job{ID: w.submit(job(1, "7g.40gb:1"))}})
 	}
 	w.publish()
 	if calls["Release"] != maxChanged {

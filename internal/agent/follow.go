@@ -28,7 +28,7 @@ type input struct {
 // stray returns the het job components that, according to the part, the agent must hold.
 func (in input) stray() (all []slurm.Waiting) {
 	for _, id := range in.part.Stray {
-		all = append(all, slurm.Waiting{Job: slurm.Job{ID: id}})
+		all = append(all, slurm.Waiting{Job: &slurm.Job{ID: id}})
 	}
 	return all
 }
@@ -248,7 +248,7 @@ func (p *publisher) readHeld(ctx context.Context, ids []uint32) (waiting []slurm
 		job, err := p.ctl.Job(ctx, id)
 		switch {
 		case err == nil && job.State == "PENDING":
-			waiting = append(waiting, slurm.Waiting{Job: job, Elements: 1})
+			waiting = append(waiting, slurm.Waiting{Job: &job, Elements: 1})
 		case err != nil && classOf(err) != unclear && !errors.Is(err, slurm.ErrNoJob):
 			return nil, err
 		}

@@ -25,7 +25,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 	tooLate := 0
 	for _, w := range waiting {
 		log := p.log.WithField("job", w.ID)
-		if retypes && tags.Needed(w.Job) != "" {
+		if retypes && tags.Needed(*w.Job) != "" {
 			continue // assignProfile has not replaced the job's profile yet
 		}
 		if w.Priority > 0 && tags.Has(w.AdminComment, tags.Held) {
@@ -127,7 +127,7 @@ func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, 
 	for i := range waiting {
 		w := &waiting[i]
 		gres := slices.Clone(w.PerNode)
-		switch larger := tags.Needed(w.Job); {
+		switch larger := tags.Needed(*w.Job); {
 		case larger != "" && retypes:
 			for k := range gres {
 				if gres[k].Name == "mig" {
@@ -136,7 +136,7 @@ func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, 
 			}
 		case eligible.Releasable(*w, p.now()) && len(w.PerNode.Named("mig")) == 0:
 			n := max(w.GPUsPerNode(), 1)
-			gres = append(gres, slurm.GRES{Name: "mig", Type: p.sizeOf(w.Job), Count: n})
+			gres = append(gres, slurm.GRES{Name: "mig", Type: p.sizeOf(*w.Job), Count: n})
 		default:
 			continue
 		}
@@ -144,10 +144,11 @@ func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, 
 			p.log.WithError(err).WithField("job", w.ID).Warn("couldn't set the profile of a requeued job")
 			continue
 		}
-		if tags.Needed(w.Job) != "" {
+		if tags.Needed(*w.Job) != "" {
 			failpoint.Hit(failpoint.GrowRetyped)
 		}
 		p.changes.Add(1)
+		*w = w.Clone() // the planner compares its record of the job with the next one
 		w.PerNode = gres
 	}
 }

@@ -24,7 +24,7 @@ func TestDeferReasonPerGPU(t *testing.T) {
 		{slurm.Job{PerNode: gpus, CPUs: 1, Memory: 256000, MemoryPerGPU: 50000}, ""},
 		{slurm.Job{PerJob: gpus, NumNodes: 2, CPUs: 2, CPUsPerGPU: 9}, "has 8 CPUs free, but the job needs 9"},
 	} {
-		if got := DeferReason(n, slurm.Waiting{Job: c.job}, time.Time{}); got != c.want {
+		if got := DeferReason(n, slurm.Waiting{Job: &c.job}, time.Time{}); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.job, got, c.want)
 		}
 	}

@@ -13,7 +13,7 @@ func TestLacksLicense(t *testing.T) {
 		"ansys:1,matlab@flex:1": "matlab@flex", "matlab@flex": "matlab@flex",
 		"unknown:1": "", "ansys:4|matlab@flex:1": "", "ansys:x": "",
 	} {
-		if got := LacksLicense(q, slurm.Waiting{Job: slurm.Job{Licenses: asks}}); got != want {
+		if got := LacksLicense(q, slurm.Waiting{Job: &slurm.Job{Licenses: asks}}); got != want {
 			t.Errorf("%q: lacks %q, want %q", asks, got, want)
 		}
 	}

@@ -26,14 +26,14 @@ func TestTooSmall(t *testing.T) {
 		},
 		"cannot be chosen for the constraint": func(j *slurm.Job) { j.Features = slurm.ParseConstraint("a&") },
 	} {
-		w := slurm.Waiting{Job: slurm.Job{Partition: "gpu", NumNodes: 1}}
-		ask(&w.Job)
+		w := slurm.Waiting{Job: &slurm.Job{Partition: "gpu", NumNodes: 1}}
+		ask(w.Job)
 		if got := RejectReason(node, w); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 			t.Errorf("%+v: %q, want %q", w.Job, got, want)
 		}
 	}
 	// The hardware of a node that has never been up is unknown.
-	w := slurm.Waiting{Job: slurm.Job{Partition: "gpu", MinCPUs: 9, Sockets: 9, CoresPerSocket: 9, ThreadsPerCore: 9}}
+	w := slurm.Waiting{Job: &slurm.Job{Partition: "gpu", MinCPUs: 9, Sockets: 9, CoresPerSocket: 9, ThreadsPerCore: 9}}
 	if got := RejectReason((slurm.Node{States: []string{"IDLE"}, Partitions: []string{"gpu"}}), w); got != "" {
 		t.Errorf("a node of unknown size: %s", got)
 	}

@@ -48,7 +48,7 @@ func TestEligible(t *testing.T) {
 		{"Dependency", mark, 9, "", false, false},
 	} {
 		w := slurm.Waiting{
-			Job: slurm.Job{
+			Job: &slurm.Job{
 				State:        "PENDING",
 				Reason:       tc.reason,
 				AdminComment: tc.comment,
@@ -81,14 +81,14 @@ func TestReleasable(t *testing.T) {
 		}, false},
 		{"not due", func(w *slurm.Waiting) { w.Job.Eligible = now.Add(time.Second) }, false},
 	} {
-		w := slurm.Waiting{Job: slurm.Job{State: "PENDING", Reason: "JobHeldUser", AdminComment: tags.Held}}
+		w := slurm.Waiting{Job: &slurm.Job{State: "PENDING", Reason: "JobHeldUser", AdminComment: tags.Held}}
 		c.do(&w)
 		if got := Releasable(w, now); got != c.releasable {
 			t.Errorf("%s: %v", c.what, got)
 		}
 	}
 	released := slurm.Waiting{
-		Job: slurm.Job{State: "PENDING", Reason: "None", Priority: 5, Dependency: "afterany:7(unfulfilled)"},
+		Job: &slurm.Job{State: "PENDING", Reason: "None", Priority: 5, Dependency: "afterany:7(unfulfilled)"},
 	}
 	if WaitsForNodes(released) {
 		t.Error("a job that waits for another one is eligible")
@@ -101,7 +101,7 @@ func TestInOrder(t *testing.T) {
 	at := func(minutes int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(minutes) * time.Minute) }
 	job := func(id uint32, priority uint64, submit int) slurm.Waiting {
 		j := slurm.Job{ID: id, UID: 1000, State: "PENDING", Priority: priority, Submit: at(submit)}
-		return slurm.Waiting{Job: j}
+		return slurm.Waiting{Job: &j}
 	}
 	expedited := func(w slurm.Waiting) slurm.Waiting { w.Expedited = true; return w }
 	nice := func(w slurm.Waiting, nice int64) slurm.Waiting { w.Nice = nice; return w }

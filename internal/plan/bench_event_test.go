@@ -119,7 +119,7 @@ func (e *events) run(node, profile string, end time.Time) {
 	j := waits(e.last, profile, 1, 1).Job
 	j.State, j.Start, j.End, j.Nodes = "RUNNING", e.snapshot.At, end, []string{node}
 	j.Submit, j.CPUs = time.Unix(1e9-86400, 0).Add(time.Duration(e.last)*time.Millisecond), 1
-	e.snapshot.Queue.All = append(e.snapshot.Queue.All, j)
+	e.snapshot.Queue.All = append(e.snapshot.Queue.All, *j)
 }
 
 // next changes the cluster by one event. v and p are the view and the plan before the event.
@@ -142,7 +142,7 @@ func (e *events) next(v *View, p offer.Plan) {
 		}
 	case 1: // a job is submitted
 		e.last++
-		w := q.Waiting[e.IntN(len(q.Waiting))]
+		w := q.Waiting[e.IntN(len(q.Waiting))].Clone()
 		w.ID, w.Submit = e.last, e.snapshot.At
 		q.Waiting = append(q.Waiting, w)
 	case 2: // a job starts
@@ -190,10 +190,11 @@ func (e *events) answer() Snapshot {
 	s.Queue.Waiting, s.Queue.All = slices.Clone(s.Queue.Waiting), slices.Clone(s.Queue.All)
 	for k := range s.Queue.Waiting {
 		w := &s.Queue.Waiting[k]
+		*w = w.Clone()
 		w.State, w.Reason, w.Partition = strings.Clone(w.State), strings.Clone(w.Reason), strings.Clone(w.Partition)
 		w.AdminComment, w.PerNode = strings.Clone(w.AdminComment), slices.Clone(w.PerNode)
 		w.Name, w.User, w.Account = strings.Clone(w.Name), strings.Clone(w.User), strings.Clone(w.Account)
-		s.Queue.All = append(s.Queue.All, w.Job)
+		s.Queue.All = append(s.Queue.All, *w.Job)
 	}
 	return s
 }

@@ -45,7 +45,7 @@ func TestConstraints(t *testing.T) {
 		if on[1] != c.on || (on[2] != "") != (c.on == "") {
 			t.Errorf("%s on %d nodes: planned on %q, the next job on %q", c.text, c.nodes, on[1], on[2])
 		}
-		snapshot.Queue.All = []slurm.Job{w.Job}
+		snapshot.Queue.All = []slurm.Job{*w.Job}
 		e, err := Explain(snapshot, withReach, 1)
 		if err != nil || (e.Verdict == Nowhere) != (c.on == "") || !strings.Contains(e.Text, c.says) {
 			t.Errorf("%s on %d nodes: %s: %s %v", c.text, c.nodes, e.Verdict, e.Text, err)

@@ -39,7 +39,7 @@ func TestExplainDeadline(t *testing.T) {
 		{"no deadline", busy, waits(1, "1g.5gb", 1, 1), ""},
 	} {
 		snapshot := snapshotOf([]slurm.Node{c.node}, c.job)
-		snapshot.Queue.All = []slurm.Job{c.job.Job, runs(9, "n1", "7g.40gb", 900)}
+		snapshot.Queue.All = []slurm.Job{*c.job.Job, runs(9, "n1", "7g.40gb", 900)}
 		e, err := Explain(snapshot, withReach, 1)
 		if err != nil || (e.Misses == "") != (c.says == "") || !strings.Contains(e.Misses, c.says) {
 			t.Errorf("%s: %q %v, want %q", c.what, e.Misses, err, c.says)

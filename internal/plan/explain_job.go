@@ -118,7 +118,7 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 			"Caelum holds the job: it starts together with job %[1]s, and slurmctld would not start job %[1]s "+
 				"now: %[2]s. Caelum will release the job when all components of het job %[3]d can start "+
 				"and their slices are on offer",
-			ref(other.Job),
+			ref(*other.Job),
 			other.Reason,
 			w.HetJob,
 		)
@@ -131,18 +131,18 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 			notBefore(w, s.At),
 		)
 	}
-	if missing, node, ok := tags.UnavailableSlices(w.Job); ok {
+	if missing, node, ok := tags.UnavailableSlices(*w.Job); ok {
 		return e.set(
 			NotEligible,
 			"the job is held: an agent stopped requeuing it, because %[2]s was not available on %[1]s when the job "+
 				"started there. An administrator must check `caelum status` and the agent's log on %[1]s and then "+
 				"run `scontrol release %[3]s`",
-			node, missing, ref(w.Job),
+			node, missing, ref(*w.Job),
 		)
 	}
 	if w.Reason == badConstraints {
 		return e.set(NotEligible, "the job cannot start, %s. No agent releases the job, because Caelum did not hold "+
-			"it: %s, and then run `scontrol release %s`", heldByConstraints, checkConstraints(w.Job), ref(w.Job))
+			"it: %s, and then run `scontrol release %s`", heldByConstraints, checkConstraints(*w.Job), ref(*w.Job))
 	}
 	return e.set(
 		NotEligible,
@@ -190,7 +190,7 @@ func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
 			NotEligible,
 			"the job starts together with job %[1]s, and slurmctld would not start job %[1]s now "+
 				"even if slices were free: %[2]s",
-			ref(other.Job),
+			ref(*other.Job),
 			other.Reason,
 		)
 	}

@@ -55,7 +55,7 @@ func (e *Explanation) explainNowhere(v *View, w slurm.Waiting, nodes []slurm.Nod
 		return
 	}
 	e.Held = false
-	missing, id := "no node can meet its request", ref(w.Job)
+	missing, id := "no node can meet its request", ref(*w.Job)
 	if w.HetJob != 0 {
 		id = fmt.Sprint(w.HetJob) // a pending component cannot be cancelled alone
 	}
@@ -263,7 +263,7 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 	}
 	if w.Reason == badConstraints {
 		e.set(OnOffer, "%s is on offer for the job on %s, %s. An agent releases the job in its next pass. If the "+
-			"reason becomes BadConstraints again, %s", x.wants, nodes, heldByConstraints, checkConstraints(w.Job))
+			"reason becomes BadConstraints again, %s", x.wants, nodes, heldByConstraints, checkConstraints(*w.Job))
 		return
 	}
 	if completing := x.completing(e.On); len(completing) > 0 {

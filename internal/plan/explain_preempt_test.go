@@ -33,7 +33,7 @@ func TestExplainStopped(t *testing.T) {
 		w := waits(1, "7g.40gb", 1, 1)
 		w.State, w.AdminComment, w.Restarts, w.Nodes = c.state, c.comment, c.restarts, []string{"n1"}
 		s := snapshotOf([]slurm.Node{node(t, "n1", a100(t))})
-		s.Queue.All = []slurm.Job{w.Job}
+		s.Queue.All = []slurm.Job{*w.Job}
 		if c.state == "PENDING" {
 			s.Queue.Waiting = []slurm.Waiting{w}
 		}
@@ -55,7 +55,7 @@ func TestExplainRoomMade(t *testing.T) {
 		w := waits(1, "7g.40gb", 1, 1)
 		w.AdminComment = "caelum:preempts=0:1000000000:1"
 		s := snapshotOf([]slurm.Node{node(t, "n1", a100(t, "1g.5gb@0"))}, w)
-		s.Queue.All = []slurm.Job{w.Job}
+		s.Queue.All = []slurm.Job{*w.Job}
 		for _, id := range []uint32{8, 7} {
 			s.Queue.All = append(s.Queue.All,
 				slurm.Job{ID: id, State: "RUNNING", Nodes: []string{"n1"}, AdminComment: tag})

@@ -39,7 +39,7 @@ func checkExplanations(t *testing.T, cases []explainCase) {
 		snapshot := snapshotOf(c.nodes, c.queue...)
 		snapshot.Queue.All = c.over
 		for _, w := range c.queue {
-			snapshot.Queue.All = append(snapshot.Queue.All, w.Job)
+			snapshot.Queue.All = append(snapshot.Queue.All, *w.Job)
 		}
 		e, err := Explain(snapshot, withReach, 1)
 		if err != nil || e.Verdict != c.verdict ||
@@ -61,13 +61,13 @@ func TestExplainJob(t *testing.T) {
 	idle := node(t, "n3", a100(t))
 	held := waits(1, "7g.40gb", 1, 1)
 	held.Priority, held.Reason = 0, "JobHeldUser"
-	later := held
+	later := held.Clone()
 	later.AdminComment, later.Job.Eligible = tags.Held, time.Unix(1e9+500, 0)
-	refused := held
+	refused := held.Clone()
 	refused.AdminComment = tags.Requeued + "3 " + tags.NoRoom + "7g.40gb:1@n3"
-	impossible := held
+	impossible := held.Clone()
 	impossible.Reason = "BadConstraints"
-	released := impossible
+	released := impossible.Clone()
 	released.AdminComment = tags.Released
 	blocked := waits(1, "7g.40gb", 1, 1)
 	blocked.Reason = "AssocGrpGRES"
@@ -81,13 +81,13 @@ func TestExplainJob(t *testing.T) {
 	managed.Gres = []slurm.GRES{{Name: "gpu", Count: 7}, {Name: "mig", Type: "closed", Count: 28}}
 	whole.Gres = []slurm.GRES{{Name: "gpu", Count: 1}}
 	runs := slurm.Job{ID: 1, State: "RUNNING", Nodes: []string{"n1"}, PerNode: held.PerNode}
-	unsized := later
+	unsized := later.Clone()
 	unsized.PerNode = []slurm.GRES{{Name: "gpu", Count: 1}}
 	limited := inHetJob7(waits(7, "1g.5gb", 1, 1))
 	limited.Reason = "AssocGrpGRES"
 	checkExplanations(t, []explainCase{
 		{"the job runs", []slurm.Node{full}, nil, []slurm.Job{runs}, Started, []string{"n1", "7g.40gb"}},
-		{"the job started between the two readings", []slurm.Node{full}, nil, []slurm.Job{held.Job}, Started,
+		{"the job started between the two readings", []slurm.Node{full}, nil, []slurm.Job{*held.Job}, Started,
 			[]string{"starting"}},
 		{"the job runs without slices", []slurm.Node{full}, nil,
 			[]slurm.Job{{ID: 1, State: "RUNNING", Nodes: []string{"n1"}}}, Started, []string{"n1"}},
@@ -229,7 +229,7 @@ func TestExplainHeld(t *testing.T) {
 			n := node(t, "n3", a100(t))
 			n.States = states
 			snapshot := snapshotOf([]slurm.Node{n}, held)
-			snapshot.Queue.All = []slurm.Job{held.Job}
+			snapshot.Queue.All = []slurm.Job{*held.Job}
 			e, err := Explain(snapshot, withReach, 1)
 			if want := want || states[0] == "DOWN"; err != nil || e.Held != want {
 				t.Errorf("%s, %v: held %v, want %v (%v): %s", profile, states, e.Held, want, err, e.Text)

@@ -29,7 +29,7 @@ func TestExplainBack(t *testing.T) {
 		t.Errorf("another node publishes %q, this node %q later", u.Back("n2", snapshot.At), u.Back("n1", until))
 	}
 	snapshot.Nodes[0].Extra = WithBack(snapshot.Nodes[0].Extra, u.Back("n1", snapshot.At))
-	snapshot.Queue.All = []slurm.Job{stuck.Job, other.Job}
+	snapshot.Queue.All = []slurm.Job{*stuck.Job, *other.Job}
 	e, err := Explain(snapshot, withReach, 1)
 	says := "Until " + until.Format(time.DateTime) + ", the agents plan the job after all"
 	if err != nil || e.Place != 2 || e.BackUntil != until.Unix() || !strings.Contains(e.Text, says) {

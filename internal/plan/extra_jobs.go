@@ -139,7 +139,7 @@ func (s Snapshot) Preempts(j slurm.Job) bool {
 // slices of the jobs that the watcher stops could be assigned to other jobs, and the watcher would have stopped the
 // jobs unnecessarily.
 func (s Snapshot) preemptorsFirst(order []int) []int {
-	first := func(k int) bool { return s.Preempts(s.Queue.Waiting[k].Job) }
+	first := func(k int) bool { return s.Preempts(*s.Queue.Waiting[k].Job) }
 	if !slices.ContainsFunc(order, first) {
 		return order
 	}

@@ -90,7 +90,7 @@ func TestRoomOfPreemptor(t *testing.T) {
 		g.Busy = g.Busy.Without(last)
 		delete(holders, offer.Spot{Placement: last})
 		waiting := func(id uint32, profile, tag string, limit time.Duration) slurm.Waiting {
-			return slurm.Waiting{Elements: 1, Job: slurm.Job{ID: id, State: "PENDING", Reason: "Resources",
+			return slurm.Waiting{Elements: 1, Job: &slurm.Job{ID: id, State: "PENDING", Reason: "Resources",
 				Priority: uint64(100 - id), Partition: "gpu", NumNodes: 1, TimeLimit: limit, AdminComment: tag,
 				PerNode: slurm.GRESList{{Name: "mig", Type: profile, Count: 1}}}}
 		}
@@ -100,7 +100,7 @@ func TestRoomOfPreemptor(t *testing.T) {
 			queue[1].Submit, queue[1].Eligible = at, at
 		}
 		for _, w := range queue {
-			jobs = append(jobs, w.Job)
+			jobs = append(jobs, *w.Job)
 		}
 		extra := WithState("", Text(State{GPUs: []place.GPU{g}}))
 		v := New(Snapshot{At: at, Queue: slurm.Queue{All: jobs, Waiting: queue}, Nodes: []slurm.Node{{

@@ -94,16 +94,16 @@ func TestHetWithoutSlices(t *testing.T) {
 	plain := slurm.Node{Name: "n0", States: []string{"IDLE"}, Partitions: two[0].Partitions}
 	heavy := plain
 	heavy.Weight = 10
-	pinned := cpus
+	pinned := cpus.Clone()
 	pinned.ReqNodes = []string{"n2"}
-	another := slice
+	another := slice.Clone()
 	another.ID = 12
 	three := append(slices.Clone(two), node(t, "n3", a100(t)))
 	busy := slices.Clone(two)
 	for k := range busy {
 		busy[k].CPUs, busy[k].CPUsFree = 64, 1
 	}
-	many := cpus
+	many := cpus.Clone()
 	many.CPUs = 4
 	for _, c := range []struct {
 		what  string
@@ -121,6 +121,7 @@ func TestHetWithoutSlices(t *testing.T) {
 		{"one node", two[:1], []slurm.Waiting{slice, cpus}, ""},
 	} {
 		for k := range c.jobs {
+			c.jobs[k] = c.jobs[k].Clone()
 			c.jobs[k].HetJob = c.jobs[0].ID
 		}
 		v := New(snapshotOf(c.nodes, c.jobs...), withQLA, nil)

@@ -33,7 +33,7 @@ func TestFirstLacksMemory(t *testing.T) {
 		TimeLimit: 5 * time.Minute,
 	}
 	snapshot := snapshotOf([]slurm.Node{full, roomy}, first, second)
-	snapshot.Queue.All = []slurm.Job{first.Job, second.Job, other}
+	snapshot.Queue.All = []slurm.Job{*first.Job, *second.Job, other}
 	for _, id := range []uint32{1, 2} {
 		e, err := Explain(snapshot, Settings{Policy: place.Lifetime{}}, id)
 		if err != nil || e.Verdict != Lacks || !strings.Contains(e.Text, "56000 MiB of memory free") {
@@ -51,7 +51,7 @@ func TestLacksUnusedNode(t *testing.T) {
 	for _, used := range []int{0, 1} {
 		n.GresUsed = []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: used}}
 		snapshot := snapshotOf([]slurm.Node{n}, w)
-		snapshot.Queue.All = []slurm.Job{w.Job}
+		snapshot.Queue.All = []slurm.Job{*w.Job}
 		e, err := Explain(snapshot, Settings{Policy: place.Lifetime{}}, 1)
 		if err != nil || (e.Verdict == Lacks) != (used > 0) || used > 0 && !strings.Contains(e.Text, "--exclusive") {
 			t.Errorf("%d used: %+v, %v", used, e, err)
@@ -64,9 +64,9 @@ func TestLacksUnusedNode(t *testing.T) {
 func TestLacksMemory(t *testing.T) {
 	one, two := waits(1, "7g.40gb", 2, 1), waits(1, "7g.40gb", 2, 2)
 	one.Memory, two.Memory = 200_000, 400_000
-	other := one
+	other := one.Clone()
 	other.ID = 2
-	component := two
+	component := two.Clone()
 	component.HetJob = 1
 	small := waits(3, "7g.40gb", 2, 1)
 	small.Memory = 1000

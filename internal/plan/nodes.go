@@ -13,7 +13,7 @@ import (
 // findNodes sets the members on which a job can run. d holds the verdicts from the last call for an equal request.
 // temporary is true if the members depend on more than the job's request and the nodes' records.
 func (v *View) findNodes(job *offer.Job, w *slurm.Waiting, d *verdicts) (temporary bool) {
-	sized := tags.Sized(w.Job)
+	sized := tags.Sized(*w.Job)
 	if sized {
 		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Needed())
 	}

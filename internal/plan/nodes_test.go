@@ -129,7 +129,7 @@ func TestSized(t *testing.T) {
 	}
 	sized := waits(1, "2g.10gb", 1, 1)
 	sized.AdminComment = tags.Size + "2g.10gb"
-	changed := sized
+	changed := sized.Clone()
 	changed.AdminComment = tags.Size + "1g.5gb"
 	two := waits(1, "2g.10gb", 1, 2)
 	two.AdminComment = sized.AdminComment
@@ -187,7 +187,7 @@ func TestForgotten(t *testing.T) {
 	} {
 		n.GresUsed = []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: c.used}}
 		snapshot := snapshotOf([]slurm.Node{n}, sized)
-		snapshot.Queue.All = []slurm.Job{c.there, sized.Job}
+		snapshot.Queue.All = []slurm.Job{c.there, *sized.Job}
 		v := New(snapshot, withQLA, nil)
 		if p := v.Plan(); (len(v.Jobs) > 0 && p.Spots[0] != nil) != c.planned {
 			t.Errorf("%s: planned %v, want %v", c.what, !c.planned, c.planned)

@@ -138,6 +138,7 @@ func TestPlannerAfterOtherRecords(t *testing.T) {
 	resumed.Queue.All[0].CPUs = 64
 	paused := resumed
 	paused.paused = map[uint32]bool{2: true}
+	one = one.Clone()
 	one.AdminComment = tags.RunTime + "60"
 	learned := snapshotOf([]slurm.Node{full}, one, two)
 	learned.Queue.All = resumed.Queue.All

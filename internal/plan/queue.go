@@ -52,6 +52,7 @@ func (j *waitingJob) update(record *slurm.Waiting) {
 	old := j.record
 	j.waits = eligible.WaitsForNodes(*record)
 	if j.job != nil {
+		old = old.Clone()
 		// slurmctld changes these fields of many jobs at the same time.
 		old.Priority, old.LastSchedEval, old.Start = record.Priority, record.LastSchedEval, record.Start
 		if record.Reason != "Resources" && old.Same(record) {
@@ -106,7 +107,7 @@ func (v *View) place(snapshot Snapshot, waiting []*waitingJob, nodes []slurm.Nod
 			j.job.SingletonKey = uint64(waiting[0].record.UID) + 1
 		}
 		j.job.OutsideCluster, j.job.Priority = false, 0
-		if j.job.First = snapshot.Preempts(j.record.Job); !j.record.Expedited && !j.job.First {
+		if j.job.First = snapshot.Preempts(*j.record.Job); !j.record.Expedited && !j.job.First {
 			j.job.Priority = j.record.Priority
 		}
 		if len(j.job.Wants) > 0 {
@@ -138,7 +139,7 @@ func (v *View) place(snapshot Snapshot, waiting []*waitingJob, nodes []slurm.Nod
 // sizes returns the larger profiles that the job can be given.
 func (v *View) sizes(j *waitingJob) []offer.Size {
 	if !j.sized {
-		j.sizes, j.sized = Sizes(j.record.Job, v.kinds), true
+		j.sizes, j.sized = Sizes(*j.record.Job, v.kinds), true
 	}
 	return j.sizes
 }

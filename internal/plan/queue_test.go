@@ -175,7 +175,7 @@ func readJobs(t *testing.T, snapshot *Snapshot, input string) {
 		} else if set["state"] != "" {
 			j.State = set["state"]
 		} else {
-			snapshot.Queue.Waiting = append(snapshot.Queue.Waiting, slurm.Waiting{Job: j, Elements: 1})
+			snapshot.Queue.Waiting = append(snapshot.Queue.Waiting, slurm.Waiting{Job: &j, Elements: 1})
 		}
 		snapshot.Queue.All = append(snapshot.Queue.All, j)
 	}

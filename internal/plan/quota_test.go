@@ -18,7 +18,7 @@ func TestWholeShare(t *testing.T) {
 		waits(1, mig.Full, 2, 1), waits(2, "7g.80gb", 1, 1), waits(3, "7g.80gb", 1, 1))
 	for k := range snapshot.Queue.Waiting {
 		snapshot.Queue.Waiting[k].Submit = snapshot.At
-		snapshot.Queue.All = append(snapshot.Queue.All, snapshot.Queue.Waiting[k].Job)
+		snapshot.Queue.All = append(snapshot.Queue.All, *snapshot.Queue.Waiting[k].Job)
 	}
 	for _, c := range []struct {
 		share   float64
@@ -41,7 +41,7 @@ func TestWholeShare(t *testing.T) {
 	// A third job waits for a slice and gets the reservation, so the job for full GPUs gets neither.
 	snapshot.Queue.Waiting = append(snapshot.Queue.Waiting, waits(4, "7g.80gb", 1, 1))
 	snapshot.Queue.Waiting[3].Submit = snapshot.At
-	snapshot.Queue.All = append(snapshot.Queue.All, snapshot.Queue.Waiting[3].Job)
+	snapshot.Queue.All = append(snapshot.Queue.All, *snapshot.Queue.Waiting[3].Job)
 	for share, text := range map[float64]string{
 		0.25: "would exceed whole_share (0.25)", 0: "after it has waited for 48h",
 	} {

@@ -67,13 +67,14 @@ func (r *request) find(v *View, job *offer.Job, w *slurm.Waiting) {
 // findNodes uses. ok is false if JSON cannot represent the job.
 func requestHash(job *offer.Job, w slurm.Waiting) (hash [sha256.Size]byte, ok bool) {
 	// Some of the strings are chosen by users. JSON quotes them, so the text is unambiguous.
-	all, err := json.Marshal([]any{tags.Sized(w.Job), job.Nodes, job.Wants[0].Profile, job.Wants[0].Needed(), bare(w)})
+	all, err := json.Marshal([]any{tags.Sized(*w.Job), job.Nodes, job.Wants[0].Profile, job.Wants[0].Needed(), bare(w)})
 	return sha256.Sum256(all), err == nil
 }
 
 // bare returns the job without the fields that findNodes does not use. It uses LastSchedEval only if the reason is
 // Resources, and AdminComment only to determine whether Caelum chose the job's profile and which profile the job needs.
 func bare(w slurm.Waiting) slurm.Waiting {
+	w = w.Clone()
 	w.ID, w.ArrayJob, w.ArrayTask, w.Elements, w.HetJobs = 0, 0, "", 0, nil
 	w.Name, w.User, w.Account, w.QOS, w.UID = "", "", "", "", 0
 	w.Priority, w.Nice, w.Restarts, w.TimeLimit = 0, 0, 0, 0

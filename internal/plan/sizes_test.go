@@ -43,7 +43,7 @@ func TestSizesOfJob(t *testing.T) {
 			c.change(&w)
 		}
 		var got []string
-		for _, s := range Sizes(w.Job, c.kinds) {
+		for _, s := range Sizes(*w.Job, c.kinds) {
 			got = append(got, fmt.Sprintf("%s %.2f", s.Profile, s.Takes))
 		}
 		if text := strings.Join(got, " "); text != c.want {

@@ -57,14 +57,14 @@ func Job(w slurm.Waiting) *offer.Job {
 		User:      w.UID,
 		Het:       w.HetJob,
 		Nodes:     max(w.NumNodes, 1),
-		RunTime:   seconds(tags.Expected(w.Job)),
-		Learned:   tags.Learned(w.Job) > 0,
+		RunTime:   seconds(tags.Expected(*w.Job)),
+		Learned:   tags.Learned(*w.Job) > 0,
 		TimeLimit: seconds(w.TimeLimit),
 	}
 	if latest := w.LatestStart(); !latest.IsZero() {
 		j.Deadline, j.LatestStart = float64(w.Deadline.Unix()), float64(latest.Unix())
 	}
-	grown := tags.Needed(w.Job) // once, because a request may list thousands of slices
+	grown := tags.Needed(*w.Job) // once, because a request may list thousands of slices
 	for _, g := range w.SlicesPerNode() {
 		if g.Type != "" && g.Type != slurm.ClosedType {
 			j.Wants = append(j.Wants, offer.Want{Profile: g.Type, Count: g.Count, Grown: grown})

@@ -46,7 +46,7 @@ func a100(t testing.TB, busy ...string) place.GPU {
 func waits(id uint32, profile string, count, nodes int) slurm.Waiting {
 	return slurm.Waiting{
 		Elements: 1,
-		Job: slurm.Job{ID: id, State: "PENDING", Reason: "Resources", Priority: 1, Partition: "gpu", NumNodes: nodes,
+		Job: &slurm.Job{ID: id, State: "PENDING", Reason: "Resources", Priority: 1, Partition: "gpu", NumNodes: nodes,
 			TimeLimit: time.Hour, PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: count}}},
 	}
 }

@@ -50,6 +50,7 @@ func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	if slices.ContainsFunc(snapshot.Queue.Waiting, back) {
 		last := slices.DeleteFunc(slices.Clone(snapshot.Queue.Waiting), func(w slurm.Waiting) bool { return !back(w) })
 		for k := range last {
+			last[k] = last[k].Clone()
 			last[k].Deadline = time.Time{} // the deadline must not bring the job forward again
 		}
 		snapshot.Queue.Waiting = append(slices.DeleteFunc(slices.Clone(snapshot.Queue.Waiting), back), last...)

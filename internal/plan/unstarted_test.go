@@ -13,11 +13,12 @@ func TestUnstarted(t *testing.T) {
 	shows := offering(node(t, "n1", a100(t)), "mig:7g.40gb:1")
 	stuck, other := waits(1, "7g.40gb", 1, 1), waits(2, "3g.20gb", 1, 1)
 	stuck.Reason = "Priority"
-	task := stuck
+	task := stuck.Clone()
 	task.ArrayTask = "3-5"
 	var u Unstarted
 	due := false // whether the job has a deadline and is urgent
 	served := func(after time.Duration, first slurm.Waiting, evaluated time.Duration) uint32 {
+		first = first.Clone()
 		first.LastSchedEval = time.Unix(1e9, 0).Add(evaluated)
 		snapshot := snapshotOf([]slurm.Node{shows}, first, other)
 		snapshot.At = time.Unix(1e9, 0).Add(after)

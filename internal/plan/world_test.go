@@ -66,6 +66,9 @@ func (w *world) nodes() { w.snapshot.Nodes = slices.Clone(w.snapshot.Nodes) }
 
 func (w *world) queue() {
 	w.snapshot.Queue.Waiting = slices.Clone(w.snapshot.Queue.Waiting)
+	for k, j := range w.snapshot.Queue.Waiting {
+		w.snapshot.Queue.Waiting[k] = j.Clone()
+	}
 	w.snapshot.Queue.All = slices.Clone(w.snapshot.Queue.All)
 }
 
@@ -96,6 +99,7 @@ func (w *world) submit() {
 	}
 	w.snapshot.Queue.Waiting = append(w.snapshot.Queue.Waiting, j)
 	if j.HetJob != 0 && w.IntN(2) == 0 {
+		j = j.Clone()
 		j.ID, j.PerNode = w.next, nil
 		w.snapshot.Queue.Waiting = append(w.snapshot.Queue.Waiting, j)
 		w.next++
@@ -118,7 +122,7 @@ func (w *world) start(v *View, spots [][]int) {
 		j.State, j.Start, j.End = "RUNNING", w.snapshot.At, w.snapshot.At.Add(j.TimeLimit)
 		m := slices.IndexFunc(w.snapshot.Nodes, func(n slurm.Node) bool { return n.Name == v.Members[at[0]].Name })
 		j.Nodes = []string{w.snapshot.Nodes[m].Name}
-		q.All = append(q.All, j)
+		q.All = append(q.All, *j)
 		w.gpus[m] = slices.Clone(w.gpus[m])
 		if g := &w.gpus[m][at[1]]; g.Model.Fits(g.Busy|g.Idle, at[2]) {
 			g.Hold(at[2], float64(j.End.Unix()))

@@ -52,7 +52,7 @@ func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Ste
 		room.Enough = func(node int, stop []int) bool { return !skip[node] && enough(node, stop) }
 		stop, ok := room.Choose(v.Jobs[k])
 		if ok && len(stop) > 0 {
-			return mark(s, w.Job, victims, stop, tags.Preemption{Job: w.ID})
+			return mark(s, *w.Job, victims, stop, tags.Preemption{Job: w.ID})
 		}
 		if searches++; searches == maxCandidates {
 			break

@@ -63,7 +63,7 @@ func beginMove(r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Pl
 	if !ok || len(stop) == 0 {
 		return nil
 	}
-	return mark(s, w.Job, movable, stop, tags.Preemption{Job: w.ID, Move: true})
+	return mark(s, *w.Job, movable, stop, tags.Preemption{Job: w.ID, Move: true})
 }
 
 // canPreempt reports whether stopping some of the victims would make room for the k-th waiting job.
@@ -188,7 +188,7 @@ func (m *moves) fitElsewhere(stop []uint32) bool {
 		return false
 	}
 	for _, id := range stop {
-		w := slurm.Waiting{Job: *m.jobs[id], Elements: 1}
+		w := slurm.Waiting{Job: m.jobs[id], Elements: 1}
 		if !spare.place(cluster, plan.Job(w), w, eligible.Accepts) {
 			return false
 		}

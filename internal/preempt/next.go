@@ -90,7 +90,7 @@ func drop(j slurm.Job) Step {
 // preemptor returns the index of the waiting job for which the watcher is stopping jobs, or -1.
 func preemptor(s plan.Snapshot, v *plan.View) int {
 	return slices.IndexFunc(v.Waiting, func(w *slurm.Waiting) bool {
-		return s.Preempts(w.Job) && eligible.WaitsForNodes(*w)
+		return s.Preempts(*w.Job) && eligible.WaitsForNodes(*w)
 	})
 }
 
@@ -111,12 +111,12 @@ func proceed(
 		}
 		switch {
 		case lost: // nothing has happened to the marked jobs, so the preemptor may try again
-			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: tags.WithoutPreempts(w.Job), For: w.ID})
+			steps = append(steps, Step{Do: Tag, Job: *w.Job, Comment: tags.WithoutPreempts(*w.Job), For: w.ID})
 		case !ok && !begun && isMove(mine): // the daily limit applies to further attempts
-			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: tags.WithoutPreempts(w.Job), For: w.ID})
+			steps = append(steps, Step{Do: Tag, Job: *w.Job, Comment: tags.WithoutPreempts(*w.Job), For: w.ID})
 		case !ok && !begun: // because of a time in the past, the preemptor no longer comes first in the plan
-			comment := tags.WithPreempts(w.Job, time.Unix(0, 0))
-			steps = append(steps, Step{Do: Tag, Job: w.Job, Comment: comment, For: w.ID})
+			comment := tags.WithPreempts(*w.Job, time.Unix(0, 0))
+			steps = append(steps, Step{Do: Tag, Job: *w.Job, Comment: comment, For: w.ID})
 		}
 	}
 	ready := true

@@ -84,7 +84,7 @@ func (s *state) view(reorder func(plan.Snapshot) plan.Snapshot) *plan.View {
 	s.snapshot.Queue.Waiting = nil
 	for _, j := range s.snapshot.Queue.All {
 		if j.State == "PENDING" {
-			w := slurm.Waiting{Job: j, Elements: j.PendingTasks()}
+			w := slurm.Waiting{Job: &j, Elements: j.PendingTasks()}
 			s.snapshot.Queue.Waiting = append(s.snapshot.Queue.Waiting, w)
 		}
 	}

@@ -190,7 +190,7 @@ func (r Rules) Tier(w slurm.Waiting) int {
 // priorities: w can preempt o, or each partition of w has a higher tier than all partitions of o (sort_job_queue2 in
 // job_scheduler.c, 22.05.8 to 26.05.3).
 func (r Rules) Precedes(w, o slurm.Waiting) bool {
-	if r.kind == byQOS && r.qosAllows(w, o.Job) {
+	if r.kind == byQOS && r.qosAllows(w, *o.Job) {
 		return true
 	}
 	return !slices.ContainsFunc(o.Partitions(), func(name string) bool {

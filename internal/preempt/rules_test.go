@@ -94,7 +94,7 @@ func TestRules(t *testing.T) {
 		{"the same QOS without WITHIN", qos, "urgent", "urgent", nil, false, Requeue, false},
 	} {
 		r := rules(t, c.config)
-		w := slurm.Waiting{Job: slurm.Job{Partition: c.by, QOS: c.by, Priority: 1}}
+		w := slurm.Waiting{Job: &slurm.Job{Partition: c.by, QOS: c.by, Priority: 1}}
 		j := slurm.Job{State: "RUNNING", Partition: c.of, QOS: c.of, Priority: 5, Start: now.Add(-10 * time.Minute)}
 		if c.change != nil {
 			c.change(&w, &j)

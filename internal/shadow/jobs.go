@@ -22,7 +22,9 @@ func (n *Node) withSlices(snapshot plan.Snapshot) plan.Snapshot {
 		n.addSlices(&snapshot.Queue.All[k])
 	}
 	for k := range snapshot.Queue.Waiting {
-		n.addSlices(&snapshot.Queue.Waiting[k].Job)
+		w := &snapshot.Queue.Waiting[k]
+		*w = w.Clone()
+		n.addSlices(w.Job)
 	}
 	return snapshot
 }

@@ -179,7 +179,7 @@ func (n *Node) plan(v *plan.View, me int, gpus []place.GPU, p *Pass) {
 		}
 		switch {
 		case here != nil && offered:
-			p.Starts = append(p.Starts, placed(v.Waiting[k].Job, here, gpus))
+			p.Starts = append(p.Starts, placed(*v.Waiting[k].Job, here, gpus))
 			for _, s := range spots {
 				if slices.Contains(v.Nodes[me], s.GPU) {
 					p.Offers[all.Name(v.Pool.GPU(s.GPU).Model, s)]--

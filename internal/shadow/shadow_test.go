@@ -46,7 +46,7 @@ func add(s *plan.Snapshot, id uint32, request slurm.GRESList, node string) {
 	if node != "" {
 		j.State, j.Nodes, j.Start = "RUNNING", []string{node}, at.Add(time.Duration(id)*time.Second)
 	} else {
-		s.Queue.Waiting = append(s.Queue.Waiting, slurm.Waiting{Job: j, Elements: 1})
+		s.Queue.Waiting = append(s.Queue.Waiting, slurm.Waiting{Job: &j, Elements: 1})
 	}
 	s.Queue.All = append(s.Queue.All, j)
 }

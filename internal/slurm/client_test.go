@@ -573,13 +573,13 @@ func TestStream(t *testing.T) {
 func TestConvertMarks(t *testing.T) {
 	gpu := func(n int) GRESList { return GRESList{{Name: "gpu", Count: n}} }
 	waiting := []Waiting{
-		{Job: Job{ID: 1, NumNodes: 1, PerNode: gpu(1)}},
-		{Job: Job{ID: 2, NumNodes: 1, PerJob: gpu(2), ExcNodes: []string{"n1"}, Sockets: 2, Exclusive: true}},
-		{Job: Job{ID: 3, NumNodes: 1, Batch: true}},
-		{Job: Job{ID: 4, NumNodes: 1, Batch: true}},
-		{Job: Job{ID: 5, NumNodes: 1, PerNode: append(gpu(1), GRES{Name: "mig", Type: "1g.5gb", Count: 1})}},
-		{Job: Job{ID: 6, NumNodes: 1, PerNode: gpu(1)}},
-		{Job: Job{ID: 7, NumNodes: 1}}, // not a batch job
+		{Job: &Job{ID: 1, NumNodes: 1, PerNode: gpu(1)}},
+		{Job: &Job{ID: 2, NumNodes: 1, PerJob: gpu(2), ExcNodes: []string{"n1"}, Sockets: 2, Exclusive: true}},
+		{Job: &Job{ID: 3, NumNodes: 1, Batch: true}},
+		{Job: &Job{ID: 4, NumNodes: 1, Batch: true}},
+		{Job: &Job{ID: 5, NumNodes: 1, PerNode: append(gpu(1), GRES{Name: "mig", Type: "1g.5gb", Count: 1})}},
+		{Job: &Job{ID: 6, NumNodes: 1, PerNode: gpu(1)}},
+		{Job: &Job{ID: 7, NumNodes: 1}}, // not a batch job
 	}
 	imitation := "JobId=4 JobName=x\n   NtasksPerTRES=1\n   StdOut=x\n   NtasksPerTRES=1\n   StdOut=/tmp/x\n"
 	c, calls := stage(t, scene{out: "1 1 N/A 1 \n" +
@@ -618,7 +618,7 @@ func TestRemoveSlices(t *testing.T) {
 			`["update" "jobid=7" "admincomment=a b" "excnodelist=" "numtasks=4"]`},
 	} {
 		c, calls := stage(t, recordOf(tc.record), scene{})
-		w := Waiting{Job: Job{ID: 7, ExcNodes: tc.exc, NumNodes: 2, Tasks: 4}}
+		w := Waiting{Job: &Job{ID: 7, ExcNodes: tc.exc, NumNodes: 2, Tasks: 4}}
 		err := c.RemoveSlices(t.Context(), w, tc.shared, "a b")
 		if got := calls(); err != nil || got[1] != tc.want {
 			t.Errorf("%v after %v, want %s", err, got, tc.want)

@@ -65,8 +65,8 @@ func (e exclusion) addTo(j *Job) {
 type Queue struct {
 	// Waiting lists the pending jobs in descending order of priority.
 	Waiting []Waiting
-	// All lists all jobs, including finished ones that slurmctld has not removed yet (MinJobAge). Their ExcNodes and
-	// Allocated are not set, because only [Client.Job] reads them.
+	// All lists all jobs, including those in Waiting and finished ones that slurmctld has not removed yet (MinJobAge).
+	// Allocated is not set, and ExcNodes only for pending jobs, because only [Client.Job] reads them.
 	All []Job
 	// Licenses is the number of free licences of each kind. It is read only if a waiting job requests licences.
 	Licenses map[string]int
@@ -130,7 +130,7 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	for _, w := range waiting {
 		// A job that is missing from the second output has started or ended since the first request.
 		if e, ok := exclusions[w.ID]; ok {
-			e.addTo(&w.Job)
+			e.addTo(w.Job)
 			kept = append(kept, w)
 		}
 	}

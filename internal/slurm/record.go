@@ -247,13 +247,20 @@ const longField = 1 << 10
 
 // detach returns a copy of a record.
 func detach(rec [][]byte) []string {
-	var all []byte
+	size := 0
 	for _, f := range rec {
 		if len(f) < longField {
-			all = append(all, f...)
+			size += len(f)
 		}
 	}
-	text := string(all)
+	var all strings.Builder
+	all.Grow(size)
+	for _, f := range rec {
+		if len(f) < longField {
+			all.Write(f)
+		}
+	}
+	text := all.String()
 	list := make([]string, len(rec))
 	for i, f := range rec {
 		if len(f) >= longField {

@@ -21,7 +21,7 @@ func (n *Node) Same(o *Node) bool {
 }
 
 // Same reports whether two waiting-job records are equal.
-func (w *Waiting) Same(o *Waiting) bool { return w.Elements == o.Elements && w.Job.Same(&o.Job) }
+func (w *Waiting) Same(o *Waiting) bool { return w.Elements == o.Elements && w.Job.Same(o.Job) }
 
 // Same reports whether two job records are equal.
 func (j *Job) Same(o *Job) bool {

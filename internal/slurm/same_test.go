@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"testing"
@@ -12,7 +13,10 @@ import (
 func TestSame(t *testing.T) {
 	checkSame(t, func(a, b *Node) bool { return a.Same(b) }, "Asked", "Comment")
 	checkSame(t, func(a, b *Job) bool { return a.Same(b) })
-	checkSame(t, func(a, b *Waiting) bool { return a.Same(b) })
+	checkSame(t, func(a, b *Waiting) bool {
+		a.Job, b.Job = cmp.Or(a.Job, &Job{}), cmp.Or(b.Job, &Job{})
+		return a.Same(b)
+	})
 	checkSame(t, func(a, b *Constraint) bool { return a.same(b) })
 }
 
@@ -45,6 +49,13 @@ func leaves(of reflect.Type) (all []func(reflect.Value)) {
 			for _, set := range leaves(of.Field(i).Type) {
 				all = append(all, func(v reflect.Value) { set(v.Field(i)) })
 			}
+		}
+	case reflect.Pointer:
+		for _, set := range leaves(of.Elem()) {
+			all = append(all, func(v reflect.Value) {
+				v.Set(reflect.New(of.Elem()))
+				set(v.Elem())
+			})
 		}
 	case reflect.Slice:
 		all = append(all, func(v reflect.Value) { v.Set(reflect.MakeSlice(of, 1, 1)) })

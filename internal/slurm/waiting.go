@@ -9,10 +9,13 @@ import (
 
 // Waiting is a pending job. A single Waiting represents all tasks of an array that slurmctld has not yet split off.
 type Waiting struct {
-	Job
+	*Job
 	// Elements is the number of pending tasks of the array, or 1 for other jobs.
 	Elements int
 }
+
+// Clone returns a copy of the job that does not share its record. The record's slices are shared.
+func (w Waiting) Clone() Waiting { return Waiting{new(*w.Job), w.Elements} }
 
 // Partitions returns the partitions in which the job can run.
 func (w Waiting) Partitions() []string { return list(w.Partition) }
@@ -20,8 +23,8 @@ func (w Waiting) Partitions() []string { return list(w.Partition) }
 // toWaiting returns the pending jobs. Within a partition tier, they are in the order in which slurmctld evaluates them.
 func toWaiting(jobs []Job) []Waiting {
 	var list []Waiting
-	for _, j := range jobs {
-		if j.State == "PENDING" {
+	for k := range jobs {
+		if j := &jobs[k]; j.State == "PENDING" {
 			list = append(list, Waiting{Job: j, Elements: arrayElements(j.ArrayTask)})
 		}
 	}

@@ -24,7 +24,7 @@ func TestMemoryOfAJob(t *testing.T) {
 // time and then by the id of the job or its array.
 func TestSortWaiting(t *testing.T) {
 	job := func(id, array uint32, priority uint64, submit int64) Waiting {
-		return Waiting{Job: Job{ID: id, ArrayJob: array, Priority: priority, Submit: time.Unix(submit, 0)}}
+		return Waiting{Job: &Job{ID: id, ArrayJob: array, Priority: priority, Submit: time.Unix(submit, 0)}}
 	}
 	list := []Waiting{job(5, 0, 1, 30), job(6, 0, 1, 20), job(9, 4, 1, 20), job(3, 0, 1, 40), job(8, 0, 2, 50)}
 	expedited := job(7, 0, 1, 60)

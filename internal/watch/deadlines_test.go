@@ -18,9 +18,12 @@ func TestReportDeadlines(t *testing.T) {
 	log, hook := test.NewNullLogger()
 	d, settings := deadlines{}, plan.Settings{Policy: place.Reach, Tightest: true}
 	at := time.Unix(1e9, 0)
-	late := job(t, 5, "mig:1g.5gb:1")
-	late.TimeLimit, late.Deadline = time.Hour, at.Add(10*time.Second)
-	inTime, held, other := late, late, job(t, 6, "mig:1g.5gb:1")
+	waiting := func(id uint32) slurm.Waiting {
+		w := job(t, id, "mig:1g.5gb:1")
+		w.TimeLimit, w.Deadline = time.Hour, at.Add(10*time.Second)
+		return w
+	}
+	late, inTime, held, other := waiting(5), waiting(5), waiting(5), job(t, 6, "mig:1g.5gb:1")
 	inTime.Deadline = at.Add(2 * time.Hour)
 	held.Priority, held.Reason = 0, "JobHeldUser"
 	for round, c := range []struct {

@@ -57,7 +57,7 @@ func (m *movingSlurm) snapshot() plan.Snapshot {
 		j, _ := m.Job(m.t.Context(), id)
 		s.Queue.All = append(s.Queue.All, j)
 		if m.jobs[id].State == "PENDING" {
-			s.Queue.Waiting = append(s.Queue.Waiting, slurm.Waiting{Job: *m.jobs[id], Elements: 1})
+			s.Queue.Waiting = append(s.Queue.Waiting, slurm.Waiting{Job: m.jobs[id], Elements: 1})
 		}
 	}
 	used := n.GresUsed.Named("mig")

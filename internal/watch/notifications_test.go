@@ -58,7 +58,7 @@ func node(t testing.TB, name, placements, has, used string) slurm.Node {
 
 func job(t testing.TB, id uint32, wants string) slurm.Waiting {
 	return slurm.Waiting{
-		Job: slurm.Job{
+		Job: &slurm.Job{
 			ID:        id,
 			State:     "PENDING",
 			Priority:  1,

@@ -204,7 +204,7 @@ func (p *planner) partOf(
 			released := w.Priority > 0 && tags.Has(w.AdminComment, tags.Held)
 			bare := eligible.Releasable(w, snapshot.At) && len(w.PerNode.Named("mig")) == 0
 			late := eligible.Releasable(w, snapshot.At) && eligible.TooLate(w, snapshot.At)
-			if released || bare || late || tags.Needed(w.Job) != "" {
+			if released || bare || late || tags.Needed(*w.Job) != "" {
 				other = append(other, w.ID)
 			}
 		}

@@ -211,7 +211,7 @@ func (f *Fake) Jobs(context.Context) (all []slurm.Job, err error) {
 func (f *Fake) waiting() (all []slurm.Waiting) {
 	for _, j := range f.sorted() {
 		if j.State == "PENDING" {
-			all = append(all, slurm.Waiting{Job: j.view(false), Elements: 1})
+			all = append(all, slurm.Waiting{Job: new(j.view(false)), Elements: 1})
 		}
 	}
 	return all
