@@ -74,16 +74,17 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	c.time.print, c.found.ignore = o.verbose, o.ignore
 	c.counts.faults, c.counts.ends = map[string]int{}, map[string]int{}
 	config := filepath.Join(here, "chaos", "caelum.yaml")
-	if o.full {
-		config = filepath.Join(here, "chaos", "full.yaml")
+	conf := []string{credExpires, "Licenses=chaos:2", "SlurmdTimeout=30",
+		"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"}
+	if o.features {
+		config = filepath.Join(here, "chaos", "features.yaml")
+		conf = append(conf, "PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", fmt.Sprintf(
+			"PartitionName=high PriorityTier=10 Nodes=n[1-%d],mig-catalog[1-%[1]d] MaxTime=INFINITE State=UP", o.nodes))
 	}
 	c.cluster, err = cluster.Start(
 		ctx,
 		cluster.Options{Nodes: o.nodes, GPUs: o.gpus, Board: o.board, Build: o.build, Cgroup: o.cgroup,
-			AgentConfig: config,
-			Conf: []string{credExpires, "Licenses=chaos:2", "SlurmdTimeout=30",
-				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
-					"bf_continue,bf_hetjob_prio=min,bf_interval=1"}},
+			AgentConfig: config, Conf: conf},
 	)
 	if err != nil {
 		return nil, err

@@ -414,15 +414,16 @@ func TestDrawRepeats(t *testing.T) {
 
 func TestRuns(t *testing.T) {
 	runs := parseRuns(
-		"12|user1-3|CANCELLED by 20001|0:15|1000|1010|n[1-2]|gres/gpu=1|cpu=1,gres/gpu=1\n" +
-			"13|user2-4|PENDING|0:0|Unknown|Unknown|None assigned|gres/gpu=1|\n",
+		"12|user1-3|CANCELLED by 20001|0:15|1000|1010|n[1-2]|gres/gpu=1|cpu=1,gres/gpu=1|caelum:moved=0:1\n" +
+			"13|user2-4|PENDING|0:0|Unknown|Unknown|None assigned|gres/gpu=1||\n" +
+			"14|user2-5|REQUEUED|0:0|1000|1010|n1|gres/gpu=1|gres/gpu=1|x caelum:moved=9:1\n",
 	)
-	if len(runs) != 2 || runs[0].state != "CANCELLED" || !slices.Equal(runs[0].nodes, []string{"n1", "n2"}) ||
+	if len(runs) != 3 || runs[0].state != "CANCELLED" || !slices.Equal(runs[0].nodes, []string{"n1", "n2"}) ||
 		runs[0].end.Unix() != 1010 ||
 		!runs[1].live() || len(runs[1].nodes) != 0 ||
 		!runs[1].end.IsZero() ||
 		runs[0].noGPU ||
-		runs[1].noGPU {
+		runs[1].noGPU || moved(runs[0], "slice") != "" || moved(runs[2], "slice") == "" {
 		t.Errorf("%+v", runs)
 	}
 }

@@ -9,26 +9,29 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"caelum/internal/tags"
 )
 
 // jobRun is one run of a job according to sacct.
 type jobRun struct {
 	id, name, state, exit string
+	comment               string    // AdminComment
 	start, end            time.Time // start is the zero time if the run never started
 	nodes                 []string
 	noGPU                 bool // the job requested GPUs but was not allocated any
 }
 
 // sacctFields holds the sacct fields that parseRuns reads.
-const sacctFields = "JobIDRaw,JobName,State,ExitCode,Start,End,NodeList,ReqTRES,AllocTRES"
+const sacctFields = "JobIDRaw,JobName,State,ExitCode,Start,End,NodeList,ReqTRES,AllocTRES,AdminComment"
 
 func parseRuns(text string) (all []jobRun) {
 	for line := range strings.Lines(text) {
 		f := strings.Split(strings.TrimSpace(line), "|")
-		if len(f) != 9 {
+		if len(f) != 10 {
 			continue
 		}
-		r := jobRun{id: f[0], name: f[1], exit: f[3], nodes: expand(f[6]),
+		r := jobRun{id: f[0], name: f[1], exit: f[3], nodes: expand(f[6]), comment: f[9],
 			noGPU: f[4] != "Unknown" && strings.Contains(f[7], "gres/gpu=") && f[8] != "" &&
 				!strings.Contains(f[8], "gres/gpu=")}
 		r.state, _, _ = strings.Cut(f[2], " ") // CANCELLED by UID
@@ -177,6 +180,9 @@ func (c *campaign) explain(r jobRun) string {
 	if why := requested(causes, r); why != "" {
 		return why
 	}
+	if why := moved(r, j.kind); why != "" {
+		return why
+	}
 	if r.noGPU && c.active("slurmctld", "", time.Time{}, r.start) {
 		return "slurmctld had been restarted, and allocated no GRES to the job"
 	}
@@ -201,6 +207,23 @@ func (c *campaign) explain(r jobRun) string {
 		if here && (slices.Contains(b.ends, r.state) || j.interactive && daemon) {
 			return strings.TrimSpace(fmt.Sprintf("fault %s %s at %s", b.name, b.node, clock(b.from)))
 		}
+	}
+	return ""
+}
+
+// moved returns the reason if slurmctld, the watcher or an agent has stopped a run for another job or so that the job
+// can grow, or an empty string.
+func moved(r jobRun, kind string) string {
+	by := tags.Value(r.comment, tags.Moved)
+	switch {
+	case r.state == "PREEMPTED":
+		return "slurmctld preempted the job"
+	case r.state != "REQUEUED" && r.state != "CANCELLED":
+		return ""
+	case tags.Value(r.comment, tags.Preempted) != "", by != "" && !strings.HasPrefix(by, "0:"):
+		return "the watcher stopped the job for another"
+	case r.state == "REQUEUED" && kind == "grows":
+		return "the job grew"
 	}
 	return ""
 }

@@ -11,11 +11,13 @@ import (
 // worker is the script that each job runs on each of its nodes. It starts a CUDA process on each of the job's slices
 // and records the processes in ran.log.
 const worker = `#!/bin/bash
-# worker SECONDS
+# worker SECONDS [CURVE]
 [[ -n ${CUDA_VISIBLE_DEVICES-} ]] || { echo "job $SLURM_JOB_ID sees no device"; exit 41; }
 status=0
 for uuid in ${CUDA_VISIBLE_DEVICES//,/ }; do
-    CUDA_VISIBLE_DEVICES=$uuid cuda-process --exclusive --memory 100 --seconds "$1" &
+    use=(--memory 100 --seconds "$1")
+    [[ -z ${2-} ]] || use=(--curve "$2")
+    CUDA_VISIBLE_DEVICES=$uuid cuda-process --exclusive "${use[@]}" &
     pids+=($!)
     echo "ran job=$SLURM_JOB_ID node=$SLURMD_NODENAME uuid=$uuid pid=$!" >>"$HOME/ran.log"
 done
@@ -68,8 +70,12 @@ var jobKinds = []jobKind{
 	{"unlimited", 4, "a job without a time limit"},
 }
 
-// fullKind is the kind of job that is added by -full.
-var fullKind = jobKind{"full", 20, "an unchanged script with two GPUs, which gets full GPUs, or --mig=off"}
+// featureKinds lists the kinds of jobs that are added by -features.
+var featureKinds = []jobKind{
+	{"full", 20, "an unchanged script with two GPUs, which gets full GPUs, or --mig=off"},
+	{"urgent", 8, "one slice, in a partition whose jobs preempt others"},
+	{"grows", 8, "a job that needs more memory than its first slice has"},
+}
 
 // userKinds lists the actions that users take on jobs that they have submitted.
 var userKinds = []struct {
@@ -149,6 +155,10 @@ func (v variant) batch(kind string, earlier []string) (options []string, run str
 			return []string{"--gres=gpu:1", "--mig=off"}, run
 		}
 		return []string{"--gres=gpu:2"}, run
+	case "urgent":
+		return []string{"--partition=high", fmt.Sprintf("--gres=gpu:1,mig:%s:1", v.profile)}, run
+	case "grows":
+		return []string{"--gres=gpu:1", "--mig-mem=4G", "--mig-grow=oom"}, run + " 0:3000,1:15000,2:15000"
 	case "several":
 		return []string{gres(v.small, 2)}, run
 	case "array":

@@ -19,7 +19,7 @@ type options struct {
 	length, storm time.Duration
 	nodes, gpus   int
 	board         string
-	full          bool // jobs use full GPUs as well as slices
+	features      bool // all optional features are on
 	build, cgroup string
 	keep          string
 	kinds         []string // the kinds of faults and jobs that can occur
@@ -62,7 +62,8 @@ func parse(args []string) (o options, list bool, err error) {
 	f.IntVar(&o.nodes, "nodes", 2, "number of nodes")
 	f.IntVar(&o.gpus, "gpus", 2, "number of emulated GPUs on each node")
 	f.StringVar(&o.board, "board", "A100-40GB", "GPU model, as for devcluster up")
-	f.BoolVar(&o.full, "full", false, "also run jobs with full GPUs; -board defaults to H100-80GB")
+	f.BoolVar(&o.features, "features", false, "switch on full GPUs, one planner, learning, preemption and moves, and run "+
+		"jobs that grow; -board defaults to H100-80GB")
 	f.StringVar(&o.build, "build", "", "folder with the binaries (default: build/ in the repository)")
 	f.StringVar(&o.cgroup, "cgroup", "", "v1 or v2: run jobs in cgroups, with ConstrainDevices=yes")
 	f.StringVar(&o.keep, "keep", os.TempDir(), "folder for the logs of a cluster with findings")
@@ -75,8 +76,8 @@ func parse(args []string) (o options, list bool, err error) {
 	if f.NArg() > 0 {
 		return o, false, fmt.Errorf("unknown argument %q; run with -help to print the options", f.Arg(0))
 	}
-	if o.full {
-		jobKinds = append(jobKinds, fullKind)
+	if o.features {
+		jobKinds = append(jobKinds, featureKinds...)
 		if !given(f, "board") {
 			o.board = "H100-80GB"
 		}
