@@ -158,7 +158,7 @@ func (v variant) batch(kind string, earlier []string) (options []string, run str
 	case "urgent":
 		return []string{"--partition=high", fmt.Sprintf("--gres=gpu:1,mig:%s:1", v.profile)}, run
 	case "grows":
-		return []string{"--gres=gpu:1", "--mig-mem=4G", "--mig-grow=oom"}, run + " 0:3000,1:15000,2:15000"
+		return []string{"--gres=gpu:1", "--mig-mem=4G", "--mig-grow=oom"}, run + " 0:3000,1:9000,3:9900,4:15000,5:15000"
 	case "several":
 		return []string{gres(v.small, 2)}, run
 	case "array":

@@ -101,22 +101,25 @@ func (c *campaign) lost(j queued) bool {
 
 // resumeForgotten resumes nodes that are drained because slurmctld lost its last state when it was killed. slurmctld
 // may then show a node as drained even though the campaign had resumed it, or reassign the ids of its last jobs and
-// drain a node because of "Duplicate jobid". In both cases, an administrator has to resume the node.
+// drain a node because of "Duplicate jobid". If it is killed after it has sent a launch, but before it sends the request
+// for the job's prolog, slurmd waits 20 s for this request, and slurmctld then drains the node because of "Prolog error"
+// (24.11.5, without a prolog of Caelum). In these cases, an administrator has to resume the node.
 func (c *campaign) resumeForgotten(q queue) {
 	for _, node := range c.nodes() {
 		if l := q.nodes[node]; len(l.States) == 0 || up(l) || !c.active("slurmctld", "", time.Time{}, time.Now()) {
 			continue
 		}
 		record := c.tell("", "scontrol", "-o", "show", "node", node)
-		duplicate := strings.Contains(record, " Reason=Duplicate jobid")
-		if !duplicate && !strings.Contains(record, " Reason=chaos ") {
+		forgot := strings.Contains(record, " Reason=Duplicate jobid") ||
+			strings.Contains(record, " Reason=Prolog error") && c.unrequested(node)
+		if !forgot && !strings.Contains(record, " Reason=chaos ") {
 			continue
 		}
 		c.time.add("resumed %s, which slurmctld had drained after losing its last state", node)
-		if duplicate {
+		if forgot {
 			b := &breaking{
 				campaign: c,
-				fault:    fault{name: "duplicate-jobid", part: "node", ends: sentBack},
+				fault:    fault{name: "forgotten-launch", part: "node", ends: sentBack},
 				node:     node,
 				from:     time.Now(),
 				to:       time.Now(),
@@ -129,6 +132,12 @@ func (c *campaign) resumeForgotten(q queue) {
 			c.time.add("%v", err)
 		}
 	}
+}
+
+// unrequested reports whether slurmd has waited for the request for a job's prolog in vain.
+func (c *campaign) unrequested(node string) bool {
+	log, err := c.cluster.Log("slurmd-" + node)
+	return err == nil && strings.Contains(log, "REQUEST_LAUNCH_PROLOG notification failed")
 }
 
 // cancelRest cancels the remaining jobs.
