@@ -51,8 +51,8 @@ func TestPagesShowWhatIsPrinted(t *testing.T) {
 		commands, outputs := transcripts(string(page))
 		typed, printed = append(typed, commands...), append(printed, outputs...)
 	}
-	if len(typed) < 7 {
-		t.Fatalf("found %d transcripts, want at least 7", len(typed))
+	if len(typed) < 6 {
+		t.Fatalf("found %d transcripts, want at least 6", len(typed))
 	}
 	for k := range typed {
 		name := filepath.Join(dir, fmt.Sprintf("%s-%d.txtar", strings.Fields(typed[k])[1], k+1))

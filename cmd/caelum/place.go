@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -65,12 +64,11 @@ is one that no job holds. A --board that is not followed by a --gpu describes on
 For several GPUs, REACH is the product of their values, CC is the sum, and FRAG is the mean.
 Idle instances count as free units.
 
-The lifetime, scarcity and qla policies also consider when running jobs will end and how long the
-requesting jobs will run. For each instance of the preceding --gpu, from left to right, --ends
+The lifetime policy also considers when running jobs will end and how long the requesting jobs will
+run. For each instance of the preceding --gpu, from left to right, --ends
 specifies the time until the job that holds it ends. In PROFILE:TIME, TIME is the run time of the
 job that requests the slice. A time has the form 90s, 30m or 2h; if it is missing or given as ?, the
-policies assume that it is very long. The requests form a queue. qla may hold the first request even
-though a placement is free; the other requests then wait until the first one is placed.
+policy assumes that it is very long. The requests are placed one after the other.
 
 If a request cannot be placed, the exit status is 1. With --compare, the exit status is 1 only if no
 policy can place all requests.
@@ -149,7 +147,6 @@ type step struct {
 	gone        mig.Layout // the idle instances that were destroyed to make room
 	left        place.GPU  // the GPU after the placement
 	room        bool       // true if the request was not placed even though a placement is free
-	held        string     // the reason why the policy holds the request, or empty
 }
 
 // trial holds the results of one policy for all requests.
@@ -160,36 +157,24 @@ type trial struct {
 	steps  []step
 }
 
-// placeAll places the requests one after the other. When the policy places a request, it also considers the requests
-// that follow.
+// placeAll places the requests one after the other.
 func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []place.Request) trial {
 	t := trial{policy: name, before: gpus}
 	pool := place.NewPool(gpus)
-	held := false
 	var recent place.Recent
 	for _, r := range waiting {
 		recent.Add(r)
 	}
 	mean := recent.MeanDuration()
-	for k, r := range waiting {
+	for _, r := range waiting {
 		s := step{profile: r.Profile}
-		if held {
-			s.held = "waits until the held request is placed"
-			t.steps = append(t.steps, s)
-			continue
-		}
-		c := policy.Choose(&place.Situation{Pool: pool, MeanDuration: mean, Ordered: true, Behind: waiting[k+1:]}, r)
+		c := policy.Choose(&place.Situation{Pool: pool, MeanDuration: mean}, r)
 		if c.Verdict == place.Here {
 			g := pool.GPU(c.GPU)
 			s.placed, s.gpu, s.index, s.gone = true, c.GPU, c.Placement, g.InTheWay(c.Placement)
 			s.acquisition, _ = g.AcquisitionOf(c.Placement)
 			pool.Start(c.GPU, c.Placement, r.Duration)
 			s.left = pool.GPU(c.GPU)
-		} else if held = c.Verdict == place.Hold; held {
-			b := pool.GPU(c.GPU).Model
-			free := time.Duration(pool.FreeAt(c.GPU, c.Placement) * float64(time.Second))
-			s.held = fmt.Sprintf("held even though a placement is free: %s on GPU %d becomes free in %v",
-				b.Label(c.Placement), c.GPU, free)
 		} else {
 			s.room = hasRoom(pool, r.Profile)
 		}
@@ -214,24 +199,16 @@ func hasRoom(pool *place.Pool, profile string) bool {
 
 func node(g place.GPU) *mig.Node { return g.Model.TableBeside(g.Blocked).Node(g.Busy) }
 
-// noRoom returns an error that names the held requests and the requests without a placement, or nil if the policy
-// placed all requests.
+// noRoom returns an error that names the requests without a placement, or nil if the policy placed all requests.
 func (t trial) noRoom() error {
-	var unplaced, held []string
+	var unplaced []string
 	for k, s := range t.steps {
-		switch name := fmt.Sprintf("%s (request %d)", s.profile, k+1); {
-		case s.held != "":
-			held = append(held, name)
-		case !s.placed:
-			unplaced = append(unplaced, name)
+		if !s.placed {
+			unplaced = append(unplaced, fmt.Sprintf("%s (request %d)", s.profile, k+1))
 		}
 	}
-	var all []error
-	if unplaced != nil {
-		all = append(all, fmt.Errorf("no room for %s", strings.Join(unplaced, ", ")))
+	if unplaced == nil {
+		return nil
 	}
-	if held != nil {
-		all = append(all, fmt.Errorf("held: %s", strings.Join(held, ", ")))
-	}
-	return errors.Join(all...)
+	return fmt.Errorf("no room for %s", strings.Join(unplaced, ", "))
 }

@@ -32,10 +32,7 @@ func (t trial) print(w io.Writer) {
 
 // why returns the reason why the policy did not place the slice.
 func (s step) why(policy string) string {
-	switch {
-	case s.held != "":
-		return s.held
-	case s.room:
+	if s.room {
 		return "no placement that " + policy + " uses is free"
 	}
 	return "no room"
@@ -108,8 +105,7 @@ func compare(w io.Writer, g *globals, gpus []place.GPU, requests []place.Request
 func printTrials(w io.Writer, trials []trial) {
 	fmt.Fprintln(w, "the GPUs before placement:")
 	printGPUs(w, trials[0].before)
-	fmt.Fprintln(w, "\nGPU@start of each request (-: no room, hold: waits for a better placement), and all GPUs "+
-		"afterwards:")
+	fmt.Fprintln(w, "\nGPU@start of each request (-: no room), and all GPUs afterwards:")
 	head, right := []string{"POLICY"}, []bool{false}
 	for _, s := range trials[0].steps {
 		head, right = append(head, s.profile), append(right, false)
@@ -120,10 +116,7 @@ func printTrials(w io.Writer, trials []trial) {
 		row := []string{t.policy}
 		for _, s := range t.steps {
 			at := "-"
-			switch {
-			case s.held != "":
-				at = "hold"
-			case s.placed:
+			if s.placed {
 				at = fmt.Sprintf("%d@%d", s.gpu, s.start())
 			}
 			row = append(row, at)

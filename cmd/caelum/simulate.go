@@ -88,7 +88,7 @@ WORKLOADS, exactly one of these
                     ` + strings.Join(trace.SacctColumns, ",") + `
 
 POLICIES, any number of these
-  first-fit, best-fit, driver, reach, mcc, mecc, fgd, fragaware, grmu, lifetime, scarcity, qla
+  first-fit, best-fit, driver, reach, mcc, mecc, fragaware, grmu, lifetime
                     slices are carved when a job starts, at the placement that the policy chooses.
                     fragaware=SHARE sets the load at which a GPU counts as busy (default: 0.4).
                     grmu=SHARE sets the largest share of the GPUs that may have whole-GPU instances
@@ -190,11 +190,11 @@ OUTPUT
   the last end. FRAG is the mean fragmentation of the GPUs, from 0 to 1. CUT is the number of
   instances created. ACCEPTED is the accepted share of the requested work, measured as units times
   time. WORST is the lowest share of started jobs among all profiles.`,
-		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
+		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime
   caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 \
-    --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved
+    --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,lifetime,moved
   caelum simulate --churn bimodal --queue none --load 1 --gpus A100-40GB:32 --ends limits=1-6 \
-    --policies best-fit,scarcity`,
+    --policies best-fit,reach`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.checkFlags(cmd.Flags()); err != nil {
@@ -230,7 +230,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 		"one node, or on as many nodes as the job requested; 0: they can be on any GPUs")
 	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
 	f.StringSliceVar(&o.policies, "policies", nil,
-		"policies to compare; default: whole, static, reach, lifetime (the agents' default) and qla; the default "+
+		"policies to compare; default: whole, static, reach and lifetime (the agents' default); the default "+
 			"omits static if there are several GPU models, and whole and static with --queue batches")
 	f.StringVar(&o.static, "static", "", "layouts for the static policy, which simulate assigns to the GPUs in turn, "+
 		"for example '7g.40gb / 4g.20gb 3g.20gb'; default: the best layouts")

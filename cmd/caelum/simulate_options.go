@@ -192,11 +192,11 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	batches := o.queue == "batches"
 	switch {
 	case o.policies == nil && batches:
-		return []string{"reach", "lifetime", "qla"}, nil
+		return []string{"reach", "lifetime"}, nil
 	case o.policies == nil && !alike:
-		return []string{"whole", "reach", "lifetime", "qla"}, nil
+		return []string{"whole", "reach", "lifetime"}, nil
 	case o.policies == nil:
-		return []string{"whole", "static", "reach", "lifetime", "qla"}, nil
+		return []string{"whole", "static", "reach", "lifetime"}, nil
 	case len(o.policies) == 0:
 		return nil, usageError{errors.New("--policies is empty; specify policies from the list in --help")}
 	}

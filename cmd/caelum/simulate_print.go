@@ -119,7 +119,7 @@ func (s simulation) csv(w io.Writer) error {
 		[]string{
 			"policy", "never", "layouts", "started", "refused", "mean_turnaround", "mean_wait", "median_wait",
 			"p95_wait", "p99_wait", "longest_wait", "makespan", "utilisation", "fragmentation", "accepted",
-			"worst_profile", "created", "destroyed", "reused", "held", "requeued", "lost", "prompt", "found",
+			"worst_profile", "created", "destroyed", "reused", "requeued", "lost", "prompt", "found",
 			"switched", "moved", "active_gpus", "deadlines_met", "deadlines_missed", "others_mean_wait",
 		},
 	)
@@ -146,7 +146,6 @@ func (s simulation) csv(w io.Writer) error {
 				strconv.Itoa(r.Created),
 				strconv.Itoa(r.Destroyed),
 				strconv.Itoa(r.Reused),
-				strconv.Itoa(r.Held),
 				strconv.Itoa(r.Requeued),
 				number(r.Lost),
 				strconv.Itoa(r.Prompt),

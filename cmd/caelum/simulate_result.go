@@ -150,7 +150,6 @@ type run struct {
 	Destroyed   int     `json:"destroyed"`
 	Reused      int     `json:"reused"`
 	Switched    int     `json:"switched,omitempty"`
-	Held        int     `json:"held"`
 	Moved       int     `json:"moved,omitempty"`
 	Active      float64 `json:"active_gpus,omitempty"` // the mean number of GPUs on which a job runs
 
@@ -187,7 +186,6 @@ func newRun(policy, layouts string, r *sim.Result) run {
 		Destroyed:   r.Destroyed,
 		Reused:      r.Reused,
 		Switched:    r.Switched,
-		Held:        r.Held,
 		Moved:       r.Moved,
 		Active:      r.Active,
 		Met:         r.Met,

@@ -34,7 +34,7 @@ type options struct {
 func run(args []string, w io.Writer) error {
 	f := flag.NewFlagSet("policies", flag.ContinueOnError)
 	seeds := f.String("seeds", "101,102,103,104,105", "seeds for the workloads")
-	policies := f.String("policies", "lifetime,qla", "policies to compare with best-fit")
+	policies := f.String("policies", "lifetime", "policies to compare with best-fit")
 	queues := f.String(
 		"queues",
 		strings.Join(queueNames, ","),

@@ -136,16 +136,6 @@ func (n *Node) frag() float64 {
 	return sum / float64(count)
 }
 
-// Lost returns the weighted sum that fragmentation gradient descent minimizes. Each profile contributes the number of
-// free units that its instances cannot use. weights is indexed by profile.
-func (n *Node) Lost(weights []float64) float64 {
-	sum := 0.0
-	for p, pr := range n.table.Model.Profiles {
-		sum += weights[p] * float64(n.Units-n.Placeable(p)*pr.Size)
-	}
-	return sum
-}
-
 // WeightedCC returns the number of open placements, each weighted by its profile (GRMU's ECC).
 func (n *Node) WeightedCC(weights []float64) float64 {
 	sum := 0.0

@@ -12,8 +12,7 @@ import (
 
 // Cluster holds the GPUs of the nodes that a plan covers, and the instances on them.
 type Cluster struct {
-	// Situation is the policy's input. Its Pool holds the GPUs of all nodes. Make sets Behind to the jobs that are
-	// queued behind the job being placed; other callers of Find must do this themselves.
+	// Situation is the policy's input. Its Pool holds the GPUs of all nodes.
 	place.Situation
 	Policy place.Policy
 	Nodes  [][]int // for each node, the indices of its GPUs in the pool
@@ -136,30 +135,22 @@ func (c *Cluster) offerable(s Spot) bool {
 
 // choose returns the placement of one slice of the requested profile, or of a larger profile if Make plans with sizes.
 func (c *Cluster) choose(s *place.Situation, w Want, j *Job) place.Choice {
-	choice := c.chooseRequested(s, c.Policy, w, j.RunTime)
-	if choice.Verdict == place.Hold && j.tooLate(s.Pool.FreeAt(choice.GPU, choice.Placement), j.RunTime) {
-		choice = c.chooseRequested(s, place.Lifetime{}, w, j.RunTime)
-	}
-	if len(w.Sizes) == 0 || choice.Verdict == place.Hold {
+	choice := c.chooseRequested(s, w, j.RunTime)
+	if len(w.Sizes) == 0 {
 		return choice
 	}
 	return c.chooseSize(s, w, j, choice)
 }
 
-// chooseRequested asks a policy (by) to place first the requested profile and then its equivalent profiles on other GPU
-// models. It returns the first placement on which the job can start now. If there is none, it returns the first result
-// that is not Nowhere.
-func (c *Cluster) chooseRequested(s *place.Situation, by place.Policy, w Want, runs float64) (choice place.Choice) {
+// chooseRequested asks the policy to place first the requested profile and then its equivalent profiles on other GPU
+// models. It returns the first placement on which the job can start now.
+func (c *Cluster) chooseRequested(s *place.Situation, w Want, runs float64) place.Choice {
 	for _, name := range w.profiles() {
-		next := by.Choose(s, place.Request{Profile: name, Duration: runs})
-		switch {
-		case next.Verdict == place.Here:
-			return next
-		case choice.Verdict == place.Nowhere:
-			choice = next
+		if choice := c.Policy.Choose(s, place.Request{Profile: name, Duration: runs}); choice.Verdict == place.Here {
+			return choice
 		}
 	}
-	return choice
+	return place.Choice{}
 }
 
 // chooseOnNodes calls the policy to place a one-slice job that can run only on some of the nodes.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-
-	"caelum/internal/place"
 )
 
 // Job holds the requirements of a waiting job.
@@ -133,11 +131,6 @@ func (j *Job) slices() (n int) {
 		n += w.Count
 	}
 	return n * j.nodes()
-}
-
-// request converts a job's requirements to the input of a policy.
-func (j *Job) request() place.Request {
-	return place.Request{Profile: j.Wants[0].Needed(), Duration: j.RunTime}
 }
 
 // Alike reports whether two jobs need equal slices and have equal run times. On any given node, Find finds the same

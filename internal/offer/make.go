@@ -9,9 +9,8 @@ import (
 )
 
 // Make makes the plan. It first places the waiting jobs with the policy, in queue order. For the first job that must
-// wait, it reserves the spots that will become free first. If the policy holds the job until a particular spot becomes
-// free, Make reserves that spot instead. If strict is false, later jobs can use the reserved spots until the
-// reservation begins.
+// wait, it reserves the spots that will become free first, or a larger slice for which the job should wait. If strict
+// is false, later jobs can use the reserved spots until the reservation begins.
 //
 // slurmctld knows only the offered profiles and their nodes: it starts the first job that requests a profile on the
 // first node that offers it. Make therefore offers only slices that slurmctld will allocate to the intended jobs and
@@ -46,7 +45,6 @@ type planner struct {
 	strict   bool
 	plan     Plan
 	scarcity float64           // the factor for the price in this plan (see size.go)
-	behind   int               // the number of later jobs that the policy considers
 	before   map[int]place.GPU // the original state of each changed GPU
 	// singletons holds the SingletonKey of each placed job.
 	singletons map[uint64]bool
@@ -59,7 +57,7 @@ type planner struct {
 }
 
 func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
-	c.Ordered, c.parts, c.earliest = strict, nil, nil
+	c.parts, c.earliest = nil, nil
 	p := &planner{
 		Cluster: c,
 		jobs:    jobs,
@@ -69,7 +67,6 @@ func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
 			AdvertisedAs: map[Spot]string{},
 			Spots:        make([][]Spot, len(jobs)),
 		},
-		behind:     place.InputsOf(c.Policy).Behind,
 		scarcity:   fair,
 		before:     map[int]place.GPU{},
 		singletons: map[uint64]bool{},
@@ -87,7 +84,7 @@ func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
 // restore resets the cluster to its state before planning.
 func (p *planner) restore() {
 	p.swap()
-	p.Behind, p.parts, p.earliest = nil, nil, nil
+	p.parts, p.earliest = nil, nil
 }
 
 // swap resets the cluster to its state before planning. A second call restores the state of the plan.
@@ -162,7 +159,6 @@ const maxPassed = 32
 // the group's first job in the queue. The jobs in group may have fewer eligible nodes than the same jobs in the queue.
 // If the group does not fit, why is the verdict of the policy.
 func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why place.Choice) {
-	p.setBehind(k + len(group))
 	p.setPrice()
 	all, why := p.FindAll(group, r)
 	full := p.becomeFull(all)
@@ -181,20 +177,6 @@ func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why p
 		p.singletons[key] = true
 	}
 	return true, why
-}
-
-// setBehind passes the k-th job and the following jobs to the policy as the jobs that are waiting behind the job to be
-// placed.
-func (p *planner) setBehind(k int) {
-	p.Behind = nil
-	for _, j := range p.jobs[k:] {
-		if len(p.Behind) == p.behind {
-			return
-		}
-		if len(j.Wants) > 0 {
-			p.Behind = append(p.Behind, j.request())
-		}
-	}
 }
 
 // offer adds the spot to the plan's offers for the job and marks the spot as busy.

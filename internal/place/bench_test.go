@@ -2,7 +2,6 @@ package place_test
 
 import (
 	"container/heap"
-	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
@@ -39,11 +38,6 @@ func loaded(b testing.TB, gpus int, load float64) *place.Situation {
 			pool.Start(c.GPU, c.Placement, s.Now+j.Duration)
 			heap.Push(&running, ending{s.Now + j.Duration, c.GPU, c.Placement})
 		}
-	}
-	rng := rand.New(rand.NewPCG(1, 1))
-	for range 400 {
-		profile := trace.ChurnProfiles[rng.IntN(6)]
-		s.Behind = append(s.Behind, place.Request{Profile: profile, Duration: 3600 * rng.ExpFloat64()})
 	}
 	return s
 }
@@ -105,9 +99,6 @@ func Benchmark6212(b *testing.B) {
 	}
 	b.Logf("%d layouts", len(layouts))
 	for _, name := range place.Names() {
-		if name == "qla" || name == "scarcity" {
-			continue
-		}
 		policy, _ := place.ByName(name)
 		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, trace.ChurnProfiles[:]...) })
 	}

@@ -153,12 +153,6 @@ var definitions = map[string]func(q question) []spot{
 			return []float64{sum}
 		})
 	},
-	"fgd": func(q question) []spot {
-		return q.by(anywhere, func(o placetest.PlainGPU, k int, x placetest.Interval) []float64 {
-			w := q.shares(o.Model)
-			return []float64{o.Lost(placetest.With(o.Busy, x), w) - o.Lost(o.Busy, w)}
-		})
-	},
 	"fragaware": func(q question) []spot {
 		return q.all(func(o placetest.PlainGPU, k int, x placetest.Interval) []float64 {
 			loaded := 0.0
@@ -220,7 +214,7 @@ var definitions = map[string]func(q question) []spot{
 
 // rounded lists the policies whose costs are sums of fractions. Equal costs may differ by rounding errors, which
 // depend on the order of summation.
-var rounded = []string{"mecc", "fgd"}
+var rounded = []string{"mecc"}
 
 func TestPoliciesAgainstOracle(t *testing.T) {
 	known := placetest.Futures{}
@@ -242,10 +236,7 @@ func TestPoliciesAgainstOracle(t *testing.T) {
 		for _, name := range place.Names() {
 			define, ok := definitions[name]
 			if !ok {
-				if name != "qla" && name != "scarcity" {
-					t.Fatalf("no definition of %s", name)
-				}
-				continue
+				t.Fatalf("no definition of %s", name)
 			}
 			policy, err := place.ByName(name)
 			if err != nil {

@@ -12,17 +12,13 @@
 //	node.go         nodeSlots: the nodes as slots, for jobs with several full GPUs
 //	pool.go         Pool, Spot: groups of GPUs with the same layout; starts and ends placements; when a slot is free
 //	place.go        Request, Situation, Policy, Choice; the policies by name (ByName), the default policy; costs, ties
-//	inputs.go       the parts of a situation that each policy uses (InputsOf)
 //	recent.go       the recent requests: each profile's frequency, mean duration
 //	weights.go      the frequency of profiles, converted to weights for a GPU model
 //
 // Policies:
 //
-//	layouts.go      first-fit, driver, best-fit, reach, mcc, mecc, fgd, fragaware, grmu: costs of the resulting layout
+//	layouts.go      first-fit, driver, best-fit, reach, mcc, mecc, fragaware, grmu: costs of the resulting layout
 //	lifetime.go     lifetime, the default; the limit on durations (maxMeanDurations)
-//	scarcity.go     scarcity: the price of blocking a slot over time, and its fitted constants
-//	qla.go          qla: its candidates for the head of the queue, its rules for holding the head, its constants
-//	rollout.go      qla's simulation of the jobs behind the head
 //
 // Exact searches:
 //
@@ -52,11 +48,10 @@
 //	Switch   the MIG mode must be switched first: off for the full profile, on for all other profiles
 //
 // The [Policy] chooses among the candidates of the cheapest way, with two exceptions. fragaware compares load and
-// fragmentation first. The policies that use expected ends (lifetime, scarcity, qla) consider all candidates and use
-// the acquisition cost only to break ties. An acquisition takes at most half a second, whereas a later job might have
-// to wait an hour if a placement is chosen only because it has an idle instance. In simulations in which instances
-// remain after their jobs have ended (churn on 16 A100s, FIFO, exact ends), preferring the cheapest way increased the
-// waits by 29 to 55% with lifetime, and by 24 to 128% with qla.
+// fragmentation first. lifetime considers all candidates and uses the acquisition cost only to break ties. An
+// acquisition takes at most half a second, whereas a later job might have to wait an hour if a placement is chosen only
+// because it has an idle instance. In simulations in which instances remain after their jobs have ended (churn on 16
+// A100s, FIFO, exact ends), preferring the cheapest way increased the waits by 29 to 55%.
 //
 // # Policies
 //
@@ -65,13 +60,11 @@
 //	first-fit, driver        layouts.go     the lowest GPU
 //	best-fit                 layouts.go     free units
 //	reach, mcc, fragaware    layouts.go     the resulting layout (package mig: Node)
-//	mecc, fgd                layouts.go     ... and the frequency of requests for each profile
+//	mecc                     layouts.go     ... and the frequency of requests for each profile
 //	grmu                     layouts.go     the basket of the GPU
 //	lifetime                 lifetime.go    the expected ends of the neighbouring instances
-//	scarcity                 scarcity.go    ... and the number of free slots of each profile over time
-//	qla                      qla.go         ... and the waiting jobs; qla may hold a job that could start
 //
-// For the policies from first-fit to fgd in the table, all GPUs with the same layout have the same cost, so these
+// For the policies from first-fit to mecc in the table, all GPUs with the same layout have the same cost, so these
 // policies choose the one with the lowest index. These policies therefore evaluate each layout in the pool only once
 // ([Pool]).
 //

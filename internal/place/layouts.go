@@ -34,12 +34,6 @@ func mostECC(g *Group, i int, weights []float64) cost {
 	return cost{first: -g.Node.With(i).WeightedCC(weights)}
 }
 
-// leastLost minimizes the increase in lost units (fragmentation gradient descent). The lost units are a weighted sum
-// over the profiles. Each profile contributes the number of free units that its instances cannot use.
-func leastLost(g *Group, i int, weights []float64) cost {
-	return cost{first: g.Node.With(i).Lost(weights) - g.Node.Lost(weights)}
-}
-
 // fragStep is the step to which fragmentation is rounded. Without rounding, sums of fractions that should be equal
 // would differ between layouts because of floating-point errors.
 const fragStep = 1e-9

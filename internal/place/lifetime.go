@@ -8,9 +8,9 @@ const unknownDuration = 1e7
 
 func (r Request) duration() float64 { return min(r.Duration, unknownDuration) }
 
-// maxMeanDurations limits the duration of a job, as a multiple of the mean duration of recent jobs. With qla, the
-// multiples 1, 2 and 4 lead to similar waits. If three out of ten jobs have no time limit, the mean waits with lifetime
-// are 6% longer without this limit (load 0.7 and 0.85, seeds 1 to 3).
+// maxMeanDurations limits the duration of a job, as a multiple of the mean duration of recent jobs. If three out of ten
+// jobs have no time limit, the mean waits with lifetime are 6% longer without this limit (load 0.7 and 0.85, seeds 1 to
+// 3).
 const maxMeanDurations = 2.0
 
 // counted returns the duration of a request in seconds, limited to maxMeanDurations times the recent mean duration.
@@ -36,7 +36,7 @@ func (s *Situation) counted(r Request) float64 {
 // slots, these jobs wait 1.3 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
 //
 // If several placements have the same sum, the policy compares the acquisition cost first, then the reach, and then the
-// GPU and the start. Lifetime needs neither migration nor a queue and never holds a job. The only information about
+// GPU and the start. Lifetime needs neither migration nor a queue. The only information about
 // earlier jobs that it uses is their mean duration (see counted).
 type Lifetime struct{}
 

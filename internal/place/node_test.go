@@ -25,7 +25,7 @@ func TestNodeSlots(t *testing.T) {
 		{cut.WithFull(80 << 10), 50, 1, 1},
 		{cut.WithFull(80 << 10), 900, 1, 3}, // instances are on node 1 until 1000 s
 	} {
-		for _, name := range []string{"lifetime", "qla"} {
+		for _, name := range []string{"lifetime"} {
 			p, err := ByName(name)
 			if err != nil {
 				t.Fatal(err)

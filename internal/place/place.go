@@ -26,12 +26,6 @@ type Situation struct {
 	// MeanDuration is the mean duration, in seconds, of the recent jobs whose duration is known, or 0 if there are no
 	// such jobs.
 	MeanDuration float64
-
-	// Ordered means that jobs start strictly in queue order, as in a FIFO queue. A policy may hold a job only if
-	// Ordered is true. With backfill, the jobs behind a held job start first.
-	Ordered bool
-	// Behind lists the requests that are waiting behind the request to be placed, in queue order.
-	Behind []Request
 }
 
 // Choice is a policy's decision about a request.
@@ -47,7 +41,7 @@ type Verdict int
 const (
 	Nowhere Verdict = iota // the policy would not use any placement
 	Here                   // the placement is free, and the job can start
-	Hold                   // the placement is busy, but better than all free placements despite the wait
+	Hold                   // the placement is busy, but worth waiting for; policies do not return this verdict
 )
 
 // Policy chooses the placement of a GPU instance.
@@ -73,12 +67,9 @@ var policies = []struct {
 	{"reach", Reach},
 	{"mcc", byLayout(mostCC)},
 	{"mecc", weighted(mostECC)},
-	{"fgd", weighted(leastLost)},
 	{"fragaware", FragAware{Threshold: 0.4}},
 	{"grmu", GRMU{Heavy: 0.3}},
 	{"lifetime", Lifetime{}},
-	{"scarcity", Scarcity{}},
-	{"qla", QLA{}},
 }
 
 // Names returns the names of all policies.

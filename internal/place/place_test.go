@@ -93,7 +93,7 @@ func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 				continue
 			}
 			k, i := c.GPU, c.Placement
-			first := name != "grmu" && name != "fragaware" && !place.InputsOf(policy).Ends
+			first := name != "grmu" && name != "fragaware" && name != "lifetime"
 			if m, had := placetest.PlainAcquisition(gpus[k], i); !had || first && m != cheapest ||
 				name != "grmu" && m == place.Switch && cheapest != place.Switch ||
 				gpus[k].Model.Profiles[gpus[k].Model.Placements[i].Profile].Name != profile {

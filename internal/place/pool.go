@@ -14,8 +14,7 @@ type Pool struct {
 	gpus   []member
 	groups map[contents]*Group
 	models []modelGroups
-	sim    simState // working memory of QLA
-	alike  Weights  // equal weights, for a Situation whose Weights is nil
+	alike  Weights // equal weights, for a Situation whose Weights is nil
 	nodes  nodes
 	// log lists the indices of the GPUs that have changed since the log was last cleared. forgotten is the number of
 	// entries that have been cleared from it.
@@ -41,7 +40,6 @@ type modelGroups struct {
 	model  *mig.Model
 	groups []*Group
 	open   [][]*Group // for each profile, the groups on which an instance fits
-	shape  *shape     // set when QLA first simulates a GPU of this model
 }
 
 // member is the state of one GPU of the pool.
@@ -50,7 +48,7 @@ type member struct {
 	group *Group
 	// free holds, for each placement, the time, in seconds, at which the jobs on all instances that overlap it will
 	// have ended. The time is 0 if no instance overlaps the placement, and +Inf if an end is unknown. The comments on
-	// lifetime and qla call this time F.
+	// lifetime call this time F.
 	free []float64
 }
 
@@ -233,17 +231,6 @@ func (p *Pool) of(model *mig.Model) *modelGroups {
 	return &p.models[len(p.models)-1]
 }
 
-// has reports whether a placement of the profile fits alongside the busy instances on at least one GPU.
-func (p *Pool) has(profile string) bool {
-	for _, b := range p.models {
-		k, ok := b.model.ProfileIndex(profile)
-		if ok && len(b.open[k]) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // openOn calls visit for each group on which an instance of the profile fits. p is the index of the profile in the
 // Profiles of the group's model.
 func (p *Pool) openOn(profile string, visit func(p int, g *Group)) {
@@ -260,16 +247,6 @@ func (p *Pool) openOn(profile string, visit func(p int, g *Group)) {
 // model's Profiles.
 func (g *Group) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(g.Node.Open&g.Model.OfProfile(p), g.both.Open, g.Idle, g.Model.Full())
-}
-
-// acquisitionOf returns the cheapest way to acquire placement i of profile p. The placement must be possible.
-func (g *Group) acquisitionOf(i, p int) Acquisition {
-	for m := range endOfAcquisitions {
-		if g.AcquiredBy(m, p).Has(i) {
-			return m
-		}
-	}
-	return endOfAcquisitions
 }
 
 // frees computes a member's free field, reusing the memory of into.

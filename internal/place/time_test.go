@@ -13,13 +13,12 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// TestTime runs the files in testdata/time with the policies that use the expected ends. The commands are:
+// TestTime runs the files in testdata/time with the lifetime policy, which uses the expected ends. The commands are:
 //
 //	gpus MODEL       sets the GPUs, one per line, numbered from 0. A line is a drawing of the busy instances and
 //	                 the end of each of them, in the order of the GPU model's profiles and then by start. "?" is unknown
 //	choose POLICY [now=T] [mean=S]
-//	                 chooses a placement for the job in the first line (PROFILE DURATION), but does not place the job.
-//	                 The jobs in the other lines wait behind the first job
+//	                 chooses a placement for a job (PROFILE DURATION), but does not place the job
 //
 // Times are in seconds. Rewrite the files with: go test ./internal/place -run Time -rewrite
 func TestTime(t *testing.T) {
@@ -41,10 +40,10 @@ func TestTime(t *testing.T) {
 				if err != nil {
 					d.Fatalf(t, "%v", err)
 				}
-				s := &place.Situation{Pool: place.NewPool(gpus), Ordered: true}
+				s := &place.Situation{Pool: place.NewPool(gpus)}
 				d.MaybeScanArgs(t, "now", &s.Now)
 				d.MaybeScanArgs(t, "mean", &s.MeanDuration)
-				head := readQueue(t, d, s, lines)
+				head := readRequest(t, d)
 				return describe(gpus, policy.Choose(s, head)) + "\n"
 			}
 			d.Fatalf(t, "no command %q", d.Cmd)
@@ -54,11 +53,8 @@ func TestTime(t *testing.T) {
 }
 
 func describe(gpus []place.GPU, c place.Choice) string {
-	switch c.Verdict {
-	case place.Nowhere:
+	if c.Verdict == place.Nowhere {
 		return "nowhere"
-	case place.Hold:
-		return "hold"
 	}
 	return fmt.Sprintf("%s on GPU %d", gpus[c.GPU].Model.Label(c.Placement), c.GPU)
 }
@@ -88,21 +84,13 @@ func readEnds(t *testing.T, d *datadriven.TestData, line string) place.GPU {
 	return g
 }
 
-func readQueue(t *testing.T, d *datadriven.TestData, s *place.Situation, lines []string) (head place.Request) {
-	for k, line := range lines {
-		words := strings.Fields(line)
-		r := place.Request{Profile: words[0], Duration: math.Inf(1)}
-		if words[1] != "?" {
-			if _, err := fmt.Sscan(words[1], &r.Duration); err != nil {
-				d.Fatalf(t, "%s: %v", line, err)
-			}
-		}
-		switch {
-		case k == 0:
-			head = r
-		default:
-			s.Behind = append(s.Behind, r)
+func readRequest(t *testing.T, d *datadriven.TestData) place.Request {
+	words := strings.Fields(d.Input)
+	r := place.Request{Profile: words[0], Duration: math.Inf(1)}
+	if words[1] != "?" {
+		if _, err := fmt.Sscan(words[1], &r.Duration); err != nil {
+			d.Fatalf(t, "%s: %v", d.Input, err)
 		}
 	}
-	return head
+	return r
 }

@@ -17,7 +17,7 @@ import (
 
 // BenchmarkPlan measures a plan for 500 waiting jobs and 64 nodes, each with eight partly busy A100-40GB GPUs.
 func BenchmarkPlan(b *testing.B) {
-	for _, name := range []string{"best-fit", "lifetime", "qla"} {
+	for _, name := range []string{"best-fit", "lifetime"} {
 		policy, err := place.ByName(name)
 		if err != nil {
 			b.Fatal(err)

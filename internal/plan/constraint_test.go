@@ -36,7 +36,7 @@ func TestConstraints(t *testing.T) {
 		w, behind := waits(1, "7g.40gb", 1, c.nodes), waits(2, "3g.20gb", 1, 3)
 		w.Features = slurm.ParseConstraint(c.text)
 		snapshot := snapshotOf(nodes, w, behind)
-		v := New(snapshot, withQLA, nil)
+		v := New(snapshot, withLifetime, nil)
 		p := v.Plan()
 		on := map[uint32]string{}
 		for k, spots := range p.Spots {

@@ -40,7 +40,7 @@ func TestPrivateEnds(t *testing.T) {
 		}
 		snapshot := snapshotOf(nodes, waits(9, "7g.40gb", 1, 1))
 		snapshot.Queue.All = jobs
-		return New(snapshot, withQLA, nil).Plan().Reserved
+		return New(snapshot, withLifetime, nil).Plan().Reserved
 	}
 	want := reserved(false, nil)
 	if want == nil || want.At != now+600 {

@@ -14,7 +14,7 @@ func TestPublishedSettings(t *testing.T) {
 	if s, err := ParseSettings("lifetime", SizingTightest, 0); err != nil || s.Text != other {
 		t.Errorf("%+v, %v", s, err)
 	}
-	extra := WithSettings("rack=7 caelum=1;none caelum-plan=qla,tightest", mine)
+	extra := WithSettings("rack=7 caelum=1;none caelum-plan=reach,tightest", mine)
 	if extra != "rack=7 caelum=1;none caelum-plan=lifetime,adaptive" || WithState(extra, "2") !=
 		"rack=7 caelum-plan=lifetime,adaptive caelum=2" || WithSettings(extra, "") != "rack=7 caelum=1;none" {
 		t.Errorf("%q", extra)

@@ -19,7 +19,7 @@ func TestHet(t *testing.T) {
 	other.Priority = 3
 	snapshot := snapshotOf([]slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}, two, other, one)
 	ids := func() (all []uint32) {
-		for _, j := range New(snapshot, withQLA, nil).Jobs {
+		for _, j := range New(snapshot, withLifetime, nil).Jobs {
 			all = append(all, j.ID)
 		}
 		return all
@@ -79,7 +79,7 @@ func TestHetBounds(t *testing.T) {
 		{"all nodes", []slurm.Waiting{job(1, "1g.5gb", 19), job(2, "1g.5gb", 1)}, true},
 		{"a long request", []slurm.Waiting{long}, false},
 	} {
-		v := New(snapshotOf(nodes, c.jobs...), withQLA, nil)
+		v := New(snapshotOf(nodes, c.jobs...), withLifetime, nil)
 		if got := len(v.Jobs) > 0; got != c.planned {
 			t.Errorf("%s: planned: %v", c.what, got)
 		}
@@ -124,7 +124,7 @@ func TestHetWithoutSlices(t *testing.T) {
 			c.jobs[k] = c.jobs[k].Clone()
 			c.jobs[k].HetJob = c.jobs[0].ID
 		}
-		v := New(snapshotOf(c.nodes, c.jobs...), withQLA, nil)
+		v := New(snapshotOf(c.nodes, c.jobs...), withLifetime, nil)
 		p := v.Plan()
 		var on []string
 		for k, j := range v.Jobs {

@@ -27,7 +27,7 @@ func TestNoHoldBesideAnEmptyGPU(t *testing.T) {
 	}
 	job := waits(1, "3g.20gb", 1, 1)
 	job.TimeLimit = 0
-	v := New(snapshotOf([]slurm.Node{node(t, "n1", append(gpus, a100(t))...)}, job), withQLA, nil)
+	v := New(snapshotOf([]slurm.Node{node(t, "n1", append(gpus, a100(t))...)}, job), withLifetime, nil)
 	p := v.Plan()
 	if len(p.Spots[0]) != 1 || p.Spots[0][0].GPU != 9 {
 		t.Errorf("planned on %v, reserved %+v", p.Spots[0], p.Reserved)

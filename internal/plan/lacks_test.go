@@ -81,7 +81,7 @@ func TestLacksMemory(t *testing.T) {
 			for k := range lack {
 				lack[k].Reason = reason
 			}
-			v := New(snapshotOf(nodes, append(slices.Clone(lack), small)...), withQLA, nil)
+			v := New(snapshotOf(nodes, append(slices.Clone(lack), small)...), withLifetime, nil)
 			p := v.Plan()
 			if last := len(p.Spots) - 1; len(p.Spots[last]) != 2 {
 				t.Errorf("%s, %s: the small job is planned at %v", what, reason, p.Spots[last])
@@ -98,7 +98,7 @@ func TestLacksMemory(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t), a100(t)), node(t, "n2", a100(t), a100(t))}
 	nodes[0].Memory, nodes[0].MemoryFree = 256_000, 56_000
 	nodes[1].Memory, nodes[1].MemoryFree = 128_000, 128_000
-	v := New(snapshotOf(nodes, one, small), withQLA, nil)
+	v := New(snapshotOf(nodes, one, small), withLifetime, nil)
 	if p := v.Plan(); !slices.Equal(v.On(p.Spots[0]), []string{"n2"}) || p.Spots[1] == nil {
 		t.Errorf("planned at %v", p.Spots)
 	}

@@ -31,7 +31,7 @@ func TestMembers(t *testing.T) {
 		c.do(&nodes[0])
 		v := New(
 			snapshotOf(nodes, waits(1, profile, 1, 1), waits(2, profile, 1, 1)),
-			withQLA,
+			withLifetime,
 			func(n slurm.Node) bool { return n.Reason == "left out" },
 		)
 		p := v.Plan()
@@ -52,7 +52,7 @@ func TestMembers(t *testing.T) {
 	there := waits(1, profile, 1, 1)
 	there.ReqNodes = []string{"n2"}
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
-	v := New(snapshotOf(nodes, there), withQLA, nil)
+	v := New(snapshotOf(nodes, there), withLifetime, nil)
 	if on := v.On(v.Plan().Spots[0]); !slices.Equal(on, []string{"n2"}) {
 		t.Errorf("a job for n2 is planned on %v", on)
 	}
@@ -109,7 +109,7 @@ func TestNodeNotForJob(t *testing.T) {
 		nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
 		w := waits(1, profile, 1, 1)
 		c.do(&nodes[0], &w)
-		v := New(snapshotOf(nodes, w), withQLA, nil)
+		v := New(snapshotOf(nodes, w), withLifetime, nil)
 		var on string
 		if p := v.Plan(); len(v.Jobs) > 0 {
 			on = strings.Join(v.On(p.Spots[0]), " ")
@@ -146,7 +146,7 @@ func TestSized(t *testing.T) {
 		{"the job has been given another profile since", node(t, "n1", a100(t, "7g.40gb@0")), changed, nil},
 		{"on two nodes", node(t, "n1", a100(t)), two, []string{"n1", "n2"}},
 	} {
-		v := New(snapshotOf([]slurm.Node{c.first, h100()}, c.wants), withQLA, nil)
+		v := New(snapshotOf([]slurm.Node{c.first, h100()}, c.wants), withLifetime, nil)
 		p := v.Plan()
 		var on []string
 		if len(v.Jobs) > 0 {
@@ -188,7 +188,7 @@ func TestForgotten(t *testing.T) {
 		n.GresUsed = []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: c.used}}
 		snapshot := snapshotOf([]slurm.Node{n}, sized)
 		snapshot.Queue.All = []slurm.Job{c.there, *sized.Job}
-		v := New(snapshot, withQLA, nil)
+		v := New(snapshot, withLifetime, nil)
 		if p := v.Plan(); (len(v.Jobs) > 0 && p.Spots[0] != nil) != c.planned {
 			t.Errorf("%s: planned %v, want %v", c.what, !c.planned, c.planned)
 		}

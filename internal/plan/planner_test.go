@@ -18,7 +18,7 @@ func TestPlannerAfterEvents(t *testing.T) {
 	placed, reserved := 0, 0
 	for seed := range uint64(10) {
 		w := newWorld(t, seed+100, 8)
-		policy := []string{"lifetime", "lifetime", "best-fit", "scarcity", "qla"}[seed%5]
+		policy := []string{"lifetime", "lifetime", "best-fit", "mecc", "reach"}[seed%5]
 		settings, err := ParseSettings(policy, []string{SizingAdaptive, SizingTightest}[seed%2], float64(seed%3)/2)
 		if err != nil {
 			t.Fatal(err)

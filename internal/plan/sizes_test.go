@@ -12,7 +12,7 @@ import (
 	"caelum/internal/tags"
 )
 
-var withQLA, withReach = Settings{Policy: place.QLA{}}, Settings{Policy: place.Reach}
+var withLifetime, withReach = Settings{Policy: place.Lifetime{}}, Settings{Policy: place.Reach}
 
 // TestSizesOfJob checks the larger profiles of jobs that request 3g.20gb, and the relative run times on these profiles.
 func TestSizesOfJob(t *testing.T) {
@@ -60,7 +60,7 @@ func TestSettings(t *testing.T) {
 		text, err      string
 	}{
 		{"lifetime", "adaptive", 0, "lifetime,adaptive", ""},
-		{"qla", "tightest", 0.25, "qla,tightest,0.25", ""},
+		{"reach", "tightest", 0.25, "reach,tightest,0.25", ""},
 		{"none", "adaptive", 1, "", "policy: unknown placement policy"},
 		{"lifetime", "largest", 1, "", `sizing: "largest" is not adaptive or tightest`},
 		{"lifetime", "adaptive", 1, "lifetime,adaptive,1", ""},
@@ -127,7 +127,7 @@ func TestArrivals(t *testing.T) {
 		snapshot.Queue.All = append(snapshot.Queue.All, j)
 	}
 	const want = 3.0 / 240 * 600 // three gaps in four minutes, and a run time of ten minutes
-	if v := New(snapshot, withQLA, nil); math.Abs(v.Arrivals-want) > 1e-9 {
+	if v := New(snapshot, withLifetime, nil); math.Abs(v.Arrivals-want) > 1e-9 {
 		t.Errorf("%v arrivals, want %v", v.Arrivals, want)
 	}
 }

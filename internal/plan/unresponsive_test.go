@@ -15,7 +15,7 @@ func TestUnresponsive(t *testing.T) {
 	follow := func(after time.Duration) (members int) {
 		snapshot := snapshotOf(nodes, waits(1, "7g.40gb", 1, 1))
 		snapshot.At = snapshot.At.Add(after)
-		v := New(snapshot, withQLA, func(n slurm.Node) bool { return n.Name != "n2" && l.LeftOut(n, snapshot.At) })
+		v := New(snapshot, withLifetime, func(n slurm.Node) bool { return n.Name != "n2" && l.LeftOut(n, snapshot.At) })
 		l.Record(v, v.Plan(), "n2", snapshot.At)
 		return len(v.Members)
 	}

@@ -27,7 +27,7 @@ func TestUnstarted(t *testing.T) {
 			w.TimeLimit, w.Deadline = time.Hour, snapshot.At.Add(time.Hour+time.Minute)
 			snapshot.Queue.Waiting[1].Submit, snapshot.Queue.Waiting[1].Eligible = snapshot.At, snapshot.At
 		}
-		v := New(u.Reorder(snapshot), withQLA, nil)
+		v := New(u.Reorder(snapshot), withLifetime, nil)
 		p := v.Plan()
 		u.Record(v, p, snapshot.At)
 		for k, spots := range p.Spots {

@@ -19,7 +19,7 @@ func TestOneNodeServes(t *testing.T) {
 	}{
 		{waits(1, "7g.40gb", 1, 0), 1}, {waits(1, "7g.40gb", 1, 2), 2}, {waits(1, "7g.40gb", 1, 3), 3},
 	} {
-		v := New(snapshotOf(nodes, c.wants), withQLA, nil)
+		v := New(snapshotOf(nodes, c.wants), withLifetime, nil)
 		p := v.Plan()
 		offered := 0
 		for m := range v.Members {
@@ -50,7 +50,7 @@ func TestHeldInTurn(t *testing.T) {
 		{"root", []slurm.Waiting{held(1, 0, "n1"), held(2, 0, "n2")}, []uint32{1}},
 		{"behind a job of another user", []slurm.Waiting{waits(9, "7g.40gb", 1, 3), held(1, 1000, "n1")}, []uint32{9}},
 	} {
-		v := New(snapshotOf(nodes, c.jobs...), withQLA, nil)
+		v := New(snapshotOf(nodes, c.jobs...), withLifetime, nil)
 		p := v.Plan()
 		var served []uint32
 		for k, spots := range p.Spots {
@@ -64,7 +64,7 @@ func TestHeldInTurn(t *testing.T) {
 	}
 	// The GPU has no room for the first job, so the plan places the second job.
 	nodes[0] = node(t, "n1", a100(t, "1g.5gb@0"))
-	v := New(snapshotOf(nodes, held(1, 1000, "n1"), held(2, 1000, "n2")), withQLA, nil)
+	v := New(snapshotOf(nodes, held(1, 1000, "n1"), held(2, 1000, "n2")), withLifetime, nil)
 	if p := v.Plan(); p.Spots[0] != nil || p.Spots[1] == nil {
 		t.Errorf("planned at %v", p.Spots)
 	}
@@ -111,7 +111,7 @@ func TestOverrun(t *testing.T) {
 	for i := range g.Busy.Indices() {
 		g.Expect(i, 1e9-500)
 	}
-	v := New(snapshotOf([]slurm.Node{node(t, "n1", g)}, waits(1, "7g.40gb", 1, 1)), withQLA, nil)
+	v := New(snapshotOf([]slurm.Node{node(t, "n1", g)}, waits(1, "7g.40gb", 1, 1)), withLifetime, nil)
 	if p := v.Plan(); p.Spots[0] != nil || p.Reserved == nil || p.Reserved.At != 1e9+overdue {
 		t.Errorf("%v, %+v", p.Spots[0], p.Reserved)
 	}
@@ -144,7 +144,7 @@ func TestImpossibleJobKeepsNothing(t *testing.T) {
 	both := waits(1, "7g.40gb", 1, 1)
 	both.PerNode = append(both.PerNode, slurm.GRES{Name: "mig", Type: "1g.5gb", Count: 1})
 	for _, impossible := range []slurm.Waiting{waits(1, "1g.5gb", 1, 3), waits(1, "1g.5gb", 8, 1), both} {
-		v := New(snapshotOf(nodes, impossible, waits(2, "1g.5gb", 1, 1)), withQLA, nil)
+		v := New(snapshotOf(nodes, impossible, waits(2, "1g.5gb", 1, 1)), withLifetime, nil)
 		if p := v.Plan(); len(v.Jobs) != 1 || v.Jobs[0].ID != 2 || p.Spots[0] == nil {
 			t.Errorf("%v on %d nodes: %d jobs planned", impossible.PerNode, impossible.NumNodes, len(v.Jobs))
 		}

@@ -40,7 +40,7 @@ func TestPage(t *testing.T) {
 			Policies: []Policy{
 				{Reference: true, Name: "(as it was)", MeanWait: 12345.6, LongestWait: 2e4},
 				{
-					Name:        "qla",
+					Name:        "reach",
 					MeanWait:    10,
 					MedianWait:  5,
 					P95Wait:     80,
@@ -58,10 +58,10 @@ func TestPage(t *testing.T) {
 		"omitted 1 job: no GPU",
 		`<td data-head="mean wait, s">12,346<td data-head="median">`,
 		`<td data-head="in use">62.5%<td data-head="fragmentation">0.00<td data-head="created">2`,
-		`<p class="verdict">With the qla policy, a job waits on average 10 s.</p>`,
+		`<p class="verdict">With the reach policy, a job waits on average 10 s.</p>`,
 		"Made on 2026-11-24 14:00 UTC by</p>\n<pre>caelum simulate &#39;&lt;script&gt;&#39;</pre>",
 		`<meta name="viewport" content="width=device-width, initial-scale=1">`,
-		"<details><summary>qla</summary>",
+		"<details><summary>reach</summary>",
 		"job &lt;script&gt;alert(1)&lt;/script&gt;: 1g.5gb, 50 s",
 		">GPU 1</text>",
 		"seconds since the first submission",
@@ -91,7 +91,7 @@ func TestPage(t *testing.T) {
 
 // TestPageAtTheEdges tests a page without jobs, and a page with more than mostGPUs GPUs and mostSpans slices.
 func TestPageAtTheEdges(t *testing.T) {
-	empty := write(t, Page{Title: "nothing", Policies: []Policy{{Name: "qla", Recorded: &Recorder{}}}})
+	empty := write(t, Page{Title: "nothing", Policies: []Policy{{Name: "reach", Recorded: &Recorder{}}}})
 	if strings.Contains(empty, "NaN") || strings.Contains(empty, "Inf") {
 		t.Error("a page without jobs contains NaN or Inf")
 	}

@@ -23,7 +23,7 @@ import (
 // The search skips GPUs without free units and visits the others in ascending order, first by the fraction that is free
 // and then by index. If a subset fits, its jobs start and the search begins again. The policy chooses the jobs'
 // placements in a pool that contains only the visited GPU, beginning with the largest profiles. A subset does not fit
-// if the policy finds no placement for one of its jobs or would hold one of them. A job never starts if other jobs
+// if the policy finds no placement for one of its jobs. A job never starts if other jobs
 // always yield a higher throughput.
 type batches struct {
 	s    *simulation
@@ -111,7 +111,7 @@ func (s *simulation) batch() bool {
 // subset fits on any GPU.
 func (b *batches) next() []member {
 	b.cut.foresee()
-	b.cut.gather(0)
+	b.cut.gather()
 	b.sit = b.cut.Situation
 	b.sit.Pool = b.one
 	speeds := b.speeds()
@@ -142,14 +142,14 @@ func (b *batches) order() (all []int) {
 	type gpuState struct {
 		model        *mig.Model
 		layout, idle mig.Layout
-		gpu          int // set if the policy uses the jobs' ends
+		gpu          int // set if the GPU is busy, because the policy may use the jobs' ends
 	}
 	pool := b.cut.Pool
 	seen := map[gpuState]bool{}
 	for k := range pool.Len() {
 		g := pool.GPU(k)
 		s := gpuState{model: g.Model, layout: g.Busy, idle: g.Idle}
-		if b.cut.inputs.Ends && g.Busy != 0 {
+		if g.Busy != 0 {
 			s.gpu = k
 		}
 		if pool.Node(k).Units > 0 && !seen[s] {
@@ -250,13 +250,8 @@ func (b *batches) fits() ([]member, bool) {
 		return cmp.Or(cmp.Compare(c.profile.Size, a.profile.Size), cmp.Compare(c.profile.Compute, a.profile.Compute))
 	})
 	b.one.Set(0, b.cut.Pool.GPU(b.gpu))
-	requests := make([]place.Request, len(all))
-	for k := range all {
-		requests[k] = all[k].request
-	}
 	for k := range all {
 		m := &all[k]
-		b.sit.Behind = requests[k+1:]
 		for range m.slices() {
 			choice := b.s.Policy.Choose(&b.sit, m.request)
 			if choice.Verdict != place.Here {

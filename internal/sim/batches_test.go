@@ -171,19 +171,13 @@ func tried(s *simulation, k int, jobs []int) (got chosen, ok bool) {
 	one := place.NewPool([]place.GPU{s.room.(*cut).Pool.GPU(k)})
 	var spots []string
 	speed := 0.0
-	for n, at := range order {
+	for _, at := range order {
 		j := s.queue.at(at)
 		sit := place.Situation{
 			Pool:         one,
 			Now:          s.now,
 			Weights:      s.recent.Weights(),
 			MeanDuration: s.recent.MeanDuration(),
-		}
-		for _, behind := range order[n+1:] {
-			sit.Behind = append(
-				sit.Behind,
-				place.Request{Profile: profile(behind).Name, Duration: s.queue.at(behind).estimate},
-			)
 		}
 		for range max(1, j.Slices) {
 			choice := s.Policy.Choose(&sit, place.Request{Profile: profile(at).Name, Duration: j.estimate})

@@ -93,7 +93,7 @@ func (c churn) compare(
 	what += ", " + endEstimates[know].name
 	names := check.of
 	if c.figures {
-		names = []string{"best-fit", "reach", "fgd", "lifetime", "scarcity", "qla"}
+		names = []string{"best-fit", "reach", "lifetime"}
 	}
 	for _, m := range trace.Mixes {
 		got := map[string]float64{}
@@ -128,14 +128,15 @@ func (c churn) mean(t *testing.T, mix trace.Mix, config Config, know int, value 
 
 func meanWait(r *Result) float64 { return r.Waits.Mean() }
 
+// lifetimeFirst requires that jobs wait for a shorter time with lifetime than with best-fit.
+var lifetimeFirst = order{[]string{"best-fit", "lifetime"}, func(r map[string]float64) bool {
+	return r["lifetime"] < r["best-fit"]
+}}
+
 func TestChurnFIFO(t *testing.T) {
 	c := readChurn()
 	for know := range endEstimates[:min(len(endEstimates), 2*c.seeds-1)] {
-		// At low load, lifetime is better than qla with some mixes.
-		check := order{[]string{"best-fit", "lifetime", "qla"}, func(r map[string]float64) bool {
-			return (r["qla"] < r["lifetime"] || c.load < 0.8) && r["lifetime"] < r["best-fit"]
-		}}
-		c.compare(t, "FIFO", Config{GPUs: gpus(t, "A100-40GB", 16)}, know, meanWait, check)
+		c.compare(t, "FIFO", Config{GPUs: gpus(t, "A100-40GB", 16)}, know, meanWait, lifetimeFirst)
 	}
 }
 
@@ -143,10 +144,7 @@ func TestChurnEASY(t *testing.T) {
 	c := readChurn()
 	config := Config{GPUs: gpus(t, "A100-40GB", 16), Discipline: EASY}
 	for know := range endEstimates[:min(2, c.seeds)] {
-		c.compare(t, "EASY", config, know, meanWait, order{
-			[]string{"best-fit", "lifetime", "qla"},
-			func(r map[string]float64) bool { return r["qla"] < r["best-fit"] && r["lifetime"] < r["best-fit"] },
-		})
+		c.compare(t, "EASY", config, know, meanWait, lifetimeFirst)
 	}
 }
 
@@ -156,14 +154,14 @@ func TestChurnWithoutQueue(t *testing.T) {
 	config := Config{GPUs: gpus(t, "A100-40GB", 32), Discipline: Loss}
 	for know := range endEstimates[:min(2, c.seeds)] {
 		c.compare(t, "no queue, accepted", config, know, (*Result).Accepted, order{
-			[]string{"best-fit", "scarcity"},
-			func(r map[string]float64) bool { return r["scarcity"] > r["best-fit"] },
+			[]string{"best-fit", "lifetime"},
+			func(r map[string]float64) bool { return r["lifetime"] > r["best-fit"] },
 		})
 	}
 }
 
 func BenchmarkChurn(b *testing.B) {
-	for _, name := range []string{"best-fit", "reach", "lifetime", "qla"} {
+	for _, name := range []string{"best-fit", "reach", "lifetime"} {
 		b.Run(name, func(b *testing.B) {
 			events := 0
 			for b.Loop() {

@@ -85,8 +85,8 @@ func (w *watched) checkReservations(t *rapid.T) {
 }
 
 // TestBackfillDoesNotDelayTheHead checks that no job delays the head of the queue if the expected ends are exact. The
-// head must not start later than the earliest time that was ever reserved for it. The test excludes two policies: qla
-// may hold the head again at the reserved time, and grmu may be unable to use free units outside a job's basket.
+// head must not start later than the earliest time that was ever reserved for it. The test excludes grmu,
+// which may be unable to use free units outside a job's basket.
 func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		backfilled := 0
@@ -102,7 +102,7 @@ func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 		if !t.Failed() && !testing.Short() && backfilled == 0 {
 			t.Error("no job was backfilled: the cases do not test enough")
 		}
-	}, "qla", "grmu")
+	}, "grmu")
 }
 
 // TestBackfillBesideIdleInstances repeats TestBackfillDoesNotDelayTheHead with instances that remain after their jobs,

@@ -108,7 +108,7 @@ func (m *mover) departed(spots []place.Spot) {
 // rejected moves or stops jobs because the head of the queue cannot start. It reports whether the GPUs have changed.
 func (m *mover) rejected() bool {
 	switch {
-	case m == nil || m.c.held:
+	case m == nil:
 		return false
 	case m.Rule == StopForHead, m.Rule == MoveForHead:
 		return m.stopForHead()

@@ -59,7 +59,7 @@ func drawRoom(t *rapid.T, c *Config) {
 		}
 		return
 	}
-	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
+	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}}).Draw(t, "policy")
 }
 
 // TestNodes checks that a job with several slices holds all of them at the same time. They must not overlap, and must
@@ -126,7 +126,7 @@ func TestUnknownRunTime(t *testing.T) {
 		}
 		return j.Limit
 	}
-	for _, p := range []place.Policy{place.Reach, place.Lifetime{}, place.QLA{}, place.Scarcity{}} {
+	for _, p := range []place.Policy{place.Reach, place.Lifetime{}} {
 		c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: p, Said: estimate, Learn: true, Create: 0.2,
 			Discipline: EASY}
 		for _, offers := range []bool{false, true} {

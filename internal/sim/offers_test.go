@@ -16,7 +16,7 @@ import (
 // drawOffers returns a random cluster of several nodes with offers, and random jobs for it.
 func drawOffers(t *rapid.T) (c Config, jobs []trace.Job) {
 	c, models := drawNodes(t)
-	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
+	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}}).Draw(t, "policy")
 	c.Discipline = rapid.SampledFrom([]Discipline{FIFO, EASY}).Draw(t, "discipline")
 	c.Offers = true
 	w := trace.Workload{}
@@ -74,17 +74,14 @@ func TestOffers(t *testing.T) {
 }
 
 // TestOffersKeepReservations checks a bound on the start of the job at the head of the queue, with exact ends. The
-// bound is the earliest time that was ever reserved for it, plus the delay of the offers and of slurmctld for this
-// job and those that were planned together with it. The test excludes qla, which may hold the job again at the
-// reserved time, and jobs with several slices, because slurmctld may allocate two nodes' offers such that neither has
-// enough slices for a planned job until the next plan.
+// bound is the earliest time that was ever reserved for it, plus the delay of the offers and of slurmctld for this job
+// and those that were planned together with it. The test excludes jobs with several slices, because slurmctld may
+// allocate two nodes' offers such that neither has enough slices for a planned job until the next plan.
 func TestOffersKeepReservations(t *testing.T) {
 	reserved := 0
 	rapid.Check(t, func(t *rapid.T) {
 		c, jobs := drawOffers(t)
-		if c.Discipline = EASY; c.Policy == (place.Policy)(place.QLA{}) {
-			c.Policy = place.Lifetime{}
-		}
+		c.Discipline = EASY
 		c.WholeShare = 1 // with 0, jobs for slices may be placed before a job for full GPUs that has a reservation
 		for k := range jobs {
 			jobs[k].Slices = 1

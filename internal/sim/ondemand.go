@@ -12,18 +12,16 @@ import (
 type cut struct {
 	s *simulation
 	offer.Cluster
-	inputs  place.Inputs
 	free    int
 	frag    float64      // the sum of all GPUs' fragmentation
 	done    []float64    // for each GPU, the time at which its pending creations and destructions will be complete
 	mover   *mover       // nil without Config.Moves
 	active  int          // the number of GPUs with at least one running job
-	held    bool         // true if the policy held the last job that place did not start
 	decided []place.Spot // the spots of the next job, or nil if the policy must choose them
 }
 
 func newCut(s *simulation) *cut {
-	c := &cut{s: s, inputs: place.InputsOf(s.Policy)}
+	c := &cut{s: s}
 	gpus := make([]place.GPU, len(s.GPUs))
 	for k, b := range s.GPUs {
 		gpus[k].Model, gpus[k].Offerable, gpus[k].Node = b, b.Open(0, 0), s.nodeOf[k]
@@ -32,27 +30,11 @@ func newCut(s *simulation) *cut {
 	c.done = make([]float64, len(gpus))
 	c.Pool, c.Nodes, c.Policy = place.NewPool(gpus), s.nodes, s.Policy
 	c.WholeShare = s.WholeShare
-	if s.Discipline == Loss {
-		c.Policy = unheld{s.Policy}
-	}
 	for k := range gpus {
 		c.frag += c.Pool.Node(k).Frag // above 0 on an empty GPU if the model limits a profile to one instance
 	}
 	c.mover = newMover(c)
 	return c
-}
-
-// unheld is a policy that never holds a job. If the embedded policy would hold a job, unheld chooses [place.Lifetime]'s
-// placement instead, because with the Loss discipline, the simulation would reject a held job even though it fits.
-type unheld struct{ place.Policy }
-
-// Choose implements [place.Policy].
-func (u unheld) Choose(s *place.Situation, r place.Request) place.Choice {
-	choice := u.Policy.Choose(s, r)
-	if choice.Verdict == place.Hold {
-		return place.Lifetime{}.Choose(s, r)
-	}
-	return choice
 }
 
 func (c *cut) idle() int              { return c.free }
@@ -63,15 +45,11 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 	spots, why := c.decided, place.Choice{}
 	if c.decided = nil; spots == nil {
 		c.foresee()
-		c.gather(k)
+		c.gather()
 		j.offer.RunTime = s.runTime(j)
 		spots, why = c.Find(&j.offer, r.onCut())
 	}
-	c.held = spots == nil && why.Verdict == place.Hold
 	if spots == nil {
-		if why.Verdict == place.Hold && k == 0 {
-			s.result.Held++
-		}
 		if s.Discipline != EASY || k > 0 {
 			return false, nil
 		}
@@ -127,27 +105,17 @@ func (c *cut) slowest() float64 {
 // mostInTheWay is the maximum number of instances on one GPU of any model (7 on an A100).
 const mostInTheWay = 7
 
-// gather sets the policy's inputs for the k-th job in the queue.
-func (c *cut) gather(k int) {
+// gather sets the policy's inputs.
+func (c *cut) gather() {
 	s := c.s
-	c.Now, c.Making, c.Ordered = s.now, c.slowest(), s.Discipline == FIFO
-	c.Behind = c.Behind[:0]
-	for i := k + 1; i < s.queue.len() && i <= k+c.inputs.Behind; i++ {
-		c.Behind = append(c.Behind, s.request(s.queue.at(i)))
-	}
-	if c.inputs.Weights || c.s.Offers {
-		c.Weights = s.recent.Weights()
-	}
-	if c.inputs.Mean || c.s.Offers {
-		c.MeanDuration = s.recent.MeanDuration()
-	}
+	c.Now, c.Making = s.now, c.slowest()
+	c.Weights, c.MeanDuration = s.recent.Weights(), s.recent.MeanDuration()
 }
 
 // foresee updates the running jobs' expected ends.
 func (c *cut) foresee() {
-	constant := c.s.corrected == nil && c.s.High == nil
-	if constant || !c.inputs.Ends && c.s.Discipline != EASY {
-		return
+	if c.s.corrected == nil && c.s.High == nil {
+		return // the expected ends are constant
 	}
 	version := c.s.version()
 	for _, j := range c.s.running {

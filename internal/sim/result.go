@@ -26,7 +26,6 @@ type Result struct {
 	Lost        float64 // the fraction of busy unit-seconds lost because jobs ran out of memory or were moved
 	Moved       int     // the number of times that a running job was moved or stopped
 	Active      float64 // with a policy, the mean number of GPUs with at least one running job over the makespan
-	Held        int     // the number of times that the head of the queue was held even though it could have started
 	Frag        float64 // mean of FragAware's fragmentation measure over the GPUs and the makespan
 
 	Created, Destroyed, Reused int // numbers of instances; full GPUs are neither created nor destroyed

@@ -94,7 +94,7 @@ func (c *cut) plan() offer.Plan {
 	s := c.s
 	s.expire()
 	c.foresee()
-	c.gather(-1)
+	c.gather()
 	c.Arrivals = offer.ExpectedArrivals(s.earlier, s.now)
 	var jobs []*offer.Job
 	for k := range s.queue.len() {

@@ -101,9 +101,9 @@ func (c *campaign) lost(j queued) bool {
 
 // resumeForgotten resumes nodes that are drained because slurmctld lost its last state when it was killed. slurmctld
 // may then show a node as drained even though the campaign had resumed it, or reassign the ids of its last jobs and
-// drain a node because of "Duplicate jobid". If it is killed after it has sent a launch, but before it sends the request
-// for the job's prolog, slurmd waits 20 s for this request, and slurmctld then drains the node because of "Prolog error"
-// (24.11.5, without a prolog of Caelum). In these cases, an administrator has to resume the node.
+// drain a node because of "Duplicate jobid". If it is killed after it has sent a launch, but before it sends the
+// request for the job's prolog, slurmd waits 20 s for this request, and slurmctld then drains the node because of
+// "Prolog error" (24.11.5, without a prolog of Caelum). In these cases, an administrator has to resume the node.
 func (c *campaign) resumeForgotten(q queue) {
 	for _, node := range c.nodes() {
 		if l := q.nodes[node]; len(l.States) == 0 || up(l) || !c.active("slurmctld", "", time.Time{}, time.Now()) {

@@ -163,16 +163,6 @@ func (o PlainGPU) Frag(set []Interval) float64 {
 	return sum / n
 }
 
-// Lost returns the weighted sum, over all profiles, of the number of free units that instances of the profile cannot
-// use.
-func (o PlainGPU) Lost(set []Interval, weights []float64) float64 {
-	sum := 0.0
-	for p, pr := range o.Model.Profiles {
-		sum += weights[p] * float64(o.FreeUnits(set)-o.placeable(set, p, 0)*pr.Size)
-	}
-	return sum
-}
-
 // layouts returns all legal sets of instances on an empty GPU of the given model.
 func layouts(b *mig.Model) [][]Interval {
 	all := [][]Interval{nil}
