@@ -152,25 +152,25 @@ chaos: prerequisites
 	$(GO) build -trimpath -buildvcs=false -o $(B)/devcluster-chaos ./contrib/devcluster/chaos
 	$(B)/devcluster-chaos -seed $(SEED) -seconds $(SECONDS) $(CHAOS)
 
-# Measures what Caelum costs on a devcluster. The figures are in docs/results.md.
+# Measures what Caelum costs on a devcluster. The figures are in contrib/lab/results.md.
 bench: prerequisites
 	$(MAKE) all
-	$(GO) build -trimpath -buildvcs=false -o $(B)/devcluster-bench ./contrib/devcluster/bench
+	$(GO) build -C contrib/lab -trimpath -buildvcs=false -o $(B)/devcluster-bench ./bench
 	$(B)/devcluster-bench
 
-# Compares predictions from earlier runs with simple rules, in a simulation. The figures are in docs/results.md. MISO is
-# the path of a file with the MISO paper's step times.
+# Compares predictions from earlier runs with simple rules, in a simulation. The figures are in contrib/lab/results.md.
+# MISO is the path of a file with the MISO paper's step times.
 MISO ?=
 learn:
-	$(GO) run ./contrib/learn population
-	$(GO) run ./contrib/learn variants
-	$(GO) run ./contrib/learn runtimes
-	$(GO) run ./contrib/learn forecast
-	$(GO) run ./contrib/learn grow
-	if test -n "$(MISO)"; then $(GO) run ./contrib/learn miso "$(MISO)"; fi
+	$(GO) run -C contrib/lab ./learn population
+	$(GO) run -C contrib/lab ./learn variants
+	$(GO) run -C contrib/lab ./learn runtimes
+	$(GO) run -C contrib/lab ./learn forecast
+	$(GO) run -C contrib/lab ./learn grow
+	if test -n "$(MISO)"; then $(GO) run -C contrib/lab ./learn miso "$(abspath $(MISO))"; fi
 
-# Fuzzes the readers of untrusted input and the planner (docs/results.md, "Fuzzing"). Each fuzz target runs for FUZZTIME
-# seconds. The unit tests also run the inputs for which fuzzing has found faults.
+# Fuzzes the readers of untrusted input and the planner (contrib/lab/results.md, "Fuzzing"). Each fuzz target runs for
+# FUZZTIME seconds. The unit tests also run the inputs for which fuzzing has found faults.
 FUZZTIME ?= 3600
 fuzz: prerequisites
 	@command -v clang >/dev/null || { echo "couldn't find clang; run apt-get install clang"; exit 1; }
@@ -197,8 +197,8 @@ check:
 # the list). In these packages, the race detector would find nothing and make the tests up to ten times slower. -vet=off
 # avoids repeating the lint target's vet run. Because some tests mostly wait, make unit tests twice as many packages in
 # parallel as the machine has cores.
-PURE := contrib/ansible contrib/growtrace contrib/mail contrib/monitoring contrib/sizing contrib/devcluster/oracle \
-	contrib/job_submit contrib/learn contrib/nvml-emulator/fuzz contrib/seeds docs internal/config internal/decisions \
+PURE := contrib/ansible contrib/mail contrib/monitoring contrib/devcluster/oracle \
+	contrib/job_submit contrib/nvml-emulator/fuzz docs internal/config internal/decisions \
 	internal/eligible internal/gpuhours internal/inventory internal/jobreport internal/learn internal/ledger \
 	internal/lint internal/man internal/mig internal/offer internal/overview internal/part internal/place \
 	internal/place/placetest internal/plan internal/predict internal/preempt internal/reconfigure internal/report \
@@ -207,11 +207,17 @@ PURE := contrib/ansible contrib/growtrace contrib/mail contrib/monitoring contri
 GOTEST  = $(GO) test -vet=off -timeout 60m -p $(shell expr 2 \* $$(nproc)) $(SHORT)
 TESTED  = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
 # The emulator is built first, because several packages use it.
-unit: race norace clients-short
+unit: race norace clients-short lab
 race: emulator
 	$(GOTEST) -race $(filter-out $(PURE:%=caelum/%) $(WITHOUT_RACE:%=caelum/%),$(TESTED))
 norace: emulator
 	$(GOTEST) $(PURE:%=./%) $(WITHOUT_RACE:%=./%)
+
+# Tests the programs that measure and simulate (contrib/lab/README.md). They are a Go module of their own.
+.PHONY: lab
+lab:
+	$(GO) vet -C contrib/lab ./...
+	cd contrib/lab && $(GO) tool staticcheck ./... && $(GO) test -vet=off $(SHORT) ./...
 
 # Builds other projects' NVML clients from the Go module proxy and runs them on the emulator
 # (contrib/nvml-emulator/clients/README.md). They are a Go module of their own. make unit runs them on two GPU models, to

@@ -16,7 +16,8 @@ import (
 	"caelum/internal/overview"
 )
 
-// These constants limit the load that users of caelum top put on slurmctld (docs/results.md, "The cost of caelum top").
+// These constants limit the load that users of caelum top put on slurmctld (contrib/lab/results.md, "Cost of caelum
+// top").
 const (
 	// topInterval is the default value of --interval, and topFastest is the minimum value.
 	topInterval = 15 * time.Second

@@ -17,9 +17,9 @@ var mapped = []string{
 	"internal/gpu", "internal/doctor", "internal/api",
 	"internal/learn", "internal/trace", "internal/report", "internal/watch", "internal/notify", "internal/sqlite",
 	"internal/config", "internal/usage", "internal/jobreport",
-	"internal/ledger", "internal/trust", "internal/decisions", "cmd/caelum", "contrib/learn", "contrib/policies",
-	"contrib/sizing",
-	"contrib/devcluster/bench", "contrib/devcluster/chaos", "contrib/devcluster/cluster", "contrib/devcluster/oracle",
+	"internal/ledger", "internal/trust", "internal/decisions", "cmd/caelum",
+	"contrib/lab/bench", "contrib/lab/learn", "contrib/lab/policies", "contrib/lab/sizing",
+	"contrib/devcluster/chaos", "contrib/devcluster/cluster", "contrib/devcluster/oracle",
 }
 
 // entry matches the beginning of a line in a package comment that describes a file.

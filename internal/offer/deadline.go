@@ -16,7 +16,7 @@ import (
 
 const (
 	// urgency is the time in seconds before its latest start at which a job becomes urgent. With a larger value, other
-	// jobs wait longer, but hardly any additional jobs meet their deadlines (docs/results.md, "Deadlines").
+	// jobs wait longer, but hardly any additional jobs meet their deadlines (contrib/lab/results.md, "Deadlines").
 	urgency = 900
 	// maxPassing is the waiting time in seconds after which urgent jobs no longer pass a job, so that no job waits
 	// forever.

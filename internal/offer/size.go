@@ -16,7 +16,7 @@ import (
 // the smallest t_p + price x t_p x u_p. If a larger slice will soon become free, the job at the head of the queue can
 // wait for it, but only if its run time is known from earlier runs. If a time limit of one day were used instead, a job
 // that runs for a minute would wait for hours. The measurements are in the section "Sizes of slices" in
-// docs/results.md.
+// contrib/lab/results.md.
 //
 // A large slice must not delay other jobs, so Make plans twice. The first plan multiplies the price by the constant
 // fair, and therefore starts more jobs on smaller slices. The second plan uses the real price. Make returns the second

@@ -33,7 +33,7 @@ func (s *Situation) counted(r Request) float64 {
 //
 // If jobs can use full GPUs, the sum also includes the node's slot (nodeSlots). Instances that end at similar times are
 // then placed on the same node, so that nodes become free for jobs that need several full GPUs. Without the nodes'
-// slots, these jobs wait 1.3 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
+// slots, these jobs wait 1.3 to 1.6 times as long (contrib/lab/whole, EASY, load 0.85, seeds 1 to 3).
 //
 // If several placements have the same sum, the policy compares the acquisition cost first, then the reach, and then the
 // GPU and the start. Lifetime needs neither migration nor a queue. The only information about

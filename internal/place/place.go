@@ -54,7 +54,7 @@ type Policy interface {
 var Reach Policy = byLayout(mostReach)
 
 // DefaultPolicy is the name of the policy that agents use unless the configuration specifies another one. See "The
-// default policy" in docs/results.md for the measurements.
+// default policy" in contrib/lab/results.md for the measurements.
 const DefaultPolicy = "lifetime"
 
 var policies = []struct {

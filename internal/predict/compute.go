@@ -65,7 +65,7 @@ func Slowdown(busy float64, on, than int) float64 {
 // run time on the whole GPU is the weighted mean of the logarithms for all shares. The weighted mean of the
 // shares would underestimate how much slower small slices are. If runs completed on slices of different sizes, all
 // shares have the same prior density, because with the other prior, the slices chosen for these jobs were too large
-// (docs/results.md, "Other speeds and GPU models").
+// (contrib/lab/results.md, "Other speeds and GPU models").
 func busy(runs []attempt) (share float64, known bool) {
 	o := observe(runs)
 	if !o.informative() {

@@ -14,7 +14,7 @@ const (
 	// with its third failure in a row, or with its second in a row after nine complete runs.
 	unlikely = 1e-4
 	// priorFailures and priorTrials describe the fraction of failed runs that is assumed before any runs exist:
-	// priorFailures out of priorTrials runs. All constants were chosen with seed 1 of `go run ./contrib/learn
+	// priorFailures out of priorTrials runs. All constants were chosen with seed 1 of `go run -C contrib/lab ./learn
 	// variants`.
 	priorFailures = 0.1
 	priorTrials   = 2

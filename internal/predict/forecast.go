@@ -17,8 +17,8 @@ type Forecast struct {
 	Exceeds  bool
 }
 
-// The forecast's constants were chosen with seeds 1 to 20 of `go run ./contrib/learn forecast`. A false alarm discards
-// the work of a job that would have completed. The constants therefore favour late alarms over false alarms.
+// The forecast's constants were chosen with seeds 1 to 20 of `go run -C contrib/lab ./learn forecast`. A false alarm
+// discards the work of a job that would have completed. The constants therefore favour late alarms over false alarms.
 const (
 	// blocks is the maximum number of points to which the forecast reduces the memory use in each of the periods that
 	// it considers. With fewer than minPoints points, the forecast is the highest memory use so far.

@@ -11,7 +11,7 @@
 //
 // The package is pure: it computes a plan from the state of the GPUs and never applies it. Package place places jobs
 // that fit without a plan. Only the simulator uses package reconfigure: on clusters with backfill, moves do not shorten
-// waiting times (docs/results.md, "Moves of running jobs").
+// waiting times (contrib/lab/results.md, "Moves of running jobs").
 //
 // Files:
 //

@@ -51,7 +51,7 @@ var endEstimates = []struct {
 }
 
 // churn compares the policies on generated workloads that are long enough for a queue to form. The figures in
-// docs/results.md are means over the seeds 101 to 100+CHURN_SEEDS:
+// contrib/lab/results.md are means over the seeds 101 to 100+CHURN_SEEDS:
 //
 //	CHURN=4000 CHURN_SEEDS=20 go test -run Churn -v ./internal/sim
 //	CHURN=4000 CHURN_SEEDS=20 CHURN_LOAD=0.7 go test -run Churn -v ./internal/sim

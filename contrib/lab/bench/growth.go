@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/contrib/growtrace"
+	"caelum/contrib/lab/growtrace"
 )
 
 // growthNodes is the number of nodes. The trace's GPUs are distributed evenly among them.
 const growthNodes = 2
 
 // growthAttempts is the maximum number of times that a user submits a job that keeps running out of memory. As in
-// `contrib/learn grow`, the last submission requests the whole GPU.
+// `contrib/lab/learn grow`, the last submission requests the whole GPU.
 const growthAttempts = 5
 
 // growthConfig is the configuration of all agents. With sizing: tightest, no job is given a larger slice unless it

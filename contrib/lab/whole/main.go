@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"caelum/contrib/seeds"
+	"caelum/contrib/lab/seeds"
 	"caelum/internal/mig"
 	"caelum/internal/place"
 )

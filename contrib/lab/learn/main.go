@@ -9,7 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"caelum/contrib/seeds"
+	"caelum/contrib/lab/seeds"
 )
 
 func main() {

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"caelum/contrib/growtrace"
+	"caelum/contrib/lab/growtrace"
 	"caelum/internal/predict"
 	"caelum/internal/trace"
 )

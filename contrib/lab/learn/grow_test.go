@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"caelum/contrib/growtrace"
+	"caelum/contrib/lab/growtrace"
 	"caelum/internal/predict"
 	"caelum/internal/sim"
 	"caelum/internal/trace"

@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"caelum/contrib/seeds"
+	"caelum/contrib/lab/seeds"
 )
 
 func main() {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"caelum/contrib/growtrace"
+	"caelum/contrib/lab/growtrace"
 	"caelum/internal/mig"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"caelum/contrib/growtrace"
+	"caelum/contrib/lab/growtrace"
 	"caelum/internal/mig"
 )
 

@@ -1,4 +1,4 @@
-// Package growtrace contains the code shared by `contrib/learn grow` and `devcluster-bench -grow`: the memory use of
+// Package growtrace contains the code shared by `contrib/lab/learn grow` and `devcluster-bench -grow`: the memory use of
 // emulated jobs over time, and a trace of such jobs that both the simulator and a real Slurm cluster can run.
 //
 // Files:

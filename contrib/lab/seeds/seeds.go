@@ -1,4 +1,4 @@
-// Package seeds parses the -seeds option of the programs in contrib/learn, contrib/sizing and contrib/whole.
+// Package seeds parses the -seeds option of the programs in contrib/lab/learn, contrib/lab/sizing and contrib/lab/whole.
 package seeds
 
 import (

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strconv"
 
-	"caelum/contrib/growtrace"
+	"caelum/contrib/lab/growtrace"
 	"caelum/internal/trace"
 )
 
