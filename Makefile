@@ -126,7 +126,7 @@ test-matrix:
 
 release-test: prerequisites
 	$(MAKE) all
-	$(GO) test ./spank/... ./contrib/job_submit
+	$(GO) test ./spank/... ./spank/submit
 	$(GO) run ./contrib/devcluster/demo
 	$(MAKE) e2e
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
@@ -174,7 +174,7 @@ learn:
 FUZZTIME ?= 3600
 fuzz: prerequisites
 	@command -v clang >/dev/null || { echo "couldn't find clang; run apt-get install clang"; exit 1; }
-	for f in internal/api:FuzzServer internal/agent:FuzzAgent internal/agent:FuzzRecords contrib/job_submit:FuzzTable contrib/job_submit:FuzzSubmit contrib/job_submit:FuzzModify \
+	for f in internal/api:FuzzServer internal/agent:FuzzAgent internal/agent:FuzzRecords spank/submit:FuzzTable spank/submit:FuzzSubmit spank/submit:FuzzModify \
 		internal/mig:FuzzParse internal/reconfigure:FuzzPlan internal/trace:FuzzSacct internal/predict:FuzzSummaries internal/setup:FuzzMerge; do \
 		$(GO) test ./$${f%:*} -run '^$$' -fuzz "^$${f#*:}\$$" -parallel=1 -fuzztime=$(FUZZTIME)s -fuzzminimizetime=50x || exit 1; done
 	$(MAKE) -C spank/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
@@ -198,7 +198,7 @@ check:
 # avoids repeating the lint target's vet run. Because some tests mostly wait, make unit tests twice as many packages in
 # parallel as the machine has cores.
 PURE := contrib/ansible contrib/mail contrib/monitoring contrib/devcluster/oracle \
-	contrib/job_submit contrib/nvml-emulator/fuzz docs internal/config internal/decisions \
+	spank/submit contrib/nvml-emulator/fuzz docs internal/config internal/decisions \
 	internal/eligible internal/gpuhours internal/inventory internal/jobreport internal/learn internal/ledger \
 	internal/lint internal/man internal/mig internal/offer internal/overview internal/part internal/place \
 	internal/place/placetest internal/plan internal/predict internal/preempt internal/reconfigure internal/report \
@@ -250,7 +250,7 @@ lint:
 	$(GO) tool staticcheck -tags e2e ./...
 	find spank contrib -name "*.[ch]" | xargs clang-format --dry-run --Werror
 	shellcheck -S warning .ci/run $(SHELL_SCRIPTS)
-	luacheck --no-color -q contrib/job_submit.lua contrib/job_submit
+	luacheck --no-color -q spank/submit
 
 # PLUGINDIR is the directory from which this host's Slurm loads plugins. The SPANK plugin loads its Go object from
 # there.
@@ -263,7 +263,7 @@ install: all
 	install -D -m 0644 etc/caelumd.service $(DESTDIR)/lib/systemd/system/caelumd.service
 	install -D -m 0644 etc/caelum-watch.service $(DESTDIR)/lib/systemd/system/caelum-watch.service
 	install -D -m 0644 etc/tmpfiles.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/caelum.conf
-	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/caelum contrib/job_submit.lua etc/caelum.yaml
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/caelum spank/submit/job_submit.lua etc/caelum.yaml
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/share/caelum contrib/mail/caelum-mail
 
 clean:

@@ -21,14 +21,14 @@ type KeyInput struct {
 }
 
 // keyNameBytes and keyScriptBytes limit the number of bytes of the name and the script that are hashed (KEY.md in
-// contrib/job_submit).
+// spank/submit).
 const (
 	keyNameBytes   = 256
 	keyScriptBytes = 4096
 )
 
-// Key returns the job's key, which consists of 16 hexadecimal digits. contrib/job_submit/KEY.md specifies every byte
-// of the hash input. contrib/job_submit.lua computes the same key in slurmctld, and the same test vectors check both
+// Key returns the job's key, which consists of 16 hexadecimal digits. spank/submit/KEY.md specifies every byte of the
+// hash input. spank/submit/job_submit.lua computes the same key in slurmctld, and the same test vectors check both
 // implementations.
 func Key(in KeyInput) string {
 	var m message

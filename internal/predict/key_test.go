@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestKeyVectors checks the vectors that contrib/job_submit/test.lua uses to test job_submit.lua.
+// TestKeyVectors checks the vectors that spank/submit/test.lua uses to test job_submit.lua.
 func TestKeyVectors(t *testing.T) {
 	f, err := os.Open("testdata/keys.txt")
 	if err != nil {

@@ -14,7 +14,7 @@ type Run struct {
 	Restart int // the number of times that the job had been requeued before this run
 	Node    string
 
-	// Key is the job key, and Fingerprint is the script fingerprint (contrib/job_submit/KEY.md). Unknown values are
+	// Key is the job key, and Fingerprint is the script fingerprint (spank/submit/KEY.md). Unknown values are
 	// empty.
 	Key, Fingerprint    string
 	UID                 uint32

@@ -32,7 +32,7 @@ type Options struct {
 	AgentConfig string
 	// AgentEnv lists additional variables ("NAME=value") for the agents' environment.
 	AgentEnv []string
-	// JobSubmit is the path of slurmctld's job_submit.lua, by default contrib/job_submit.lua in the repository.
+	// JobSubmit is the path of slurmctld's job_submit.lua, by default spank/submit/job_submit.lua in the repository.
 	JobSubmit string
 	// NoAgent starts the cluster without Caelum: there are slots, but no agents, no plugin and no job_submit.lua.
 	NoAgent bool

@@ -60,7 +60,7 @@ func TestSetupSite(t *testing.T) {
 
 	s.Must("n1", "root", "sh", "-c", "caelum slurm-config --json > "+s.Dir+"/a100.json")
 	setup := "caelum setup --diff --nodes n1 --inventory " + s.Dir + "/a100.json --catalogue 1 --job-submit " + dir +
-		"/../../job_submit.lua"
+		"/../../../spank/submit/job_submit.lua"
 	s.Must("", "root", "sh", "-c", setup+" > "+s.Dir+"/caelum.patch")
 	drained(t, s, func() {
 		s.Must("", "root", "sh", "-c", "patch -p1 -d / < "+s.Dir+"/caelum.patch")

@@ -28,7 +28,7 @@ func TestSetup(t *testing.T) {
 
 	s.Must("n1", "root", "sh", "-c", "caelum slurm-config --json > "+s.Dir+"/a100.json")
 	s.Must("", "root", "sh", "-c", "caelum setup --diff --nodes n1 --inventory "+s.Dir+"/a100.json --catalogue 1 "+
-		"--job-submit "+dir+"/../../job_submit.lua > "+s.Dir+"/caelum.patch")
+		"--job-submit "+dir+"/../../../spank/submit/job_submit.lua > "+s.Dir+"/caelum.patch")
 	drained(t, s, func() {
 		s.Must("", "root", "sh", "-c", "patch -p1 -d / < "+s.Dir+"/caelum.patch")
 		units(t, s.RestartUnit, "slurmctld")

@@ -52,7 +52,7 @@ func TestSetupWaiting(t *testing.T) {
 
 	s.Must("n1", "root", "sh", "-c", "caelum slurm-config --json > "+s.Dir+"/a100.json")
 	s.Must("", "root", "sh", "-c", "caelum setup --diff --nodes n[1-2] --inventory "+s.Dir+"/a100.json "+
-		"--job-submit "+dir+"/../../job_submit.lua > "+s.Dir+"/caelum.patch")
+		"--job-submit "+dir+"/../../../spank/submit/job_submit.lua > "+s.Dir+"/caelum.patch")
 	s.Must("", "root", "sh", "-c", "patch -p1 -d / < "+s.Dir+"/caelum.patch")
 	units(t, s.RestartUnit, "slurmctld")
 	units(t, s.StartUnit, "agent-n1", "agent-n2")

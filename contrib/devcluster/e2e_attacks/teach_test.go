@@ -228,7 +228,7 @@ func (s school) tags(id string) string {
 	return comment
 }
 
-// The constants define the hash in contrib/job_submit/KEY.md.
+// The constants define the hash in spank/submit/KEY.md.
 const (
 	prime = 4294967291
 	base1 = 1000003

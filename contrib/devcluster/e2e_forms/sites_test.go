@@ -38,7 +38,7 @@ func TestSites(t *testing.T) {
 	if err != nil || len(directories) == 0 {
 		t.Fatal(directories, err)
 	}
-	lua, err := filepath.Abs("../../job_submit.lua")
+	lua, err := filepath.Abs("../../../spank/submit/job_submit.lua")
 	if err != nil {
 		t.Fatal(err)
 	}

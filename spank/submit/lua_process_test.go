@@ -37,7 +37,7 @@ type write struct {
 
 func start(f *testing.F, lua, table string) *process {
 	f.Helper()
-	cmd := exec.Command(lua, "fuzz.lua", "../job_submit.lua")
+	cmd := exec.Command(lua, "fuzz.lua", "job_submit.lua")
 	cmd.Env = append(os.Environ(), "CAELUM_DECISIONS="+table)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

@@ -2,8 +2,8 @@
 --
 -- It keeps the job's own request, and adds one gres/mig slice for each GPU slot. All of a job's slices have the same
 -- profile, which comes from --mig, from --mig-mem, or from the decision table (docs/internals.md, "The decision
--- table"). For measurements and the reasons for the rules, see contrib/job_submit/README.md; for the job key, see
--- contrib/job_submit/KEY.md.
+-- table"). For measurements and the reasons for the rules, see spank/submit/README.md; for the job key, see
+-- spank/submit/KEY.md.
 --
 -- Because slurmctld holds its locks while it runs the script, the script reads only one small file per GPU job, starts
 -- no processes and never waits. It runs on Lua 5.1 to 5.4, and needs only the standard libraries.
@@ -1365,7 +1365,7 @@ local function submit(job, parts)
 end
 
 -- The script checks the job that would result from an update. In a managed partition, it must have one typed slice per
--- GPU slot; otherwise, the update is completed or rejected. contrib/job_submit/README.md lists the cases under "Changes
+-- GPU slot; otherwise, the update is completed or rejected. spank/submit/README.md lists the cases under "Changes
 -- to a waiting job".
 
 local NO_CHANGE = "this change to the GPUs of a pending job is not possible: cancel the job and submit it again"

@@ -45,7 +45,7 @@ func TestSHA256(t *testing.T) {
 
 // BenchmarkFingerprint measures candidate hashes for script fingerprints.
 //
-//	go test -run - -bench Fingerprint -benchtime 300x ./contrib/job_submit
+//	go test -run - -bench Fingerprint -benchtime 300x ./spank/submit
 func BenchmarkFingerprint(b *testing.B) {
 	for _, lua := range []string{"lua5.1", "lua5.3", "lua5.4"} {
 		for _, hash := range []string{"polynomial", "tables", "native"} {

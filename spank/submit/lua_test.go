@@ -1,5 +1,5 @@
-// Package jobsubmit tests contrib/job_submit.lua. The test cases in test.lua run under every Lua version that slurmctld
-// can be built with.
+// Package jobsubmit tests job_submit.lua. The test cases in test.lua run under every Lua version that slurmctld can be
+// built with.
 package jobsubmit
 
 import (
@@ -18,7 +18,7 @@ func TestJobSubmit(t *testing.T) {
 			}
 			table := filepath.Join(t.TempDir(), "decisions")
 			cmd := exec.Command(
-				path, "test.lua", "../job_submit.lua", table, "../../internal/predict/testdata/keys.txt",
+				path, "test.lua", "job_submit.lua", table, "../../internal/predict/testdata/keys.txt",
 			)
 			cmd.Env = append(os.Environ(), "CAELUM_DECISIONS="+table, "CAELUM_POKE="+filepath.Join(t.TempDir(), "poke"))
 			out, err := cmd.CombinedOutput()
