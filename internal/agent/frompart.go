@@ -10,13 +10,18 @@ import (
 	"caelum/internal/slurm"
 )
 
-// planFromPart sets the fields of d from the node's part of the watcher's plan. The part may be wrong or older than the
-// node's state, so planFromPart uses only placements that the agent can carve alongside the node's leases.
+// planFromPart sets the fields of d from the node's part of the watcher's plan.
 func (p *publisher) planFromPart(d *nodePlan, node slurm.Node, own part.Part) {
 	d.back = plan.BackIn(node.Comment)
-	if node.Unregistered || !eligible.Schedulable(node) {
-		return
+	if !node.Unregistered && eligible.Schedulable(node) {
+		d.set(own)
 	}
+}
+
+// set sets the offers, the jobs and the reservation from the node's part of a plan. The watcher's part may be wrong or
+// older than the node's state, and the node may have GPU models with profiles that it does not publish, so set uses only
+// placements that the agent can carve alongside the node's leases.
+func (d *nodePlan) set(own part.Part) {
 	d.mine.AdvertisedAs = map[offer.Spot]string{}
 	for _, o := range own.Offers {
 		s, ok := spotOn(d.gpus, o.Spot)

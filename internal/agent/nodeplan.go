@@ -1,15 +1,14 @@
 package agent
 
 import (
-	"cmp"
 	"maps"
-	"math"
 	"slices"
 
 	"caelum/internal/api"
 	"caelum/internal/eligible"
 	"caelum/internal/mig"
 	"caelum/internal/offer"
+	"caelum/internal/part"
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
@@ -93,14 +92,12 @@ func (p *publisher) planAll(d *nodePlan, snapshot plan.Snapshot, node slurm.Node
 	d.back = p.unstarted.Back(node.Name, snapshot.At)
 	if me := v.Member(node.Name); me >= 0 {
 		d.first = me == 0
-		d.mine = p.carry(d.gpus, v, all, me)
-		d.served, d.reserved = p.servedAndReserved(v, all, me, *d)
+		d.set(part.Of(v, all, me))
 		if d.first {
 			for _, w := range snapshot.HeldElsewhere() {
 				d.served = append(d.served, w.ID)
 			}
 		}
-		d.planned = plannedHere(v, all, me, *d)
 		d.next = nextOn(v, all, me)
 	} else if eligible.Schedulable(node) && !node.Unregistered {
 		p.log.WithField("extra", d.text).
@@ -112,97 +109,6 @@ func (p *publisher) planAll(d *nodePlan, snapshot plan.Snapshot, node slurm.Node
 // this one, base their plans on the published state.
 func (p *publisher) text(gpus []place.GPU) string {
 	return plan.Text(plan.State{GPUs: gpus, Since: p.offersSince, Private: p.hidesJobs()})
-}
-
-// carry converts this node's part of the plan to the GPU models that its driver reports. These models may have profiles
-// that the node does not publish. Offers that overlap an instance of an unpublished profile are omitted.
-func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
-	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), AdvertisedAs: map[offer.Spot]string{}}
-	for k, on := range v.Offers(all, me) {
-		g := gpus[k]
-		if g.Model == nil {
-			continue
-		}
-		from := v.Pool.GPU(v.Nodes[me][k]).Model
-		for i := range on.Indices() {
-			there, _ := g.Model.Carry(from, mig.Layout(0).With(i))
-			for j := range there.Indices() {
-				if !g.Model.Fits(g.Busy|mine.Offers[k], j) || g.Model.Units(j)&g.Blocked != 0 {
-					continue
-				}
-				mine.Offers[k] = mine.Offers[k].With(j)
-				if name, ok := all.AdvertisedAs[offer.Spot{GPU: v.Nodes[me][k], Placement: i}]; ok {
-					mine.AdvertisedAs[offer.Spot{GPU: k, Placement: j}] = name
-				}
-			}
-		}
-	}
-	return mine
-}
-
-// servedAndReserved returns the jobs for which this node, v.Nodes[me], offers every slice that the plan assigns to them
-// here, and the slices that the plan reserves on the node.
-func (p *publisher) servedAndReserved(
-	v *plan.View, all offer.Plan, me int, d nodePlan,
-) (served []uint32, reserved *api.Reservation) {
-	on := v.Nodes[me]
-	here := func(s offer.Spot) bool { return slices.Contains(on, s.GPU) }
-	missing := func(s offer.Spot) bool {
-		if !here(s) {
-			return false
-		}
-		k := s.GPU - on[0]
-		own, _ := d.gpus[k].Model.Carry(v.Pool.GPU(s.GPU).Model, mig.Layout(0).With(s.Placement))
-		return own == 0 || d.mine.Offers[k]&own == 0
-	}
-	for k, spots := range all.Spots {
-		if slices.ContainsFunc(spots, here) && !slices.ContainsFunc(spots, missing) {
-			served = append(served, v.Jobs[k].ID)
-		}
-	}
-	r := all.Reserved
-	if r == nil || math.IsInf(r.At, 1) || !slices.ContainsFunc(r.Spots, here) {
-		return served, nil
-	}
-	reserved = &api.Reservation{Job: v.Jobs[r.Job].ID, At: int64(r.At)}
-	for _, s := range r.Spots {
-		if here(s) {
-			b := v.Pool.GPU(s.GPU).Model
-			pl := b.Placements[s.Placement]
-			reserved.Slices = append(
-				reserved.Slices,
-				api.ReservedSlice{
-					GPU:       s.GPU - on[0],
-					Placement: api.Placement{Profile: b.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size},
-				},
-			)
-		}
-	}
-	return served, reserved
-}
-
-// plannedHere returns the new value of node.planned for a plan.
-func plannedHere(v *plan.View, all offer.Plan, me int, d nodePlan) map[uint32][][]offer.Spot {
-	planned := map[uint32][][]offer.Spot{}
-	on := v.Nodes[me]
-	for k, spots := range all.Spots {
-		var here []offer.Spot
-		for _, s := range spots {
-			if !slices.Contains(on, s.GPU) {
-				continue
-			}
-			g := s.GPU - on[0]
-			own, _ := d.gpus[g].Model.Carry(v.Pool.GPU(s.GPU).Model, mig.Layout(0).With(s.Placement))
-			for i := range own.Indices() {
-				here = append(here, offer.Spot{GPU: g, Placement: i})
-			}
-		}
-		if here != nil {
-			id := cmp.Or(v.Waiting[k].ArrayJob, v.Jobs[k].ID)
-			planned[id] = append(planned[id], here)
-		}
-	}
-	return planned
 }
 
 // apply makes the given plan the current plan. If the state has changed since the plan was made, it changes nothing and
