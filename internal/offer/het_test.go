@@ -16,6 +16,8 @@ func TestComponents(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	two := component(2, 1, "1g.5gb")
 	two.Wants[0].Count = 2
+	both := component(9, 0, "1g.5gb")
+	both.Nodes, both.Wants[0].Count = 2, 2
 	for _, c := range []struct {
 		what   string
 		nodes  [][]place.GPU
@@ -36,6 +38,8 @@ func TestComponents(t *testing.T) {
 		{"a job that ends before", [][]place.GPU{freeNode(b), nodeUntil(b, 100)},
 			[]*Job{component(1, 1, "1g.5gb"), component(2, 1, "2g.10gb"), component(3, 0, "3g.20gb")},
 			[]uint32{3}, 100},
+		{"behind a job on both nodes that needs the same profile", [][]place.GPU{freeNode(b), freeNode(b)},
+			[]*Job{both, component(1, 1, "1g.5gb"), component(2, 1, "2g.10gb")}, []uint32{9, 1, 2}, 0},
 		{"two het jobs that need the same nodes", [][]place.GPU{freeNode(b), freeNode(b), nodeUntil(b, 100)},
 			[]*Job{component(1, 1, "7g.40gb"), component(2, 1, "7g.40gb"),
 				component(3, 3, "4g.20gb"), component(4, 3, "4g.20gb")},

@@ -194,34 +194,39 @@ func (p *planner) offer(s Spot, j *Job) {
 
 // filterByQueueOrder withdraws the offers that slurmctld would allocate to jobs other than the intended ones. slurmctld
 // starts the first job that requests a profile on the first node that offers it and on which the job can run. A job
-// must therefore wait if an earlier job is planned on a later node but could also run on this job's node. If one
-// component of a het job must wait, all of its components must wait.
+// must therefore wait if an earlier job is planned on a later node but could also run on this job's node. An earlier job
+// on several nodes takes its own slices on each of them, so it does not conflict on its own nodes: otherwise,
+// slurmctld's backfill would reserve these nodes for a component of a het job that waits for the earlier job, and start
+// neither. If one component of a het job must wait, all of its components must wait.
 func (p *planner) filterByQueueOrder() {
 	nodeOf := p.nodeOf()
 	name := func(at Spot) string { return p.plan.Name(p.Pool.GPU(at.GPU).Model, at) }
 	type wanting struct {
 		job  *Job
-		last int // the job's last node in the plan, or the number of nodes if it must wait
+		last int   // the job's last node in the plan, or the number of nodes if it must wait
+		on   []int // the job's nodes in the plan, unless it must wait
 	}
 	earlier := map[string][]wanting{} // by profile name
 	for k, group := range byStart(p.jobs) {
 		all := p.plan.Spots[k : k+len(group)]
 		early := slices.ContainsFunc(slices.Concat(all...), func(at Spot) bool {
 			return slices.ContainsFunc(earlier[name(at)], func(w wanting) bool {
-				return nodeOf[at.GPU] < w.last && w.job.CanStartOn(nodeOf[at.GPU])
+				n := nodeOf[at.GPU]
+				return n < w.last && w.job.CanStartOn(n) && !slices.Contains(w.on, n)
 			})
 		})
 		for i, spots := range all {
-			last := map[string]int{}
+			last, on := map[string]int{}, map[string][]int{}
 			for _, at := range spots {
 				last[name(at)] = max(last[name(at)], nodeOf[at.GPU])
+				on[name(at)] = append(on[name(at)], nodeOf[at.GPU])
 				if early {
-					last[name(at)] = len(p.Nodes)
+					last[name(at)], on[name(at)] = len(p.Nodes), nil
 					p.plan.Offers[at.GPU] = p.plan.Offers[at.GPU].Without(at.Placement)
 				}
 			}
 			for of, n := range last {
-				earlier[of] = append(earlier[of], wanting{group[i], n})
+				earlier[of] = append(earlier[of], wanting{group[i], n, on[of]})
 			}
 			if early {
 				all[i] = nil
