@@ -204,7 +204,9 @@ func (c *campaign) explain(r jobRun) string {
 			strings.Fields(b.part),
 			func(p string) bool { return p == "slurmctld" || p == "slurmd" },
 		)
-		if here && (slices.Contains(b.ends, r.state) || j.interactive && daemon) {
+		// An agent that was not running has no samples that show that the job ran out of memory.
+		unseen := j.kind == "grows" && r.state == "FAILED" && strings.Contains(b.part, "agent")
+		if here && (slices.Contains(b.ends, r.state) || j.interactive && daemon || unseen) {
 			return strings.TrimSpace(fmt.Sprintf("fault %s %s at %s", b.name, b.node, clock(b.from)))
 		}
 	}
