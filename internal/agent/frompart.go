@@ -19,8 +19,8 @@ func (p *publisher) planFromPart(d *nodePlan, node slurm.Node, own part.Part) {
 }
 
 // set sets the offers, the jobs and the reservation from the node's part of a plan. The watcher's part may be wrong or
-// older than the node's state, and the node may have GPU models with profiles that it does not publish, so set uses only
-// placements that the agent can carve alongside the node's leases.
+// older than the node's state, and the node may have GPU models with profiles that it does not publish, so set uses
+// only placements that the agent can carve alongside the node's leases.
 func (d *nodePlan) set(own part.Part) {
 	d.mine.AdvertisedAs = map[offer.Spot]string{}
 	for _, o := range own.Offers {

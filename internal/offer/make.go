@@ -194,8 +194,8 @@ func (p *planner) offer(s Spot, j *Job) {
 
 // filterByQueueOrder withdraws the offers that slurmctld would allocate to jobs other than the intended ones. slurmctld
 // starts the first job that requests a profile on the first node that offers it and on which the job can run. A job
-// must therefore wait if an earlier job is planned on a later node but could also run on this job's node. An earlier job
-// on several nodes takes its own slices on each of them, so it does not conflict on its own nodes: otherwise,
+// must therefore wait if an earlier job is planned on a later node but could also run on this job's node. An earlier
+// job on several nodes takes its own slices on each of them, so it does not conflict on its own nodes: otherwise,
 // slurmctld's backfill would reserve these nodes for a component of a het job that waits for the earlier job, and start
 // neither. If one component of a het job must wait, all of its components must wait.
 func (p *planner) filterByQueueOrder() {
