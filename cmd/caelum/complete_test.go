@@ -114,7 +114,7 @@ func TestCompleteLeases(t *testing.T) {
 	if got, directive := completed(t, "--run-dir", dir, "job", ""); len(got) > 0 || directive != noFiles {
 		t.Errorf("without an agent: got %q, directive %s; want no values, %s", got, directive, noFiles)
 	}
-	l, err := api.Listen(dir)
+	l, err := api.Listen(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestScripts(t *testing.T) {
 			if err := os.Mkdir(run, 0o755); err != nil {
 				return err
 			}
-			l, err := api.Listen(run)
+			l, err := api.Listen(run, nil)
 			if err != nil {
 				return err
 			}

@@ -79,6 +79,16 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 	return all, nil
 }
 
+// mayHoldSlices reports whether a job has GPUs or slices. If its request cannot be parsed, its allocation counts.
+func (a *Agent) mayHoldSlices(ctx context.Context, j slurm.Job) bool {
+	if j.Problem == "" || asksForSlices(j) {
+		return asksForSlices(j)
+	}
+	job, err := a.ctl.Job(ctx, j.ID)
+	on := job.Allocated[a.cfg.Node]
+	return err != nil || job.Allocated == nil || on.Total("gpu")+on.Total("mig") > 0
+}
+
 // allJobsLeased returns an error if a job without a lease may be using an instance. This is the case if slurmctld lists
 // a job with GPUs on this node that has no lease, or if there is a lease file without a lease.
 func (a *Agent) allJobsLeased(ctx context.Context) error {
@@ -87,7 +97,7 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 		return err
 	}
 	for _, j := range slurm.On(jobs, a.cfg.Node) {
-		if a.leaseOf(j.ID) == nil && (asksForSlices(j) || j.Problem != "") {
+		if a.leaseOf(j.ID) == nil && a.mayHoldSlices(ctx, j) {
 			return fmt.Errorf("job %d is on this node but has no lease; try again when the job has ended", j.ID)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/gpu"
+	"caelum/internal/slurm"
 )
 
 // loseLedger removes the ledger of an agent that has one idle instance, starts a new agent, and returns the
@@ -198,5 +199,28 @@ func TestAdoptBesideUnknownJob(t *testing.T) {
 	}
 	if d := w.adopted(uuid); d.Reason != "" {
 		t.Errorf("%+v", d)
+	}
+}
+
+// TestAdoptBesideOddJob checks that a job whose request cannot be parsed prevents adoptions only if it holds slices.
+func TestAdoptBesideOddJob(t *testing.T) {
+	for wants, adopts := range map[string]bool{"": true, "3g.20gb:1": false} {
+		w := newWorld(t, 1)
+		w.stop()
+		o := odd{w.fake, map[uint32]bool{}, map[uint32]string{}}
+		w.ctl = o
+		w.start()
+		w.fake.Prolog(func(slurm.Job, string) {})
+		j := job(1, "3g.20gb:1")
+		if wants == "" {
+			j.PerNode = nil
+		}
+		id := w.submit(j)
+		w.publish()
+		w.fake.Tick()
+		o.problem[id] = "tres-per-node"
+		if err := w.agent.allJobsLeased(t.Context()); (err == nil) != adopts || w.state(id) != "RUNNING" {
+			t.Errorf("%q, %s: %v", wants, w.state(id), err)
+		}
 	}
 }

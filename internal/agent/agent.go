@@ -277,7 +277,7 @@ const stopTimeout = 5 * time.Second
 // agent must restart.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.ledger.Close()
-	listener, err := api.Listen(a.cfg.RunDir)
+	listener, err := api.Listen(a.cfg.RunDir, a.procs.OwnerOf)
 	if err != nil {
 		return err
 	}

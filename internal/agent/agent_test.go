@@ -563,6 +563,34 @@ func TestManyHeldJobs(t *testing.T) {
 	}
 }
 
+// TestManyRetaggedJobs checks that a pass replaces the tags of only some of many jobs that have been released, for
+// example because their users changed their nice values.
+func TestManyRetaggedJobs(t *testing.T) {
+	w := newWorld(t, 1)
+	var all []uint32
+	for range maxChanged + 4 {
+		j := job(1, "7g.40gb:1")
+		j.ReqNodes, j.AdminComment = []string{"n1"}, tags.Held
+		id := w.fake.SubmitHeld(j)
+		if err := w.fake.Release(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, id)
+	}
+	for pass, want := range []int{maxChanged, maxChanged + 4} {
+		w.publish()
+		n := 0
+		for _, id := range all {
+			if j, err := w.fake.Job(t.Context(), id); err == nil && tags.Has(j.AdminComment, tags.Released) {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("pass %d: %d jobs have the new tag, want %d", pass, n, want)
+		}
+	}
+}
+
 // TestHeldJobTaggedMeanwhile adds a tag to a held job after the pass has read the queue. Releasing the job must not
 // remove the tag.
 func TestHeldJobTaggedMeanwhile(t *testing.T) {

@@ -143,7 +143,7 @@ func (w *world) serve(f *testing.F) (socket string, errs func() string) {
 	}
 	f.Cleanup(func() { os.RemoveAll(dir) })
 	os.Chmod(dir, 0o755)
-	l, err := api.Listen(dir)
+	l, err := api.Listen(dir, nil)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -12,8 +12,9 @@ import (
 	"caelum/internal/tags"
 )
 
-// maxChanged limits the number of jobs that a pass releases because of their deadlines, and the number that it holds.
-// Each takes several requests to slurmctld, and any user can submit thousands of such jobs. The next pass continues.
+// maxChanged limits the number of jobs that a pass releases because of their deadlines or only retags, and the number
+// that it holds. Each takes several requests to slurmctld, and any user can submit thousands of such jobs. The next
+// pass continues.
 const maxChanged = 16
 
 // releaseHeld releases held jobs whose slices are offered or whose latest start time has passed. The argument served
@@ -22,7 +23,7 @@ const maxChanged = 16
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	config, err := p.config(ctx)
 	retypes := err == nil && replacesTypes(config)
-	tooLate := 0
+	changed := 0
 	for _, w := range waiting {
 		log := p.log.WithField("job", w.ID)
 		if retypes && tags.Needed(*w.Job) != "" {
@@ -31,6 +32,9 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 		if w.Priority > 0 && tags.Has(w.AdminComment, tags.Held) {
 			// Either an administrator has released the job, or an agent has released it but stopped before replacing
 			// the tag.
+			if changed++; changed > maxChanged {
+				continue
+			}
 			if err := p.retag(ctx, w.ID, tags.Held, tags.Released); err != nil {
 				log.WithError(err).Warn("couldn't change the tag of a released job")
 			}
@@ -41,7 +45,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			continue
 		}
 		if late {
-			if tooLate++; tooLate > maxChanged {
+			if changed++; changed > maxChanged {
 				continue
 			}
 			log.Warn("releasing a held job that cannot meet its deadline, so that slurmctld ends the job")

@@ -114,7 +114,7 @@ func (w *world) socket() string {
 		w.t.Fatal(err)
 	}
 	var l net.Listener
-	if l, err = api.Listen(dir); err != nil {
+	if l, err = api.Listen(dir, nil); err != nil {
 		w.t.Fatal(err)
 	}
 	server := api.NewServer(w.agent)

@@ -55,7 +55,7 @@ func serve(t *testing.T, f *fake) string {
 
 func start(t *testing.T, f *fake, dir string) {
 	t.Helper()
-	l, err := Listen(dir)
+	l, err := Listen(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestListenReplacesADeadSocketButNotALiveOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, &fake{}, dir)
-	if _, err := Listen(dir); err == nil || !strings.Contains(err.Error(), "another agent") {
+	if _, err := Listen(dir, nil); err == nil || !strings.Contains(err.Error(), "another agent") {
 		t.Errorf("a second agent: %v", err)
 	}
 }

@@ -213,7 +213,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 	f := &fake{}
 	dir := publicDir(t)
-	l, err := Listen(dir)
+	l, err := Listen(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestSlowClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{}
 			dir := t.TempDir()
-			l, err := Listen(dir)
+			l, err := Listen(dir, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -327,7 +327,7 @@ func TestNamespaceRootIsNotRoot(t *testing.T) {
 	}
 	w := &refuser{fake: &fake{}}
 	dir := publicDir(t)
-	l, err := Listen(dir)
+	l, err := Listen(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

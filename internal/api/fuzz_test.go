@@ -146,7 +146,7 @@ func serveAnyone(t testing.TB) (*recorder, *lines, string) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l, err := Listen(dir)
+	l, err := Listen(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,11 +14,10 @@ const (
 	callBurst = 50
 	// callEvery is the minimum interval between a user's calls after the first callBurst calls.
 	callEvery = 100 * time.Millisecond
-	// maxCounted is the maximum number of users whose calls are counted separately. All others share one limit, because
-	// a single user can use many ids in a user namespace.
+	// maxCounted is the maximum number of users whose calls are counted separately. All others share one limit.
 	maxCounted = 1024
-	// allBurst and allEvery are the same limits for all users together, because a single user can use many ids, and
-	// prologs need the agent's CPU time and locks.
+	// allBurst and allEvery are the same limits for all users together, because prologs need the agent's CPU time and
+	// locks.
 	allBurst    = 2000
 	allEvery    = 2 * time.Millisecond
 	tooManyText = "too many calls to the agent by this user; wait a second between calls"
@@ -69,7 +68,8 @@ func (l *limiter) admit(uid uint32, now time.Time) bool {
 func limited(next http.Handler) http.Handler {
 	l := limiter{due: map[uint32]time.Time{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !l.admit(Peer(r.Context()), time.Now()) {
+		p, _ := r.Context().Value(peerKey{}).(peer)
+		if !l.admit(p.counted, time.Now()) {
 			w.Header().Set("Connection", "close")
 			answer(w, nil, &Error{http.StatusTooManyRequests, tooManyText})
 			return

@@ -7,7 +7,7 @@ import (
 )
 
 // maxPerUser is the maximum number of open connections per user, and maxAllUsers is the maximum for all users together.
-// The second limit is necessary because a single user can use many ids in a user namespace. Root's connections are
+// A user's processes in user namespaces count as that user's, whatever ids they have there. Root's connections are
 // exempt, so users cannot block the prolog or the epilog. Each connection uses one of the agent's file descriptors for
 // at most ten seconds.
 const (
@@ -22,6 +22,7 @@ type limits struct{ each, all int }
 type listener struct {
 	*net.UnixListener
 	users limits
+	owner Owner
 	mu    sync.Mutex
 	held  map[uint32]int
 	all   int
@@ -34,11 +35,24 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		p := peerOf(c)
-		if l.admit(p.uid) {
-			return &conn{UnixConn: c, peer: p, leave: sync.OnceFunc(func() { l.leave(p.uid) })}, nil
+		p.counted = l.countedAs(p)
+		if l.admit(p.counted) {
+			return &conn{UnixConn: c, peer: p, leave: sync.OnceFunc(func() { l.leave(p.counted) })}, nil
 		}
 		c.Close()
 	}
+}
+
+// Owner returns the user to whom a process with the given real user id belongs: the owner of its user namespace, or
+// uid.
+type Owner func(pid int, uid uint32) uint32
+
+// countedAs returns the user as whose the peer's connection and calls count.
+func (l *listener) countedAs(p peer) uint32 {
+	if l.owner == nil || p.uid == 0 || p.pid == 0 {
+		return p.uid
+	}
+	return l.owner(p.pid, p.uid)
 }
 
 func (l *listener) admit(uid uint32) bool {
@@ -84,18 +98,18 @@ const nobody = ^uint32(0)
 
 // peer is the process that connected.
 type peer struct {
-	uid uint32
-	pid int // 0 if unknown
+	uid, counted uint32 // see countedAs
+	pid          int    // 0 if unknown
 }
 
 // peerOf returns the process that connected. Its uid is nobody if the kernel did not report one. The kernel translates
 // uids: for a process that is root in a user namespace, it reports the uid of the user who created the namespace.
 func peerOf(c *net.UnixConn) peer {
-	p := peer{uid: nobody}
+	p := peer{uid: nobody, counted: nobody}
 	if raw, err := c.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) {
 			if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
-				p = peer{cred.Uid, int(cred.Pid)}
+				p = peer{cred.Uid, cred.Uid, int(cred.Pid)}
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func (r *reporting) ReportMemory(ctx context.Context, job uint32, pid int, m Mem
 func TestMemoryReport(t *testing.T) {
 	h := &reporting{}
 	dir := t.TempDir()
-	l, err := Listen(dir)
+	l, err := Listen(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

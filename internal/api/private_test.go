@@ -112,7 +112,7 @@ func TestPeers(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	os.Chmod(dir, 0o755)
-	l, err := Listen(dir)
+	l, err := Listen(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,6 +160,22 @@ func TestPeers(t *testing.T) {
 func body(answer string) string {
 	_, body, _ := strings.Cut(answer, "\r\n\r\n")
 	return body
+}
+
+// TestCountedAs checks that a process in a user's namespace counts as that user, and that root is never counted.
+func TestCountedAs(t *testing.T) {
+	l := listener{owner: func(pid int, uid uint32) uint32 { return map[int]uint32{7: 1001, 8: uid}[pid] }}
+	for _, c := range []struct {
+		of   peer
+		want uint32
+	}{
+		{peer{uid: 100_005, pid: 7}, 1001}, {peer{uid: 1002, pid: 8}, 1002}, {peer{uid: 0, pid: 7}, 0},
+		{peer{uid: 1003}, 1003},
+	} {
+		if got := l.countedAs(c.of); got != c.want {
+			t.Errorf("%+v counts as %d, want %d", c.of, got, c.want)
+		}
+	}
 }
 
 // TestLimiter checks that a user may make callBurst calls, and then one call per callEvery. Users beyond maxCounted

@@ -47,7 +47,7 @@ func asRoot(t *testing.T) {
 func TestFullQueue(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
-	users, err := Listen(dir)
+	users, err := Listen(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

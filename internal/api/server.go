@@ -41,20 +41,21 @@ type Refuser interface {
 	Refused(uid uint32, call string)
 }
 
-// Listen creates the socket for all users in runDir, which must exist, and listens on it. It replaces a socket that
-// an earlier agent has left there, but returns an error if another agent accepts connections on it. For each call
-// that changes leases, the server checks the caller with SO_PEERCRED.
-func Listen(runDir string) (net.Listener, error) {
-	return listen(filepath.Join(runDir, SocketName), 0o666, limits{maxPerUser, maxAllUsers})
+// Listen creates the socket for all users in runDir, which must exist, and listens on it. It replaces a socket that an
+// earlier agent has left there, but returns an error if another agent accepts connections on it. For each call that
+// changes leases, the server checks the caller with SO_PEERCRED. owner determines as whose a connection counts; nil
+// means that of the peer's user id.
+func Listen(runDir string, owner Owner) (net.Listener, error) {
+	return listen(filepath.Join(runDir, SocketName), 0o666, limits{maxPerUser, maxAllUsers}, owner)
 }
 
 // ListenRoot is like Listen, but creates the socket for root. If a user connects before the socket's mode is set, the
 // listener closes the connection.
 func ListenRoot(runDir string) (net.Listener, error) {
-	return listen(filepath.Join(runDir, RootSocketName), 0o600, limits{})
+	return listen(filepath.Join(runDir, RootSocketName), 0o600, limits{}, nil)
 }
 
-func listen(path string, mode os.FileMode, users limits) (net.Listener, error) {
+func listen(path string, mode os.FileMode, users limits, owner Owner) (net.Listener, error) {
 	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		conn.Close()
 		return nil, fmt.Errorf("couldn't listen on %s: another agent listens there; stop that agent first", path)
@@ -70,7 +71,7 @@ func listen(path string, mode os.FileMode, users limits) (net.Listener, error) {
 		l.Close()
 		return nil, fmt.Errorf("couldn't set the mode of %s: %w", path, err)
 	}
-	return &listener{UnixListener: l, users: users, held: map[uint32]int{}}, nil
+	return &listener{UnixListener: l, users: users, owner: owner, held: map[uint32]int{}}, nil
 }
 
 // NewServer returns a server for h. To run it, call Serve with the listeners that Listen and ListenRoot return.
@@ -150,7 +151,7 @@ type peerKey struct{}
 
 // withPeer stores the connection's peer in the context, for Peer and PeerPID.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	p := peer{uid: nobody}
+	p := peer{uid: nobody, counted: nobody}
 	switch c := c.(type) {
 	case *conn:
 		p = c.peer

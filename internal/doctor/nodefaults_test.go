@@ -48,7 +48,7 @@ func nodeHost(t *testing.T, change func(*api.Status)) Host {
 	if err := os.Mkdir(run, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := api.Listen(run)
+	listener, err := api.Listen(run, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func (s *Processes) read(pid int) (Process, error) {
 			if p.Root() {
 				return p, nil // a scan ignores root's processes
 			}
-			p.Owner = s.owner(pid, p.UIDs[0])
+			p.Owner = s.OwnerOf(pid, p.UIDs[0])
 		case "Threads":
 			p.threads, _ = strconv.Atoi(string(bytes.TrimSpace(value)))
 			return p, nil
@@ -113,8 +113,8 @@ var ownNamespace = sync.OnceValue(func() uint64 {
 	return st.Ino
 })
 
-// owner returns the value of Process.Owner for a process with the real user id uid.
-func (s *Processes) owner(pid int, uid uint32) uint32 {
+// OwnerOf returns the value of Process.Owner for a process with the real user id uid.
+func (s *Processes) OwnerOf(pid int, uid uint32) uint32 {
 	if owner := s.namespaceOwner(pid); owner != 0 { // root's container programs give each container other user ids
 		return owner
 	}

@@ -32,7 +32,12 @@ local NO_SUCH_NODE = 2014
 local MAX_ENV = 256
 local MAX_OPTION = 512    -- how many bytes the script reads from an entry in spank_job_env
 local MAX_TYPE = 128      -- bytes in a GPU type that may name a static MIG device; matching a longer one takes too long
-local MAX_NAMES = 16384   -- bytes in a list of partitions; a list of all of a site's partitions is shorter
+local MAX_NAMES = 1024    -- bytes in a list of partitions, which slurmctld also limits to 1 kB
+
+-- MAX_NODES limits the bytes in a list of requested or excluded nodes. squeue expands and sorts the list of each array
+-- task before it prints it: for 10,000 tasks with lists of 64 kB, that takes minutes, in which no agent can read the
+-- queue. With 2 kB, it takes about a second.
+local MAX_NODES = 2048
 
 ---------------------------------------------------------------- the decision table
 
@@ -1282,14 +1287,15 @@ local function test(job, asked, t, r, batch)
   return slurm.SUCCESS
 end
 
-local function submit(job, parts)
+local function submit(job, parts, converts)
   local r, why = request(job)
   if not r and not why then
     warn_unused(job)
     return hide(job, parts)
   end
   local given, too_many = options(job)
-  local marked = restore(job, given and given.static)
+  -- A waiting job's request contains its types. Only another client than srun leaves the mark in the record.
+  local marked = not converts and restore(job, given and given.static)
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
   if not managed(job.partition, parts, t) then
@@ -1425,10 +1431,12 @@ local function modify(job, record, parts)
   -- While a job has the caelum:held tag, only an agent may hold or release it, because Caelum could not tell the user's
   -- hold from the script's. If the user released the job before its slice is offered, its reason would become
   -- BadConstraints. slurm_job_modify cannot remove the tag from admin_comment.
+  -- slurmctld also releases a held job whose nice value changes (22.05.8).
   local holds = job.priority == 0 or job.priority == slurm.INFINITE
-  if holds and tostring(record.admin_comment):find("caelum:held", 1, true) then
+  local nice = type(job.nice) == "number" and job.nice ~= slurm.NO_VAL
+  if (holds or nice) and tostring(record.admin_comment):find("caelum:held", 1, true) then
     return refuse("the job is held until its slice can be carved, and will then be released automatically; " ..
-      "to cancel it, use scancel")
+      (nice and "its nice value can be changed then" or "to cancel it, use scancel"))
   end
   -- ntasks_per_tres and cpus_per_tres add GPUs that appear in none of the job's strings (source of 22.05). scontrol
   -- cannot set ntasks_per_tres, but other clients can.
@@ -1606,7 +1614,7 @@ local function convert(job, record, parts)
   if not why then
     local show = inform
     inform = function(text) why = text end
-    local ok, rc = pcall(submit, as_new(record, parts, given, changes), parts)
+    local ok, rc = pcall(submit, as_new(record, parts, given, changes), parts, true)
     inform = show
     if not ok then
       why = rc
@@ -1614,7 +1622,7 @@ local function convert(job, record, parts)
       why = "Requested node configuration is not available"
     elseif rc == slurm.SUCCESS then
       why = nil
-      if changes.tres_per_node or changes.gres then
+      if changes.admin_comment and (changes.tres_per_node or changes.gres) then
         complete(changes, record, given)
       elseif changes.min_nodes or changes.min_cpus then
         why = "the partition does not have enough nodes or CPUs"
@@ -1651,8 +1659,21 @@ function caelum_restore_types(job_desc)
   guarded("the types of GPUs were not restored", false, restore, job_desc, given and given.static)
 end
 
+-- names_many refuses a user's request with a list of nodes that is longer than MAX_NODES, in every partition.
+local function names_many(job, uid)
+  for _, list in ipairs({job.req_nodes or "", job.exc_nodes or ""}) do
+    if uid ~= 0 and type(list) == "string" and #list > MAX_NODES then
+      refuse("the list of nodes has more than " .. MAX_NODES .. " characters: write ranges such as n[1-9], or use a " ..
+        "feature (--constraint) or a partition")
+      return true
+    end
+  end
+end
+
 function slurm_job_submit(job_desc, part_list, submit_uid)
-  return guarded("a submission was accepted unchanged", slurm.SUCCESS, submit, job_desc, part_list)
+  return guarded("a submission was accepted unchanged", slurm.SUCCESS, function()
+    return names_many(job_desc, submit_uid) and slurm.ERROR or submit(job_desc, part_list)
+  end)
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
@@ -1661,7 +1682,9 @@ function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
   if modify_uid == 0 then
     return guarded("a job was not converted", slurm.SUCCESS, convert, job_desc, job_rec, part_list)
   end
-  return guarded("a change was refused", slurm.ERROR, change, job_desc, job_rec, part_list)
+  return guarded("a change was refused", slurm.ERROR, function()
+    return names_many(job_desc, modify_uid) and slurm.ERROR or change(job_desc, job_rec, part_list)
+  end)
 end
 
 return slurm.SUCCESS

@@ -35,7 +35,7 @@ func catalogueOf(q fields, partitions string) *concealment {
 		h.nodes, h.most, h.cpus = max(h.nodes, p.nodes), max(h.most, p.most), max(h.cpus, p.cpus)
 		h.lists = append(h.lists, p.lists...)
 	}
-	if h.most == 0 || len(partitions) > 16384 {
+	if h.most == 0 || len(partitions) > maxPartitions {
 		return nil
 	}
 	return &h

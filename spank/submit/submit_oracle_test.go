@@ -617,14 +617,16 @@ type ruled struct {
 // holds the options that would result from the update.
 func (o options) expected(q fields, d decisions.Table, s *stamp, before options) (r ruled, known bool) {
 	switch held := strings.Contains(text(q, "record.admin_comment"), "caelum:held"); {
-	case held && (q["priority"] == 0.0 || q["priority"] == 4294967295.0), set(q, "ntasks_per_tres") > 0:
+	case namesMany(q), set(q, "ntasks_per_tres") > 0,
+		held && (q["priority"] == 0.0 || q["priority"] == 4294967295.0 || q["nice"] == 2147483653.0):
 		return ruled{refused: true}, true
 	case !before.asks(nil) && !o.asks(nil) && q["record.tres_fmt_req_str"] == nil:
 		return ruled{}, true
 	case !touches(q):
 		return ruled{}, false
 	case !managed(partitionAfter(q)):
-		return ruled{refused: reshapes(q)}, before.uneven(nil) && !sets(q)
+		leaves := q["partition"] != nil && managed(text(q, "record.partition"))
+		return ruled{refused: leaves || reshapes(q)}, before.uneven(nil) && !sets(q)
 	case before.perTask() && !sets(q):
 		return ruled{refused: true}, true
 	case before.uneven(&d) && !o.foreign(&d):

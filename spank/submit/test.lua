@@ -262,7 +262,7 @@ for _, case in ipairs({
   {{}, "accepted exc_nodes=mig-catalog[1-2]"},
   {{exc_nodes = "n2"}, "accepted exc_nodes=n2,mig-catalog[1-2]"},
   {{partition = "cpu,gpu-long,gpu"}, "accepted exc_nodes=mig-catalog[2-3],mig-catalog[1-2]"},
-  {{partition = "gpu" .. string.rep(",gpu", 4000)}, "accepted exc_nodes=mig-catalog[1-2]"},
+  {{partition = "gpu" .. string.rep(",gpu", 250)}, "accepted exc_nodes=mig-catalog[1-2]"},
   {{partition = "cpu", min_nodes = 10}, "accepted min_nodes=10"},
   {{min_nodes = 3, max_nodes = 3}, "accepted min_nodes=3 max_nodes=3 exc_nodes=mig-catalog[1-2]"},
   {{min_nodes = 4, max_nodes = 4}, "accepted min_nodes=6 max_nodes=6"},
@@ -798,6 +798,18 @@ local function look(_, name) looks = looks + 1 return PARTS[name] end
 slurm_job_submit(job_desc({tres_per_node = "gres:gpu:1", partition = string.rep("gpu,", 5000)}, "gres:"),
   setmetatable({}, {__index = look}), 1001)
 check(looks == 0, "a list of partitions that is too long is not read", looks)
+for _, name in ipairs({"req_nodes", "exc_nodes"}) do
+  for _, partition in ipairs({"gpu", "cpu"}) do
+    for n, want in pairs({[2048] = slurm.SUCCESS, [2049] = slurm.ERROR}) do
+      local job = job_desc({partition = partition, [name] = string.rep("n", n)}, "gres:")
+      said = {}
+      check(slurm_job_submit(job, PARTS, 1001) == want, name .. " of " .. n .. " bytes", said[1])
+      local rc = slurm_job_modify(job, {partition = partition}, PARTS, 1001)
+      check(rc == want and (want == slurm.SUCCESS or said[2]:find("the list of nodes has more than 2048", 1, true)), name .. " by an update", said[2])
+      check(slurm_job_submit(job, PARTS, 0) == slurm.SUCCESS, name .. " by root")
+    end
+  end
+end
 
 ---------------------------------------------------------------- learned lines
 
@@ -1046,6 +1058,8 @@ end
 local OLD = {partition = "gpu", tres_per_node = "gres:gpu:1,gres:mig:2g.10gb:1", admin_comment = "caelum:key=0123456789abcdef"}
 local NEW = {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:2g.10gb:1", admin_comment = "caelum:key=0123456789abcdef"}
 local HELD = {partition = "gpu", tres_per_node = OLD.tres_per_node, admin_comment = OLD.admin_comment .. " caelum:held"}
+check(modify({nice = 2147483653}, HELD) == slurm.ERROR and said[1]:find("nice value can be changed then", 1, true), "another nice value of a held job", said[1])
+check(modify({nice = 2147483653}, OLD) == slurm.SUCCESS, "another nice value", said[1])
 
 -- --test-only
 for _, case in ipairs({
@@ -1200,6 +1214,11 @@ write_table(TABLE .. "bypass cpu\n")
 check(convert({tres_per_node = "gres:gpu:1"}).admin_comment == "caelum:convert", "a bypass line prevents conversions")
 write_table(TABLE)
 check(modify({admin_comment = "caelum:convert"}, {partition = "gpu", tres_per_node = "gres:gpu:1"}) == slurm.SUCCESS, "not root", said[1])
+for _, partition in ipairs({"cpu", "gpu"}) do
+  local marked = convert({tres_per_node = "gres:gpu:1", partition = partition,
+    spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_static=1g.5gb"}})
+  check(marked.tres_per_node == (partition == "gpu" and "gres:gpu:1,gres:mig:2g.10gb:1" or nil), "a forged mark does not count", marked.tres_per_node)
+end
 
 -- The answer depends on the resulting job. Each case consists of the update, the job's record, and the resulting
 -- tres_per_node. false means unchanged, and nil means rejected.

@@ -4,6 +4,7 @@ package e2eattacks
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"caelum/contrib/devcluster/cluster"
@@ -23,12 +24,27 @@ const fill = `
 		sbatch --parsable -H -o /dev/null -a 1-1000 -d "afterany:$on" -J "$name" --comment "$name" --wrap true
 	done`
 
+// name lets an array exclude or request a list of nodes. squeue would expand it for each of the 9,000 tasks; with 64 kB
+// for 1,000 tasks, it took 17 s of CPU time, and no agent could read the queue.
+const name = `
+	list="n[$(yes 1-1 | head -16370 | paste -sd,)]"
+	for job in $(squeue -h -o %F | sort -u); do
+		scontrol update jobid=$job ExcNodeList="$list" 2>&1 || scontrol update jobid=$job ReqNodeList="$list" 2>&1
+	done`
+
 // TestLongQueue checks that a queue that a user fills with large jobs does not use up the memory of the agents and of
 // the watcher, and that other users' jobs continue to start.
 func TestLongQueue(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, AgentConfig: "../e2e_faults/testdata/watched.yaml",
 		Conf: []string{"MaxJobCount=20000"}})
 	s.Must("", attacker, "bash", "-e", "-c", fill)
+	s.Must("", attacker, "bash", "-c", name+"; true")
+	if lists := s.Must("", "root", "squeue", "-h", "-t", "all", "-O", "reqnodes:80"); strings.Contains(lists, "n1") {
+		t.Error("a user's list of 64 kB was accepted")
+	}
+	if lists := s.Must("", "root", "squeue", "-h", "-t", "all", "-o", "%.80x"); strings.Contains(lists, "n1") {
+		t.Error("a user's list of 64 kB was accepted")
+	}
 	for range 3 {
 		s.Completed(s.Must("", victim, "sbatch", "--parsable", "--gres=gpu:1,mig:1g.5gb:1", "--wrap",
 			"cuda-process --exclusive --seconds 0.1"))
