@@ -46,7 +46,7 @@ func serve(t *testing.T) (*server, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	l, err := api.Listen(dir)
+	l, err := api.Listen(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestAgentEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	l, err := api.Listen(dir) // accepts no connection
+	l, err := api.Listen(dir, nil) // accepts no connection
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func (n *node) setAgent(mode string) {
 	if mode == "down" {
 		return
 	}
-	l, err := api.Listen(n.dir)
+	l, err := api.Listen(n.dir, nil)
 	if err != nil {
 		n.t.Fatal(err)
 	}

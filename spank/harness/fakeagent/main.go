@@ -33,7 +33,7 @@ func main() {
 	if err := os.MkdirAll(filepath.Join(*runDir, "jobs"), 0o700); err != nil {
 		log.Fatal(err)
 	}
-	l, err := api.Listen(*runDir)
+	l, err := api.Listen(*runDir, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
