@@ -50,10 +50,11 @@ agents'.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), slurmTimeout)
 			defer cancel()
-			snapshot, err := plan.Read(ctx, slurm.New(slurm.Options{}), time.Now)
+			nodes, queue, err := slurm.List(ctx, slurm.New(slurm.Options{}))
 			if err != nil {
 				return err
 			}
+			snapshot := plan.Snapshot{Nodes: nodes, Queue: queue, At: time.Now()}
 			e, err := plan.Explain(snapshot, settings, find(snapshot.Queue.All, args[0]))
 			if err != nil {
 				return err

@@ -90,7 +90,7 @@ type gpuLister interface{ GPUs() ([]gpu.GPU, error) }
 // trial prints a node's passes. Its interfaces have no methods that modify the GPUs or slurmctld.
 type trial struct {
 	hw          gpuLister
-	ctl         plan.Controller
+	ctl         slurm.Lister
 	now         func() time.Time
 	out, errout io.Writer
 	options     shadowOptions
@@ -154,11 +154,11 @@ func (t trial) node(cfg config.Config) (*shadow.Node, error) {
 
 // pass reads the nodes and jobs from slurmctld and makes a plan for the node.
 func (t trial) pass(ctx context.Context, node *shadow.Node) (shadow.Pass, error) {
-	snapshot, err := plan.Read(ctx, t.ctl, t.now)
+	nodes, queue, err := slurm.List(ctx, t.ctl)
 	if err != nil {
 		return shadow.Pass{}, err
 	}
-	return node.Pass(snapshot)
+	return node.Pass(plan.Snapshot{Nodes: nodes, Queue: queue, At: t.now()})
 }
 
 func (t trial) print(p shadow.Pass) error {

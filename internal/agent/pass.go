@@ -183,9 +183,10 @@ func (p *publisher) noteWaiting(in input) {
 // not have a lease yet.
 func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slurm.Node, err error) {
 	p.startListing()
-	if snapshot, err = plan.Read(ctx, p.ctl, p.now); err != nil {
+	if snapshot.Nodes, snapshot.Queue, err = slurm.List(ctx, p.ctl); err != nil {
 		return snapshot, node, err
 	}
+	snapshot.At = p.now()
 	own := slices.IndexFunc(snapshot.Nodes, func(n slurm.Node) bool { return n.Name == p.cfg.Node })
 	if own < 0 {
 		return snapshot, node, fmt.Errorf("%s: %w; set the `node` key to the NodeName in slurm.conf",

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +53,8 @@ var pure = map[string]string{
 	"internal/preempt":     "preemption",
 	"internal/shadow":      "a trial without writes",
 	"internal/setup":       "changes to the site's configuration",
+	"internal/plan":        "the plan for all nodes",
+	"internal/part":        "a node's part of the plan",
 }
 
 // forbidden maps each import that pure packages must not have to a description of what they must not use.
@@ -166,6 +171,25 @@ func TestForbiddenImports(t *testing.T) {
 		t.Error(p)
 	}
 }
+
+// TestClock checks that pure packages do not read the clock: they take the time as an argument.
+func TestClock(t *testing.T) {
+	for dir := range pure {
+		paths, err := filepath.Glob(filepath.Join("../..", dir, "*.go"))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("couldn't find the Go files of %s (%v)", dir, err)
+		}
+		for _, path := range paths {
+			if text, err := os.ReadFile(path); err != nil {
+				t.Error(err)
+			} else if !strings.HasSuffix(path, "_test.go") && clock.Match(text) {
+				t.Errorf("%s reads the clock", path)
+			}
+		}
+	}
+}
+
+var clock = regexp.MustCompile(`\btime\.(Now|Since|Until|Sleep|After|Tick|NewTimer|NewTicker)\b`)
 
 func TestSpankObject(t *testing.T) {
 	seen := false

@@ -23,12 +23,12 @@
 // ([Patience]), the other agents therefore exclude the node from their plans. A plan never includes a node on which
 // slurmctld does not start jobs.
 //
-// Only Read performs I/O. All other functions compute their results from their arguments alone, and none of them reads
-// a clock. The package caches descriptions of GPU models and never modifies slurmctld's data.
+// The package is pure: its functions compute their results from their arguments alone, and none of them reads a clock.
+// It caches descriptions of GPU models and never modifies slurmctld's data.
 //
 // # Files
 //
-//	snapshot.go      Snapshot, Read; converts a waiting job (Job)
+//	snapshot.go      Snapshot; converts a waiting job (Job)
 //	planner.go       Planner, New; the cluster of a view; forgets what the last snapshot does not contain
 //	known.go         what a Planner knows about a node: the state of its GPUs, and the jobs on it
 //	queue.go         what a Planner knows about a waiting job; the waiting jobs that could start with their slices

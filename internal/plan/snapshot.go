@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"context"
 	"math"
 	"time"
 
@@ -30,24 +29,6 @@ func (s Snapshot) ready(w slurm.Waiting) bool {
 // readyIf is like ready, but takes the argument waits, which is true if the job is waiting only for nodes.
 func (s Snapshot) readyIf(waits bool, w *slurm.Waiting) bool {
 	return (waits || eligible.Releasable(*w, s.At)) && (w.Licenses == "" || eligible.LacksLicense(s.Queue, *w) == "")
-}
-
-// Controller is the part of slurmctld that Read needs. *slurm.Client implements Controller.
-type Controller interface {
-	Nodes(ctx context.Context) ([]slurm.Node, error)
-	Queue(ctx context.Context) (slurm.Queue, error)
-}
-
-// Read reads the nodes and then the jobs from slurmctld, so that a job that starts between the two requests appears as
-// running in the list of jobs. If they were read in the opposite order, only GresUsed would show it, and the agent
-// would offer its slice again.
-func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot Snapshot, err error) {
-	if snapshot.Nodes, err = ctl.Nodes(ctx); err != nil {
-		return snapshot, err
-	}
-	snapshot.Queue, err = ctl.Queue(ctx)
-	snapshot.At = now()
-	return snapshot, err
 }
 
 // Job converts the requirements of a waiting job to an [offer.Job].

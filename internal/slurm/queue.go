@@ -100,6 +100,22 @@ func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	return q, err
 }
 
+// Lister is a source of the nodes and the queue, such as *Client.
+type Lister interface {
+	Nodes(ctx context.Context) ([]Node, error)
+	Queue(ctx context.Context) (Queue, error)
+}
+
+// List reads the nodes and then the jobs, so that a job that starts between the two requests appears as running in the
+// list of jobs. If they were read in the opposite order, only GresUsed would show it, and the agent would offer its
+// slice again.
+func List(ctx context.Context, from Lister) (nodes []Node, q Queue, err error) {
+	if nodes, err = from.Nodes(ctx); err == nil {
+		q, err = from.Queue(ctx)
+	}
+	return nodes, q, err
+}
+
 // Jobs returns the same jobs as [Queue].All, but makes only one request. Errors: ErrUnreachable.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
 

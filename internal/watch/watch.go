@@ -46,7 +46,7 @@ type Config struct {
 
 // Controller is the set of slurmctld calls that the watcher uses. *slurm.Client implements it.
 type Controller interface {
-	plan.Controller
+	slurm.Lister
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	SetNodeComment(ctx context.Context, node, text string) error
 	SetNodeGRES(ctx context.Context, node string, gres slurm.GRESList) error
@@ -245,10 +245,11 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 		return false, nil
 	}
 	read := time.Now() // earlier than snapshot.At, which is the time after the reads
-	snapshot, err := plan.Read(ctx, w.ctl, time.Now)
+	nodes, queue, err := slurm.List(ctx, w.ctl)
 	if err != nil {
 		return false, fmt.Errorf("couldn't read the nodes and the queue: %w", err)
 	}
+	snapshot := plan.Snapshot{Nodes: nodes, Queue: queue, At: time.Now()}
 	hosts := map[string]string{}
 	for _, n := range snapshot.Nodes {
 		hosts[n.Name] = n.Addr
