@@ -421,6 +421,25 @@ func TestLongOutput(t *testing.T) {
 	}
 }
 
+// TestLongTexts checks that a listing keeps only the beginning of a long name, and only Caelum's tags of a long
+// comment.
+func TestLongTexts(t *testing.T) {
+	line, _, _ := strings.Cut(mustRead(t, "queue-array.txt"), "\n")
+	fields := strings.Split(line, recordedSep)
+	for _, c := range []struct{ name, comment, wantName, wantComment string }{
+		{"train", "caelum:movable my own", "train", "caelum:movable my own"},
+		{strings.Repeat("j", 1000), strings.Repeat("c ", 400) + "caelum:movable caelum:checkpoint=9 x",
+			strings.Repeat("j", maxText), "caelum:movable caelum:checkpoint=9"},
+		{strings.Repeat("é", 400), strings.Repeat("c", 1000), strings.Repeat("é", maxText/2), ""},
+	} {
+		fields[nameColumn], fields[commentColumn] = c.name, c.comment
+		jobs, err := parseJobs(strings.NewReader(strings.Join(fields, recordedSep)+"\n"), recordedSep)
+		if err != nil || len(jobs) != 1 || jobs[0].Name != c.wantName || jobs[0].Comment != c.wantComment {
+			t.Errorf("%.20q, %.20q: %+v, %v", c.name, c.comment, jobs, err)
+		}
+	}
+}
+
 // TestArrayMemory checks that reading an array takes little memory, however many tasks it has and however long its
 // request is, and that a request that is too long is a problem of this job only.
 func TestArrayMemory(t *testing.T) {

@@ -18,6 +18,7 @@ type Job struct {
 	// are unknown.
 	HetJobs []uint32
 
+	// Name is the beginning of a long name, and Comment holds only Caelum's tags of a long comment (shorten).
 	Name, User, Account, Partition, QOS string
 	UID                                 uint32
 

@@ -290,6 +290,7 @@ func parseJobs(out io.Reader, sep string) (jobs []Job, err error) {
 			tasks[i] = append(tasks[i], orEmpty(string(rec[arrayTaskColumn])))
 			return nil
 		}
+		shorten(rec)
 		own := detach(rec)
 		j, err := parseJob(own)
 		if tooMany := names.add(j.UID, j.ReqNodes); tooMany != nil {
@@ -313,6 +314,33 @@ func parseJobs(out io.Reader, sep string) (jobs []Job, err error) {
 
 // arrayTaskColumn is the index of arraytaskid in jobFields.
 const arrayTaskColumn = 2
+
+// nameColumn and commentColumn are the indices of the fields that can be long and that no decision needs entirely.
+var nameColumn, commentColumn = column("name"), column("comment")
+
+func column(name string) int {
+	return slices.IndexFunc(jobFields, func(f field) bool { return f.name == name })
+}
+
+// maxText is the number of bytes of a job's name that are kept. A user can give 10,000 jobs names and comments of 1,000
+// bytes.
+const maxText = 128
+
+// shorten reduces a long name to its beginning, and a long comment to Caelum's tags.
+func shorten(rec [][]byte) {
+	if name := rec[nameColumn]; len(name) > maxText {
+		rec[nameColumn] = bytes.ToValidUTF8(name[:maxText], nil)
+	}
+	if comment := rec[commentColumn]; len(comment) > maxText {
+		var kept [][]byte
+		for word := range bytes.FieldsSeq(comment) {
+			if bytes.HasPrefix(word, []byte("caelum:")) {
+				kept = append(kept, word)
+			}
+		}
+		rec[commentColumn] = bytes.Join(kept, []byte(" "))
+	}
+}
 
 // parseJob parses one record.
 func parseJob(rec []string) (j Job, err error) {
