@@ -126,7 +126,7 @@ test-matrix:
 
 release-test: prerequisites
 	$(MAKE) all
-	$(GO) test ./spank/... ./spank/submit
+	$(GO) test ./spank/...
 	$(GO) run ./contrib/devcluster/demo
 	$(MAKE) e2e
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"

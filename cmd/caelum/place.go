@@ -65,10 +65,10 @@ For several GPUs, REACH is the product of their values, CC is the sum, and FRAG 
 Idle instances count as free units.
 
 The lifetime policy also considers when running jobs will end and how long the requesting jobs will
-run. For each instance of the preceding --gpu, from left to right, --ends
-specifies the time until the job that holds it ends. In PROFILE:TIME, TIME is the run time of the
-job that requests the slice. A time has the form 90s, 30m or 2h; if it is missing or given as ?, the
-policy assumes that it is very long. The requests are placed one after the other.
+run. For each instance of the preceding --gpu, from left to right, --ends specifies the time until
+the job that holds it ends. In PROFILE:TIME, TIME is the run time of the job that requests the
+slice. A time has the form 90s, 30m or 2h; if it is missing or given as ?, the policy assumes that
+it is very long.
 
 If a request cannot be placed, the exit status is 1. With --compare, the exit status is 1 only if no
 policy can place all requests.

@@ -68,11 +68,7 @@ func (l *limiter) admit(uid uint32, now time.Time) bool {
 func limited(next http.Handler) http.Handler {
 	l := limiter{due: map[uint32]time.Time{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, known := r.Context().Value(peerKey{}).(peer)
-		if !known {
-			p.counted = nobody
-		}
-		if !l.admit(p.counted, time.Now()) {
+		if !l.admit(peerIn(r.Context()).counted, time.Now()) {
 			w.Header().Set("Connection", "close")
 			answer(w, nil, &Error{http.StatusTooManyRequests, tooManyText})
 			return

@@ -47,7 +47,7 @@ func (l *listener) Accept() (net.Conn, error) {
 // uid.
 type Owner func(pid int, uid uint32) uint32
 
-// countedAs returns the user as whose the peer's connection and calls count.
+// countedAs returns the user whose limits apply to the peer's connection and calls.
 func (l *listener) countedAs(p peer) uint32 {
 	if l.owner == nil || p.uid == 0 || p.pid == 0 {
 		return p.uid
@@ -102,10 +102,12 @@ type peer struct {
 	pid          int    // 0 if unknown
 }
 
+var unknownPeer = peer{uid: nobody, counted: nobody}
+
 // peerOf returns the process that connected. Its uid is nobody if the kernel did not report one. The kernel translates
 // uids: for a process that is root in a user namespace, it reports the uid of the user who created the namespace.
 func peerOf(c *net.UnixConn) peer {
-	p := peer{uid: nobody, counted: nobody}
+	p := unknownPeer
 	if raw, err := c.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) {
 			if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {

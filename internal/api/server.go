@@ -43,7 +43,7 @@ type Refuser interface {
 
 // Listen creates the socket for all users in runDir, which must exist, and listens on it. It replaces a socket that an
 // earlier agent has left there, but returns an error if another agent accepts connections on it. For each call that
-// changes leases, the server checks the caller with SO_PEERCRED. owner determines as whose a connection counts; nil
+// changes leases, the server checks the caller with SO_PEERCRED. owner determines the user whose limits apply; nil
 // means that of the peer's user id.
 func Listen(runDir string, owner Owner) (net.Listener, error) {
 	return listen(filepath.Join(runDir, SocketName), 0o666, limits{maxPerUser, maxAllUsers}, owner)
@@ -151,7 +151,7 @@ type peerKey struct{}
 
 // withPeer stores the connection's peer in the context, for Peer and PeerPID.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	p := peer{uid: nobody, counted: nobody}
+	p := unknownPeer
 	switch c := c.(type) {
 	case *conn:
 		p = c.peer
@@ -163,17 +163,20 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 
 // Peer returns the user id of the process that sent the request with this context.
 func Peer(ctx context.Context) uint32 {
+	return peerIn(ctx).uid
+}
+
+func peerIn(ctx context.Context) peer {
 	if p, ok := ctx.Value(peerKey{}).(peer); ok {
-		return p.uid
+		return p
 	}
-	return nobody
+	return unknownPeer
 }
 
 // PeerPID returns the id of the process that opened the request's connection, or 0 if unknown. The process may have
 // ended since then.
 func PeerPID(ctx context.Context) int {
-	p, _ := ctx.Value(peerKey{}).(peer)
-	return p.pid
+	return peerIn(ctx).pid
 }
 
 // refuseUser replies with status 403 and the message if the caller is not root, and reports whether it has replied. It

@@ -90,7 +90,18 @@ type pkg struct {
 
 func list(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,Deps", "caelum/...")
+	all := append(listIn(t, "../.."), listIn(t, "../../contrib/lab")...)
+	if len(all) < 10 {
+		t.Fatalf("go list returned %d packages", len(all))
+	}
+	return all
+}
+
+// listIn returns the packages of the Go module in a directory.
+func listIn(t *testing.T, dir string) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,Deps", "./...")
+	cmd.Dir = dir
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -109,8 +120,8 @@ func list(t *testing.T) []pkg {
 		p.ImportPath = strings.TrimPrefix(p.ImportPath, "caelum/")
 		all = append(all, p)
 	}
-	if err := cmd.Wait(); err != nil || len(all) < 10 {
-		t.Fatalf("go list returned %d packages and the error %v", len(all), err)
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("go list: %v", err)
 	}
 	return all
 }

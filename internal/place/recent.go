@@ -6,6 +6,7 @@ type Recent struct {
 	asked   []Request // a ring buffer
 	next    int
 	weights *Weights // the result of Weights, or nil if it has not been computed yet
+	mean    float64  // the result of MeanDuration, or -1 if it has not been computed yet
 }
 
 // RecentKept is the maximum number of requests that Recent stores.
@@ -13,7 +14,7 @@ const RecentKept = 200
 
 // Add records a request.
 func (r *Recent) Add(request Request) {
-	r.weights = nil
+	r.weights, r.mean = nil, -1
 	if len(r.asked) < RecentKept {
 		r.asked = append(r.asked, request)
 		return
@@ -38,6 +39,9 @@ func (r *Recent) Weights() *Weights {
 // such requests. Jobs without a time limit are ignored, because each would count as 1e7 s, and a single such job in a
 // hundred would dominate the mean.
 func (r *Recent) MeanDuration() float64 {
+	if r.mean >= 0 {
+		return r.mean
+	}
 	sum, n := 0.0, 0
 	for _, q := range r.asked {
 		if q.Duration < unknownDuration {
@@ -45,5 +49,6 @@ func (r *Recent) MeanDuration() float64 {
 			n++
 		}
 	}
-	return sum / float64(max(n, 1))
+	r.mean = sum / float64(max(n, 1))
+	return r.mean
 }

@@ -30,7 +30,7 @@ var plainModels = func() (all []*mig.Model) {
 
 // drawNeeds returns a random job. It needs a profile of one of the GPU models, or a share of a GPU of any model, has
 // one to three slices, and may run slower on some profiles. The speeds and sizes have few different values, so that
-// several subsets often have the same throughput. The durations differ greatly, so that a policy may hold a job.
+// several subsets often have the same throughput. The durations differ greatly.
 func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	j := trace.Job{Submit: submit, Slices: max(0, rapid.IntRange(-6, 3).Draw(t, "slices"))}
 	j.Duration = rapid.SampledFrom([]float64{1, 2, 5, 50, 500}).Draw(t, "duration")

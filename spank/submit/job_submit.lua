@@ -701,6 +701,9 @@ local function share(t, job, profile, parts)
   return {cpus = rounded(cpus), mib = rounded(mib)}
 end
 
+-- cpus_of_tasks returns the CPUs that a job's tasks request, or 0 if they request none.
+local function cpus_of_tasks(job, r) return (r.tasks or 1) * (count(job.cpus_per_task) or 0) end
+
 -- place decides on how many nodes a new job runs and how many GPUs it has on each of them, so that no node needs more
 -- slices of a profile, or more CPUs, than the nodes have. Like slurmctld, it uses as few nodes as possible. It returns
 -- the slots. If the GPUs of the job cannot be divided evenly among the nodes, the slots are rounded up, because
@@ -717,8 +720,7 @@ local function place(t, r, gpus, job, profile)
     if gpus.all > most then return nil, NO_SUCH_NODE end
     return gpus
   end
-  local own = (r.tasks or 1) * (count(job.cpus_per_task) or 0)
-  local least = math.max(r.nodes, t.max_cpus and math.ceil(own / t.max_cpus) or 1)
+  local least = math.max(r.nodes, t.max_cpus and math.ceil(cpus_of_tasks(job, r) / t.max_cpus) or 1)
   -- slurmctld rejects a job on more nodes than tasks.
   local most_nodes = r.tasks or MAX_COUNT
   if not r.tasks and r.tasks_per_node then
@@ -1328,8 +1330,8 @@ local function submit(job, parts, converts)
   local changes, choice = resolve(r, gpus, t, job, run, limit, full, true)
   if not changes then return refuse(choice) end
   -- slurmctld does not compare the CPUs of a held job with the nodes.
-  local cpus, most_nodes = (r.tasks or 1) * (count(job.cpus_per_task) or 0), count(job.max_nodes)
-  if most_nodes and t.max_cpus and cpus > most_nodes * t.max_cpus then return refuse(NO_SUCH_NODE) end
+  local most = t.max_cpus and count(job.max_nodes)
+  if most and cpus_of_tasks(job, r) > most * t.max_cpus then return refuse(NO_SUCH_NODE) end
   local grow, unknown = "off"   -- an agent never changes a profile that the user named
   if choice then grow, unknown = grow_mode(t, job, run.options, fingerprint, parts) end
   if not grow then return refuse(unknown) end

@@ -1,5 +1,5 @@
-// Package growtrace contains the code shared by `contrib/lab/learn grow` and `devcluster-bench -grow`: the memory use of
-// emulated jobs over time, and a trace of such jobs that both the simulator and a real Slurm cluster can run.
+// Package growtrace contains the code shared by `contrib/lab/learn grow` and `devcluster-bench -grow`: the memory use
+// of emulated jobs over time, and a trace of such jobs that both the simulator and a real Slurm cluster can run.
 //
 // Files:
 //

@@ -19,8 +19,8 @@ type Job struct {
 }
 
 const (
-	// The median, minimum and maximum peak in MiB. The peaks have the distribution of the populations of `contrib/lab/learn
-	// grow`, in which 40% of the peaks fit into a 1g.5gb slice.
+	// The median, minimum and maximum peak in MiB. The peaks have the distribution of the populations of
+	// `contrib/lab/learn grow`, in which 40% of the peaks fit into a 1g.5gb slice.
 	typical, least, most = 6144, 512, 36 << 10
 	// Runs take 60 to 200 s: an agent makes forecasts only after the first minute, and a longer trace would take too
 	// long on a real cluster.

@@ -1,15 +1,15 @@
-// Command learn compares internal/predict with simple rules in simulations and prints the tables for contrib/lab/results.md.
+// Command learn compares internal/predict with simple rules in simulations and prints the tables for results.md.
 //
-//	go run -C contrib/lab ./learn population [-seeds 101,102] [-tune]   profiles of recurring jobs, in a random population
-//	go run -C contrib/lab ./learn variants [-seeds 101,102]             the same in populations with other distributions
-//	go run -C contrib/lab ./learn runtimes [-seeds 101,102]             run times in that population, used for placement
-//	go run -C contrib/lab ./learn miso PATH                             profiles and speeds from MISO's measurements
-//	                                                             (a100_40gb_mig_step_time.csv)
-//	go run -C contrib/lab ./learn forecast [-seeds 101-120]             forecasts of running jobs' memory, on emulated
-//	                                                             runs; -bounds: what no rule can foresee
-//	go run -C contrib/lab ./learn grow [-seeds 101,102]                 jobs that grow: work lost and turnaround in simulations
-//	                                                             of recurring jobs whose memory grows during a run
-//	go run -C contrib/lab ./learn grow -devcluster 64 -seeds 7          the same for the trace of `devcluster-bench -grow 64`
+//	go run ./learn population [-seeds 101,102] [-tune]   profiles of recurring jobs, in a random population
+//	go run ./learn variants [-seeds 101,102]             the same in populations with other distributions
+//	go run ./learn runtimes [-seeds 101,102]             run times in that population, used for placement
+//	go run ./learn miso PATH                             profiles and speeds from MISO's measurements
+//	                                                     (a100_40gb_mig_step_time.csv)
+//	go run ./learn forecast [-seeds 101-120]             forecasts of running jobs' memory, on emulated
+//	                                                     runs; -bounds: what no rule can foresee
+//	go run ./learn grow [-seeds 101,102]                 jobs that grow: work lost and turnaround in simulations
+//	                                                     of recurring jobs whose memory grows during a run
+//	go run ./learn grow -devcluster 64 -seeds 7          the same for the trace of `devcluster-bench -grow 64`
 //
 // The comment on the work type describes the population. The constants in Caelum's rules were chosen on seeds 1 to 3
 // (-tune), before any other seed was used.

@@ -1,7 +1,7 @@
 // Command policies simulates placement policies, compares them with best-fit, and prints Markdown tables for
 // contrib/lab/results.md.
 //
-//	go run -C contrib/lab ./policies [-seeds 101,102] [-policies lifetime,reach] [-queues ...] [-ends ...] [-unlimited ...]
+//	go run ./policies [-seeds 101,102] [-policies lifetime,reach] [-queues ...] [-ends ...] [-unlimited ...]
 //	                          [-loads ...]
 //
 // Each row corresponds to one scheduler, one source of the jobs' expected end times, and one fraction of jobs without a

@@ -1,11 +1,11 @@
 // Command sizing compares the turnaround of jobs on whole GPUs, on fixed layouts, on slices of the requested profile,
-// and on slices whose size the planner chooses (internal/offer/size.go). It prints Markdown tables for contrib/lab/results.md.
+// and on slices whose size the planner chooses (internal/offer/size.go). It prints Markdown tables for results.md.
 //
-//	go run -C contrib/lab ./sizing rates [-seeds 101-120] PATH    MISO's 100 jobs: mean and longest turnarounds
-//	go run -C contrib/lab ./sizing speeds [-seeds 101-120]        drawn jobs on several GPU models, with exact and wrong speeds
-//	go run -C contrib/lab ./sizing learned [-seeds 101-110] PATH  recurring jobs whose speeds are learned from their runs
-//	go run -C contrib/lab ./sizing long [-seeds 101-110] PATH     600 jobs with several values of max_slowdown
-//	go run -C contrib/lab ./sizing equal [-seeds 101-110]         jobs that are equally fast on all profiles
+//	go run ./sizing rates [-seeds 101-120] PATH    MISO's 100 jobs: mean and longest turnarounds
+//	go run ./sizing speeds [-seeds 101-120]        drawn jobs on several GPU models, with exact and wrong speeds
+//	go run ./sizing learned [-seeds 101-110] PATH  recurring jobs whose speeds are learned from their runs
+//	go run ./sizing long [-seeds 101-110] PATH     600 jobs with several values of max_slowdown
+//	go run ./sizing equal [-seeds 101-110]         jobs that are equally fast on all profiles
 //
 // PATH is a directory with the MISO paper's files, jobs_100.csv and a100_40gb_mig_step_time.csv. The placement policy
 // is lifetime.

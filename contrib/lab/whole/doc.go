@@ -1,9 +1,9 @@
 // Command whole compares two ways of dividing a cluster between jobs with several GPUs and jobs with slices, and prints
 // Markdown tables for contrib/lab/results.md.
 //
-//	go run -C contrib/lab ./whole split [options] [LIST]     shared nodes and the best split into two partitions
-//	go run -C contrib/lab ./whole quota [options] [LIST]     shared nodes with several values of whole_share
-//	go run -C contrib/lab ./whole policies [options] [LIST]  shared nodes with several placement policies
+//	go run ./whole split [options] [LIST]     shared nodes and the best split into two partitions
+//	go run ./whole quota [options] [LIST]     shared nodes with several values of whole_share
+//	go run ./whole policies [options] [LIST]  shared nodes with several placement policies
 //
 // LIST is a pod list of Alibaba's gpu-v2023 trace (openb_pod_list_default.csv). Without LIST, the jobs are synthetic
 // (trace.Churn).
