@@ -23,6 +23,11 @@ const (
 	maxTries     = 10 + 30*24
 )
 
+// awaitRequeued is the number of attempts, about two minutes, during which the summary of a requeued run waits for the
+// record of the job's next run. slurmctld sends that record within 5 s after the requeue (22.05.8), but not if it lost
+// its state or the job.
+const awaitRequeued = 5
+
 // backoff returns the pause after the given number of attempts. Part of it is random, so that two agents that have
 // overwritten each other's summaries of a job do not collide again.
 func backoff(tries int) time.Duration {
@@ -126,6 +131,9 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	case m.Field != "" && newest.End.IsZero():
 		// The job was requeued. If slurmdbd received the record of its newest run just before the summary, the summary
 		// is in the wrong record, and the end of the newest run will overwrite it.
+		return postpone(false, nil)
+	case m.Field != "" && newest.State == "REQUEUED" && p.Tries < awaitRequeued:
+		// The job has another run. Its record may not exist yet, and plain sacct will show only that record.
 		return postpone(false, nil)
 	case m.Field == "", hasSummary(newest.Text, p.Run.Summary()):
 		m.restarts.afterRecorded(m.Now())

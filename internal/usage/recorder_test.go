@@ -289,14 +289,51 @@ func TestRecorderRetries(t *testing.T) {
 	}
 }
 
-// TestRecorderRequeuedDuringWrite checks a requeued job whose next record reaches slurmdbd after the recorder has read
-// the records and before sacctmgr writes the summary, which therefore gets into the record of the next run. slurmctld
+// TestRecorderAwaitsRequeued checks a requeued run for which slurmdbd has no record of the next run yet. The recorder
+// must not write to the old record, because plain sacct shows only the newest. If no record ever comes, it must.
+func TestRecorderAwaitsRequeued(t *testing.T) {
+	ctx := context.Background()
+	now := time.Unix(1795339300, 0)
+	d := usagetest.NewAccounting()
+	requeued := slurm.Record{State: "REQUEUED", Start: began, End: began.Add(time.Minute)}
+	m, repo := newRecorder("n1", d, &now)
+	for job := range uint32(2) {
+		requeued.ID = job + 7
+		d.Set(requeued.ID, requeued)
+		if err := repo.Ended(ran("n1", requeued.ID), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := func() {
+		for range awaitRequeued {
+			m.recordDue(ctx)
+			now = now.Add(longestPause)
+		}
+	}
+	again()
+	if n, _ := repo.Waiting(); n != 2 || d.Text(7) != "" || d.Text(8) != "" {
+		t.Fatalf("%d runs wait, %q, %q", n, d.Text(7), d.Text(8))
+	}
+	d.Set(7, d.Records[7][0], slurm.Record{ID: 7, State: "COMPLETED", Start: now.Add(-time.Hour), End: now})
+	again()
+	for job := range uint32(2) {
+		if !strings.Contains(d.Text(job+7), "caelum:run=n1,") {
+			t.Errorf("job %d: %q", job+7, d.Text(job+7))
+		}
+	}
+	if n, _ := repo.Waiting(); n != 0 || d.Records[7][0].Text != "" {
+		t.Errorf("%d runs wait, %q", n, d.Records[7][0].Text)
+	}
+}
+
+// TestRecorderRequeuedDuringWrite checks a failed job that `scontrol requeue` starts again. Its next record reaches
+// slurmdbd after the recorder has read the records and before sacctmgr writes the summary, which therefore gets into the record of the next run. slurmctld
 // overwrites the field when this run ends, and the recorder must write the summary again.
 func TestRecorderRequeuedDuringWrite(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
 	d := usagetest.NewAccounting()
-	d.Records[7] = []slurm.Record{{ID: 7, State: "REQUEUED", Start: began, End: began.Add(time.Minute), Text: "tags"}}
+	d.Records[7] = []slurm.Record{{ID: 7, State: "FAILED", Start: began, End: began.Add(time.Minute), Text: "tags"}}
 	d.Wrote = func() {
 		if all := d.Records[7]; len(all) == 1 { // sacctmgr finds only the newest record
 			all = append(all, slurm.Record{ID: 7, State: "PENDING", Text: all[0].Text})
