@@ -31,25 +31,14 @@ const reconcileInterval = time.Minute
 
 // Controller is the set of slurmctld calls that the agent uses. Except in tests, it is a *slurm.Client.
 type Controller interface {
-	Node(ctx context.Context, name string) (slurm.Node, error)
-	Nodes(ctx context.Context) ([]slurm.Node, error)
-	NamedNodes(ctx context.Context, names ...string) ([]slurm.Node, error)
-	UpdateNode(ctx context.Context, node string, gres slurm.GRESList, extra string) error
-	SetNodeExtra(ctx context.Context, node, text string) error
-	Job(ctx context.Context, id uint32) (slurm.Job, error)
-	Queue(ctx context.Context) (slurm.Queue, error)
-	Jobs(ctx context.Context) ([]slurm.Job, error)
-	Config(ctx context.Context) (slurm.Config, error)
+	publishing
 	RequeueHold(ctx context.Context, id uint32) error
 	RequeueFailed(ctx context.Context, id uint32) error
-	Hold(ctx context.Context, id uint32) error
-	Release(ctx context.Context, id uint32) error
-	SetJobGRES(ctx context.Context, id uint32, gres slurm.GRESList) error
-	SetAdminComment(ctx context.Context, id uint32, text string) error
 }
 
 // Agent is the agent of a single node.
 type Agent struct {
+	cfg config.Config
 	*node
 	publisher *publisher
 	usage     *usage.Monitor
@@ -123,6 +112,7 @@ func newAgent(
 		}
 	}
 	a := &Agent{
+		cfg:         cfg,
 		node:        n,
 		hw:          hw,
 		ctl:         ctl,
@@ -176,6 +166,7 @@ func (a *Agent) newMonitor() *usage.Monitor {
 // newPublisher returns the node's publisher.
 func (a *Agent) newPublisher() *publisher {
 	return &publisher{
+		cfg:           a.cfg,
 		node:          a.node,
 		ctl:           a.ctl,
 		ledger:        a.ledger,

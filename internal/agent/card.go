@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"caelum/internal/inventory"
 	"caelum/internal/ledger"
 	"caelum/internal/mig"
+	"caelum/internal/offer"
 	"caelum/internal/place"
 )
 
@@ -143,4 +145,112 @@ func (n *node) problem(c *card) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return c.Problem
+}
+
+// reported returns the names of all profiles that the driver reports, including those that the agent does not offer. If
+// the agent does not manage all GPUs, it returns nil, because the profiles of the other GPUs are unknown. The caller
+// holds n.mu.
+func (n *node) reported() map[string]bool {
+	all := map[string]bool{}
+	for _, c := range n.cards {
+		if c.Problem != "" {
+			return nil
+		}
+		for _, p := range c.Model.Profiles {
+			all[p.Name] = true
+		}
+	}
+	return all
+}
+
+// planWithoutFull sets withoutFull. The caller holds the agent's lock.
+func (c *card) planWithoutFull() {
+	if c.withoutFull == nil {
+		c.withoutFull = c.Model.Select(func(p mig.Profile) bool { return p.Name != mig.Full })
+	}
+}
+
+// idleFull reports whether the GPU is an idle full GPU of the agent. The caller holds the agent's lock.
+func (c *card) idleFull() bool {
+	for _, in := range c.ours {
+		if in.GI == gpu.FullGI {
+			return in.idle()
+		}
+	}
+	return false
+}
+
+// heldBack returns the reason why the GPU is not offered as a full GPU, or an empty string. The caller holds the
+// agent's lock.
+func (c *card) heldBack() string {
+	if c.idleFull() {
+		return c.unregistered
+	}
+	if c.isFull() {
+		return ""
+	}
+	return c.held
+}
+
+func (c *card) mayBeFull() bool { return c.Model != nil && c.Model.Full() != 0 }
+
+// isFull reports whether the GPU's MIG mode is off. The caller holds the agent's lock.
+func (c *card) isFull() bool {
+	for _, in := range c.ours {
+		if in.GI == gpu.FullGI {
+			return true
+		}
+	}
+	for _, f := range c.foreign {
+		if f.GI == gpu.FullGI {
+			return true
+		}
+	}
+	return false
+}
+
+// isWithdrawn reports whether the agent has withdrawn a GPU after a fatal Xid error.
+func (n *node) isWithdrawn(c *card) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return c.withdrawn != 0
+}
+
+// stale reports whether a job or another program may have used the compute instance, or whether it is too small.
+func (in *instance) stale() bool { return in.GI != gpu.FullGI && (!in.fresh || in.short()) }
+
+// needsRemake reports whether an idle instance needs a new compute instance before it can be leased to a user. The
+// caller holds n.mu.
+func (n *node) needsRemake(in *instance, uid uint32) bool {
+	return in.stale() && (in.short() || in.user == nil || *in.user != uid)
+}
+
+// promised reports whether a spot belongs to a pending lease. The caller holds n.mu.
+func (n *node) promised(s offer.Spot) bool {
+	for _, pr := range n.pending {
+		if slices.Contains(pr.spots, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// hookState records whether the hook must run for an instance or for a GPU's MIG mode. node.mu guards it.
+type hookState struct {
+	hook   bool      // the hook must run
+	hooked time.Time // the time at which the hook last ran
+}
+
+// minorsOf identifies the capabilities that belong to a GPU instance id. All instances with the same GPU instance id on
+// a GPU have the same capabilities.
+type minorsOf struct {
+	gpu string // UUID
+	gi  int
+}
+
+// stranger is a foreign process: a process that uses a leased slice but does not belong to its job. Process.Start
+// distinguishes it from a later process that has the same pid.
+type stranger struct {
+	gpu.Process
+	why string
 }

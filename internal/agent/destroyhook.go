@@ -46,12 +46,6 @@ func (t hookTarget) args() []string {
 	return []string{strconv.Itoa(t.GPU), gi, t.UUID}
 }
 
-// hookState records whether the hook must run for an instance or for a GPU's MIG mode. node.mu guards it.
-type hookState struct {
-	hook   bool      // the hook must run
-	hooked time.Time // the time at which the hook last ran
-}
-
 // wantHook makes the hook run for an instance or a GPU that is in use according to the driver. The hook does not run
 // for an instance or a GPU that a user's process holds open.
 func (a *Agent) wantHook(s *hookState, holders []gpu.Process) {

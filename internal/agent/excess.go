@@ -146,7 +146,7 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 		// allocation was cached.
 		if has, cached := p.allocations[j.ID]; !cached || has.restarts != j.Restarts {
 			job, err := p.ctl.Job(ctx, j.ID)
-			if err != nil && classOf(err) != unclear {
+			if err != nil && slurm.ClassOf(err) != slurm.Unclear {
 				return nil, false, err
 			}
 			p.noteAllocation(j, job, err)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"caelum/internal/gpu"
-	"caelum/internal/mig"
 	"caelum/internal/offer"
 )
 
@@ -87,33 +86,4 @@ func (a *Agent) noteFabric(g int, err error) {
 	default:
 		a.log.WithField("gpu", g).Info("the full GPU has registered with the fabric")
 	}
-}
-
-// planWithoutFull sets withoutFull. The caller holds the agent's lock.
-func (c *card) planWithoutFull() {
-	if c.withoutFull == nil {
-		c.withoutFull = c.Model.Select(func(p mig.Profile) bool { return p.Name != mig.Full })
-	}
-}
-
-// idleFull reports whether the GPU is an idle full GPU of the agent. The caller holds the agent's lock.
-func (c *card) idleFull() bool {
-	for _, in := range c.ours {
-		if in.GI == gpu.FullGI {
-			return in.idle()
-		}
-	}
-	return false
-}
-
-// heldBack returns the reason why the GPU is not offered as a full GPU, or an empty string. The caller holds the
-// agent's lock.
-func (c *card) heldBack() string {
-	if c.idleFull() {
-		return c.unregistered
-	}
-	if c.isFull() {
-		return ""
-	}
-	return c.held
 }

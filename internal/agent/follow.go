@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -249,7 +248,7 @@ func (p *publisher) readHeld(ctx context.Context, ids []uint32) (waiting []slurm
 		switch {
 		case err == nil && job.State == "PENDING":
 			waiting = append(waiting, slurm.Waiting{Job: &job, Elements: 1})
-		case err != nil && classOf(err) != unclear && !errors.Is(err, slurm.ErrNoJob):
+		case err != nil && slurm.ClassOf(err) != slurm.Unclear && !errors.Is(err, slurm.ErrNoJob):
 			return nil, err
 		}
 	}
@@ -277,28 +276,13 @@ func (p *publisher) startListing() {
 // noteLeased adds a job that has been granted a lease to the jobs on the node, because the passes of an agent that
 // follows the watcher's plan do not list the jobs. It also notes the job for a listing that began before the job
 // started.
-func (a *Agent) noteLeased(job slurm.Job, err error) {
-	if err != nil {
-		return
+func (p *publisher) noteLeased(job slurm.Job) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noted[job.ID] = job
+	if p.following.Load() {
+		p.here = p.withNoted(p.here)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.noted[job.ID] = job
-	if a.publisher.following.Load() {
-		a.here = a.withNoted(a.here)
-	}
-}
-
-// withNoted returns the jobs in here together with the noted jobs that still have a lease. The result is a copy,
-// because releaseGone reads the original. The caller holds n.mu.
-func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
-	here = maps.Clone(here)
-	for id, job := range n.noted {
-		if _, listed := here[id]; !listed && n.leases[id] != nil {
-			here[id] = job
-		}
-	}
-	return here
 }
 
 // concernsWatcher reports whether the watcher must be notified of a publication. If the agent follows the watcher's

@@ -20,18 +20,6 @@ import (
 //   - If jobs are confined by a devices cgroup, a job can open only the device files of its own GPUs.
 //   - The agent adopts a foreign mig.Full instance without `caelum adopt`, because MIG mode can be off after a reboot.
 
-// full reports whether any GPU of the node can be used as a full GPU.
-func (n *node) full() bool {
-	for _, c := range n.cards {
-		if c.mayBeFull() {
-			return true
-		}
-	}
-	return false
-}
-
-func (c *card) mayBeFull() bool { return c.Model != nil && c.Model.Full() != 0 }
-
 // fullInstance is the instance of a GPU whose MIG mode is off, for the methods of gpu.Caps.
 var fullInstance = gpu.Instance{GI: gpu.FullGI, Profile: mig.Full}
 
@@ -53,21 +41,6 @@ func (a *Agent) shareDevice(c *card) error {
 		return nil
 	}
 	return a.caps.Share(c.Minor)
-}
-
-// isFull reports whether the GPU's MIG mode is off. The caller holds the agent's lock.
-func (c *card) isFull() bool {
-	for _, in := range c.ours {
-		if in.GI == gpu.FullGI {
-			return true
-		}
-	}
-	for _, f := range c.foreign {
-		if f.GI == gpu.FullGI {
-			return true
-		}
-	}
-	return false
 }
 
 // adoptFull adopts the GPUs whose MIG mode was off when the node booted, or was switched off by another program. It

@@ -8,7 +8,6 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/offer"
-	"caelum/internal/place"
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
@@ -75,27 +74,11 @@ func (a *Agent) countedGrowth(ctx context.Context, job slurm.Job) error {
 	switch {
 	case err != nil:
 		return api.NotNow(err.Error())
-	case !replacesTypes(config):
+	case !config.ReplacesTypes():
 		return nil
 	}
 	return &unsuitable{
 		"the job has grown to " + needed + ", but slurmctld counts a smaller slice for it",
 		fmt.Sprintf("%s:%d", needed, job.SlicesPerNode()[0].Count),
 	}
-}
-
-// replacesTypes reports whether slurmctld can replace the profile in the request of a waiting job.
-func replacesTypes(config slurm.Config) bool {
-	release, err := config.Release()
-	return err == nil && release.ReplacesTypes()
-}
-
-// emptyGPUs returns the node's managed GPUs as if they had no instances. The caller holds n.mu.
-func (n *node) emptyGPUs() (all []place.GPU) {
-	for _, c := range n.cards {
-		if c.Model != nil {
-			all = append(all, place.GPU{Model: c.Model, Offerable: c.Offerable})
-		}
-	}
-	return all
 }

@@ -22,7 +22,7 @@ const maxChanged = 16
 // nodes is released only when enough nodes offer its slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	config, err := p.config(ctx)
-	retypes := err == nil && replacesTypes(config)
+	retypes := err == nil && config.ReplacesTypes()
 	changed := 0
 	for _, w := range waiting {
 		log := p.log.WithField("job", w.ID)
@@ -127,7 +127,7 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 // assignProfile sets the profile of each requeued job whose request does not name one. If slurmctld replaces the types
 // in a request, it also sets the larger profile of each job that has grown.
 func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, config slurm.Config) {
-	retypes := replacesTypes(config)
+	retypes := config.ReplacesTypes()
 	for i := range waiting {
 		w := &waiting[i]
 		gres := slices.Clone(w.PerNode)

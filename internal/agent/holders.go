@@ -17,13 +17,6 @@ import (
 // open them. If processes of the instance's last user have the files open, the agent ends these processes (see
 // config.Config.Foreign). If other processes have them open, it sets the instance aside.
 
-// minorsOf identifies the capabilities that belong to a GPU instance id. All instances with the same GPU instance id on
-// a GPU have the same capabilities.
-type minorsOf struct {
-	gpu string // UUID
-	gi  int
-}
-
 // placed is an instance and the index of its GPU.
 type placed struct {
 	gpu int

@@ -57,13 +57,13 @@ func (a *Agent) updateJobMap() {
 }
 
 // mapFiles returns the files of the job map, with their contents, according to the leases.
-func (n *node) mapFiles() map[string]string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (a *Agent) mapFiles() map[string]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	files := map[string]string{}
-	for _, c := range n.cards {
+	for _, c := range a.cards {
 		for _, in := range c.ours {
-			l := n.leases[in.Job]
+			l := a.leases[in.Job]
 			if l == nil {
 				continue
 			}

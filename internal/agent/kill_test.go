@@ -84,10 +84,10 @@ func victim(text string) error {
 }
 
 // fullRun returns a run that has used all memory of its slice.
-func (n *node) fullRun(id uint32) (predict.Run, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	l := n.leases[id]
+func (a *Agent) fullRun(id uint32) (predict.Run, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.leases[id]
 	if l == nil || len(l.Slices) == 0 {
 		return predict.Run{}, false
 	}

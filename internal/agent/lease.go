@@ -156,7 +156,9 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	defer a.dropPending(id)
 	hooks, leftovers := a.hooksEnded(), a.hasLeftovers()
 	if granted, err := a.carveAndGrant(ctx, t, wants, search); granted != nil {
-		a.noteLeased(job, err)
+		if err == nil {
+			a.publisher.noteLeased(job)
+		}
 		return *granted, err
 	} else if err != nil {
 		return *lease, err
@@ -173,8 +175,8 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 
 // notSlots reports whether all of a job's gres/gpu are GPUs that Slurm allocates without slices, such as gpu:whole:1 in
 // docs/configure.md. slurmd numbers them after the slots.
-func (n *node) notSlots(gpus []int) bool {
-	return len(gpus) > 0 && !slices.ContainsFunc(gpus, func(gpu int) bool { return gpu < n.slotCount() })
+func (a *Agent) notSlots(gpus []int) bool {
+	return len(gpus) > 0 && !slices.ContainsFunc(gpus, func(gpu int) bool { return gpu < a.slotCount() })
 }
 
 // setJob copies the job's data from slurmctld's record into the lease.
@@ -201,9 +203,9 @@ func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason st
 	case errors.Is(answer, slurm.ErrAmbiguous):
 		return "the job's name or comment contains text that looks like Slurm's record of an allocation; submit the " +
 			"job with a different name and comment", nil
-	case classOf(answer) == later:
+	case slurm.ClassOf(answer) == slurm.Later:
 		return "", api.NotNow(answer.Error())
-	case classOf(answer) == defect:
+	case slurm.ClassOf(answer) == slurm.Defect:
 		return "", answer
 	case answer != nil:
 		return "Slurm's record of the job is inconsistent: " + answer.Error() + "; submit the job again", nil

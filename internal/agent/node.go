@@ -26,7 +26,8 @@ import (
 // epilogs, the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no
 // goroutine holds mu while it makes such a call.
 type node struct {
-	cfg      config.Config
+	name     string // NodeName in slurm.conf
+	usual    string // the default_profile of the configuration, or an empty string
 	profiles []string // the profiles of all GPUs that the site offers, smallest first
 	settings plan.Settings
 	whole    mig.Whole
@@ -38,17 +39,11 @@ type node struct {
 	pending map[uint32]*pendingLease
 	// unserved holds the restart counts of the jobs on the node that are given neither a pending lease nor slices.
 	unserved map[uint32]int
-	former   map[minorsOf]uint32 // the last user of each GPU instance id
-	nvlinks  map[pair]bool       // the pairs of GPUs that are connected by NVLinks (nvlink.go)
-	offers   []mig.Layout        // the current offers, by card
-	// planned maps each waiting job in the current plan to the spots that this node offers for it. The key of an
-	// array task is the id of the array.
-	planned  map[uint32][][]offer.Spot
-	as       map[offer.Spot]string // the offers that are published under a profile name of another GPU model
-	here     map[uint32]slurm.Job  // the jobs that were on the node when slurmctld was last queried
-	noted    map[uint32]slurm.Job  // the jobs granted a lease since the last listing began (follow.go)
-	reserved *api.Reservation      // the slices on this node that are reserved for a waiting job
-	next     next                  // the next waiting jobs in the current plan
+	former   map[minorsOf]uint32  // the last user of each GPU instance id
+	nvlinks  map[pair]bool        // the pairs of GPUs that are connected by NVLinks (nvlink.go)
+	planPart                      // the current plan
+	here     map[uint32]slurm.Job // the jobs that were on the node when slurmctld was last queried
+	noted    map[uint32]slurm.Job // the jobs granted a lease since the last listing began (follow.go)
 	// version counts the changes to the state on which plans are based. The publisher applies a plan only if the
 	// version has not changed since.
 	version int
@@ -78,7 +73,8 @@ func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
 			d, strings.Join(profiles, ", "))
 	}
 	n := &node{
-		cfg:      cfg,
+		name:     cfg.Node,
+		usual:    cfg.DefaultProfile,
 		profiles: profiles,
 		settings: settings,
 		whole:    whole,
@@ -89,7 +85,7 @@ func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
 		noted:    map[uint32]slurm.Job{},
 		former:   map[minorsOf]uint32{},
 		nvlinks:  map[pair]bool{},
-		offers:   make([]mig.Layout, len(gpus)),
+		planPart: planPart{offers: make([]mig.Layout, len(gpus))},
 	}
 	for _, g := range gpus {
 		n.cards = append(n.cards, &card{GPU: g, ours: map[int]*instance{}})
@@ -108,8 +104,8 @@ func (n *node) slotCount() int {
 // defaultProfile returns the profile for a job that does not specify one: the configured default or, if there is no
 // default, the largest profile of a slice. It is empty if the node has no profiles.
 func (n *node) defaultProfile() string {
-	if n.cfg.DefaultProfile != "" {
-		return n.cfg.DefaultProfile
+	if n.usual != "" {
+		return n.usual
 	}
 	for _, p := range slices.Backward(n.profiles) {
 		if p != mig.Full {
@@ -253,4 +249,59 @@ func (n *node) dropLease(job uint32) {
 			}
 		}
 	}
+}
+
+// full reports whether any GPU of the node can be used as a full GPU.
+func (n *node) full() bool {
+	for _, c := range n.cards {
+		if c.mayBeFull() {
+			return true
+		}
+	}
+	return false
+}
+
+// withNoted returns the jobs in here together with the noted jobs that still have a lease. The result is a copy,
+// because releaseGone reads the original. The caller holds n.mu.
+func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
+	here = maps.Clone(here)
+	for id, job := range n.noted {
+		if _, listed := here[id]; !listed && n.leases[id] != nil {
+			here[id] = job
+		}
+	}
+	return here
+}
+
+// emptyGPUs returns the node's managed GPUs as if they had no instances. The caller holds n.mu.
+func (n *node) emptyGPUs() (all []place.GPU) {
+	for _, c := range n.cards {
+		if c.Model != nil {
+			all = append(all, place.GPU{Model: c.Model, Offerable: c.Offerable})
+		}
+	}
+	return all
+}
+
+// apply makes the given part the current plan, and places pending leases at the given spots. If the state no longer has
+// the version on which the plan is based, it changes nothing and returns false.
+func (n *node) apply(version int, part planPart, pending map[uint32][]offer.Spot) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.version != version {
+		return false
+	}
+	n.planPart = part
+	for job, spots := range pending {
+		n.pending[job].spots = spots
+	}
+	return true
+}
+
+// unchangedSince reports whether the node's state still has this version, in which case a pass scheduled after a change
+// is unnecessary.
+func (n *node) unchangedSince(version int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.version == version
 }

@@ -111,18 +111,7 @@ func (p *publisher) text(gpus []place.GPU) string {
 	return plan.Text(plan.State{GPUs: gpus, Since: p.offersSince, Private: p.hidesJobs()})
 }
 
-// apply makes the given plan the current plan. If the state has changed since the plan was made, it changes nothing and
-// returns false.
-func (n *node) apply(d nodePlan) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.version != d.version {
-		return false
-	}
-	n.offers, n.as, n.planned = d.mine.Offers, d.mine.AdvertisedAs, d.planned
-	n.reserved, n.next = d.reserved, d.next
-	for job, spots := range d.pending {
-		n.pending[job].spots = spots
-	}
-	return true
+// part returns the part of d that prologs and epilogs use.
+func (d *nodePlan) part() planPart {
+	return planPart{d.mine.Offers, d.mine.AdvertisedAs, d.planned, d.reserved, d.next}
 }

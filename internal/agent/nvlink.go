@@ -9,9 +9,6 @@ import (
 // nvlinksKey is the key of the NVLinks in the ledger's metadata. The value is a list of pairs of GPU UUIDs.
 const nvlinksKey = "nvlinks"
 
-// pair holds the UUIDs of two GPUs; the GPU with the lower index comes first.
-type pair [2]string
-
 // loadNVLinks reads the NVLinks that an earlier agent recorded. Because the driver reports a GPU's NVLinks only while
 // its MIG mode is off, the record is kept even after a reboot.
 func (a *Agent) loadNVLinks() error {
@@ -102,45 +99,4 @@ func (a *Agent) fullCards() (found []int) {
 		}
 	}
 	return found
-}
-
-// mostFull returns the number of GPUs on the node that can be full GPUs.
-func (n *node) mostFull() (count int) {
-	for _, c := range n.cards {
-		if c.mayBeFull() {
-			count++
-		}
-	}
-	return count
-}
-
-// groupNVLinks sets the group of each GPU (place.GPU.NVLink) from the recorded NVLinks. The caller holds n.mu.
-func (n *node) groupNVLinks() {
-	group := make([]int, len(n.cards))
-	for g := range group {
-		group[g] = g + 1
-	}
-	for x, a := range n.cards {
-		for y, b := range n.cards[x+1:] {
-			if n.nvlinks[pair{a.UUID, b.UUID}] {
-				from, to := group[x+1+y], group[x]
-				for k := range group {
-					if group[k] == from {
-						group[k] = to
-					}
-				}
-			}
-		}
-	}
-	for g, c := range n.cards {
-		members := 0
-		for k, o := range n.cards {
-			if group[k] == group[g] && o.mayBeFull() {
-				members++
-			}
-		}
-		if c.nvlink = group[g]; members < 2 || members == n.mostFull() || !c.mayBeFull() {
-			c.nvlink = 0
-		}
-	}
 }

@@ -79,7 +79,7 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 		return false, err
 	}
 	// Since the plan was made, slurmd may have registered, or a job may have been given slices.
-	if node.Unregistered != d.withheld || !p.apply(d) {
+	if node.Unregistered != d.withheld || !p.apply(d.version, d.part(), d.pending) {
 		return false, nil
 	}
 	failpoint.Pause()

@@ -10,17 +10,36 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"caelum/internal/config"
 	"caelum/internal/ledger"
 	"caelum/internal/part"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
 
+// publishing is the set of slurmctld calls that the publisher uses. Except in tests, it is a *slurm.Client.
+type publishing interface {
+	Node(ctx context.Context, name string) (slurm.Node, error)
+	Nodes(ctx context.Context) ([]slurm.Node, error)
+	NamedNodes(ctx context.Context, names ...string) ([]slurm.Node, error)
+	UpdateNode(ctx context.Context, node string, gres slurm.GRESList, extra string) error
+	SetNodeExtra(ctx context.Context, node, text string) error
+	Job(ctx context.Context, id uint32) (slurm.Job, error)
+	Queue(ctx context.Context) (slurm.Queue, error)
+	Jobs(ctx context.Context) ([]slurm.Job, error)
+	Config(ctx context.Context) (slurm.Config, error)
+	Hold(ctx context.Context, id uint32) error
+	Release(ctx context.Context, id uint32) error
+	SetJobGRES(ctx context.Context, id uint32, gres slurm.GRESList) error
+	SetAdminComment(ctx context.Context, id uint32, text string) error
+}
+
 // publisher writes the node's offers to slurmctld. Except for the channels, changes, confirmed and status, its fields
 // are used only by the goroutine of [publisher.run].
 type publisher struct {
+	cfg config.Config
 	*node
-	ctl    Controller
+	ctl    publishing
 	ledger *ledger.Ledger
 	log    *logrus.Entry
 	// config returns slurmctld's configuration, or an error if it does not support leases.
@@ -206,14 +225,6 @@ func (p *publisher) run(ctx context.Context) {
 			answer <- err
 		}
 	}
-}
-
-// unchangedSince reports whether the node's state still has this version, in which case a pass scheduled after a change
-// is unnecessary.
-func (n *node) unchangedSince(version int) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.version == version
 }
 
 // pauseAfter returns the minimum pause between a pass of the given duration and the next poll.

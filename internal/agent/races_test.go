@@ -117,7 +117,7 @@ func TestReleasedSliceCountsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := p.plan(input{Snapshot: snapshot}, node)
-	if !p.apply(d) {
+	if !p.apply(d.version, d.part(), d.pending) {
 		t.Fatal("the plan is outdated")
 	}
 	if started := w.fake.Tick(); len(started) != 1 || started[0] != second {

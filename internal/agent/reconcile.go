@@ -292,13 +292,13 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 			continue
 		}
 		j, err := a.ctl.Job(ctx, l.Job)
-		switch class := classOf(err); {
+		switch class := slurm.ClassOf(err); {
 		case errors.Is(err, slurm.ErrNoJob):
-		case class == unclear && j.ID != l.Job:
+		case class == slurm.Unclear && j.ID != l.Job:
 			a.log.WithError(err).WithField("job", l.Job).
 				Debug("couldn't determine whether a job has ended; keeping its lease")
 			continue // the unclear record of one job must not prevent the check of other leases
-		case class == later, class == defect:
+		case class == slurm.Later, class == slurm.Defect:
 			return err
 		}
 		if !errors.Is(err, slurm.ErrNoJob) && j.Present() && slices.Contains(j.Nodes, a.cfg.Node) && keeps(l, j) {

@@ -15,6 +15,7 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/gpu"
+	"caelum/internal/slurm"
 )
 
 // The agent writes a lease file once the lease is in the ledger, and removes the file before it removes the lease from
@@ -181,7 +182,7 @@ func (a *Agent) completeLease(ctx context.Context, id uint32) error {
 	}
 	job, err := a.ctl.Job(ctx, id)
 	switch {
-	case classOf(err) == unclear:
+	case slurm.ClassOf(err) == slurm.Unclear:
 		return nil
 	case err != nil:
 		return fmt.Errorf("couldn't complete the restored lease of job %d: %w", id, err)

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"caelum/internal/failpoint"
@@ -19,15 +18,6 @@ import (
 // remakePause is the time between a release and the re-creation of compute instances. It lets the next job start first,
 // because a job of the same user can use the compute instance as it is.
 const remakePause = time.Second
-
-// needsRemake reports whether an idle instance needs a new compute instance before it can be leased to a user. The
-// caller holds n.mu.
-func (n *node) needsRemake(in *instance, uid uint32) bool {
-	return in.stale() && (in.short() || in.user == nil || *in.user != uid)
-}
-
-// stale reports whether a job or another program may have used the compute instance, or whether it is too small.
-func (in *instance) stale() bool { return in.GI != gpu.FullGI && (!in.fresh || in.short()) }
 
 // remakeSoon makes the reconciler call remakeIdle after remakePause.
 func (a *Agent) remakeSoon() {
@@ -85,16 +75,6 @@ func (a *Agent) remakeOne(g int, in *instance) error {
 		_, err = a.setHeldAside([]placed{{g, made}}) // all users could open the new file for a moment
 	}
 	return err
-}
-
-// promised reports whether a spot belongs to a pending lease. The caller holds n.mu.
-func (n *node) promised(s offer.Spot) bool {
-	for _, pr := range n.pending {
-		if slices.Contains(pr.spots, s) {
-			return true
-		}
-	}
-	return false
 }
 
 // remake re-creates the compute instance of an idle instance, and returns the instance that replaces it. If the driver

@@ -52,13 +52,13 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	id, slots := listed.ID, 0
 	job, err := p.ctl.Job(ctx, id)
-	if err == nil || classOf(err) == unclear {
+	if err == nil || slurm.ClassOf(err) == slurm.Unclear {
 		p.noteAllocation(listed, job, err)
 	}
 	switch {
 	case errors.Is(err, slurm.ErrNoJob):
 		return nil
-	case classOf(err) == unclear:
+	case slurm.ClassOf(err) == slurm.Unclear:
 		job = listed
 		job.Allocated = map[string]slurm.GRESList{p.cfg.Node: job.PerNode.Positive()}
 		slots = p.slotsAsked(job)

@@ -13,13 +13,6 @@ import (
 	"caelum/internal/usage"
 )
 
-// stranger is a foreign process: a process that uses a leased slice but does not belong to its job. Process.Start
-// distinguishes it from a later process that has the same pid.
-type stranger struct {
-	gpu.Process
-	why string
-}
-
 // strangerOn is the key for rate-limiting the log lines about foreign processes. A user can start many foreign
 // processes.
 type strangerOn struct {

@@ -34,7 +34,7 @@ func TestJobWithoutASize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1, tightest)
-			w.agent.cfg.DefaultProfile = "3g.20gb"
+			w.agent.usual = "3g.20gb"
 			w.publish()
 			j := job(1, "")
 			j.AdminComment = tc.comment

@@ -25,7 +25,7 @@ func (u *unsuitable) Error() string { return u.reason }
 // Every error concerns only the job: it is an *unsuitable, or describes the mistake in the request. If slots is 0, the
 // number of slots is not checked.
 func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
-	here := job.Allocated[n.cfg.Node]
+	here := job.Allocated[n.name]
 	allocated, requested := here.Named("mig").Positive(), job.PerNode.Named("mig").Positive()
 	wholeNode := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type == slurm.ClosedType })
 	untyped := slices.ContainsFunc(requested, func(g slurm.GRES) bool { return g.Type == "" })
@@ -68,7 +68,7 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 				return nil, n.tooSmall(want)
 			default:
 				return nil, fmt.Errorf("no GPU on %s has the profile %q or an equivalent profile; the node has %s",
-					n.cfg.Node, g.Type, strings.Join(n.profiles, ", "))
+					n.name, g.Type, strings.Join(n.profiles, ", "))
 			}
 		}
 		want.Sizes = plan.Sizes(job, n.kinds())
@@ -89,7 +89,7 @@ func (n *node) fitSlots(job slurm.Job, wants []offer.Want, total, slots int) err
 		wants[0].Count = slots
 		return nil
 	}
-	return fmt.Errorf("the job has gres/mig=%d and gres/gpu=%d on %s; request equal counts", total, slots, n.cfg.Node)
+	return fmt.Errorf("the job has gres/mig=%d and gres/gpu=%d on %s; request equal counts", total, slots, n.name)
 }
 
 // noSize returns the error for a job that has GPU slots but no slices.
@@ -100,7 +100,7 @@ func (n *node) noSize(job slurm.Job, gpus int) error {
 			"the job has gres/gpu=%d on %s but no slice; request slices (--gres=gpu:%d,mig:%s) "+
 				"or use a partition that Caelum manages",
 			gpus,
-			n.cfg.Node,
+			n.name,
 			gpus,
 			size,
 		),
@@ -113,7 +113,7 @@ func (n *node) tooSmall(want offer.Want) error {
 	missing := fmt.Sprintf("%s:%d", want.Grown, want.Count)
 	return &unsuitable{
 		fmt.Sprintf("an earlier run showed that the job needs %s, but no GPU on %s has this profile or an equivalent "+
-			"profile", want.Grown, n.cfg.Node),
+			"profile", want.Grown, n.name),
 		missing,
 	}
 }

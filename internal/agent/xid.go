@@ -144,13 +144,6 @@ func (a *Agent) withdrawAgain() error {
 	return nil
 }
 
-// isWithdrawn reports whether the agent has withdrawn a GPU after a fatal Xid error.
-func (n *node) isWithdrawn(c *card) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return c.withdrawn != 0
-}
-
 // Readmit implements api.Readmitter. It resumes managing a GPU that the agent withdrew after a fatal Xid error.
 func (a *Agent) Readmit(_ context.Context, g int) error {
 	refused := func(reason string) error {

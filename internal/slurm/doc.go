@@ -34,6 +34,7 @@
 //	client.go        Options and Client; runs a command with a fixed environment and time limit (DefaultTimeout)
 //	once.go          runs an update that must not reach a slurmctld that starts later (connecting)
 //	errors.go        the package's errors, and the messages of Slurm's commands that cause them
+//	class.go         how the agent handles an error of a request about a job
 //	release.go       all differences between Slurm releases
 //
 // Reading slurmctld:

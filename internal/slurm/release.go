@@ -72,6 +72,12 @@ func (r Release) ReplacesTypes() bool { return r.from(23, 11) }
 // Release returns slurmctld's release.
 func (c Config) Release() (Release, error) { return ParseRelease(c.Version()) }
 
+// ReplacesTypes reports whether slurmctld is known to replace the types in the request of a waiting job.
+func (c Config) ReplacesTypes() bool {
+	release, err := c.Release()
+	return err == nil && release.ReplacesTypes()
+}
+
 // releaseOf returns the release of a command on this host, which may differ from slurmctld's release.
 func (c *Client) releaseOf(ctx context.Context, command string) (Release, error) {
 	out, err := c.run(ctx, nil, command, "-V")
