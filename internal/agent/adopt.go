@@ -32,11 +32,11 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 		a.log.WithError(err).Warn("couldn't compare every GPU with the ledger before adopting instances")
 	}
 	var all []api.Adoption
-	for g, c := range a.cards {
-		a.mu.Lock()
+	for g, c := range a.node.cards {
+		a.node.Lock()
 		foreign := slices.Clone(c.foreign)
 		usable := c.Problem == ""
-		a.mu.Unlock()
+		a.node.Unlock()
 		for _, f := range foreign {
 			if !usable || len(req.UUIDs) > 0 && !slices.Contains(req.UUIDs, f.UUID) {
 				continue
@@ -121,9 +121,9 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 
 // leaseOf returns a job's lease, or nil if the job does not have one.
 func (a *Agent) leaseOf(job uint32) *api.Lease {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.leases[job]
+	a.node.Lock()
+	defer a.node.Unlock()
+	return a.node.leases[job]
 }
 
 // adoptForeign converts a foreign instance to an idle instance of the agent, or returns the reason why it cannot do so.
@@ -150,9 +150,9 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	if exists, err := a.hw.Exists(g, f); err != nil || !exists {
 		return "the instance was removed", err
 	}
-	a.mu.Lock()
+	a.node.Lock()
 	taken := c.ours[p] != nil || !contains(c.foreign, f)
-	a.mu.Unlock()
+	a.node.Unlock()
 	if taken {
 		return "the instance is no longer foreign", nil
 	}
@@ -165,11 +165,11 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return "", err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	c.ours[p] = in
 	c.foreign = slices.DeleteFunc(slices.Clone(c.foreign), func(other gpu.Instance) bool { return other.GI == f.GI })
-	a.version++
+	a.node.version++
 	a.remakeSoon()
 	a.log.WithField("gpu", g).WithField("uuid", f.UUID).Warnf("adopted %s at %d", f.Profile, f.Start)
 	return "", nil
@@ -198,10 +198,10 @@ func (a *Agent) removeForeign(g int, c *card, f gpu.Instance) (reason string, er
 	if err := a.ledger.Destroyed(intent, c.UUID, f.GI); err != nil {
 		return "", err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	c.foreign = slices.DeleteFunc(slices.Clone(c.foreign), func(other gpu.Instance) bool { return other.GI == f.GI })
-	a.version++
+	a.node.version++
 	a.log.WithField("gpu", g).Warnf("destroyed %s at %d, which had no compute instance", f.Profile, f.Start)
 	return "", nil
 }

@@ -19,7 +19,7 @@ import (
 func (p *publisher) recordAdvertised(offers map[string]int) error {
 	before := len(p.advertised)
 	for name := range offers {
-		if !slices.Contains(p.profiles, name) && !slices.Contains(p.advertised, name) {
+		if !slices.Contains(p.node.profiles, name) && !slices.Contains(p.advertised, name) {
 			p.advertised = append(p.advertised, name)
 		}
 	}
@@ -34,8 +34,8 @@ func (p *publisher) recordAdvertised(offers map[string]int) error {
 // publishes a count of 0 for these stale profiles. slurmctld accepts jobs that request them, because they are in the
 // catalogue, but never starts them on this node.
 func (p *publisher) noteStale(node slurm.Node) {
-	p.mu.Lock()
-	reported := p.reported()
+	p.node.Lock()
+	reported := p.node.reported()
 	var stale []string
 	for _, profile := range slices.Sorted(maps.Keys(node.Gres.Profiles())) {
 		if len(reported) > 0 && profile != slurm.ClosedType && !reported[profile] &&
@@ -43,7 +43,7 @@ func (p *publisher) noteStale(node slurm.Node) {
 			stale = append(stale, profile)
 		}
 	}
-	p.mu.Unlock()
+	p.node.Unlock()
 	changed := !slices.Equal(stale, p.status.stale)
 	p.set(func(s *publishStatus) { s.stale = stale })
 	if changed && len(stale) > 0 {
@@ -51,9 +51,9 @@ func (p *publisher) noteStale(node slurm.Node) {
 			"slurm.conf gives %s the profiles %s, which the node's driver does not report (it reports %s): jobs that "+
 				"request these profiles stay pending; run `caelum slurm-config` again and put its lines into "+
 				"slurm.conf and the decision table",
-			p.cfg.Node,
+			p.config.Node,
 			strings.Join(stale, ", "),
-			strings.Join(p.profiles, ", "),
+			strings.Join(p.node.profiles, ", "),
 		)
 	}
 }

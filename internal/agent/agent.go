@@ -5,7 +5,6 @@ import (
 	"errors"
 	stdlog "log"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +19,6 @@ import (
 	"caelum/internal/ledger"
 	"caelum/internal/metrics"
 	"caelum/internal/notify"
-	"caelum/internal/plan"
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
 	"caelum/internal/usage"
@@ -38,8 +36,8 @@ type Controller interface {
 
 // Agent is the agent of a single node.
 type Agent struct {
-	cfg config.Config
-	*node
+	cfg       config.Config
+	node      *node
 	publisher *publisher
 	usage     *usage.Monitor
 	metrics   *metrics.Metrics
@@ -59,7 +57,7 @@ type Agent struct {
 	hooks       chan struct{} // signals that the destroy hook must run for an instance
 	hookLimit   time.Duration // hookLimit; shorter in tests
 	fabricLimit time.Duration // fabricLimit; shorter in tests
-	hookRuns    int           // number of completed calls to doPaused; guarded by mu
+	hookRuns    int           // number of completed calls to doPaused; guarded by the node's lock
 	outdated    chan error    // the reason why the agent must restart
 	forecasts   chan foreseen // the forecasts that growBeforeFailure must examine
 
@@ -135,8 +133,10 @@ func newAgent(
 	if a.ledger, err = ledger.Open(filepath.Join(cfg.StateDir, "ledger.db")); err != nil {
 		return nil, err
 	}
-	a.publisher = a.newPublisher()
-	if err := a.start(); err != nil {
+	if a.publisher, err = a.newPublisher(); err == nil {
+		err = a.start()
+	}
+	if err != nil {
 		a.ledger.Close()
 		return nil, err
 	}
@@ -157,35 +157,28 @@ func (a *Agent) newMonitor() *usage.Monitor {
 			c, err := a.ctl.Config(ctx)
 			return usage.Controller{Started: c.Started(), Memory: c.JobMemory()}, err
 		},
-		Now:   func() time.Time { return a.now() },
+		Now:   func() time.Time { return a.node.now() },
 		Clock: func() time.Duration { return a.clock() },
 		Log:   a.log,
 	})
 }
 
 // newPublisher returns the node's publisher.
-func (a *Agent) newPublisher() *publisher {
-	return &publisher{
-		cfg:           a.cfg,
+func (a *Agent) newPublisher() (*publisher, error) {
+	return newPublisher(options{
+		config:        a.cfg,
 		node:          a.node,
 		ctl:           a.ctl,
 		ledger:        a.ledger,
 		log:           a.log,
-		config:        a.slurmConfig,
+		slurm:         a.slurmConfig,
 		privacy:       &a.privacy,
 		hidesJobs:     a.hidesJobs,
 		publishesJobs: a.publishesJobs,
 		raised:        a.wakeWatcher,
 		failed:        func() { a.metrics.Failed(metrics.Publish) },
-		requests:      make(chan chan error),
-		polls:         make(chan chan error),
-		changed:       make(chan struct{}, 1),
-		unresponsive:  plan.Unresponsive{Patience: plan.Patience(a.cfg.PollInterval)},
-		allocations:   map[uint32]allocation{},
-		offersSince:   time.Now(),
 		clock:         time.Now,
-		published:     -1,
-	}
+	})
 }
 
 // Publish requests a pass that begins after the call, waits for it to end, and returns its error.
@@ -201,7 +194,7 @@ func (a *Agent) start() error {
 			return err
 		}
 	}
-	for g, c := range a.cards {
+	for g, c := range a.node.cards {
 		if c.Virtual && c.mayBeFull() {
 			a.holdBack(g, gpu.ErrVirtual.Error())
 		}
@@ -217,20 +210,10 @@ func (a *Agent) start() error {
 	if err := a.withdrawAgain(); err != nil {
 		return err
 	}
-	for _, l := range a.leases {
+	for _, l := range a.node.leases {
 		a.observe(*l)
 	}
 	a.updateJobMap()
-	total, err := a.ledger.Meta("total")
-	if err != nil {
-		return err
-	}
-	a.publisher.total, _ = strconv.Atoi(total) // 0 until slurmctld has answered the first request
-	advertised, err := a.ledger.Meta("lent")
-	if err != nil {
-		return err
-	}
-	a.publisher.advertised = strings.Fields(advertised)
 	if err := a.makeSlots(); err != nil {
 		return err
 	}
@@ -249,12 +232,12 @@ func (a *Agent) observe(l api.Lease) {
 	var held []usage.Slice
 	model := ""
 	for _, s := range l.Slices {
-		in := a.held(l.Job, s)
+		in := a.node.held(l.Job, s)
 		if in == nil {
 			continue // the instance no longer exists; the comparison with the GPU has already logged this
 		}
-		model = a.cards[s.GPU].Model.Type
-		held = append(held, usage.Slice{GPU: s.GPU, Instance: a.hwOf(in), MemoryMiB: float64(s.MemoryMiB)})
+		model = a.node.cards[s.GPU].Model.Type
+		held = append(held, usage.Slice{GPU: s.GPU, Instance: a.node.hwOf(in), MemoryMiB: float64(s.MemoryMiB)})
 	}
 	a.usage.Begin(l, model, held)
 }
@@ -283,7 +266,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer server.Close()
 	var tasks sync.WaitGroup
 	working, stop := context.WithCancel(context.Background())
-	finish := a.usage.Start(working, a.usableGPUs())
+	finish := a.usage.Start(working, a.node.usableGPUs())
 	defer func() {
 		stop()
 		tasks.Wait()
@@ -302,7 +285,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tasks.Go(func() { failed <- server.Serve(listener) })
 	tasks.Go(func() { failed <- server.Serve(rootListener) })
 	daemon.SdNotify(false, daemon.SdNotifyReady)
-	a.log.WithField("gpus", len(a.cards)).WithField("slots", a.slotCount()).Info("ready")
+	a.log.WithField("gpus", len(a.node.cards)).WithField("slots", a.node.slotCount()).Info("ready")
 	tasks.Go(func() { a.Publish(working) }) // publish immediately, without waiting for the first poll
 	var why error
 	select {

@@ -16,10 +16,10 @@ import (
 
 // card describes one GPU of the node: the properties that the driver reports, and the instances on the GPU.
 type card struct {
-	// GPU holds the GPU's properties. Only Problem changes; it is protected by node.mu (see [node.usable]).
+	// GPU holds the GPU's properties. Only Problem changes; it is protected by the node's lock (see [node.usable]).
 	inventory.GPU
 	// hardware ensures that only one call at a time changes the GPU. A goroutine that needs both locks must lock
-	// hardware before node.mu.
+	// hardware before the node.
 	hardware sync.Mutex
 	// ours holds the instances that the agent created, by placement.
 	ours map[int]*instance
@@ -119,8 +119,8 @@ func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }
 
 // hwOf converts an instance to a gpu.Instance.
 func (n *node) hwOf(in *instance) gpu.Instance {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.Lock()
+	defer n.Unlock()
 	return gpu.Instance{
 		GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, CIs: in.cis, SMs: in.sms, MaxSMs: in.maxSMs,
 		Whole: len(in.cis) == 1 && !in.short(), UUID: in.UUID,
@@ -142,14 +142,14 @@ func (n *node) usableGPUs() (gpus []int) {
 
 // problem returns the reason why the agent cannot manage a GPU, or an empty string if it can.
 func (n *node) problem(c *card) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.Lock()
+	defer n.Unlock()
 	return c.Problem
 }
 
 // reported returns the names of all profiles that the driver reports, including those that the agent does not offer. If
 // the agent does not manage all GPUs, it returns nil, because the profiles of the other GPUs are unknown. The caller
-// holds n.mu.
+// holds the node's lock.
 func (n *node) reported() map[string]bool {
 	all := map[string]bool{}
 	for _, c := range n.cards {
@@ -211,8 +211,8 @@ func (c *card) isFull() bool {
 
 // isWithdrawn reports whether the agent has withdrawn a GPU after a fatal Xid error.
 func (n *node) isWithdrawn(c *card) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.Lock()
+	defer n.Unlock()
 	return c.withdrawn != 0
 }
 
@@ -220,12 +220,12 @@ func (n *node) isWithdrawn(c *card) bool {
 func (in *instance) stale() bool { return in.GI != gpu.FullGI && (!in.fresh || in.short()) }
 
 // needsRemake reports whether an idle instance needs a new compute instance before it can be leased to a user. The
-// caller holds n.mu.
+// caller holds the node's lock.
 func (n *node) needsRemake(in *instance, uid uint32) bool {
 	return in.stale() && (in.short() || in.user == nil || *in.user != uid)
 }
 
-// promised reports whether a spot belongs to a pending lease. The caller holds n.mu.
+// promised reports whether a spot belongs to a pending lease. The caller holds the node's lock.
 func (n *node) promised(s offer.Spot) bool {
 	for _, pr := range n.pending {
 		if slices.Contains(pr.spots, s) {
@@ -235,7 +235,7 @@ func (n *node) promised(s offer.Spot) bool {
 	return false
 }
 
-// hookState records whether the hook must run for an instance or for a GPU's MIG mode. node.mu guards it.
+// hookState records whether the hook must run for an instance or for a GPU's MIG mode. the node's lock guards it.
 type hookState struct {
 	hook   bool      // the hook must run
 	hooked time.Time // the time at which the hook last ran

@@ -24,19 +24,19 @@ type carved struct {
 // idle instances that overlap the placement, and creates a new one. No other job can hold an overlapping spot, because
 // the placements of all leases and pending leases on a GPU are disjoint.
 func (a *Agent) carve(job, uid uint32, s offer.Spot, t *spent) (carved, error) {
-	c := a.cards[s.GPU]
+	c := a.node.cards[s.GPU]
 	queued := time.Now()
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
 	add(&t.driver, queued) // includes waiting while another job's slices are carved
-	if problem := a.problem(c); problem != "" {
+	if problem := a.node.problem(c); problem != "" {
 		return carved{}, fmt.Errorf("GPU %d: %s", s.GPU, problem)
 	}
 
-	a.mu.Lock()
+	a.node.Lock()
 	if in := c.ours[s.Placement]; in != nil && in.idle() {
-		remake := a.needsRemake(in, uid)
-		a.mu.Unlock()
+		remake := a.node.needsRemake(in, uid)
+		a.node.Unlock()
 		if used, err := a.inUse(s.GPU, in); used {
 			return carved{}, errors.Join(usedError(s.GPU, in), err)
 		}
@@ -62,7 +62,7 @@ func (a *Agent) carve(job, uid uint32, s offer.Spot, t *spent) (carved, error) {
 	for p := range existing.InTheWay(s.Placement).Indices() {
 		inTheWay = append(inTheWay, c.ours[p])
 	}
-	a.mu.Unlock()
+	a.node.Unlock()
 
 	for _, in := range inTheWay {
 		if used, err := a.inUse(s.GPU, in); used { // destroying it would fail after one second of attempts
@@ -79,7 +79,7 @@ func (a *Agent) carve(job, uid uint32, s offer.Spot, t *spent) (carved, error) {
 // create writes an intent to the ledger, makes the driver create an instance, and settles the intent. The caller holds
 // the card's hardware lock.
 func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
-	c := a.cards[s.GPU]
+	c := a.node.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
 	profile := c.Model.Profiles[pl.Profile].Name
 	intent, err := a.ledger.Begin(
@@ -103,7 +103,7 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 // settleFresh records an instance whose compute instance the driver has just created, restricts its files to root, and
 // settles the intent. It passes the given failpoint in between.
 func (a *Agent) settleFresh(s offer.Spot, intent int64, made gpu.Instance, point string) (*instance, error) {
-	c := a.cards[s.GPU]
+	c := a.node.cards[s.GPU]
 	in := c.newInstance(s.Placement, made)
 	in.fresh = true
 	// By default, nvidia-modprobe makes a new instance's capability files readable by all users, so a process could
@@ -114,9 +114,9 @@ func (a *Agent) settleFresh(s offer.Spot, intent int64, made gpu.Instance, point
 		return nil, err
 	}
 	failpoint.Hit(point)
-	a.mu.Lock()
+	a.node.Lock()
 	c.ours[s.Placement] = in
-	a.mu.Unlock()
+	a.node.Unlock()
 	if closed != nil {
 		return nil, errors.Join(closed, a.setAside(s.GPU, in, false))
 	}
@@ -127,7 +127,7 @@ func (a *Agent) settleFresh(s offer.Spot, intent int64, made gpu.Instance, point
 // known. Until this instance is destroyed, the intent must remain in the ledger. If the driver does not destroy the
 // instance, the agent records it as stuck.
 func (a *Agent) cleanUp(intent int64, s offer.Spot, made gpu.Instance, cause error) error {
-	c := a.cards[s.GPU]
+	c := a.node.cards[s.GPU]
 	left := &made
 	if made.Profile == "" {
 		var err error
@@ -144,10 +144,10 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot, made gpu.Instance, cause err
 	stuck := c.newInstance(s.Placement, *left)
 	stuck.Stuck = true
 	err = errors.Join(err, a.ledger.Created(intent, stuck.Instance))
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	c.ours[s.Placement] = stuck
-	a.version++
+	a.node.version++
 	return err
 }
 
@@ -155,7 +155,7 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot, made gpu.Instance, cause err
 // readable by all users, outlive it.
 func (a *Agent) discard(g int, in gpu.Instance) error {
 	if in.GI != gpu.FullGI {
-		if err := a.caps.Close(a.cards[g].Minor, in); err != nil {
+		if err := a.caps.Close(a.node.cards[g].Minor, in); err != nil {
 			a.log.WithError(err).WithField("gpu", g).Warn("couldn't restrict an incomplete instance's files to root")
 		}
 	}
@@ -167,7 +167,7 @@ func (a *Agent) discard(g int, in gpu.Instance) error {
 // to another program. After any other error, an instance without a compute instance that the agent did not know before
 // is the result of the call.
 func (a *Agent) leftover(s offer.Spot, cause error) (*gpu.Instance, error) {
-	c := a.cards[s.GPU]
+	c := a.node.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
 	profile := c.Model.Profiles[pl.Profile].Name
 	none := errors.Is(cause, gpu.ErrNoRoom) || errors.Is(cause, gpu.ErrNotFound)
@@ -178,8 +178,8 @@ func (a *Agent) leftover(s offer.Spot, cause error) (*gpu.Instance, error) {
 		}
 		return nil, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	for _, in := range found {
 		known := contains(c.foreign, in)
 		for _, own := range c.ours {
@@ -204,21 +204,21 @@ func (a *Agent) refused(g int, in *instance, cause error) error {
 	if errors.Is(cause, gpu.ErrInUse) {
 		reason, searched = a.blockers(g, in)
 	}
-	a.mu.Lock()
+	a.node.Lock()
 	in.Stuck, in.blocked, in.searched = true, reason, searched
-	a.version++
-	a.mu.Unlock()
+	a.node.version++
+	a.node.Unlock()
 	a.metrics.Failed(metrics.Destroy)
 	a.log.WithError(cause).WithField("gpu", g).WithField("uuid", in.UUID).
 		Errorf("%s at %d is stuck, and its units are not offered: %s", in.Profile, in.Start, reason)
-	return a.ledger.SetStuck(a.cards[g].UUID, in.GI, true)
+	return a.ledger.SetStuck(a.node.cards[g].UUID, in.GI, true)
 }
 
 // destroy writes an intent to the ledger, makes the driver destroy an idle instance, and settles the intent. An
 // instance that the driver does not destroy is recorded as stuck, and its units are not offered until it is
 // destroyed. The caller holds the card's hardware lock.
 func (a *Agent) destroy(g int, in *instance, t *spent) error {
-	c := a.cards[g]
+	c := a.node.cards[g]
 	if in.Job != 0 {
 		return fmt.Errorf("GPU %d: %s at %d is held by job %d", g, in.Profile, in.Start, in.Job)
 	}
@@ -252,15 +252,15 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 		return err
 	}
 	failpoint.Hit(failpoint.DestroySettled)
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	for p, other := range c.ours {
 		if other == in {
 			delete(c.ours, p)
 		}
 	}
 	if in.Stuck {
-		a.version++ // the instance's units are free again
+		a.node.version++ // the instance's units are free again
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import "caelum/internal/gpu"
 // the GPU instance is gone too, confirm removes the instance from the ledger but does not touch the GPU, because a new
 // instance may have the same id. The caller holds the card's hardware lock.
 func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
-	made := a.hwOf(in)
+	made := a.node.hwOf(in)
 	exists, err := a.hw.Exists(g, made)
 	if exists || err != nil {
 		return exists, err
@@ -34,10 +34,10 @@ func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 // forgetGone removes an instance that is no longer on its GPU, first from the ledger and then from memory. It does not
 // hold the agent's lock while writing to the ledger.
 func (a *Agent) forgetGone(g int, in *instance) error {
-	c := a.cards[g]
-	a.mu.Lock()
+	c := a.node.cards[g]
+	a.node.Lock()
 	was := in.Instance
-	a.mu.Unlock()
+	a.node.Unlock()
 	if err := a.gone(g, c, was); err != nil {
 		return err
 	}
@@ -46,13 +46,13 @@ func (a *Agent) forgetGone(g int, in *instance) error {
 			return err
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	for p, other := range c.ours {
 		if other == in {
 			delete(c.ours, p)
 		}
 	}
-	a.version++
+	a.node.version++
 	return nil
 }

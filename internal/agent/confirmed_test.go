@@ -97,9 +97,9 @@ func TestConfirmedPolls(t *testing.T) {
 		}},
 		{"the agent's state has changed", func() {
 			for _, a := range f.agents {
-				a.mu.Lock()
-				a.version++
-				a.mu.Unlock()
+				a.node.Lock()
+				a.node.version++
+				a.node.Unlock()
 			}
 		}},
 		{"all jobs have to be listed again", func() {

@@ -57,9 +57,9 @@ func (a *Agent) wantHook(s *hookState, holders []gpu.Process) {
 			return
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !s.hooked.IsZero() && a.now().Sub(s.hooked) < hookBackoff {
+	a.node.Lock()
+	defer a.node.Unlock()
+	if !s.hooked.IsZero() && a.node.now().Sub(s.hooked) < hookBackoff {
 		return
 	}
 	s.hook = true
@@ -78,9 +78,9 @@ type hookTask struct {
 
 // hookWanted returns a task for which the hook must run, or nil.
 func (a *Agent) hookWanted() *hookTask {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for g, c := range a.cards {
+	a.node.Lock()
+	defer a.node.Unlock()
+	for g, c := range a.node.cards {
 		for _, in := range c.ours {
 			if in.hook {
 				return &hookTask{g, in, &in.hookState}
@@ -98,8 +98,8 @@ func (a *Agent) hooking() bool { return a.hookWanted() != nil }
 
 // hooksEnded returns the number of finished attempts that used the hook.
 func (a *Agent) hooksEnded() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	return a.hookRuns
 }
 
@@ -132,7 +132,7 @@ func (a *Agent) runHooks(ctx context.Context) {
 // doPaused carries out a task while the monitoring program is paused and reports whether the hook has resumed the
 // program. If resumed is false, an earlier attempt to resume the program failed, and doPaused abandons the task.
 func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
-	c := a.cards[t.gpu]
+	c := a.node.cards[t.gpu]
 	at, what, do := hookTarget{c.Index, gpu.FullGI, c.UUID}, "the GPU's MIG mode", a.makeFullHeld
 	if t.in != nil {
 		at.GI, at.UUID = t.in.GI, t.in.UUID
@@ -143,17 +143,17 @@ func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
 	if resumed {
 		err = a.pause(ctx, at)
 	}
-	a.mu.Lock()
-	t.state.hooked = a.now() // another refusal by the driver does not make the hook run again soon
-	a.mu.Unlock()
+	a.node.Lock()
+	t.state.hooked = a.node.now() // another refusal by the driver does not make the hook run again soon
+	a.node.Unlock()
 	if err == nil {
 		err = do(t.gpu)
 	}
-	a.mu.Lock()
+	a.node.Lock()
 	t.state.hook = false // waiting prologs can now use other slices or requeue their jobs
 	a.hookRuns++
-	a.version++
-	a.mu.Unlock()
+	a.node.version++
+	a.node.Unlock()
 	if log := a.log.WithField("gpu", t.gpu).WithField("uuid", at.UUID); err != nil {
 		log.WithError(err).Errorf("%s is still stuck after the destroy hook", what)
 	} else {
@@ -183,15 +183,15 @@ func (a *Agent) pause(ctx context.Context, at hookTarget) error {
 
 // destroyHeld destroys a stuck instance, unless a user's process has started to use it in the meantime.
 func (a *Agent) destroyHeld(g int, in *instance) error {
-	c := a.cards[g]
+	c := a.node.cards[g]
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
-	a.mu.Lock()
+	a.node.Lock()
 	exists := false
 	for _, other := range c.ours {
 		exists = exists || other == in
 	}
-	a.mu.Unlock()
+	a.node.Unlock()
 	if !exists {
 		return nil // a comparison has destroyed the instance
 	}

@@ -36,7 +36,7 @@ func newMonitored(t *testing.T, body string) *monitored {
 	m.held = heldIn(t, newWorld(t, 1, func(c *config.Config) { c.DestroyHook = hook }))
 	id := m.startNow("1g.5gb:1")
 	s := m.lease(id).Slices[0]
-	m.gi, m.uuid = m.agent.held(id, s).GI, s.UUID
+	m.gi, m.uuid = m.agent.node.held(id, s).GI, s.UUID
 	m.fake.Finish(id)
 	m.fake.RunEpilogs()
 	m.fake.Prolog(nil)
@@ -242,7 +242,7 @@ func TestDestroyHookEndsGroup(t *testing.T) {
 func TestDestroyHookOfUserProcess(t *testing.T) {
 	m := newMonitored(t, pauseAndResume)
 	m.process(madeUp, 20002, [2]string{m.capability()})
-	c := m.agent.cards[0]
+	c := m.agent.node.cards[0]
 	c.hardware.Lock()
 	var err error
 	for _, in := range c.ours {

@@ -36,9 +36,9 @@ type allocation struct {
 // caller must have read the node before the jobs. If a job started in between, the excess is too small until the next
 // pass. If a job ended in between, it is too large, so a new excess is stored only if confirmExcess confirms it.
 func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
-	p.mu.Lock()
-	here, held, before := slices.Collect(maps.Values(p.here)), p.slicesHeld(), p.status.excess
-	p.mu.Unlock()
+	p.node.Lock()
+	here, held, before := slices.Collect(maps.Values(p.node.here)), p.node.slicesHeld(), p.status.excess
+	p.node.Unlock()
 	if len(before) == 0 && len(beyond(node, held)) == 0 {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (p *publisher) confirmExcess(
 	ctx context.Context, here []slurm.Job, allocated map[string]int,
 ) (excess map[string]int, same bool, err error) {
 	failpoint.Pause()
-	node, err := p.ctl.Node(ctx, p.cfg.Node)
+	node, err := p.ctl.Node(ctx, p.config.Node)
 	if err != nil {
 		return nil, false, err
 	}
@@ -96,7 +96,7 @@ func (p *publisher) confirmExcess(
 	if err != nil {
 		return nil, false, err
 	}
-	return beyond(node, allocated), sameRuns(here, slurm.On(jobs, p.cfg.Node)), nil
+	return beyond(node, allocated), sameRuns(here, slurm.On(jobs, p.config.Node)), nil
 }
 
 // sameRuns reports whether the same runs hold resources in two lists of a node's jobs, and the lists rule out that
@@ -171,7 +171,7 @@ func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 		delete(p.allocations, listed.ID)
 		return
 	case err == nil:
-		has.counts, has.known = job.Allocated[p.cfg.Node].Profiles(), true
+		has.counts, has.known = job.Allocated[p.config.Node].Profiles(), true
 	case !listed.Exclusive && listed.Problem == "":
 		has.counts = listed.PerNode.Profiles()
 		_, untyped := has.counts[""]

@@ -56,9 +56,9 @@ func (a *Agent) registered(ctx context.Context, g int) error {
 
 // checkFabric checks whether an idle full GPU has registered.
 func (a *Agent) checkFabric(g int, c *card) {
-	a.mu.Lock()
+	a.node.Lock()
 	idle := c.idleFull()
-	a.mu.Unlock()
+	a.node.Unlock()
 	if idle {
 		a.noteFabric(g, a.hw.Fabric(g))
 	}
@@ -66,19 +66,19 @@ func (a *Agent) checkFabric(g int, c *card) {
 
 // noteFabric records whether a full GPU can be used. err is the result of gpu.Hardware.Fabric.
 func (a *Agent) noteFabric(g int, err error) {
-	c := a.cards[g]
+	c := a.node.cards[g]
 	reason := ""
 	if err != nil {
 		reason = fmt.Sprintf("%v; check that nvidia-fabricmanager.service is running (`nvidia-smi -q -i %d` shows the "+
 			"state under Fabric)", err, c.Index)
 	}
-	a.mu.Lock()
+	a.node.Lock()
 	before := c.unregistered
 	if c.unregistered = reason; reason != before {
-		a.version++
+		a.node.version++
 		c.planWithoutFull()
 	}
-	a.mu.Unlock()
+	a.node.Unlock()
 	switch {
 	case reason == before:
 	case reason != "":

@@ -61,10 +61,10 @@ func (p *publisher) readInput(ctx context.Context) (in input, err error) {
 		return in, nil
 	}
 	p.log.Info("following the watcher's plan")
-	p.mu.Lock()
+	p.node.Lock()
 	p.following.Store(true)
-	p.here = p.withNoted(p.here)
-	p.mu.Unlock()
+	p.node.here = p.node.withNoted(p.node.here)
+	p.node.Unlock()
 	return p.readOwn(ctx)
 }
 
@@ -123,7 +123,7 @@ func (p *publisher) readOwn(ctx context.Context) (in input, err error) {
 			return in, err
 		}
 	}
-	in.part, in.At = &own, p.now()
+	in.part, in.At = &own, p.node.now()
 	in.Queue.Waiting, err = p.readHeld(ctx, own.Held)
 	return in, err
 }
@@ -131,9 +131,9 @@ func (p *publisher) readOwn(ctx context.Context) (in input, err error) {
 // readNodes reads this node's record. If the heartbeat was last read longer ago than the time between heartbeats, the
 // same request also reads the record of the node that carries the heartbeat.
 func (p *publisher) readNodes(ctx context.Context) (own slurm.Node, err error) {
-	other := p.beatNode != "" && p.beatNode != p.cfg.Node && p.clock().Sub(p.heard) >= part.Every
+	other := p.beatNode != "" && p.beatNode != p.config.Node && p.clock().Sub(p.heard) >= part.Every
 	if other {
-		nodes, err := p.ctl.NamedNodes(ctx, p.cfg.Node, p.beatNode)
+		nodes, err := p.ctl.NamedNodes(ctx, p.config.Node, p.beatNode)
 		if err == nil {
 			p.hear(nodes[1])
 			return nodes[0], nil
@@ -142,7 +142,7 @@ func (p *publisher) readNodes(ctx context.Context) (own slurm.Node, err error) {
 		}
 		p.beatNode = "" // the node may have been removed
 	}
-	if own, err = p.ctl.Node(ctx, p.cfg.Node); err == nil && own.Name == p.beatNode {
+	if own, err = p.ctl.Node(ctx, p.config.Node); err == nil && own.Name == p.beatNode {
 		p.hear(own)
 	}
 	return own, err
@@ -189,7 +189,7 @@ func (p *publisher) isConfirmed() bool {
 	if c.at.After(p.heard) {
 		p.heartbeat.Read(c.beat, c.at)
 	}
-	p.set(func(s *publishStatus) { s.at = p.now() })
+	p.set(func(s *publishStatus) { s.at = p.node.now() })
 	return true
 }
 
@@ -197,13 +197,13 @@ func (p *publisher) isConfirmed() bool {
 // last pass read. An expected end that was learned from earlier runs can change without an event.
 func (p *publisher) isPublished() bool {
 	d := nodePlan{back: plan.BackIn(p.atRest.Comment)}
-	p.mu.Lock()
-	same := p.version == p.published && len(p.pending) == 0
-	d.gpus = p.view()
+	p.node.Lock()
+	same := p.node.version == p.published && len(p.node.pending) == 0
+	d.gpus = p.node.view()
 	if p.publishesJobs() {
-		d.holders = p.holders()
+		d.holders = p.node.holders()
 	}
-	p.mu.Unlock()
+	p.node.Unlock()
 	d.text = p.text(d.gpus)
 	return same && p.extra(p.atRest, d) == p.atRest.Extra
 }
@@ -223,9 +223,9 @@ func (p *publisher) explained(node slurm.Node, published map[string]int) bool {
 	if p.clock().Sub(p.listed) >= relist || len(p.status.excess) > 0 {
 		return false
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return sameProfiles(node.Gres.Profiles(), published) && sameProfiles(node.GresUsed.Profiles(), p.slicesHeld())
+	p.node.Lock()
+	defer p.node.Unlock()
+	return sameProfiles(node.Gres.Profiles(), published) && sameProfiles(node.GresUsed.Profiles(), p.node.slicesHeld())
 }
 
 // sameProfiles reports whether two counts are equal for all profiles, without the type closed.
@@ -263,25 +263,25 @@ func (p *publisher) list(ctx context.Context) error {
 		return err
 	}
 	p.listed = p.clock()
-	return p.account(ctx, slurm.On(jobs, p.cfg.Node))
+	return p.account(ctx, slurm.On(jobs, p.config.Node))
 }
 
 // startListing clears the noted jobs before slurmctld lists the jobs, because the list will include them.
 func (p *publisher) startListing() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	clear(p.noted)
+	p.node.Lock()
+	defer p.node.Unlock()
+	clear(p.node.noted)
 }
 
 // noteLeased adds a job that has been granted a lease to the jobs on the node, because the passes of an agent that
 // follows the watcher's plan do not list the jobs. It also notes the job for a listing that began before the job
 // started.
 func (p *publisher) noteLeased(job slurm.Job) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.noted[job.ID] = job
+	p.node.Lock()
+	defer p.node.Unlock()
+	p.node.noted[job.ID] = job
 	if p.following.Load() {
-		p.here = p.withNoted(p.here)
+		p.node.here = p.node.withNoted(p.node.here)
 	}
 }
 

@@ -338,9 +338,9 @@ func TestLeaseDuringListing(t *testing.T) {
 		w.fake.End(late[1])
 		ended.Go(w.fake.RunEpilogs) // the epilog waits for the next pass
 		for has := true; has; time.Sleep(time.Millisecond) {
-			w.agent.mu.Lock()
-			has = w.agent.leases[late[1]] != nil
-			w.agent.mu.Unlock()
+			w.agent.node.Lock()
+			has = w.agent.node.leases[late[1]] != nil
+			w.agent.node.Unlock()
 		}
 	})
 	w.publish()
@@ -348,12 +348,12 @@ func TestLeaseDuringListing(t *testing.T) {
 	if len(late) != 2 || len(w.lease(late[0]).Slices) != 1 {
 		t.Fatalf("jobs %v, lease %+v", late, w.leases)
 	}
-	w.agent.mu.Lock()
-	defer w.agent.mu.Unlock()
-	if _, known := w.agent.here[late[0]]; !known {
+	w.agent.node.Lock()
+	defer w.agent.node.Unlock()
+	if _, known := w.agent.node.here[late[0]]; !known {
 		t.Errorf("the agent does not know the running job %d", late[0])
 	}
-	if _, known := w.agent.here[late[1]]; known {
+	if _, known := w.agent.node.here[late[1]]; known {
 		t.Errorf("the agent takes job %d, which has ended, for a job on the node", late[1])
 	}
 }

@@ -26,7 +26,7 @@ var fullInstance = gpu.Instance{GI: gpu.FullGI, Profile: mig.Full}
 // possible returns the devices of all instances that can exist on the GPU.
 func (a *Agent) possible(c *card) ([]gpu.Device, error) {
 	all, err := a.caps.Possible(c.Minor)
-	if err != nil || !a.full() {
+	if err != nil || !a.node.full() {
 		return all, err
 	}
 	d, err := a.caps.Device(c.Minor)
@@ -47,15 +47,15 @@ func (a *Agent) shareDevice(c *card) error {
 // does so only if no job can be using the GPU (see Adopt).
 func (a *Agent) adoptFull(ctx context.Context) error {
 	found := map[int]gpu.Instance{}
-	a.mu.Lock()
-	for g, c := range a.cards {
+	a.node.Lock()
+	for g, c := range a.node.cards {
 		for _, f := range c.foreign {
 			if f.GI == gpu.FullGI && c.mayBeFull() && c.Problem == "" {
 				found[g] = f
 			}
 		}
 	}
-	a.mu.Unlock()
+	a.node.Unlock()
 	if len(found) == 0 {
 		return nil
 	}
@@ -64,11 +64,11 @@ func (a *Agent) adoptFull(ctx context.Context) error {
 	}
 	var all error
 	for g, f := range found {
-		reason, err := a.adoptForeign(g, a.cards[g], f)
+		reason, err := a.adoptForeign(g, a.node.cards[g], f)
 		if reason != "" {
 			a.log.WithField("gpu", g).Warn("MIG mode is off, and the agent will not offer the GPU: " + reason)
 		}
-		a.checkFabric(g, a.cards[g])
+		a.checkFabric(g, a.node.cards[g])
 		all = errors.Join(all, err)
 	}
 	return all
@@ -87,7 +87,7 @@ func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
 // has the file open, the GPU is not offered as a full GPU until the process has closed it. If a program that belongs to
 // root keeps the GPU in use, the destroy hook runs (makeFullHeld).
 func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
-	c := a.cards[g]
+	c := a.node.cards[g]
 	if err := a.caps.Make(c.Minor, fullInstance); err != nil {
 		return made, err
 	}
@@ -113,14 +113,14 @@ func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 // paused by the destroy hook. It returns an error if slices have been created on the GPU for other jobs in the
 // meantime.
 func (a *Agent) makeFullHeld(g int) error {
-	c := a.cards[g]
+	c := a.node.cards[g]
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
 	p, ok := c.Model.Placement(mig.Full, 0)
-	a.mu.Lock()
+	a.node.Lock()
 	has := len(c.ours)+len(c.foreign) > 0
 	full := c.isFull()
-	a.mu.Unlock()
+	a.node.Unlock()
 	switch {
 	case full:
 		return nil
@@ -131,9 +131,9 @@ func (a *Agent) makeFullHeld(g int) error {
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
+	a.node.Lock()
 	c.held = ""
-	a.mu.Unlock()
+	a.node.Unlock()
 	_, err = a.setHeldAside([]placed{{g, in}}) // all users could previously open the device file
 	return err
 }
@@ -141,7 +141,7 @@ func (a *Agent) makeFullHeld(g int) error {
 // holdersOfGPU ends the processes that have a GPU's device file open, if the agent is allowed to end them. It returns
 // the remaining processes, except for root's.
 func (a *Agent) holdersOfGPU(g int) ([]gpu.Process, error) {
-	in := &instance{Instance: ledger.Instance{GPU: a.cards[g].UUID, GI: gpu.FullGI, Profile: mig.Full}}
+	in := &instance{Instance: ledger.Instance{GPU: a.node.cards[g].UUID, GI: gpu.FullGI, Profile: mig.Full}}
 	found, err := a.clear([]placed{{g, in}}, clearRounds)
 	return found[in], err
 }
@@ -175,13 +175,13 @@ func (a *Agent) users(g int, c *card) string {
 
 // holdBack records the reason why the agent cannot switch off a GPU's MIG mode.
 func (a *Agent) holdBack(g int, reason string) {
-	c := a.cards[g]
-	a.mu.Lock()
+	c := a.node.cards[g]
+	a.node.Lock()
 	same := c.held == reason
 	c.held = reason
 	c.planWithoutFull()
-	a.version++
-	a.mu.Unlock()
+	a.node.version++
+	a.node.Unlock()
 	if !same {
 		a.log.WithField("gpu", g).Warn("the GPU cannot become a full GPU: " + reason)
 	}
@@ -190,17 +190,17 @@ func (a *Agent) holdBack(g int, reason string) {
 // retryHeld makes a GPU available as a full GPU again if no user process has its device file open. The next attempt to
 // switch the MIG mode will show whether the driver still refuses to do so. The caller holds the card's hardware lock.
 func (a *Agent) retryHeld(g int, c *card) {
-	a.mu.Lock()
+	a.node.Lock()
 	held := c.held != "" && !c.hook && !c.Virtual
-	a.mu.Unlock()
+	a.node.Unlock()
 	if !held {
 		return
 	}
 	if found, err := a.holdersOfGPU(g); err != nil || len(found) > 0 {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	c.held = ""
-	a.version++
+	a.node.version++
 }

@@ -29,7 +29,7 @@ func (a *Agent) takeBack(g int, c *card) error {
 	case <-time.After(patience):
 		return nil // the next comparison will receive the result
 	}
-	if found = found.Managed(a.whole); found.Problem != "" {
+	if found = found.Managed(a.node.whole); found.Problem != "" {
 		return nil
 	}
 	if c.Model == nil || found.UUID != c.UUID || found.Minor != c.Minor ||
@@ -44,10 +44,10 @@ func (a *Agent) takeBack(g int, c *card) error {
 		return err
 	}
 	a.closeIdleOn([]*card{c})
-	a.mu.Lock()
+	a.node.Lock()
 	c.Problem = ""
-	a.version++
-	a.mu.Unlock()
+	a.node.version++
+	a.node.Unlock()
 	a.log.WithField("gpu", g).Warn("the GPU is available again; the agent has resumed managing it")
 	return nil
 }

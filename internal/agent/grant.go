@@ -21,27 +21,27 @@ import (
 func (a *Agent) preparePending(
 	ctx context.Context, id, array uint32, wants []offer.Want, s *spent,
 ) (*pendingLease, error) {
-	a.mu.Lock()
-	pr := a.pending[id]
+	a.node.Lock()
+	pr := a.node.pending[id]
 	if pr == nil || !reflect.DeepEqual(pr.wants, wants) {
 		var ok bool
-		if pr, ok = a.takeOffers(id, array, wants); !ok {
+		if pr, ok = a.node.takeOffers(id, array, wants); !ok {
 			pr = &pendingLease{wants: wants}
-			a.pending[id] = pr
-			a.version++
+			a.node.pending[id] = pr
+			a.node.version++
 		}
 	}
 	pr.leasing = true
 	has := pr.spots != nil
-	a.mu.Unlock()
+	a.node.Unlock()
 	if has {
 		return pr, nil
 	}
 	asked := time.Now()
 	err := a.Publish(ctx)
 	add(&s.slurmctld, asked)
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	switch {
 	case pr.spots != nil:
 		return pr, nil
@@ -69,7 +69,7 @@ func (a *Agent) carveAll(
 	}
 	for k, s := range pr.spots {
 		in, reused := made[k].in, made[k].reused
-		model := a.cards[s.GPU].Model
+		model := a.node.cards[s.GPU].Model
 		slice := api.Slice{
 			Slot: slots[k], GPU: s.GPU, Profile: in.Profile, Start: in.Start, Size: in.Size,
 			MemoryMiB: model.Profiles[model.Placements[s.Placement].Profile].MemoryMiB, UUID: in.UUID, Reused: reused,
@@ -103,10 +103,10 @@ func advertisedAs(wants []offer.Want, profile string) string {
 // the MIG mode takes several seconds per GPU.
 func (a *Agent) carveSpots(id, uid uint32, spots []offer.Spot, t *spent) ([]carved, error) {
 	all := make([]carved, len(spots))
-	errs := make([]error, len(a.cards))
-	times := make([]spent, len(a.cards))
+	errs := make([]error, len(a.node.cards))
+	times := make([]spent, len(a.node.cards))
 	var tasks sync.WaitGroup
-	for g := range a.cards {
+	for g := range a.node.cards {
 		if !slices.ContainsFunc(spots, func(s offer.Spot) bool { return s.GPU == g }) {
 			continue
 		}
@@ -140,14 +140,14 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 		return lease, errors.Join(err, a.takeFiles(lease, held))
 	}
 	failpoint.Hit(failpoint.GrantWritten)
-	a.mu.Lock()
+	a.node.Lock()
 	for _, in := range held {
 		in.Job, in.user = lease.Job, &lease.UID
 	}
-	a.leases[lease.Job] = &lease
-	delete(a.pending, lease.Job)
-	a.version++
-	a.mu.Unlock()
+	a.node.leases[lease.Job] = &lease
+	delete(a.node.pending, lease.Job)
+	a.node.version++
+	a.node.Unlock()
 	a.updateJobMap()
 	failpoint.Hit(failpoint.GrantMapped)
 	for _, s := range lease.Slices {
@@ -170,14 +170,14 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 // open makes the lease's user the owner of the capability files. From then on, the user may have used the instances,
 // even if the lease is not granted.
 func (a *Agent) open(lease api.Lease, held []*instance) error {
-	a.mu.Lock()
+	a.node.Lock()
 	for _, in := range held {
 		in.fresh, in.user = false, nil
-		a.former[minorsOf{in.GPU, in.GI}] = lease.UID
+		a.node.former[minorsOf{in.GPU, in.GI}] = lease.UID
 	}
-	a.mu.Unlock()
+	a.node.Unlock()
 	for k, in := range held {
-		if err := a.caps.Open(a.cards[lease.Slices[k].GPU].Minor, a.hwOf(in), lease.UID); err != nil {
+		if err := a.caps.Open(a.node.cards[lease.Slices[k].GPU].Minor, a.node.hwOf(in), lease.UID); err != nil {
 			return err
 		}
 	}
@@ -192,7 +192,7 @@ func (a *Agent) takeFiles(lease api.Lease, held []*instance) error {
 	for k, in := range held {
 		g := lease.Slices[k].GPU
 		all = append(all, placed{g, in})
-		errs = errors.Join(errs, a.caps.Close(a.cards[g].Minor, a.hwOf(in)))
+		errs = errors.Join(errs, a.caps.Close(a.node.cards[g].Minor, a.node.hwOf(in)))
 	}
 	_, err := a.setHeldAside(all)
 	return errors.Join(errs, err)

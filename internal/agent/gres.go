@@ -31,7 +31,7 @@ func (p *publisher) write(
 	totals map[string]int,
 	d nodePlan,
 ) (check bool, err error) {
-	gres, ok := inventory.GRESLine(node, p.profiles, p.total, totals)
+	gres, ok := inventory.GRESLine(node, p.node.profiles, p.total, totals)
 	if !ok {
 		return false, fmt.Errorf(
 			"node %s: the used and offered gres/mig exceed the node's total of %d; "+
@@ -53,9 +53,9 @@ func (p *publisher) write(
 		"plan": p.planFields(d), "read": node.Asked.UnixNano(), "at": time.Now().UnixNano(), "extra_only": !counts,
 	})
 	if counts {
-		err = p.ctl.UpdateNode(ctx, p.cfg.Node, gres, extra)
+		err = p.ctl.UpdateNode(ctx, p.config.Node, gres, extra)
 	} else {
-		err = p.ctl.SetNodeExtra(ctx, p.cfg.Node, extra)
+		err = p.ctl.SetNodeExtra(ctx, p.config.Node, extra)
 	}
 	if err != nil {
 		entry.WithError(err).Error("couldn't write the offers")
@@ -72,7 +72,7 @@ func (p *publisher) write(
 // extra returns the node's Extra with the state on which a plan is based.
 func (p *publisher) extra(node slurm.Node, d nodePlan) string {
 	extra := plan.WithBack(plan.WithState(node.Extra, d.text), d.back)
-	extra = plan.WithNVLink(plan.WithSettings(extra, p.settings.Text), d.gpus)
+	extra = plan.WithNVLink(plan.WithSettings(extra, p.node.settings.Text), d.gpus)
 	return plan.WithJobs(extra, d.gpus, d.holders)
 }
 
@@ -98,7 +98,7 @@ func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 			break
 		}
 		var err error
-		if last, err = p.ctl.Node(ctx, p.cfg.Node); err != nil {
+		if last, err = p.ctl.Node(ctx, p.config.Node); err != nil {
 			return err
 		}
 	}
@@ -136,9 +136,9 @@ func sameCounts(x, y slurm.GRESList) bool {
 // job before the write; taken must not include that slice, because the offers already do. A total below the used count
 // is always safe. The result extra is the part of the excess that these counts do not include.
 func (p *publisher) taken(node slurm.Node, d nodePlan) (taken, extra map[string]int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	held := p.slicesHeld()
+	p.node.Lock()
+	defer p.node.Unlock()
+	held := p.node.slicesHeld()
 	taken, extra = node.GresUsed.Profiles(), map[string]int{}
 	for profile, used := range taken {
 		taken[profile] = min(used, d.held[profile], held[profile])
@@ -165,11 +165,11 @@ func (p *publisher) planFields(d nodePlan) []map[string]string {
 	var all []map[string]string
 	for i, g := range d.gpus {
 		if g.Model == nil {
-			all = append(all, map[string]string{"gpu": p.cards[i].UUID, "problem": p.problem(p.cards[i])})
+			all = append(all, map[string]string{"gpu": p.node.cards[i].UUID, "problem": p.node.problem(p.node.cards[i])})
 			continue
 		}
 		entry := map[string]string{
-			"gpu": p.cards[i].UUID, "busy": g.Model.List(g.Busy), "offer": g.Model.List(d.mine.Offers[i]),
+			"gpu": p.node.cards[i].UUID, "busy": g.Model.List(g.Busy), "offer": g.Model.List(d.mine.Offers[i]),
 			"blocked": strconv.FormatUint(g.Blocked, 2),
 		}
 		var as []string

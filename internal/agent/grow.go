@@ -102,9 +102,9 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	defer unlock()
 	ctx, cancel := context.WithTimeout(ctx, growTimeout) // the epilog of the job waits for the lock
 	defer cancel()
-	a.mu.Lock()
-	lease := a.leases[id]
-	a.mu.Unlock()
+	a.node.Lock()
+	lease := a.node.leases[id]
+	a.node.Unlock()
 	run, ok := a.runOf(id)
 	if lease == nil || lease.Grow != string(predict.Foreseen) || !ok || enough(*lease, foreseenMiB) {
 		return

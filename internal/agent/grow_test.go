@@ -32,9 +32,9 @@ func (g *growing) restart() {
 	g.world.stop()
 	g.world.start()
 	g.agent.runOf = func(id uint32) (predict.Run, bool) {
-		g.agent.mu.Lock()
-		defer g.agent.mu.Unlock()
-		l := g.agent.leases[id]
+		g.agent.node.Lock()
+		defer g.agent.node.Unlock()
+		l := g.agent.node.leases[id]
 		if l == nil || len(l.Slices) == 0 {
 			return predict.Run{}, false
 		}

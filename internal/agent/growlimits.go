@@ -24,10 +24,10 @@ func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need 
 	if k < 0 {
 		return "", fmt.Errorf("the job has no slice of the profile %s on this node", profile)
 	}
-	a.mu.Lock()
-	card := a.cards[lease.Slices[k].GPU]
-	model, offerable, empty := card.Model, card.Offerable, a.emptyGPUs()
-	a.mu.Unlock()
+	a.node.Lock()
+	card := a.node.cards[lease.Slices[k].GPU]
+	model, offerable, empty := card.Model, card.Offerable, a.node.emptyGPUs()
+	a.node.Unlock()
 	if model == nil {
 		return "", fmt.Errorf("GPU %d is no longer managed", lease.Slices[k].GPU)
 	}
@@ -37,7 +37,7 @@ func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need 
 	}
 	want := offer.Want{Profile: larger, Count: len(lease.Slices)}
 	j := &offer.Job{Wants: []offer.Want{want}, RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
-	if spots, _ := offer.NewCluster(a.settings.Policy, empty).Find(j, nil); spots == nil {
+	if spots, _ := offer.NewCluster(a.node.settings.Policy, empty).Find(j, nil); spots == nil {
 		return "", fmt.Errorf("the GPUs on %s have no room for %d slices of %s", a.cfg.Node, want.Count, larger)
 	}
 	return larger, nil

@@ -67,12 +67,12 @@ func TestGrowOnLostGPU(t *testing.T) {
 	g := newGrowing(t, "22.05.8")
 	id := g.submit(growingJob("1g.5gb", "oom"))
 	g.runs(id)
-	g.agent.mu.Lock()
-	card := g.agent.cards[g.agent.leases[id].Slices[0].GPU]
+	g.agent.node.Lock()
+	card := g.agent.node.cards[g.agent.node.leases[id].Slices[0].GPU]
 	model := card.Model
 	card.Model = nil
-	lease := *g.agent.leases[id]
-	g.agent.mu.Unlock()
+	lease := *g.agent.node.leases[id]
+	g.agent.node.Unlock()
 	j, err := g.fake.Job(context.Background(), id)
 	if err != nil {
 		t.Fatal(err)
@@ -81,9 +81,9 @@ func TestGrowOnLostGPU(t *testing.T) {
 	if larger, err := g.agent.larger(j, lease, last, predict.Need{PeakMiB: 9000}); err == nil {
 		t.Errorf("the job grows to %s", larger)
 	}
-	g.agent.mu.Lock()
+	g.agent.node.Lock()
 	card.Model = model
-	g.agent.mu.Unlock()
+	g.agent.node.Unlock()
 	if larger, err := g.agent.larger(j, lease, last, predict.Need{PeakMiB: 9000}); err != nil || larger != "1g.10gb" {
 		t.Errorf("with the GPU: %s, %v", larger, err)
 	}

@@ -21,7 +21,7 @@ const maxChanged = 16
 // lists the jobs for which this node offers every slice that the plan assigns to them here. A job that needs several
 // nodes is released only when enough nodes offer its slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
-	config, err := p.config(ctx)
+	config, err := p.slurm(ctx)
 	retypes := err == nil && config.ReplacesTypes()
 	changed := 0
 	for _, w := range waiting {
@@ -40,8 +40,8 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			}
 			continue
 		}
-		late := eligible.TooLate(w, p.now()) // slurmctld ends the job once it is released
-		if !eligible.Releasable(w, p.now()) || !late && !slices.Contains(served, w.ID) {
+		late := eligible.TooLate(w, p.node.now()) // slurmctld ends the job once it is released
+		if !eligible.Releasable(w, p.node.now()) || !late && !slices.Contains(served, w.ID) {
 			continue
 		}
 		if late {
@@ -138,9 +138,9 @@ func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, 
 					gres[k].Type = larger
 				}
 			}
-		case eligible.Releasable(*w, p.now()) && len(w.PerNode.Named("mig")) == 0:
+		case eligible.Releasable(*w, p.node.now()) && len(w.PerNode.Named("mig")) == 0:
 			n := max(w.GPUsPerNode(), 1)
-			gres = append(gres, slurm.GRES{Name: "mig", Type: p.sizeOf(*w.Job), Count: n})
+			gres = append(gres, slurm.GRES{Name: "mig", Type: p.node.sizeOf(*w.Job), Count: n})
 		default:
 			continue
 		}

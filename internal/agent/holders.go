@@ -92,11 +92,11 @@ func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Proc
 // devicesOf returns an instance's capabilities. The compute instances of an instance loaded from the ledger are
 // unknown until the agent has listed the GPU's instances; until then, devicesOf assumes compute instance 0.
 func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
-	in := a.hwOf(p.in)
+	in := a.node.hwOf(p.in)
 	if len(in.CIs) == 0 {
 		in.CIs = []int{0}
 	}
-	return a.caps.Devices(a.cards[p.gpu].Minor, in)
+	return a.caps.Devices(a.node.cards[p.gpu].Minor, in)
 }
 
 // setAsideBeforeGrant is like setHeldAside, but for the instances of a lease. It waits for the given search to finish.
@@ -214,9 +214,9 @@ func (a *Agent) endsHolders() bool {
 // formerUser returns the last user of an instance's capabilities. ok is false if the capabilities had no user, or if
 // the last user was root, who can use an instance without an open capability file.
 func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	uid, ok = a.former[minorsOf{in.GPU, in.GI}]
+	a.node.Lock()
+	defer a.node.Unlock()
+	uid, ok = a.node.former[minorsOf{in.GPU, in.GI}]
 	return uid, ok && uid != 0
 }
 
@@ -227,10 +227,10 @@ func startedBy(p gpu.Process, uid uint32) bool { return p.Owner == uid }
 
 // note stores the message that `caelum status` shows for an instance, and logs it if it is new.
 func (a *Agent) note(p placed, note string) {
-	a.mu.Lock()
+	a.node.Lock()
 	same := p.in.note == note
 	p.in.note = note
-	a.mu.Unlock()
+	a.node.Unlock()
 	if !same && note != "" && a.mayLog(minorsOf{p.in.GPU, p.in.GI}) {
 		a.log.WithField("gpu", p.gpu).WithField("job", p.in.Job).WithField("uuid", p.in.UUID).Warnf(
 			"%s at %d was set aside: %s; its units will not be offered while a process holds the slice open",
@@ -256,10 +256,10 @@ const searchPause = time.Minute
 
 // blockers returns the result of findBlockers for an instance, and the time of the search.
 func (a *Agent) blockers(g int, in *instance) (string, time.Time) {
-	now := a.now()
-	a.mu.Lock()
+	now := a.node.now()
+	a.node.Lock()
 	text, searched := in.blocked, in.searched
-	a.mu.Unlock()
+	a.node.Unlock()
 	if a.cfg.DestroyHook == "" && !searched.IsZero() && now.Sub(searched) < searchPause {
 		return text, searched
 	}
@@ -293,7 +293,7 @@ func (a *Agent) findBlockers(g int, in *instance) string {
 
 // rootOn returns root's processes that have the device file of a GPU open.
 func (a *Agent) rootOn(g int) []gpu.Process {
-	d, err := a.caps.Device(a.cards[g].Minor)
+	d, err := a.caps.Device(a.node.cards[g].Minor)
 	if err != nil {
 		return nil
 	}

@@ -58,12 +58,12 @@ func (a *Agent) updateJobMap() {
 
 // mapFiles returns the files of the job map, with their contents, according to the leases.
 func (a *Agent) mapFiles() map[string]string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	files := map[string]string{}
-	for _, c := range a.cards {
+	for _, c := range a.node.cards {
 		for _, in := range c.ours {
-			l := a.leases[in.Job]
+			l := a.node.leases[in.Job]
 			if l == nil {
 				continue
 			}

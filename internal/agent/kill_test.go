@@ -76,7 +76,7 @@ func victim(text string) error {
 	if err != nil {
 		return err
 	}
-	a.now = remote{client}.now
+	a.node.now = remote{client}.now
 	a.Keep(usagetest.NewRepository(), usagetest.NewAccounting())
 	a.runOf = a.fullRun
 	go a.foreseeAll()
@@ -85,9 +85,9 @@ func victim(text string) error {
 
 // fullRun returns a run that has used all memory of its slice.
 func (a *Agent) fullRun(id uint32) (predict.Run, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	l := a.leases[id]
+	a.node.Lock()
+	defer a.node.Unlock()
+	l := a.node.leases[id]
 	if l == nil || len(l.Slices) == 0 {
 		return predict.Run{}, false
 	}
@@ -101,14 +101,14 @@ func (a *Agent) fullRun(id uint32) (predict.Run, bool) {
 // slice has.
 func (a *Agent) foreseeAll() {
 	for range time.Tick(20 * time.Millisecond) {
-		a.mu.Lock()
+		a.node.Lock()
 		peaks := map[uint32]float64{}
-		for id, l := range a.leases {
+		for id, l := range a.node.leases {
 			if l.Grow == api.GrowForecast && len(l.Slices) > 0 {
 				peaks[id] = float64(l.Slices[0].MemoryMiB + 1024)
 			}
 		}
-		a.mu.Unlock()
+		a.node.Unlock()
 		for id, mib := range peaks {
 			a.foresee(id, predict.Forecast{PeakMiB: mib, Exceeds: true})
 		}

@@ -35,7 +35,7 @@ func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*ap
 			Restart: req.Restart,
 			UID:     req.UID,
 			Slots:   slices.Clone(req.Slots),
-			Since:   a.now().Unix(),
+			Since:   a.node.now().Unix(),
 		},
 	}
 	slices.Sort(t.lease.Slots)
@@ -87,9 +87,9 @@ func isNotNow(err error) bool {
 // slurmctld responds, giveUp requeues the job. Otherwise, it writes the reason into the job's lease file.
 func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease, error) {
 	reason := fmt.Sprintf("%s could not serve the job in time: %v", a.cfg.Node, cause)
-	a.mu.Lock()
-	old := a.leases[t.lease.Job]
-	a.mu.Unlock()
+	a.node.Lock()
+	old := a.node.leases[t.lease.Job]
+	a.node.Unlock()
 	if old != nil { // the agent granted the lease, but did not write the lease file
 		if _, err := a.release(*old, true); err != nil {
 			return t.lease, err
@@ -99,7 +99,7 @@ func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease,
 		within, cancel := context.WithTimeout(ctx, requeueTimeout)
 		defer cancel()
 		missing := "slices"
-		if wants, err := a.wants(t.job, 0); err == nil {
+		if wants, err := a.node.wants(t.job, 0); err == nil {
 			missing = list(wants)
 		}
 		if lease, err := a.requeueOrRefuse(within, t.job, t.lease, reason, missing); err == nil || !isNotNow(err) {
@@ -112,9 +112,9 @@ func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease,
 // lease makes a single attempt to serve a prolog.
 func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	id, lease := t.lease.Job, &t.lease
-	a.mu.Lock()
-	old := a.leases[id]
-	a.mu.Unlock()
+	a.node.Lock()
+	old := a.node.leases[id]
+	a.node.Unlock()
 	if old != nil && old.Restart == lease.Restart {
 		a.updateJobMap()
 		return *old, a.writeLeaseFile(*old)
@@ -138,7 +138,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	if a.notSlots(lease.Slots) {
 		return a.grant(*lease, nil)
 	}
-	wants, err := a.wants(job, len(lease.Slots))
+	wants, err := a.node.wants(job, len(lease.Slots))
 	if err == nil {
 		err = a.countedGrowth(ctx, job)
 	}
@@ -153,7 +153,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	case len(wants) == 0: // an --exclusive job that does not request a GPU
 		return a.grant(*lease, nil)
 	}
-	defer a.dropPending(id)
+	defer a.node.dropPending(id)
 	hooks, leftovers := a.hooksEnded(), a.hasLeftovers()
 	if granted, err := a.carveAndGrant(ctx, t, wants, search); granted != nil {
 		if err == nil {
@@ -176,7 +176,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 // notSlots reports whether all of a job's gres/gpu are GPUs that Slurm allocates without slices, such as gpu:whole:1 in
 // docs/configure.md. slurmd numbers them after the slots.
 func (a *Agent) notSlots(gpus []int) bool {
-	return len(gpus) > 0 && !slices.ContainsFunc(gpus, func(gpu int) bool { return gpu < a.slotCount() })
+	return len(gpus) > 0 && !slices.ContainsFunc(gpus, func(gpu int) bool { return gpu < a.node.slotCount() })
 }
 
 // setJob copies the job's data from slurmctld's record into the lease.
@@ -244,7 +244,7 @@ func (a *Agent) carveAndGrant(
 		}
 		a.metrics.Failed(metrics.Carve)
 		a.log.WithError(err).WithField("job", id).Error("couldn't carve a slice; trying other placements")
-		a.forget(id)
+		a.node.forget(id)
 		if err := a.compareGPUs(); err != nil { // so that the next plan does not use a lost GPU
 			a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 		}

@@ -18,7 +18,7 @@ func (w *world) unserved() *Agent {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	a.now = w.fake.Now
+	a.node.now = w.fake.Now
 	return a
 }
 

@@ -37,10 +37,10 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 // the driver refuses to destroy an instance that a process is using.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	in.unlisted = err != nil
-	c := a.cards[g]
+	c := a.node.cards[g]
 	if err != nil && !c.unlisted {
 		a.log.WithError(err).
 			WithField("gpu", g).
@@ -52,21 +52,21 @@ func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 
 // unlisted reports whether the last attempt to list the processes of an instance failed.
 func (a *Agent) unlisted(in *instance) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	return in.unlisted
 }
 
 // setAside marks an instance as stuck and notifies the reconciler, which checks stuck instances. The argument used is
 // true if any process is using the instance or has its capability files open.
 func (a *Agent) setAside(g int, in *instance, used bool) error {
-	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {
+	if err := a.ledger.SetStuck(a.node.cards[g].UUID, in.GI, true); err != nil {
 		return err
 	}
-	a.mu.Lock()
+	a.node.Lock()
 	in.Stuck, in.used = true, used
-	a.version++
-	a.mu.Unlock()
+	a.node.version++
+	a.node.Unlock()
 	select {
 	case a.leftovers <- struct{}{}:
 	default: // the reconciler has already been notified
@@ -77,11 +77,11 @@ func (a *Agent) setAside(g int, in *instance, used bool) error {
 // closeSlice restricts a slice's capability files to root. If it cannot do so, or if processes are still using the
 // slice, it sets the instance aside.
 func (a *Agent) closeSlice(job uint32, s api.Slice) error {
-	in := a.held(job, s)
+	in := a.node.held(job, s)
 	if in == nil {
 		return nil // the instance no longer exists; compareGPUs has logged the loss
 	}
-	if err := a.caps.Close(a.cards[s.GPU].Minor, a.hwOf(in)); err != nil {
+	if err := a.caps.Close(a.node.cards[s.GPU].Minor, a.node.hwOf(in)); err != nil {
 		a.log.WithError(err).
 			WithField("job", job).
 			Error("couldn't restrict a released slice's capability files to root; destroying the slice")
@@ -94,22 +94,22 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 // retryStuck tries again to destroy a GPU's stuck instances, except those that are still in use or open and those for
 // which the destroy hook must run first. It reports whether it has called the driver to destroy any.
 func (a *Agent) retryStuck(g int, c *card) (tried bool) {
-	a.mu.Lock()
+	a.node.Lock()
 	var stuck []*instance
 	for _, in := range c.ours {
 		if in.Stuck && in.Job == 0 && !in.hook {
 			stuck = append(stuck, in)
 		}
 	}
-	a.mu.Unlock()
+	a.node.Unlock()
 	open := a.stillOpen(g, stuck)
 	for _, in := range stuck {
 		pids, known := a.processes(g, in)
 		used := len(pids) > 0 || open[in]
-		a.mu.Lock()
+		a.node.Lock()
 		gone := in.used && !used && known
 		in.used = used
-		a.mu.Unlock()
+		a.node.Unlock()
 		if used {
 			continue // a destroy would fail after one second of attempts
 		}
@@ -138,16 +138,16 @@ func (a *Agent) checkLeftovers(ctx context.Context) {
 }
 
 func (a *Agent) stateVersion() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.version
+	a.node.Lock()
+	defer a.node.Unlock()
+	return a.node.version
 }
 
 // hasLeftovers reports whether any process is using, or has open, an instance that no job holds.
 func (a *Agent) hasLeftovers() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, c := range a.cards {
+	a.node.Lock()
+	defer a.node.Unlock()
+	for _, c := range a.node.cards {
 		for _, in := range c.ours {
 			if in.Stuck && in.used && in.Job == 0 {
 				return true

@@ -15,9 +15,9 @@ import (
 // Other users receive the same error as for a job without a lease.
 func (a *Agent) ReportMemory(ctx context.Context, job uint32, pid int, r api.MemoryReport) error {
 	uid := api.Peer(ctx)
-	a.mu.Lock()
-	lease := a.leases[job]
-	a.mu.Unlock()
+	a.node.Lock()
+	lease := a.node.leases[job]
+	a.node.Unlock()
 	if lease == nil || lease.UID != uid || len(lease.Slices) == 0 {
 		return api.NoLease(job)
 	}

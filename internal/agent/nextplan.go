@@ -40,11 +40,11 @@ func prefersLarger(v *plan.View, all offer.Plan, me int, w offer.Want) bool {
 
 // undercounted reports whether slurmctld counts fewer slices of a profile as used than the running jobs on this node
 // hold. After a restart, slurmctld may not count the slices of running jobs (24.11.5). If the agent then offered a
-// released slice again, the pass would count the slice as both used and offered. The caller holds p.mu.
+// released slice again, the pass would count the slice as both used and offered. The caller holds p.node.
 func (p *publisher) undercounted(node slurm.Node) bool {
 	held := map[string]int{}
-	for job, l := range p.leases {
-		if !p.here[job].Holds() {
+	for job, l := range p.node.leases {
+		if !p.node.here[job].Holds() {
 			continue
 		}
 		for _, s := range l.Slices {

@@ -24,16 +24,16 @@ import (
 
 // node holds the state of this node: the GPUs and the instances on them, the leases, and the current offers. Prologs,
 // epilogs, the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no
-// goroutine holds mu while it makes such a call.
+// goroutine holds the lock while it makes such a call.
 type node struct {
-	name     string // NodeName in slurm.conf
-	usual    string // the default_profile of the configuration, or an empty string
+	name     string   // NodeName in slurm.conf
+	usual    string   // the default_profile of the configuration, or an empty string
 	profiles []string // the profiles of all GPUs that the site offers, smallest first
 	settings plan.Settings
 	whole    mig.Whole
 	now      func() time.Time
 
-	mu      sync.Mutex
+	sync.Mutex
 	cards   []*card
 	leases  map[uint32]*api.Lease
 	pending map[uint32]*pendingLease
@@ -115,7 +115,7 @@ func (n *node) defaultProfile() string {
 	return ""
 }
 
-// view returns the GPUs' state, including pending leases, as input for the planner. The caller holds n.mu.
+// view returns the GPUs' state, including pending leases, as input for the planner. The caller holds the node's lock.
 func (n *node) view() []place.GPU {
 	gpus := make([]place.GPU, len(n.cards))
 	for i, c := range n.cards {
@@ -145,7 +145,7 @@ func (n *node) view() []place.GPU {
 	return gpus
 }
 
-// holders returns the jobs that hold slices on the node and the jobs that have pending leases. The caller holds n.mu.
+// holders returns the jobs that hold slices on the node and the jobs that have pending leases. The caller holds the node's lock.
 func (n *node) holders() map[offer.Spot]uint32 {
 	all := map[offer.Spot]uint32{}
 	for i, c := range n.cards {
@@ -164,7 +164,7 @@ func (n *node) holders() map[offer.Spot]uint32 {
 }
 
 // endOf returns the time, in Unix seconds, at which a job that holds a slice of the given profile on the node is
-// expected to end, or +Inf if this time is unknown. The caller holds n.mu.
+// expected to end, or +Inf if this time is unknown. The caller holds the node's lock.
 func (n *node) endOf(job uint32, profile string) float64 {
 	j := n.here[job]
 	takes := offer.Want{Sizes: plan.Sizes(j, n.kinds())}.Takes(profile)
@@ -174,7 +174,7 @@ func (n *node) endOf(job uint32, profile string) float64 {
 	return math.Inf(1)
 }
 
-// hold marks a job's spots as busy in gpus. The caller holds n.mu.
+// hold marks a job's spots as busy in gpus. The caller holds the node's lock.
 func (n *node) hold(gpus []place.GPU, job uint32, spots []offer.Spot) {
 	for _, s := range spots {
 		gpus[s.GPU].Hold(s.Placement, n.endOf(job, gpus[s.GPU].Model.ProfileOf(s.Placement)))
@@ -182,7 +182,7 @@ func (n *node) hold(gpus []place.GPU, job uint32, spots []offer.Spot) {
 }
 
 // slicesHeld returns the number of slices that jobs hold or will hold on this node, by the profile under which
-// slurmctld counts each slice. The caller holds n.mu.
+// slurmctld counts each slice. The caller holds the node's lock.
 func (n *node) slicesHeld() map[string]int {
 	held := map[string]int{}
 	for _, l := range n.leases {
@@ -200,8 +200,8 @@ func (n *node) slicesHeld() map[string]int {
 
 // held returns the instance of a job's slice, or nil if the instance no longer exists.
 func (n *node) held(job uint32, s api.Slice) *instance {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.Lock()
+	defer n.Unlock()
 	for _, in := range n.cards[s.GPU].ours {
 		if in.Job == job && in.UUID == s.UUID {
 			return in
@@ -211,7 +211,7 @@ func (n *node) held(job uint32, s api.Slice) *instance {
 }
 
 // countedAs returns the profile name of another GPU model under which slurmctld counts a leased instance, or "" if it
-// is counted under its own profile. The caller holds n.mu.
+// is counted under its own profile. The caller holds the node's lock.
 func (n *node) countedAs(in *instance) string {
 	l := n.leases[in.Job]
 	if l == nil {
@@ -227,8 +227,8 @@ func (n *node) countedAs(in *instance) string {
 
 // accounted reports whether a run of a job has a lease or a pending lease, or needs neither.
 func (n *node) accounted(job uint32, restarts int) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.Lock()
+	defer n.Unlock()
 	if l := n.leases[job]; l != nil && l.Restart >= restarts {
 		return true
 	}
@@ -238,7 +238,7 @@ func (n *node) accounted(job uint32, restarts int) bool {
 	return n.pending[job] != nil
 }
 
-// dropLease removes a lease from memory and marks its instances as idle. The caller must hold n.mu, unless no other
+// dropLease removes a lease from memory and marks its instances as idle. The caller must hold the node's lock, unless no other
 // goroutine is running yet.
 func (n *node) dropLease(job uint32) {
 	delete(n.leases, job)
@@ -262,7 +262,7 @@ func (n *node) full() bool {
 }
 
 // withNoted returns the jobs in here together with the noted jobs that still have a lease. The result is a copy,
-// because releaseGone reads the original. The caller holds n.mu.
+// because releaseGone reads the original. The caller holds the node's lock.
 func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 	here = maps.Clone(here)
 	for id, job := range n.noted {
@@ -273,7 +273,7 @@ func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 	return here
 }
 
-// emptyGPUs returns the node's managed GPUs as if they had no instances. The caller holds n.mu.
+// emptyGPUs returns the node's managed GPUs as if they had no instances. The caller holds the node's lock.
 func (n *node) emptyGPUs() (all []place.GPU) {
 	for _, c := range n.cards {
 		if c.Model != nil {
@@ -286,8 +286,8 @@ func (n *node) emptyGPUs() (all []place.GPU) {
 // apply makes the given part the current plan, and places pending leases at the given spots. If the state no longer has
 // the version on which the plan is based, it changes nothing and returns false.
 func (n *node) apply(version int, part planPart, pending map[uint32][]offer.Spot) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.Lock()
+	defer n.Unlock()
 	if n.version != version {
 		return false
 	}
@@ -301,7 +301,7 @@ func (n *node) apply(version int, part planPart, pending map[uint32][]offer.Spot
 // unchangedSince reports whether the node's state still has this version, in which case a pass scheduled after a change
 // is unnecessary.
 func (n *node) unchangedSince(version int) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.Lock()
+	defer n.Unlock()
 	return n.version == version
 }

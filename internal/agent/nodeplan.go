@@ -38,15 +38,15 @@ type nodePlan struct {
 // the part contains the slices that jobs hold but no offers. Because prologs can change the state while plan is
 // running, apply checks that the state is still the same.
 func (p *publisher) plan(in input, node slurm.Node) nodePlan {
-	p.mu.Lock()
-	d := nodePlan{version: p.version, withheld: node.Unregistered, gpus: p.view()}
-	d.pending = p.placePending(d.gpus)
-	d.held = p.slicesHeld()
+	p.node.Lock()
+	d := nodePlan{version: p.node.version, withheld: node.Unregistered, gpus: p.node.view()}
+	d.pending = p.node.placePending(d.gpus)
+	d.held = p.node.slicesHeld()
 	if p.publishesJobs() {
-		d.holders = p.holders()
+		d.holders = p.node.holders()
 	}
 	undercounted := p.undercounted(node)
-	p.mu.Unlock()
+	p.node.Unlock()
 	d.text = p.text(d.gpus)
 	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
 	d.mine = nothing
@@ -66,7 +66,7 @@ func (p *publisher) plan(in input, node slurm.Node) nodePlan {
 	}
 	d.offers = d.mine.Counts(d.gpus)
 	if !maps.Equal(d.offers, p.offered) {
-		p.offered, p.offersSince = d.offers, p.now()
+		p.offered, p.offersSince = d.offers, p.node.now()
 		d.text = p.text(d.gpus)
 	}
 	return d
@@ -83,7 +83,7 @@ func (p *publisher) planAll(d *nodePlan, snapshot plan.Snapshot, node slurm.Node
 	}
 	v := plan.New(
 		p.unstarted.Reorder(snapshot),
-		p.settings,
+		p.node.settings,
 		func(n slurm.Node) bool { return n.Name != node.Name && p.unresponsive.LeftOut(n, snapshot.At) },
 	)
 	all := v.Plan()

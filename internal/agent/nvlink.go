@@ -18,12 +18,12 @@ func (a *Agent) loadNVLinks() error {
 	}
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 2 {
-			a.nvlinks[pair{f[0], f[1]}] = true
+			a.node.nvlinks[pair{f[0], f[1]}] = true
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.groupNVLinks()
+	a.node.Lock()
+	defer a.node.Unlock()
+	a.node.groupNVLinks()
 	return nil
 }
 
@@ -32,18 +32,18 @@ func (a *Agent) loadNVLinks() error {
 // the earlier answer is kept. Only the goroutine that compares the GPUs may call it.
 func (a *Agent) readNVLinks() {
 	links, err := a.queryNVLinks()
-	if !maps.Equal(links, a.nvlinks) {
+	if !maps.Equal(links, a.node.nvlinks) {
 		var lines []string
 		for p := range links {
 			lines = append(lines, p[0]+" "+p[1]+"\n")
 		}
 		slices.Sort(lines)
 		if err = a.ledger.SetMeta(nvlinksKey, strings.Join(lines, "")); err == nil {
-			a.mu.Lock()
-			a.nvlinks = links
-			a.groupNVLinks()
-			a.version++
-			a.mu.Unlock()
+			a.node.Lock()
+			a.node.nvlinks = links
+			a.node.groupNVLinks()
+			a.node.version++
+			a.node.Unlock()
 			a.log.WithField("pairs", len(links)).Info("recorded the NVLinks between the GPUs")
 		}
 	}
@@ -59,10 +59,10 @@ func (a *Agent) queryNVLinks() (links map[pair]bool, err error) {
 	found := a.fullCards()
 	defer func() {
 		for _, g := range found {
-			a.cards[g].hardware.Unlock()
+			a.node.cards[g].hardware.Unlock()
 		}
 	}()
-	links = maps.Clone(a.nvlinks)
+	links = maps.Clone(a.node.nvlinks)
 	for i, x := range found {
 		for _, y := range found[i+1:] {
 			linked, failed := a.hw.Linked(x, y)
@@ -70,7 +70,7 @@ func (a *Agent) queryNVLinks() (links map[pair]bool, err error) {
 				err = failed
 				continue
 			}
-			key := pair{a.cards[x].UUID, a.cards[y].UUID}
+			key := pair{a.node.cards[x].UUID, a.node.cards[y].UUID}
 			if delete(links, key); linked {
 				links[key] = true
 			}
@@ -82,16 +82,16 @@ func (a *Agent) queryNVLinks() (links map[pair]bool, err error) {
 // fullCards returns the usable GPUs whose MIG mode is off, with their hardware locks. It returns nil if fewer than
 // three of the node's GPUs can be full GPUs, because NVLinks then do not affect the choice of GPUs.
 func (a *Agent) fullCards() (found []int) {
-	if a.mostFull() < 3 {
+	if a.node.mostFull() < 3 {
 		return nil
 	}
-	for g, c := range a.cards {
-		if !a.usable(c) || !c.mayBeFull() || !c.hardware.TryLock() {
+	for g, c := range a.node.cards {
+		if !a.node.usable(c) || !c.mayBeFull() || !c.hardware.TryLock() {
 			continue
 		}
-		a.mu.Lock()
+		a.node.Lock()
 		full := c.isFull()
-		a.mu.Unlock()
+		a.node.Unlock()
 		if full {
 			found = append(found, g)
 		} else {

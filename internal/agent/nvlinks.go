@@ -13,7 +13,7 @@ func (n *node) mostFull() (count int) {
 	return count
 }
 
-// groupNVLinks sets the group of each GPU (place.GPU.NVLink) from the recorded NVLinks. The caller holds n.mu.
+// groupNVLinks sets the group of each GPU (place.GPU.NVLink) from the recorded NVLinks. The caller holds the node's lock.
 func (n *node) groupNVLinks() {
 	group := make([]int, len(n.cards))
 	for g := range group {

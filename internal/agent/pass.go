@@ -34,7 +34,7 @@ func (p *publisher) pass(ctx context.Context) (err error) {
 	p.atRest = slurm.Node{}
 	writes := p.changes.Load()
 	defer func() { p.set(func(s *publishStatus) { s.err = err }) }()
-	config, err := p.config(ctx)
+	config, err := p.slurm(ctx)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 		return false, err
 	}
 	// Since the plan was made, slurmd may have registered, or a job may have been given slices.
-	if node.Unregistered != d.withheld || !p.apply(d.version, d.part(), d.pending) {
+	if node.Unregistered != d.withheld || !p.node.apply(d.version, d.part(), d.pending) {
 		return false, nil
 	}
 	failpoint.Pause()
@@ -99,7 +99,7 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	p.unnotified = false
 	p.published = d.version
 	if !d.withheld {
-		p.set(func(s *publishStatus) { s.published, s.at, s.short = node.Gres.Profiles(), p.now(), short })
+		p.set(func(s *publishStatus) { s.published, s.at, s.short = node.Gres.Profiles(), p.node.now(), short })
 	}
 	return true, nil
 }
@@ -133,7 +133,7 @@ func (p *publisher) raise(
 	}
 	failpoint.Hit(failpoint.Raised)
 	if check {
-		node, err = p.ctl.Node(ctx, p.cfg.Node)
+		node, err = p.ctl.Node(ctx, p.config.Node)
 	}
 	return node, short, err
 }
@@ -186,18 +186,18 @@ func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 	if snapshot.Nodes, snapshot.Queue, err = slurm.List(ctx, p.ctl); err != nil {
 		return snapshot, node, err
 	}
-	snapshot.At = p.now()
-	own := slices.IndexFunc(snapshot.Nodes, func(n slurm.Node) bool { return n.Name == p.cfg.Node })
+	snapshot.At = p.node.now()
+	own := slices.IndexFunc(snapshot.Nodes, func(n slurm.Node) bool { return n.Name == p.config.Node })
 	if own < 0 {
 		return snapshot, node, fmt.Errorf("%s: %w; set the `node` key to the NodeName in slurm.conf",
-			p.cfg.Node, slurm.ErrNoNode)
+			p.config.Node, slurm.ErrNoNode)
 	}
 	node = snapshot.Nodes[own]
 	if err := p.learnTotal(node); err != nil {
 		return snapshot, node, err
 	}
 	p.listed = p.clock()
-	if err := p.account(ctx, snapshot.Queue.On(p.cfg.Node)); err != nil {
+	if err := p.account(ctx, snapshot.Queue.On(p.config.Node)); err != nil {
 		return snapshot, node, err
 	}
 	return snapshot, node, p.findExcess(ctx, node)
@@ -206,7 +206,7 @@ func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 // recount rereads this node's record and the jobs after the totals have been lowered to low. Like read, it updates the
 // pending leases.
 func (p *publisher) recount(ctx context.Context, low map[string]int) (node slurm.Node, err error) {
-	if node, err = p.ctl.Node(ctx, p.cfg.Node); err != nil {
+	if node, err = p.ctl.Node(ctx, p.config.Node); err != nil {
 		return node, err
 	}
 	if p.following.Load() && !node.Unregistered && p.explained(node, low) {

@@ -22,7 +22,7 @@ type pendingLease struct {
 
 // takeOffers records a pending lease for a job at offered spots and withdraws these offers. If the offers do not
 // include all of the requested slices, it changes nothing and returns false. The argument array is the id of the job
-// array that the job belongs to, or 0. The caller holds n.mu.
+// array that the job belongs to, or 0. The caller holds the node's lock.
 func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease, bool) {
 	gpus := n.view()
 	offers := slices.Clone(n.offers)
@@ -52,7 +52,7 @@ func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease,
 // choose returns the offered spot for a slice of a job. slurmctld counts only profiles, so a job can start on an offer
 // that was planned for another job. If the plan contains spots for the job, choose returns one of them. Otherwise, it
 // prefers an offer that is not planned for any job. If the offered placement is larger than the job is entitled to,
-// choose returns a placement of the requested profile within it and removes the offer. The caller holds n.mu.
+// choose returns a placement of the requested profile within it and removes the offer. The caller holds the node's lock.
 func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want) (offer.Spot, bool) {
 	isOffered := func(s offer.Spot) bool { return offers[s.GPU].Has(s.Placement) && possible(gpus[s.GPU], s.Placement) }
 	for _, spots := range n.planned[job] {
@@ -74,7 +74,7 @@ func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer
 
 // chooseConnected is like choose, but returns all spots for a job that requests several full GPUs, preferring GPUs
 // connected by NVLinks (offer.Connected). It returns nil if the job does not request several full GPUs or if too few
-// are offered. The caller holds n.mu.
+// are offered. The caller holds the node's lock.
 func (n *node) chooseConnected(
 	gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want,
 ) (spots []offer.Spot) {
@@ -114,7 +114,7 @@ func (n *node) chooseConnected(
 	return nil
 }
 
-// unplanned returns the offers that are not planned for any job. The caller holds n.mu.
+// unplanned returns the offers that are not planned for any job. The caller holds the node's lock.
 func (n *node) unplanned(offers []mig.Layout) []mig.Layout {
 	offers = slices.Clone(offers)
 	for _, sets := range n.planned {
@@ -125,7 +125,7 @@ func (n *node) unplanned(offers []mig.Layout) []mig.Layout {
 	return offers
 }
 
-// nameOf returns the profile name under which a spot is offered. The caller holds n.mu.
+// nameOf returns the profile name under which a spot is offered. The caller holds the node's lock.
 func (n *node) nameOf(gpus []place.GPU, s offer.Spot) string {
 	return offer.Plan{AdvertisedAs: n.as}.Name(gpus[s.GPU].Model, s)
 }
@@ -180,7 +180,7 @@ func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok b
 }
 
 // placePending finds spots for the unplaced pending leases. If not all of them fit, it places as many as possible, in
-// the order of the job ids. It changes gpus, but not the node's state. The caller holds n.mu.
+// the order of the job ids. It changes gpus, but not the node's state. The caller holds the node's lock.
 func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	var unplaced []*offer.Job
 	for job, pr := range n.pending {
@@ -209,8 +209,8 @@ func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 
 // dropPending removes a job's pending lease after the agent has served the job's prolog.
 func (n *node) dropPending(id uint32) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.Lock()
+	defer n.Unlock()
 	if n.pending[id] != nil {
 		delete(n.pending, id)
 		n.version++
@@ -219,8 +219,8 @@ func (n *node) dropPending(id uint32) {
 
 // forget removes the spots from a pending lease, so that the next pass searches for other spots.
 func (n *node) forget(id uint32) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.Lock()
+	defer n.Unlock()
 	if pr := n.pending[id]; pr != nil {
 		pr.spots = nil
 		n.version++

@@ -30,7 +30,7 @@ type next struct {
 }
 
 // offerAgain offers the slice of a dropped lease if the next waiting job requests one of the same profile, and reports
-// whether it did so. The caller holds n.mu.
+// whether it did so. The caller holds the node's lock.
 func (n *node) offerAgain(lease api.Lease) bool {
 	if len(lease.Slices) != 1 || n.next.jobs == 0 || len(n.offers) != len(n.cards) {
 		return false

@@ -129,9 +129,9 @@ func TestPublishingImpossible(t *testing.T) {
 			id := w.submit(j)
 			w.publish()
 			w.fake.Tick()
-			w.agent.mu.Lock()
-			w.agent.pending, w.agent.offers = map[uint32]*pendingLease{}, make([]mig.Layout, 1)
-			w.agent.mu.Unlock()
+			w.agent.node.Lock()
+			w.agent.node.pending, w.agent.node.offers = map[uint32]*pendingLease{}, make([]mig.Layout, 1)
+			w.agent.node.Unlock()
 			w.failing(1000, errors.New("Invalid user id"), "UpdateNode")
 			req := api.LeaseRequest{Slots: []int{0}, Wait: 1e-9}
 			l, err := w.agent.Lease(context.Background(), id, req)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,16 +36,15 @@ type publishing interface {
 	SetAdminComment(ctx context.Context, id uint32, text string) error
 }
 
-// publisher writes the node's offers to slurmctld. Except for the channels, changes, confirmed and status, its fields
-// are used only by the goroutine of [publisher.run].
-type publisher struct {
-	cfg config.Config
-	*node
+// options are the properties of a publisher and the functions that it calls.
+type options struct {
+	config config.Config
+	node   *node
 	ctl    publishing
 	ledger *ledger.Ledger
 	log    *logrus.Entry
-	// config returns slurmctld's configuration, or an error if it does not support leases.
-	config func(context.Context) (slurm.Config, error)
+	// slurm returns slurmctld's configuration, or an error if it does not support leases.
+	slurm func(context.Context) (slurm.Config, error)
 	// privacy is slurmctld's configuration in the agent (Agent.privacy).
 	privacy *atomic.Pointer[slurm.Config]
 	// hidesJobs reports whether users are not allowed to see other users' jobs.
@@ -54,6 +55,13 @@ type publisher struct {
 	raised func()
 	// failed is called after a failed pass.
 	failed func()
+	clock  func() time.Time // the clock for the heartbeat's age
+}
+
+// publisher writes the node's offers to slurmctld. Except for the channels, changes, confirmed and status, its fields
+// are used only by the goroutine of [publisher.run].
+type publisher struct {
+	options
 
 	requests chan chan error
 	polls    chan chan error // requests for passes that may be omitted
@@ -75,7 +83,6 @@ type publisher struct {
 	heard        time.Time             // the time at which the heartbeat was last read
 	listed       time.Time             // the time at which all jobs were last listed
 	atRest       slurm.Node            // the node's record in the last pass, or an empty record (noteRead)
-	clock        func() time.Time      // the clock for the heartbeat's age
 	published    int                   // node.version of the last published plan, or -1
 	notified     string                // the state of the GPUs when the watcher was last notified
 	unnotified   bool                  // whether the agent has since written data that may change the watcher's plan
@@ -97,6 +104,31 @@ type publishStatus struct {
 	read          bool     // whether a pass has read the queue
 	waiting       int      // the number of waiting jobs that request slices
 	stale         []string // profiles that slurm.conf lists for the node but the driver does not report
+}
+
+// newPublisher returns a publisher that continues the work of the node's earlier publisher, according to the ledger.
+func newPublisher(o options) (*publisher, error) {
+	p := &publisher{
+		options:      o,
+		requests:     make(chan chan error),
+		polls:        make(chan chan error),
+		changed:      make(chan struct{}, 1),
+		unresponsive: plan.Unresponsive{Patience: plan.Patience(o.config.PollInterval)},
+		allocations:  map[uint32]allocation{},
+		offersSince:  time.Now(),
+		published:    -1,
+	}
+	total, err := p.ledger.Meta("total")
+	if err != nil {
+		return nil, err
+	}
+	p.total, _ = strconv.Atoi(total) // 0 until slurmctld has answered the first request
+	advertised, err := p.ledger.Meta("lent")
+	if err != nil {
+		return nil, err
+	}
+	p.advertised = strings.Fields(advertised)
+	return p, nil
 }
 
 // set changes the status. Only the publisher's goroutine calls set.
@@ -167,10 +199,10 @@ const (
 // for the poll interval plus up to 10%; its pass is omitted if the watcher has confirmed the node's record. The first
 // poll begins at a random time within the poll interval, because the agents of a cluster often start at the same time.
 func (p *publisher) run(ctx context.Context) {
-	poll := time.NewTimer(rand.N(p.cfg.PollInterval))
+	poll := time.NewTimer(rand.N(p.config.PollInterval))
 	defer poll.Stop()
 	var retry, settled <-chan time.Time
-	failures := backoff{first: retryInterval, most: min(p.cfg.PollInterval, maxRetry)}
+	failures := backoff{first: retryInterval, most: min(p.config.PollInterval, maxRetry)}
 	for {
 		var waiting []chan error
 		select {
@@ -182,13 +214,13 @@ func (p *publisher) run(ctx context.Context) {
 			}
 			continue
 		case <-settled:
-			if p.unchangedSince(p.published) {
+			if p.node.unchangedSince(p.published) {
 				settled = nil
 				continue
 			}
 		case <-poll.C:
 			if p.isConfirmed() {
-				poll.Reset(p.cfg.PollInterval + rand.N(p.cfg.PollInterval/10))
+				poll.Reset(p.config.PollInterval + rand.N(p.config.PollInterval/10))
 				continue
 			}
 		case answer := <-p.polls:
@@ -217,7 +249,7 @@ func (p *publisher) run(ctx context.Context) {
 			p.failed()
 			retry = time.After(pause)
 		}
-		next := pauseAfter(time.Since(began), p.cfg.PollInterval)
+		next := pauseAfter(time.Since(began), p.config.PollInterval)
 		// The random part spreads out the polls of agents that were notified at the same time. It also prevents the
 		// polls from always coinciding with the comparison that runs every minute.
 		poll.Reset(next + rand.N(next/10))

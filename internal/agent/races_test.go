@@ -92,7 +92,7 @@ func (w *world) withoutPasses() *publisher {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	a.now = w.fake.Now
+	a.node.now = w.fake.Now
 	w.agent = a
 	w.stop = func() { a.ledger.Close() }
 	return a.publisher
@@ -117,7 +117,7 @@ func TestReleasedSliceCountsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := p.plan(input{Snapshot: snapshot}, node)
-	if !p.apply(d.version, d.part(), d.pending) {
+	if !p.node.apply(d.version, d.part(), d.pending) {
 		t.Fatal("the plan is outdated")
 	}
 	if started := w.fake.Tick(); len(started) != 1 || started[0] != second {

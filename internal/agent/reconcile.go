@@ -42,7 +42,7 @@ func (a *Agent) load() (rebooted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for g, c := range a.cards {
+	for g, c := range a.node.cards {
 		held := slices.DeleteFunc(slices.Clone(instances), func(in ledger.Instance) bool { return in.GPU != c.UUID })
 		if c.Model == nil || len(held) == 0 {
 			continue
@@ -56,11 +56,11 @@ func (a *Agent) load() (rebooted bool, err error) {
 		return false, err
 	}
 	for _, f := range former {
-		a.former[minorsOf{f.GPU, f.GI}] = f.UID
+		a.node.former[minorsOf{f.GPU, f.GI}] = f.UID
 	}
 	leases, err := a.ledger.Leases()
 	for _, l := range leases {
-		a.leases[l.Job] = &l
+		a.node.leases[l.Job] = &l
 	}
 	a.renameLeases()
 	return rebooted, err
@@ -69,22 +69,22 @@ func (a *Agent) load() (rebooted bool, err error) {
 // closeIdle ensures that only root can open an instance that is not held by a job. After a crash, users might have
 // access to an idle instance, because the agent may have crashed before it wrote a lease, or before it restricted the
 // capability files of a new instance to root.
-func (a *Agent) closeIdle() { a.closeIdleOn(a.cards) }
+func (a *Agent) closeIdle() { a.closeIdleOn(a.node.cards) }
 
 // closeIdleOn is like closeIdle, but only for the given GPUs. These GPUs must not be used by a prolog during the call.
 func (a *Agent) closeIdleOn(cards []*card) {
 	var idle []placed
-	a.mu.Lock()
+	a.node.Lock()
 	for _, c := range cards {
 		for _, in := range c.ours {
 			if in.Job == 0 {
-				idle = append(idle, placed{slices.Index(a.cards, c), in})
+				idle = append(idle, placed{slices.Index(a.node.cards, c), in})
 			}
 		}
 	}
-	a.mu.Unlock()
+	a.node.Unlock()
 	for _, p := range idle {
-		if err := a.caps.Close(a.cards[p.gpu].Minor, a.hwOf(p.in)); err != nil {
+		if err := a.caps.Close(a.node.cards[p.gpu].Minor, a.node.hwOf(p.in)); err != nil {
 			a.log.WithError(err).WithField("gpu", p.gpu).Error("couldn't restrict an idle instance's files to root")
 		}
 	}
@@ -102,7 +102,7 @@ func (a *Agent) closeIdleOn(cards []*card) {
 //	only an intent                  the driver was not called, or has destroyed the instance: the intent is settled
 func (a *Agent) compareGPUs() error {
 	var all error
-	for g, c := range a.cards {
+	for g, c := range a.node.cards {
 		if err := a.compareGPU(g, c); err != nil {
 			all = errors.Join(all, fmt.Errorf("GPU %d: %w", g, err))
 		}
@@ -116,9 +116,9 @@ func (a *Agent) compareGPU(g int, c *card) error {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
 	switch {
-	case a.usable(c):
+	case a.node.usable(c):
 		return a.repair(g, c)
-	case a.isWithdrawn(c):
+	case a.node.isWithdrawn(c):
 		return nil
 	}
 	return a.takeBack(g, c)
@@ -128,10 +128,10 @@ func (a *Agent) compareGPU(g int, c *card) error {
 func (a *Agent) repair(g int, c *card) error {
 	found, err := a.hw.Instances(g)
 	if errors.Is(err, gpu.ErrLost) {
-		a.mu.Lock()
+		a.node.Lock()
 		c.Problem = gpu.Lost
-		a.version++
-		a.mu.Unlock()
+		a.node.version++
+		a.node.Unlock()
 		return err
 	} else if err != nil {
 		return err
@@ -163,9 +163,9 @@ func (a *Agent) repair(g int, c *card) error {
 			return err
 		}
 	}
-	a.mu.Lock()
+	a.node.Lock()
 	full := c.isFull()
-	a.mu.Unlock()
+	a.node.Unlock()
 	if full {
 		a.checkFabric(g, c)
 		return nil
@@ -176,8 +176,8 @@ func (a *Agent) repair(g int, c *card) error {
 // compare records the instances that were found on a GPU, and returns, by placement, the agent's instances that were
 // not found.
 func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*instance) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	var foreign []gpu.Instance
 	missing = maps.Clone(c.ours)
 	for _, f := range found {
@@ -199,7 +199,7 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 			}
 		}
 		c.foreign = foreign
-		a.version++
+		a.node.version++
 	}
 	return missing
 }
@@ -226,9 +226,9 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 	case there == nil && i.Op == ledger.OpCreate:
 		return a.ledger.Failed(i.ID)
 	case there == nil:
-		a.mu.Lock()
+		a.node.Lock()
 		delete(c.ours, p)
-		a.mu.Unlock()
+		a.node.Unlock()
 		return a.ledger.Destroyed(i.ID, c.UUID, i.GI)
 	case len(there.CIs) == 1 && there.UUID != "":
 		log.Infof("adopting %s at %d after an interrupted driver call", i.Profile, i.Start)
@@ -238,9 +238,9 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		if err := a.discard(g, *there); err != nil {
 			return err
 		}
-		a.mu.Lock()
+		a.node.Lock()
 		delete(c.ours, p)
-		a.mu.Unlock()
+		a.node.Unlock()
 		return a.ledger.Destroyed(i.ID, c.UUID, there.GI)
 	}
 }
@@ -251,19 +251,19 @@ func (a *Agent) settleMade(c *card, p int, i ledger.Intent, there gpu.Instance) 
 		return err
 	}
 	in := c.newInstance(p, there)
-	a.mu.Lock()
+	a.node.Lock()
 	old := c.ours[p]
-	a.mu.Unlock()
+	a.node.Unlock()
 	if old != nil && old.UUID == in.UUID {
 		return a.ledger.Failed(i.ID)
 	}
 	if err := a.ledger.Created(i.ID, in.Instance); err != nil {
 		return err // the next comparison will find the intent
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	c.ours[p] = in
-	a.version++
+	a.node.version++
 	return nil
 }
 
@@ -275,13 +275,13 @@ func contains(list []gpu.Instance, in gpu.Instance) bool {
 // releaseGone releases the leases of jobs that slurmctld no longer lists on this node and whose epilog did not run. It
 // uses the job list of the last pass, but queries slurmctld again before it releases a lease.
 func (a *Agent) releaseGone(ctx context.Context) error {
-	a.mu.Lock()
-	held := make([]api.Lease, 0, len(a.leases))
-	for _, l := range a.leases {
+	a.node.Lock()
+	held := make([]api.Lease, 0, len(a.node.leases))
+	for _, l := range a.node.leases {
 		held = append(held, *l)
 	}
-	here := a.here
-	a.mu.Unlock()
+	here := a.node.here
+	a.node.Unlock()
 	// A completing job keeps its slices until its epilog has run. If the job is about to be requeued, it already has
 	// the restart count of its next run. If a job that holds resources has a higher restart count than the lease, the
 	// lease belongs to an earlier run.

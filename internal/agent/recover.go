@@ -52,7 +52,7 @@ func (a *Agent) recoverLeases() error {
 					id, a.leaseFile(uint32(id)))
 			continue
 		}
-		if had := a.leases[l.Job]; had == nil || had.Restart < l.Restart {
+		if had := a.node.leases[l.Job]; had == nil || had.Restart < l.Restart {
 			lost = append(lost, l)
 		}
 	}
@@ -77,8 +77,8 @@ type spotted struct {
 // foundByUUID returns the instances on all usable GPUs, by UUID.
 func (a *Agent) foundByUUID() map[string]spotted {
 	found := map[string]spotted{}
-	for g, c := range a.cards {
-		if !a.usable(c) {
+	for g, c := range a.node.cards {
+		if !a.node.usable(c) {
 			continue
 		}
 		list, err := a.hw.Instances(g)
@@ -127,24 +127,24 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			if err := a.ledger.Release(old.Job); err != nil {
 				return err
 			}
-			a.dropLease(old.Job)
+			a.node.dropLease(old.Job)
 		}
 		model := in.card.Model
 		l.Slices = append(l.Slices, api.Slice{
-			Slot: s.Slot, GPU: slices.Index(a.cards, in.card), Profile: in.Profile, Start: in.Start, Size: in.Size,
+			Slot: s.Slot, GPU: slices.Index(a.node.cards, in.card), Profile: in.Profile, Start: in.Start, Size: in.Size,
 			MemoryMiB: model.Profiles[model.Placements[p].Profile].MemoryMiB, UUID: in.UUID,
 		})
 		made := in.card.newInstance(p, in.Instance)
 		made.Job = l.Job
 		in.card.ours[p] = made
-		a.former[minorsOf{made.GPU, made.GI}] = l.UID
+		a.node.former[minorsOf{made.GPU, made.GI}] = l.UID
 		held = append(held, made)
 	}
 	l.Recovered = true
 	if err := a.ledger.Recover(l, ledgerInstances(held)); err != nil {
 		return err
 	}
-	a.leases[l.Job] = &l
+	a.node.leases[l.Job] = &l
 	log.WithField("restart", l.Restart).
 		WithField("slices", len(l.Slices)).
 		Warn("the ledger had lost this job's lease; restored it from the lease file")
@@ -153,14 +153,14 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 
 // completeLeases completes the restored leases.
 func (a *Agent) completeLeases(ctx context.Context) error {
-	a.mu.Lock()
+	a.node.Lock()
 	var ids []uint32
-	for id, l := range a.leases {
+	for id, l := range a.node.leases {
 		if l.Recovered {
 			ids = append(ids, id)
 		}
 	}
-	a.mu.Unlock()
+	a.node.Unlock()
 	var all error
 	for _, id := range ids {
 		if unlock := a.jobs.tryLock(id); unlock != nil { // otherwise, the job is ending, and its epilog does the same
@@ -174,9 +174,9 @@ func (a *Agent) completeLeases(ctx context.Context) error {
 // completeLease reads from slurmctld what a restored lease lacks. It changes neither a complete lease nor one whose job
 // slurmctld does not know or describes unclearly. The caller holds the job's lock.
 func (a *Agent) completeLease(ctx context.Context, id uint32) error {
-	a.mu.Lock()
-	old := a.leases[id]
-	a.mu.Unlock()
+	a.node.Lock()
+	old := a.node.leases[id]
+	a.node.Unlock()
 	if old == nil || !old.Recovered {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (a *Agent) completeLease(ctx context.Context, id uint32) error {
 	l := t.lease
 	l.Recovered = false
 	// After the job has ended, slurmctld no longer shows the allocation, and wants returns nothing.
-	if wants, err := a.wants(job, 0); err == nil && len(wants) > 0 && len(l.Slices) > 0 {
+	if wants, err := a.node.wants(job, 0); err == nil && len(wants) > 0 && len(l.Slices) > 0 {
 		l.Expected = expectedOn(l, wants, l.Slices[0].Profile)
 		l.Slices = slices.Clone(l.Slices)
 		for k := range l.Slices {
@@ -204,10 +204,10 @@ func (a *Agent) completeLease(ctx context.Context, id uint32) error {
 	if err := a.ledger.Complete(l); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	a.leases[id] = &l
-	a.version++
-	a.mu.Unlock()
+	a.node.Lock()
+	a.node.leases[id] = &l
+	a.node.version++
+	a.node.Unlock()
 	a.usage.Describe(l)
 	return nil
 }

@@ -43,13 +43,13 @@ func (a *Agent) endLease(ctx context.Context, id uint32, restart int, gone bool)
 	growing, cancel := context.WithTimeout(context.WithoutCancel(ctx), growTimeout)
 	defer cancel()
 	defer a.jobs.lock(id)()
-	a.mu.Lock()
-	lease := a.leases[id]
-	if pr := a.pending[id]; pr != nil { // the prolog was killed before the agent answered
-		delete(a.pending, id)
-		a.version++
+	a.node.Lock()
+	lease := a.node.leases[id]
+	if pr := a.node.pending[id]; pr != nil { // the prolog was killed before the agent answered
+		delete(a.node.pending, id)
+		a.node.version++
 	}
-	a.mu.Unlock()
+	a.node.Unlock()
 	if lease == nil || restart < lease.Restart {
 		return false, nil
 	}
@@ -58,9 +58,9 @@ func (a *Agent) endLease(ctx context.Context, id uint32, restart int, gone bool)
 			a.log.WithError(err).WithField("job", id).
 				Warn("couldn't complete a restored lease; if its job failed, it will not be requeued")
 		}
-		a.mu.Lock()
-		lease = a.leases[id]
-		a.mu.Unlock()
+		a.node.Lock()
+		lease = a.node.leases[id]
+		a.node.Unlock()
 	}
 	if !gone {
 		a.growAfterFailure(growing, *lease)
@@ -76,7 +76,7 @@ func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 		if err := a.closeSlice(lease.Job, s); err != nil {
 			return false, err
 		}
-		if in := a.held(lease.Job, s); in != nil {
+		if in := a.node.held(lease.Job, s); in != nil {
 			closed = append(closed, placed{s.GPU, in})
 		}
 	}
@@ -96,11 +96,11 @@ func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 	if len(lease.Slices) > 0 {
 		a.metrics.Ended()
 	}
-	a.mu.Lock()
-	a.dropLease(lease.Job)
-	a.version++
-	again = a.offerAgain(lease)
-	a.mu.Unlock()
+	a.node.Lock()
+	a.node.dropLease(lease.Job)
+	a.node.version++
+	again = a.node.offerAgain(lease)
+	a.node.Unlock()
 	a.remakeSoon()
 	a.log.WithField("job", lease.Job).Info("released")
 	a.updateJobMap()

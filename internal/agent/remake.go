@@ -31,15 +31,15 @@ func (a *Agent) remakeSoon() {
 // leases.
 func (a *Agent) remakeIdle() {
 	before := a.stateVersion()
-	for g, c := range a.cards {
+	for g, c := range a.node.cards {
 		var stale []*instance
-		a.mu.Lock()
+		a.node.Lock()
 		for _, in := range c.ours {
 			if c.Problem == "" && in.idle() && in.stale() {
 				stale = append(stale, in)
 			}
 		}
-		a.mu.Unlock()
+		a.node.Unlock()
 		for _, in := range stale {
 			if err := a.remakeOne(g, in); err != nil {
 				a.log.WithError(err).WithField("gpu", g).WithField("uuid", in.UUID).
@@ -54,13 +54,13 @@ func (a *Agent) remakeIdle() {
 
 // remakeOne re-creates the compute instance of an instance that was idle.
 func (a *Agent) remakeOne(g int, in *instance) error {
-	c := a.cards[g]
+	c := a.node.cards[g]
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
 	p, ok := c.Model.Placement(in.Profile, in.Start)
-	a.mu.Lock()
-	ready := ok && c.ours[p] == in && in.idle() && in.stale() && !a.promised(offer.Spot{GPU: g, Placement: p})
-	a.mu.Unlock()
+	a.node.Lock()
+	ready := ok && c.ours[p] == in && in.idle() && in.stale() && !a.node.promised(offer.Spot{GPU: g, Placement: p})
+	a.node.Unlock()
 	if !ready {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (a *Agent) remakeOne(g int, in *instance) error {
 // compute instance is destroyed, and one with a new compute instance becomes idle. The caller holds the card's hardware
 // lock.
 func (a *Agent) remake(g int, in *instance, t *spent) (*instance, error) {
-	c := a.cards[g]
+	c := a.node.cards[g]
 	intent, err := a.ledger.Begin(ledger.Intent{
 		Op: ledger.OpDestroy, GPU: c.UUID, GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size,
 	})
@@ -92,7 +92,7 @@ func (a *Agent) remake(g int, in *instance, t *spent) (*instance, error) {
 	}
 	failpoint.Hit(failpoint.RemakeIntended)
 	asked := time.Now()
-	made, err := a.hw.Remake(g, a.hwOf(in))
+	made, err := a.hw.Remake(g, a.node.hwOf(in))
 	add(&t.driver, asked)
 	switch {
 	case errors.Is(err, gpu.ErrInUse):

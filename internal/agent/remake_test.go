@@ -48,7 +48,7 @@ func TestRemakeBetweenUsers(t *testing.T) {
 // holder returns the job that holds an instance.
 func (w *world) holder(uuid string) uint32 {
 	w.t.Helper()
-	for id, l := range w.current().leases {
+	for id, l := range w.current().node.leases {
 		for _, s := range l.Slices {
 			if s.UUID == uuid {
 				return id
@@ -162,11 +162,11 @@ func TestShortComputeInstance(t *testing.T) {
 	if in := w.onlyInstance(); in.SMs != 26 || in.MaxSMs != 26 {
 		t.Fatalf("%+v", in)
 	}
-	w.agent.mu.Lock()
-	for _, own := range w.agent.cards[0].ours {
+	w.agent.node.Lock()
+	for _, own := range w.agent.node.cards[0].ours {
 		own.sms = 16 // as created by an earlier version
 	}
-	w.agent.mu.Unlock()
+	w.agent.node.Unlock()
 	if s := w.onlyInstance(); !s.Short() {
 		t.Errorf("%+v", s)
 	}
@@ -192,7 +192,7 @@ func TestDeviceFileModes(t *testing.T) {
 				s := w.lease(id).Slices[0]
 				for _, in := range w.listed(s.GPU) {
 					if in.UUID == s.UUID {
-						w.ownedBy(w.agent.caps.Files(w.agent.cards[s.GPU].Minor, in), 20001)
+						w.ownedBy(w.agent.caps.Files(w.agent.node.cards[s.GPU].Minor, in), 20001)
 					}
 				}
 				jobs = append(jobs, id)
@@ -206,7 +206,7 @@ func TestDeviceFileModes(t *testing.T) {
 				w.agent.remakeIdle()
 				for _, in := range w.listed(s.GPU) {
 					if in.Start == s.Start {
-						w.ownedBy(w.agent.caps.Files(w.agent.cards[s.GPU].Minor, in), 0)
+						w.ownedBy(w.agent.caps.Files(w.agent.node.cards[s.GPU].Minor, in), 0)
 					}
 				}
 			}
@@ -276,7 +276,7 @@ func TestInterruptedCreate(t *testing.T) {
 		w := newWorldOn(t, gputest.New(t, "A100-40GB", 1, "--modify-device-files", value),
 			fmt.Sprintf(closedA100, 7, 28), fullA100, tightest)
 		intent := ledger.Intent{
-			Op: ledger.OpCreate, GPU: w.agent.cards[0].UUID, Profile: "2g.10gb", Start: 2, Size: 2, Job: 1,
+			Op: ledger.OpCreate, GPU: w.agent.node.cards[0].UUID, Profile: "2g.10gb", Start: 2, Size: 2, Job: 1,
 		}
 		if _, err := w.agent.ledger.Begin(intent); err != nil {
 			t.Fatal(err)
@@ -346,10 +346,10 @@ func TestGrantNotRecorded(t *testing.T) {
 			w.fake.End(id)
 			w.fake.RunEpilogs()
 			var held []*instance
-			for _, in := range w.agent.cards[0].ours {
+			for _, in := range w.agent.node.cards[0].ours {
 				held = append(held, in)
 			}
-			files := w.agent.caps.Files(w.agent.cards[0].Minor, w.instance(first.UUID))
+			files := w.agent.caps.Files(w.agent.node.cards[0].Minor, w.instance(first.UUID))
 			fail(w, api.Lease{Job: 99, UID: 20002, Slices: []api.Slice{first}}, held)
 			w.ownedBy(files, 0)
 			if now := w.granted("3g.20gb"); now.UUID == first.UUID || now.Start != first.Start {

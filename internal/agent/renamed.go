@@ -50,15 +50,15 @@ func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 // renameLeases updates the profile and memory of each leased slice from its instance. AdvertisedAs keeps the earlier
 // profile name, because slurmctld still counts the slice under that name.
 func (a *Agent) renameLeases() {
-	for _, l := range a.leases {
+	for _, l := range a.node.leases {
 		for i := range l.Slices {
 			s := &l.Slices[i]
-			if s.GPU >= len(a.cards) {
+			if s.GPU >= len(a.node.cards) {
 				continue
 			}
-			for p, in := range a.cards[s.GPU].ours {
+			for p, in := range a.node.cards[s.GPU].ours {
 				if in.UUID == s.UUID {
-					b := a.cards[s.GPU].Model
+					b := a.node.cards[s.GPU].Model
 					if s.AdvertisedAs == "" && s.Profile != in.Profile {
 						s.AdvertisedAs = s.Profile
 					}

@@ -17,29 +17,29 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 		// A job that is ending is not assigned any slices; if its prolog is still running, the prolog's call returns an
 		// error. If a job's record is unreadable, its request is unknown, and slurmctld may have allocated slices to
 		// it.
-		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || p.accounted(j.ID, j.Restarts) {
+		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || p.node.accounted(j.ID, j.Restarts) {
 			continue
 		}
 		if err := p.preLease(ctx, j); err != nil {
 			return err
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.here = here
+	p.node.Lock()
+	defer p.node.Unlock()
+	p.node.here = here
 	if p.following.Load() { // the passes do not list the jobs
-		p.here = p.withNoted(here)
+		p.node.here = p.node.withNoted(here)
 	}
-	for job, pr := range p.pending {
+	for job, pr := range p.node.pending {
 		if _, present := here[job]; !present && !pr.leasing {
-			delete(p.pending, job)
-			p.version++
+			delete(p.node.pending, job)
+			p.node.version++
 		}
 	}
 	maps.DeleteFunc(p.allocations, func(job uint32, _ allocation) bool { _, present := here[job]; return !present })
-	for job := range p.unserved {
+	for job := range p.node.unserved {
 		if _, present := here[job]; !present {
-			delete(p.unserved, job)
+			delete(p.node.unserved, job)
 		}
 	}
 	return nil
@@ -60,20 +60,20 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 		return nil
 	case slurm.ClassOf(err) == slurm.Unclear:
 		job = listed
-		job.Allocated = map[string]slurm.GRESList{p.cfg.Node: job.PerNode.Positive()}
+		job.Allocated = map[string]slurm.GRESList{p.config.Node: job.PerNode.Positive()}
 		slots = p.slotsAsked(job)
 	case err != nil:
 		return err
 	default:
-		slots = job.Allocated[p.cfg.Node].Total("gpu")
+		slots = job.Allocated[p.config.Node].Total("gpu")
 	}
 	if !job.Holds() {
 		return nil
 	}
-	wants, err := p.wants(job, slots)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if l := p.leases[id]; p.pending[id] != nil || l != nil && l.Restart >= job.Restarts {
+	wants, err := p.node.wants(job, slots)
+	p.node.Lock()
+	defer p.node.Unlock()
+	if l := p.node.leases[id]; p.node.pending[id] != nil || l != nil && l.Restart >= job.Restarts {
 		return nil
 	}
 	if err != nil || len(wants) == 0 || slots == 0 { // no prolog will carve slices for this job
@@ -82,12 +82,12 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 				Warn("the job gets no device, because it has gres/mig but no gres/gpu; " +
 					"its slices will count as used until the job ends")
 		}
-		p.unserved[id] = job.Restarts
+		p.node.unserved[id] = job.Restarts
 		return nil
 	}
-	if _, ok := p.takeOffers(id, job.ArrayJob, wants); !ok {
-		p.pending[id] = &pendingLease{wants: wants}
-		p.version++
+	if _, ok := p.node.takeOffers(id, job.ArrayJob, wants); !ok {
+		p.node.pending[id] = &pendingLease{wants: wants}
+		p.node.version++
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 // slotsAsked returns the maximum number of GPU slots on this node that the job's request allows.
 func (p *publisher) slotsAsked(job slurm.Job) int {
 	if job.Exclusive {
-		return p.slotCount()
+		return p.node.slotCount()
 	}
-	return min(job.GPUsPerNode(), p.slotCount())
+	return min(job.GPUsPerNode(), p.node.slotCount())
 }

@@ -103,11 +103,11 @@ func testPendingLease(t *testing.T, tc pendingCase) {
 		w.publish()
 	}
 	got := ""
-	w.agent.mu.Lock()
-	if pr := w.agent.pending[id]; pr != nil {
+	w.agent.node.Lock()
+	if pr := w.agent.node.pending[id]; pr != nil {
 		got = list(pr.wants)
 	}
-	w.agent.mu.Unlock()
+	w.agent.node.Unlock()
 	if got != tc.wants {
 		t.Errorf("the pending lease has %q, want %q", got, tc.wants)
 	}
@@ -124,7 +124,7 @@ func testPendingLease(t *testing.T, tc pendingCase) {
 	w.fake.RunEpilogs()
 	w.fake.Advance(10 * 60e9)
 	w.publish()
-	if _, left := w.agent.unserved[id]; left || w.agent.pending[id] != nil {
+	if _, left := w.agent.node.unserved[id]; left || w.agent.node.pending[id] != nil {
 		t.Error("the job is gone but still counted")
 	}
 }

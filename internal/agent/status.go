@@ -14,15 +14,15 @@ import (
 // Status implements api.Handler. It returns the node's status.
 func (a *Agent) Status(context.Context) (*api.Status, error) {
 	pass := a.publisher.last()
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	s := &api.Status{
 		Node:             a.cfg.Node,
 		Version:          version.Version,
-		Profiles:         a.profiles,
+		Profiles:         a.node.profiles,
 		Stale:            pass.stale,
 		Published:        pass.published,
-		Reserved:         a.reserved,
+		Reserved:         a.node.reserved,
 		Closed:           pass.closed,
 		SummariesWaiting: a.usage.SummariesWaiting(),
 	}
@@ -36,23 +36,23 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 	if pass.err != nil {
 		s.PublishError = pass.err.Error()
 	}
-	for i, c := range a.cards {
+	for i, c := range a.node.cards {
 		s.GPUs = append(s.GPUs, a.statusOf(i, c))
 	}
-	for _, id := range slices.Sorted(maps.Keys(a.leases)) {
-		s.Leases = append(s.Leases, a.usage.WithUse(*a.leases[id]))
+	for _, id := range slices.Sorted(maps.Keys(a.node.leases)) {
+		s.Leases = append(s.Leases, a.usage.WithUse(*a.node.leases[id]))
 	}
 	return s, nil
 }
 
-// statusOf returns the status of GPU i. The caller holds a.mu.
+// statusOf returns the status of GPU i. The caller holds the node's lock.
 func (a *Agent) statusOf(i int, c *card) api.GPU {
 	g := api.GPU{Index: c.Index, UUID: c.UUID, Model: c.Name, Slots: c.Slots, Problem: c.Problem,
 		Held: c.heldBack(), Unlisted: c.unlisted, Xids: slices.Clone(c.xids)}
 	if c.Model == nil {
 		return g
 	}
-	view := a.view()[i]
+	view := a.node.view()[i]
 	g.Type, g.Grid, g.Layout = c.Model.Type, c.Model.Grid, c.Model.DrawBeside(view.Busy, view.Blocked)
 	place := func(p int) api.Placement {
 		pl := c.Model.Placements[p]
@@ -66,7 +66,7 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 			state = api.StateLeased
 		}
 		at := place(p)
-		at.As = a.countedAs(in)
+		at.As = a.node.countedAs(in)
 		g.Instances = append(
 			g.Instances,
 			api.Instance{
@@ -88,7 +88,7 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 			},
 		)
 	}
-	for job, pr := range a.pending {
+	for job, pr := range a.node.pending {
 		for _, s := range pr.spots {
 			if in := c.ours[s.Placement]; s.GPU == i && (in == nil || in.Job != job) {
 				g.Instances = append(
@@ -99,9 +99,9 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 		}
 	}
 	slices.SortFunc(g.Instances, func(x, y api.Instance) int { return cmp.Compare(x.Start, y.Start) })
-	for p := range a.offers[i].Indices() {
+	for p := range a.node.offers[i].Indices() {
 		on := place(p)
-		on.As = a.as[offer.Spot{GPU: i, Placement: p}]
+		on.As = a.node.as[offer.Spot{GPU: i, Placement: p}]
 		g.Offers = append(g.Offers, on)
 	}
 	return g
@@ -109,9 +109,9 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 
 // Job implements api.Handler. It returns a job's lease.
 func (a *Agent) Job(_ context.Context, id uint32) (*api.Lease, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if l := a.leases[id]; l != nil {
+	a.node.Lock()
+	defer a.node.Unlock()
+	if l := a.node.leases[id]; l != nil {
 		lease := a.usage.WithUse(*l)
 		return &lease, nil
 	}

@@ -26,13 +26,13 @@ type endedOn struct{ uuid string }
 // checkProcesses checks whether the processes on a job's slice belong to the job. It logs the foreign processes and
 // ends those selected by foreign_processes. It is called by the GPU's sampler.
 func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
-	in := a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID})
+	in := a.node.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID})
 	if in == nil {
 		return // the job released the slice after the sample
 	}
-	a.mu.Lock()
+	a.node.Lock()
 	before := in.strangers
-	a.mu.Unlock()
+	a.node.Unlock()
 	found := map[int]stranger{}
 	for _, pid := range pids {
 		p, why := a.strange(pid, job, uid)
@@ -47,11 +47,11 @@ func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 		}
 		found[pid] = stranger{p, why}
 	}
-	a.mu.Lock()
+	a.node.Lock()
 	if in.Job == job {
 		in.strangers = found
 	}
-	a.mu.Unlock()
+	a.node.Unlock()
 	var end []gpu.Process
 	for _, f := range found {
 		if a.cfg.Foreign == config.ForeignKill || a.cfg.Foreign == config.ForeignKillOthers && !f.Is(uid) {
@@ -131,7 +131,7 @@ func (a *Agent) jobCgroups() bool {
 // process that has root among its user ids.
 func (a *Agent) endStrangers(s usage.Slice, list []gpu.Process, job, uid uint32) {
 	list = slices.DeleteFunc(list, func(p gpu.Process) bool { return slices.Contains(p.UIDs[:], 0) })
-	if len(list) == 0 || a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID}) == nil {
+	if len(list) == 0 || a.node.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID}) == nil {
 		return
 	}
 	ended, left := a.procs.Kill(list, func(now gpu.Process) bool {
@@ -161,7 +161,7 @@ func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 }
 
 // noteOn describes the processes that are using an instance or have it open but do not belong to its job. If there are
-// none, it returns the reason why the driver did not destroy the instance. The caller holds a.mu.
+// none, it returns the reason why the driver did not destroy the instance. The caller holds the node's lock.
 func noteOn(in *instance) string {
 	var names []string
 	for _, s := range in.strangers {

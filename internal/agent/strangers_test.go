@@ -141,8 +141,8 @@ func TestStrangerPidTakenOver(t *testing.T) {
 	slice := h.lease(id).Slices[0]
 	pid, ended := h.computes(slice.UUID, 20002, "/")
 	h.agent.usage.Sampler(0).Sample()
-	in := h.agent.held(id, slice)
-	u := usage.Slice{GPU: 0, Instance: h.agent.hwOf(in)}
+	in := h.agent.node.held(id, slice)
+	u := usage.Slice{GPU: 0, Instance: h.agent.node.hwOf(in)}
 	s := in.strangers[pid]
 	s.Start++
 	h.agent.endStrangers(u, []gpu.Process{s.Process}, id, 20001)

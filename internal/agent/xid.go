@@ -21,7 +21,7 @@ const xidRetry = 10 * time.Second
 // watchXids records the Xid errors of all GPUs until ctx is done. It does not wait for driver calls that hang.
 func (a *Agent) watchXids(ctx context.Context) {
 	var tasks sync.WaitGroup
-	for g := range a.cards {
+	for g := range a.node.cards {
 		tasks.Go(func() {
 			logged := ""
 			for ctx.Err() == nil {
@@ -58,7 +58,7 @@ type xidOn struct {
 
 // noteXid records an Xid error of a GPU. After a fatal error, it withdraws the GPU.
 func (a *Agent) noteXid(x gpu.Xid) {
-	c := a.cards[x.GPU]
+	c := a.node.cards[x.GPU]
 	count, uuid := a.countXid(c, x)
 	if a.mayLog(xidOn{x.GPU, x.Code, count.Job}) {
 		log := a.log.WithField("gpu", x.GPU).WithField("xid", x.Code).WithField("count", count.Count)
@@ -85,7 +85,7 @@ func (a *Agent) noteXid(x gpu.Xid) {
 			a.log.WithError(err).WithField("gpu", x.GPU).Error("couldn't compare the GPU with the ledger")
 		}
 	}
-	if !a.usable(c) { // for example, the comparison has found that the GPU is lost (takeBack)
+	if !a.node.usable(c) { // for example, the comparison has found that the GPU is lost (takeBack)
 		return
 	}
 	if err := a.ledger.SetMeta(xidKey(c), strconv.Itoa(x.Code)); err != nil {
@@ -99,8 +99,8 @@ func (a *Agent) noteXid(x gpu.Xid) {
 // countXid adds an Xid error to the GPU's counts. It returns the count of its kind, and the UUID of the instance with
 // the error, if the agent has created the instance.
 func (a *Agent) countXid(c *card, x gpu.Xid) (count api.XidCount, uuid string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.node.Lock()
+	defer a.node.Unlock()
 	k := slices.IndexFunc(c.xids, func(n api.XidCount) bool { return n.Xid == x.Code })
 	if k < 0 {
 		k = len(c.xids)
@@ -108,7 +108,7 @@ func (a *Agent) countXid(c *card, x gpu.Xid) (count api.XidCount, uuid string) {
 	}
 	n := &c.xids[k]
 	n.Count++
-	n.At, n.On, n.Job = a.now().Unix(), "", 0
+	n.At, n.On, n.Job = a.node.now().Unix(), "", 0
 	for _, in := range c.ours {
 		if in.GI == x.GI {
 			n.On, n.Job, uuid = fmt.Sprintf("%s at %d", in.Profile, in.Start), in.Job, in.UUID
@@ -119,10 +119,10 @@ func (a *Agent) countXid(c *card, x gpu.Xid) (count api.XidCount, uuid string) {
 
 // withdraw stops offering a GPU after a fatal Xid error. Jobs that hold its slices keep them.
 func (a *Agent) withdraw(c *card, code int) {
-	a.mu.Lock()
+	a.node.Lock()
 	c.withdrawn, c.Problem = code, gpu.Withdrawn(c.Index, code)
-	a.version++
-	a.mu.Unlock()
+	a.node.version++
+	a.node.Unlock()
 	a.log.WithField("gpu", c.Index).Error("not managed: " + gpu.Withdrawn(c.Index, code))
 }
 
@@ -132,12 +132,12 @@ func xidKey(c *card) string { return "xid " + c.UUID }
 
 // withdrawAgain withdraws the GPUs that an earlier agent withdrew since the last boot.
 func (a *Agent) withdrawAgain() error {
-	for _, c := range a.cards {
+	for _, c := range a.node.cards {
 		text, err := a.ledger.Meta(xidKey(c))
 		if err != nil {
 			return err
 		}
-		if code, err := strconv.Atoi(text); err == nil && a.usable(c) {
+		if code, err := strconv.Atoi(text); err == nil && a.node.usable(c) {
 			a.withdraw(c, code)
 		}
 	}
@@ -149,15 +149,15 @@ func (a *Agent) Readmit(_ context.Context, g int) error {
 	refused := func(reason string) error {
 		return &api.Error{Code: http.StatusConflict, Message: fmt.Sprintf("couldn't readmit GPU %d: %s", g, reason)}
 	}
-	if g < 0 || g >= len(a.cards) {
+	if g < 0 || g >= len(a.node.cards) {
 		return refused("this node has no such GPU")
 	}
-	c := a.cards[g]
+	c := a.node.cards[g]
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
-	a.mu.Lock()
+	a.node.Lock()
 	code := c.withdrawn
-	a.mu.Unlock()
+	a.node.Unlock()
 	if code == 0 {
 		return refused("it was not withdrawn after an Xid error")
 	}
@@ -165,15 +165,15 @@ func (a *Agent) Readmit(_ context.Context, g int) error {
 		return err
 	}
 	err := a.takeBack(g, c)
-	if err == nil && !a.usable(c) {
+	if err == nil && !a.node.usable(c) {
 		err = refused("the driver cannot use it; see `nvidia-smi -L` and the kernel log, or reboot the node")
 	}
 	if err != nil {
 		return errors.Join(err, a.ledger.SetMeta(xidKey(c), strconv.Itoa(code)))
 	}
-	a.mu.Lock()
+	a.node.Lock()
 	c.withdrawn = 0
-	a.mu.Unlock()
+	a.node.Unlock()
 	a.publisher.publishSoon()
 	return nil
 }
