@@ -13,6 +13,7 @@ import (
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
 	"caelum/internal/slurm"
+	"caelum/internal/state"
 )
 
 // The agent never changes foreign instances, and if the ledger is lost, the agent's own idle instances also become
@@ -32,9 +33,9 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 		a.log.WithError(err).Warn("couldn't compare every GPU with the ledger before adopting instances")
 	}
 	var all []api.Adoption
-	for g, c := range a.node.cards {
+	for g, c := range a.node.Cards {
 		a.node.Lock()
-		foreign := slices.Clone(c.foreign)
+		foreign := slices.Clone(c.Foreign)
 		usable := c.Problem == ""
 		a.node.Unlock()
 		for _, f := range foreign {
@@ -81,8 +82,8 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 
 // mayHoldSlices reports whether a job has GPUs or slices. If its request cannot be parsed, its allocation counts.
 func (a *Agent) mayHoldSlices(ctx context.Context, j slurm.Job) bool {
-	if j.Problem == "" || asksForSlices(j) {
-		return asksForSlices(j)
+	if j.Problem == "" || state.AsksForSlices(j) {
+		return state.AsksForSlices(j)
 	}
 	job, err := a.ctl.Job(ctx, j.ID)
 	on := job.Allocated[a.cfg.Node]
@@ -123,13 +124,13 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 func (a *Agent) leaseOf(job uint32) *api.Lease {
 	a.node.Lock()
 	defer a.node.Unlock()
-	return a.node.leases[job]
+	return a.node.Leases[job]
 }
 
 // adoptForeign converts a foreign instance to an idle instance of the agent, or returns the reason why it cannot do so.
-func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err error) {
-	c.hardware.Lock()
-	defer c.hardware.Unlock()
+func (a *Agent) adoptForeign(g int, c *state.Card, f gpu.Instance) (reason string, err error) {
+	c.Hardware.Lock()
+	defer c.Hardware.Unlock()
 	p, ok := c.Model.Placement(f.Profile, f.Start)
 	switch {
 	case !ok:
@@ -137,7 +138,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	case !f.Whole || f.UUID == "":
 		return "the compute instance does not span the GPU instance", nil
 	}
-	in := c.newInstance(p, f)
+	in := c.NewInstance(p, f)
 	if reason := a.whyInUse(placed{g, in}); reason != "" {
 		return reason, nil
 	}
@@ -151,7 +152,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 		return "the instance was removed", err
 	}
 	a.node.Lock()
-	taken := c.ours[p] != nil || !contains(c.foreign, f)
+	taken := c.Ours[p] != nil || !contains(c.Foreign, f)
 	a.node.Unlock()
 	if taken {
 		return "the instance is no longer foreign", nil
@@ -167,9 +168,9 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	}
 	a.node.Lock()
 	defer a.node.Unlock()
-	c.ours[p] = in
-	c.foreign = slices.DeleteFunc(slices.Clone(c.foreign), func(other gpu.Instance) bool { return other.GI == f.GI })
-	a.node.version++
+	c.Ours[p] = in
+	c.Foreign = slices.DeleteFunc(slices.Clone(c.Foreign), func(other gpu.Instance) bool { return other.GI == f.GI })
+	a.node.Version++
 	a.remakeSoon()
 	a.log.WithField("gpu", g).WithField("uuid", f.UUID).Warnf("adopted %s at %d", f.Profile, f.Start)
 	return "", nil
@@ -178,9 +179,9 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 // removeForeign destroys a foreign GPU instance without compute instances, or returns the reason why it cannot do so.
 // The agent itself leaves such an instance if the ledger is lost while it re-creates a compute instance. No process can
 // compute on such a GPU instance.
-func (a *Agent) removeForeign(g int, c *card, f gpu.Instance) (reason string, err error) {
-	c.hardware.Lock()
-	defer c.hardware.Unlock()
+func (a *Agent) removeForeign(g int, c *state.Card, f gpu.Instance) (reason string, err error) {
+	c.Hardware.Lock()
+	defer c.Hardware.Unlock()
 	if now, err := a.hw.Instances(g); err != nil {
 		return "", err
 	} else if !slices.ContainsFunc(now, func(x gpu.Instance) bool { return x.GI == f.GI && len(x.CIs) == 0 }) {
@@ -200,8 +201,8 @@ func (a *Agent) removeForeign(g int, c *card, f gpu.Instance) (reason string, er
 	}
 	a.node.Lock()
 	defer a.node.Unlock()
-	c.foreign = slices.DeleteFunc(slices.Clone(c.foreign), func(other gpu.Instance) bool { return other.GI == f.GI })
-	a.node.version++
+	c.Foreign = slices.DeleteFunc(slices.Clone(c.Foreign), func(other gpu.Instance) bool { return other.GI == f.GI })
+	a.node.Version++
 	a.log.WithField("gpu", g).Warnf("destroyed %s at %d, which had no compute instance", f.Profile, f.Start)
 	return "", nil
 }

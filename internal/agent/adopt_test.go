@@ -112,7 +112,7 @@ func TestAdoptAll(t *testing.T) {
 	}
 	w.node.Emulator(t, "fault", "clear")
 	var incomplete gpu.Instance
-	for _, in := range w.agent.node.cards[0].foreign {
+	for _, in := range w.agent.node.Cards[0].Foreign {
 		incomplete = in
 	}
 	files := w.agent.caps.Files(0, incomplete)

@@ -19,7 +19,7 @@ import (
 func (p *publisher) recordAdvertised(offers map[string]int) error {
 	before := len(p.advertised)
 	for name := range offers {
-		if !slices.Contains(p.node.profiles, name) && !slices.Contains(p.advertised, name) {
+		if !slices.Contains(p.node.Profiles, name) && !slices.Contains(p.advertised, name) {
 			p.advertised = append(p.advertised, name)
 		}
 	}
@@ -35,7 +35,7 @@ func (p *publisher) recordAdvertised(offers map[string]int) error {
 // catalogue, but never starts them on this node.
 func (p *publisher) noteStale(node slurm.Node) {
 	p.node.Lock()
-	reported := p.node.reported()
+	reported := p.node.Reported()
 	var stale []string
 	for _, profile := range slices.Sorted(maps.Keys(node.Gres.Profiles())) {
 		if len(reported) > 0 && profile != slurm.ClosedType && !reported[profile] &&
@@ -53,7 +53,7 @@ func (p *publisher) noteStale(node slurm.Node) {
 				"slurm.conf and the decision table",
 			p.config.Node,
 			strings.Join(stale, ", "),
-			strings.Join(p.node.profiles, ", "),
+			strings.Join(p.node.Profiles, ", "),
 		)
 	}
 }

@@ -200,7 +200,7 @@ func TestStaleNeedsEveryGPU(t *testing.T) {
 	if !slices.Equal(w.agent.publisher.last().stale, []string{"1g.24gb"}) {
 		t.Errorf("stale: %v", w.agent.publisher.last().stale)
 	}
-	w.agent.node.cards[1].Problem, w.agent.node.cards[1].Model = "the GPU is lost", nil
+	w.agent.node.Cards[1].Problem, w.agent.node.Cards[1].Model = "the GPU is lost", nil
 	w.agent.publisher.noteStale(node)
 	if len(w.agent.publisher.last().stale) != 0 {
 		t.Errorf("stale alongside a lost GPU: %v", w.agent.publisher.last().stale)

@@ -21,6 +21,7 @@ import (
 	"caelum/internal/notify"
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
+	"caelum/internal/state"
 	"caelum/internal/usage"
 )
 
@@ -37,7 +38,7 @@ type Controller interface {
 // Agent is the agent of a single node.
 type Agent struct {
 	cfg       config.Config
-	node      *node
+	node      *state.Node
 	publisher *publisher
 	usage     *usage.Monitor
 	metrics   *metrics.Metrics
@@ -100,11 +101,11 @@ func newAgent(
 	if err := caps.PrepareFabric(); err != nil {
 		log.WithError(err).Error("couldn't create the capability files of Fabric Manager and the IMEX daemon")
 	}
-	n, err := newNode(cfg, hw)
+	n, err := state.New(cfg, hw)
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range n.cards {
+	for _, c := range n.Cards {
 		if c.Problem != "" {
 			log.WithField("gpu", c.Index).Error("not managed: " + c.Problem)
 		}
@@ -157,7 +158,7 @@ func (a *Agent) newMonitor() *usage.Monitor {
 			c, err := a.ctl.Config(ctx)
 			return usage.Controller{Started: c.Started(), Memory: c.JobMemory()}, err
 		},
-		Now:   func() time.Time { return a.node.now() },
+		Now:   func() time.Time { return a.node.Now() },
 		Clock: func() time.Duration { return a.clock() },
 		Log:   a.log,
 	})
@@ -194,8 +195,8 @@ func (a *Agent) start() error {
 			return err
 		}
 	}
-	for g, c := range a.node.cards {
-		if c.Virtual && c.mayBeFull() {
+	for g, c := range a.node.Cards {
+		if c.Virtual && c.MayBeFull() {
 			a.holdBack(g, gpu.ErrVirtual.Error())
 		}
 	}
@@ -210,7 +211,7 @@ func (a *Agent) start() error {
 	if err := a.withdrawAgain(); err != nil {
 		return err
 	}
-	for _, l := range a.node.leases {
+	for _, l := range a.node.Leases {
 		a.observe(*l)
 	}
 	a.updateJobMap()
@@ -232,12 +233,12 @@ func (a *Agent) observe(l api.Lease) {
 	var held []usage.Slice
 	model := ""
 	for _, s := range l.Slices {
-		in := a.node.held(l.Job, s)
+		in := a.node.Held(l.Job, s)
 		if in == nil {
 			continue // the instance no longer exists; the comparison with the GPU has already logged this
 		}
-		model = a.node.cards[s.GPU].Model.Type
-		held = append(held, usage.Slice{GPU: s.GPU, Instance: a.node.hwOf(in), MemoryMiB: float64(s.MemoryMiB)})
+		model = a.node.Cards[s.GPU].Model.Type
+		held = append(held, usage.Slice{GPU: s.GPU, Instance: a.node.HardwareOf(in), MemoryMiB: float64(s.MemoryMiB)})
 	}
 	a.usage.Begin(l, model, held)
 }
@@ -266,7 +267,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer server.Close()
 	var tasks sync.WaitGroup
 	working, stop := context.WithCancel(context.Background())
-	finish := a.usage.Start(working, a.node.usableGPUs())
+	finish := a.usage.Start(working, a.node.UsableGPUs())
 	defer func() {
 		stop()
 		tasks.Wait()
@@ -285,7 +286,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tasks.Go(func() { failed <- server.Serve(listener) })
 	tasks.Go(func() { failed <- server.Serve(rootListener) })
 	daemon.SdNotify(false, daemon.SdNotifyReady)
-	a.log.WithField("gpus", len(a.node.cards)).WithField("slots", a.node.slotCount()).Info("ready")
+	a.log.WithField("gpus", len(a.node.Cards)).WithField("slots", a.node.SlotCount()).Info("ready")
 	tasks.Go(func() { a.Publish(working) }) // publish immediately, without waiting for the first poll
 	var why error
 	select {
@@ -364,7 +365,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 	}
 }
 
-func ledgerInstances(held []*instance) []ledger.Instance {
+func ledgerInstances(held []*state.Instance) []ledger.Instance {
 	all := make([]ledger.Instance, len(held))
 	for i, in := range held {
 		all[i] = in.Instance

@@ -213,11 +213,11 @@ func (w *world) pendingLease(slices string) (id uint32, s offer.Spot) {
 	w.fake.Prolog(nil)
 	w.fake.Tick()
 	w.publish()
-	pending := w.agent.node.pending[id]
-	if pending == nil || len(pending.spots) != 1 {
+	pending := w.agent.node.Pending[id]
+	if pending == nil || len(pending.Spots) != 1 {
 		w.t.Fatalf("pending lease: %+v", pending)
 	}
-	return id, pending.spots[0]
+	return id, pending.Spots[0]
 }
 
 // TestForeignInstanceInPendingLease checks that the agent keeps publishing if another program creates an instance at
@@ -244,7 +244,7 @@ func TestForeignInstanceInPendingLease(t *testing.T) {
 func TestForeignInstanceAtTheSpot(t *testing.T) {
 	w := newWorld(t, 2)
 	id, s := w.pendingLease("3g.20gb:1")
-	start := w.agent.node.cards[s.GPU].Model.Placements[s.Placement].Start
+	start := w.agent.node.Cards[s.GPU].Model.Placements[s.Placement].Start
 	w.node.Emulator(t, "create", fmt.Sprint(s.GPU), "3g.20gb", fmt.Sprint(start))
 	before, err := w.agent.hw.Instances(s.GPU)
 	if err != nil || len(before) != 1 {
@@ -418,9 +418,9 @@ func TestLostGPU(t *testing.T) {
 	id := w.submit(job(1, "3g.20gb:1"))
 	w.publish()
 	gpu := -1
-	for i, l := range w.agent.node.offers {
+	for i, l := range w.agent.node.Offers {
 		for p := range l.Indices() {
-			if b := w.agent.node.cards[i].Model; b.Profiles[b.Placements[p].Profile].Name == "3g.20gb" && gpu < 0 {
+			if b := w.agent.node.Cards[i].Model; b.Profiles[b.Placements[p].Profile].Name == "3g.20gb" && gpu < 0 {
 				gpu = i
 			}
 		}
@@ -446,7 +446,7 @@ func TestOfferOnLostGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	id := w.submit(job(1, "3g.20gb:1"))
 	w.publish()
-	planned := w.agent.node.planned[id]
+	planned := w.agent.node.Planned[id]
 	if len(planned) != 1 {
 		t.Fatalf("planned: %v", planned)
 	}

@@ -10,11 +10,12 @@ import (
 	"caelum/internal/ledger"
 	"caelum/internal/metrics"
 	"caelum/internal/offer"
+	"caelum/internal/state"
 )
 
 // carved is the result of carve.
 type carved struct {
-	in     *instance
+	in     *state.Instance
 	reused bool // the instance existed before
 	made   bool // its compute instance did not exist before
 }
@@ -24,18 +25,18 @@ type carved struct {
 // idle instances that overlap the placement, and creates a new one. No other job can hold an overlapping spot, because
 // the placements of all leases and pending leases on a GPU are disjoint.
 func (a *Agent) carve(job, uid uint32, s offer.Spot, t *spent) (carved, error) {
-	c := a.node.cards[s.GPU]
+	c := a.node.Cards[s.GPU]
 	queued := time.Now()
-	c.hardware.Lock()
-	defer c.hardware.Unlock()
+	c.Hardware.Lock()
+	defer c.Hardware.Unlock()
 	add(&t.driver, queued) // includes waiting while another job's slices are carved
-	if problem := a.node.problem(c); problem != "" {
+	if problem := a.node.Problem(c); problem != "" {
 		return carved{}, fmt.Errorf("GPU %d: %s", s.GPU, problem)
 	}
 
 	a.node.Lock()
-	if in := c.ours[s.Placement]; in != nil && in.idle() {
-		remake := a.node.needsRemake(in, uid)
+	if in := c.Ours[s.Placement]; in != nil && in.Idle() {
+		remake := a.node.NeedsRemake(in, uid)
 		a.node.Unlock()
 		if used, err := a.inUse(s.GPU, in); used {
 			return carved{}, errors.Join(usedError(s.GPU, in), err)
@@ -57,10 +58,10 @@ func (a *Agent) carve(job, uid uint32, s offer.Spot, t *spent) (carved, error) {
 		in, err = a.create(job, s, t)
 		return carved{in, false, true}, err
 	}
-	existing := c.existing()
-	var inTheWay []*instance
+	existing := c.Existing()
+	var inTheWay []*state.Instance
 	for p := range existing.InTheWay(s.Placement).Indices() {
-		inTheWay = append(inTheWay, c.ours[p])
+		inTheWay = append(inTheWay, c.Ours[p])
 	}
 	a.node.Unlock()
 
@@ -78,8 +79,8 @@ func (a *Agent) carve(job, uid uint32, s offer.Spot, t *spent) (carved, error) {
 
 // create writes an intent to the ledger, makes the driver create an instance, and settles the intent. The caller holds
 // the card's hardware lock.
-func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
-	c := a.node.cards[s.GPU]
+func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*state.Instance, error) {
+	c := a.node.Cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
 	profile := c.Model.Profiles[pl.Profile].Name
 	intent, err := a.ledger.Begin(
@@ -102,10 +103,10 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 
 // settleFresh records an instance whose compute instance the driver has just created, restricts its files to root, and
 // settles the intent. It passes the given failpoint in between.
-func (a *Agent) settleFresh(s offer.Spot, intent int64, made gpu.Instance, point string) (*instance, error) {
-	c := a.node.cards[s.GPU]
-	in := c.newInstance(s.Placement, made)
-	in.fresh = true
+func (a *Agent) settleFresh(s offer.Spot, intent int64, made gpu.Instance, point string) (*state.Instance, error) {
+	c := a.node.Cards[s.GPU]
+	in := c.NewInstance(s.Placement, made)
+	in.Fresh = true
 	// By default, nvidia-modprobe makes a new instance's capability files readable by all users, so a process could
 	// open them before Make restricts them to root. The agent therefore searches for processes that have the files open
 	// before it grants the lease.
@@ -115,7 +116,7 @@ func (a *Agent) settleFresh(s offer.Spot, intent int64, made gpu.Instance, point
 	}
 	failpoint.Hit(point)
 	a.node.Lock()
-	c.ours[s.Placement] = in
+	c.Ours[s.Placement] = in
 	a.node.Unlock()
 	if closed != nil {
 		return nil, errors.Join(closed, a.setAside(s.GPU, in, false))
@@ -127,7 +128,7 @@ func (a *Agent) settleFresh(s offer.Spot, intent int64, made gpu.Instance, point
 // known. Until this instance is destroyed, the intent must remain in the ledger. If the driver does not destroy the
 // instance, the agent records it as stuck.
 func (a *Agent) cleanUp(intent int64, s offer.Spot, made gpu.Instance, cause error) error {
-	c := a.node.cards[s.GPU]
+	c := a.node.Cards[s.GPU]
 	left := &made
 	if made.Profile == "" {
 		var err error
@@ -141,13 +142,13 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot, made gpu.Instance, cause err
 	if err == nil {
 		return errors.Join(a.shareDevice(c), a.ledger.Failed(intent))
 	}
-	stuck := c.newInstance(s.Placement, *left)
+	stuck := c.NewInstance(s.Placement, *left)
 	stuck.Stuck = true
 	err = errors.Join(err, a.ledger.Created(intent, stuck.Instance))
 	a.node.Lock()
 	defer a.node.Unlock()
-	c.ours[s.Placement] = stuck
-	a.node.version++
+	c.Ours[s.Placement] = stuck
+	a.node.Version++
 	return err
 }
 
@@ -155,7 +156,7 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot, made gpu.Instance, cause err
 // readable by all users, outlive it.
 func (a *Agent) discard(g int, in gpu.Instance) error {
 	if in.GI != gpu.FullGI {
-		if err := a.caps.Close(a.node.cards[g].Minor, in); err != nil {
+		if err := a.caps.Close(a.node.Cards[g].Minor, in); err != nil {
 			a.log.WithError(err).WithField("gpu", g).Warn("couldn't restrict an incomplete instance's files to root")
 		}
 	}
@@ -167,7 +168,7 @@ func (a *Agent) discard(g int, in gpu.Instance) error {
 // to another program. After any other error, an instance without a compute instance that the agent did not know before
 // is the result of the call.
 func (a *Agent) leftover(s offer.Spot, cause error) (*gpu.Instance, error) {
-	c := a.node.cards[s.GPU]
+	c := a.node.Cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
 	profile := c.Model.Profiles[pl.Profile].Name
 	none := errors.Is(cause, gpu.ErrNoRoom) || errors.Is(cause, gpu.ErrNotFound)
@@ -181,8 +182,8 @@ func (a *Agent) leftover(s offer.Spot, cause error) (*gpu.Instance, error) {
 	a.node.Lock()
 	defer a.node.Unlock()
 	for _, in := range found {
-		known := contains(c.foreign, in)
-		for _, own := range c.ours {
+		known := contains(c.Foreign, in)
+		for _, own := range c.Ours {
 			known = known || own.GI == in.GI
 		}
 		switch {
@@ -199,26 +200,26 @@ func (a *Agent) leftover(s offer.Spot, cause error) (*gpu.Instance, error) {
 
 // refused marks an instance as stuck because the driver did not destroy it. If processes are using the instance, the
 // log and `caelum status` name them.
-func (a *Agent) refused(g int, in *instance, cause error) error {
+func (a *Agent) refused(g int, in *state.Instance, cause error) error {
 	reason, searched := "the driver did not destroy the instance", time.Time{}
 	if errors.Is(cause, gpu.ErrInUse) {
 		reason, searched = a.blockers(g, in)
 	}
 	a.node.Lock()
-	in.Stuck, in.blocked, in.searched = true, reason, searched
-	a.node.version++
+	in.Stuck, in.Blocked, in.Searched = true, reason, searched
+	a.node.Version++
 	a.node.Unlock()
 	a.metrics.Failed(metrics.Destroy)
 	a.log.WithError(cause).WithField("gpu", g).WithField("uuid", in.UUID).
 		Errorf("%s at %d is stuck, and its units are not offered: %s", in.Profile, in.Start, reason)
-	return a.ledger.SetStuck(a.node.cards[g].UUID, in.GI, true)
+	return a.ledger.SetStuck(a.node.Cards[g].UUID, in.GI, true)
 }
 
 // destroy writes an intent to the ledger, makes the driver destroy an idle instance, and settles the intent. An
 // instance that the driver does not destroy is recorded as stuck, and its units are not offered until it is
 // destroyed. The caller holds the card's hardware lock.
-func (a *Agent) destroy(g int, in *instance, t *spent) error {
-	c := a.node.cards[g]
+func (a *Agent) destroy(g int, in *state.Instance, t *spent) error {
+	c := a.node.Cards[g]
 	if in.Job != 0 {
 		return fmt.Errorf("GPU %d: %s at %d is held by job %d", g, in.Profile, in.Start, in.Job)
 	}
@@ -254,13 +255,13 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	failpoint.Hit(failpoint.DestroySettled)
 	a.node.Lock()
 	defer a.node.Unlock()
-	for p, other := range c.ours {
+	for p, other := range c.Ours {
 		if other == in {
-			delete(c.ours, p)
+			delete(c.Ours, p)
 		}
 	}
 	if in.Stuck {
-		a.node.version++ // the instance's units are free again
+		a.node.Version++ // the instance's units are free again
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (a *Agent) confine(c slurm.Config) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "caelum-devices 1\ncgroup %s\n", cmp.Or(c.Values["CgroupMountpoint"], "/sys/fs/cgroup"))
-	for _, card := range a.node.cards {
+	for _, card := range a.node.Cards {
 		all, err := a.possible(card)
 		if err != nil {
 			return fmt.Errorf("couldn't list the devices of GPU %d: %w", card.Index, err)
@@ -53,17 +53,17 @@ func (a *Agent) confine(c slurm.Config) error {
 func (a *Agent) ownDevices(l api.Lease) ([]gpu.Device, error) {
 	var all []gpu.Device
 	for _, s := range l.Slices {
-		c := a.node.cards[s.GPU]
-		in := a.node.held(l.Job, s)
+		c := a.node.Cards[s.GPU]
+		in := a.node.Held(l.Job, s)
 		if in == nil {
 			continue // the instance no longer exists; compareGPUs has logged the loss
 		}
-		own, err := a.caps.Devices(c.Minor, a.node.hwOf(in))
+		own, err := a.caps.Devices(c.Minor, a.node.HardwareOf(in))
 		if err != nil {
 			return nil, fmt.Errorf("couldn't find the capabilities of %s: %w", s.UUID, err)
 		}
 		all = append(all, own...)
-		if a.node.full() && in.GI != gpu.FullGI {
+		if a.node.Full() && in.GI != gpu.FullGI {
 			d, err := a.caps.Device(c.Minor)
 			if err != nil {
 				return nil, err

@@ -1,13 +1,16 @@
 package agent
 
-import "caelum/internal/gpu"
+import (
+	"caelum/internal/gpu"
+	"caelum/internal/state"
+)
 
 // confirm reports whether an idle instance is still on its GPU and unchanged. An administrator can remove an instance
 // with `nvidia-smi mig -dci` and `-dgi`. If only the compute instance is gone, confirm destroys the GPU instance. If
 // the GPU instance is gone too, confirm removes the instance from the ledger but does not touch the GPU, because a new
 // instance may have the same id. The caller holds the card's hardware lock.
-func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
-	made := a.node.hwOf(in)
+func (a *Agent) confirm(g int, in *state.Instance, t *spent) (bool, error) {
+	made := a.node.HardwareOf(in)
 	exists, err := a.hw.Exists(g, made)
 	if exists || err != nil {
 		return exists, err
@@ -33,8 +36,8 @@ func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 
 // forgetGone removes an instance that is no longer on its GPU, first from the ledger and then from memory. It does not
 // hold the agent's lock while writing to the ledger.
-func (a *Agent) forgetGone(g int, in *instance) error {
-	c := a.node.cards[g]
+func (a *Agent) forgetGone(g int, in *state.Instance) error {
+	c := a.node.Cards[g]
 	a.node.Lock()
 	was := in.Instance
 	a.node.Unlock()
@@ -48,11 +51,11 @@ func (a *Agent) forgetGone(g int, in *instance) error {
 	}
 	a.node.Lock()
 	defer a.node.Unlock()
-	for p, other := range c.ours {
+	for p, other := range c.Ours {
 		if other == in {
-			delete(c.ours, p)
+			delete(c.Ours, p)
 		}
 	}
-	a.node.version++
+	a.node.Version++
 	return nil
 }

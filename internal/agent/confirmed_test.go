@@ -98,7 +98,7 @@ func TestConfirmedPolls(t *testing.T) {
 		{"the agent's state has changed", func() {
 			for _, a := range f.agents {
 				a.node.Lock()
-				a.node.version++
+				a.node.Version++
 				a.node.Unlock()
 			}
 		}},

@@ -11,6 +11,7 @@ import (
 	"caelum/internal/failpoint"
 	"caelum/internal/gpu"
 	"caelum/internal/hook"
+	"caelum/internal/state"
 )
 
 // A monitoring program such as DCGM can keep an instance in use, in which case the driver refuses to destroy the
@@ -48,7 +49,7 @@ func (t hookTarget) args() []string {
 
 // wantHook makes the hook run for an instance or a GPU that is in use according to the driver. The hook does not run
 // for an instance or a GPU that a user's process holds open.
-func (a *Agent) wantHook(s *hookState, holders []gpu.Process) {
+func (a *Agent) wantHook(s *state.HookState, holders []gpu.Process) {
 	if a.cfg.DestroyHook == "" {
 		return
 	}
@@ -59,10 +60,10 @@ func (a *Agent) wantHook(s *hookState, holders []gpu.Process) {
 	}
 	a.node.Lock()
 	defer a.node.Unlock()
-	if !s.hooked.IsZero() && a.node.now().Sub(s.hooked) < hookBackoff {
+	if !s.HookedAt.IsZero() && a.node.Now().Sub(s.HookedAt) < hookBackoff {
 		return
 	}
-	s.hook = true
+	s.WantsHook = true
 	select {
 	case a.hooks <- struct{}{}:
 	default: // runHooks has already been notified
@@ -72,22 +73,22 @@ func (a *Agent) wantHook(s *hookState, holders []gpu.Process) {
 // hookTask is an attempt to destroy an instance, or to switch off a GPU's MIG mode if in is nil.
 type hookTask struct {
 	gpu   int
-	in    *instance
-	state *hookState
+	in    *state.Instance
+	state *state.HookState
 }
 
 // hookWanted returns a task for which the hook must run, or nil.
 func (a *Agent) hookWanted() *hookTask {
 	a.node.Lock()
 	defer a.node.Unlock()
-	for g, c := range a.node.cards {
-		for _, in := range c.ours {
-			if in.hook {
-				return &hookTask{g, in, &in.hookState}
+	for g, c := range a.node.Cards {
+		for _, in := range c.Ours {
+			if in.WantsHook {
+				return &hookTask{g, in, &in.HookState}
 			}
 		}
-		if c.hook {
-			return &hookTask{g, nil, &c.hookState}
+		if c.WantsHook {
+			return &hookTask{g, nil, &c.HookState}
 		}
 	}
 	return nil
@@ -132,7 +133,7 @@ func (a *Agent) runHooks(ctx context.Context) {
 // doPaused carries out a task while the monitoring program is paused and reports whether the hook has resumed the
 // program. If resumed is false, an earlier attempt to resume the program failed, and doPaused abandons the task.
 func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
-	c := a.node.cards[t.gpu]
+	c := a.node.Cards[t.gpu]
 	at, what, do := hookTarget{c.Index, gpu.FullGI, c.UUID}, "the GPU's MIG mode", a.makeFullHeld
 	if t.in != nil {
 		at.GI, at.UUID = t.in.GI, t.in.UUID
@@ -144,15 +145,15 @@ func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
 		err = a.pause(ctx, at)
 	}
 	a.node.Lock()
-	t.state.hooked = a.node.now() // another refusal by the driver does not make the hook run again soon
+	t.state.HookedAt = a.node.Now() // another refusal by the driver does not make the hook run again soon
 	a.node.Unlock()
 	if err == nil {
 		err = do(t.gpu)
 	}
 	a.node.Lock()
-	t.state.hook = false // waiting prologs can now use other slices or requeue their jobs
+	t.state.WantsHook = false // waiting prologs can now use other slices or requeue their jobs
 	a.hookRuns++
-	a.node.version++
+	a.node.Version++
 	a.node.Unlock()
 	if log := a.log.WithField("gpu", t.gpu).WithField("uuid", at.UUID); err != nil {
 		log.WithError(err).Errorf("%s is still stuck after the destroy hook", what)
@@ -182,13 +183,13 @@ func (a *Agent) pause(ctx context.Context, at hookTarget) error {
 }
 
 // destroyHeld destroys a stuck instance, unless a user's process has started to use it in the meantime.
-func (a *Agent) destroyHeld(g int, in *instance) error {
-	c := a.node.cards[g]
-	c.hardware.Lock()
-	defer c.hardware.Unlock()
+func (a *Agent) destroyHeld(g int, in *state.Instance) error {
+	c := a.node.Cards[g]
+	c.Hardware.Lock()
+	defer c.Hardware.Unlock()
 	a.node.Lock()
 	exists := false
-	for _, other := range c.ours {
+	for _, other := range c.Ours {
 		exists = exists || other == in
 	}
 	a.node.Unlock()

@@ -36,7 +36,7 @@ func newMonitored(t *testing.T, body string) *monitored {
 	m.held = heldIn(t, newWorld(t, 1, func(c *config.Config) { c.DestroyHook = hook }))
 	id := m.startNow("1g.5gb:1")
 	s := m.lease(id).Slices[0]
-	m.gi, m.uuid = m.agent.node.held(id, s).GI, s.UUID
+	m.gi, m.uuid = m.agent.node.Held(id, s).GI, s.UUID
 	m.fake.Finish(id)
 	m.fake.RunEpilogs()
 	m.fake.Prolog(nil)
@@ -242,13 +242,13 @@ func TestDestroyHookEndsGroup(t *testing.T) {
 func TestDestroyHookOfUserProcess(t *testing.T) {
 	m := newMonitored(t, pauseAndResume)
 	m.process(madeUp, 20002, [2]string{m.capability()})
-	c := m.agent.node.cards[0]
-	c.hardware.Lock()
+	c := m.agent.node.Cards[0]
+	c.Hardware.Lock()
 	var err error
-	for _, in := range c.ours {
+	for _, in := range c.Ours {
 		err = m.agent.destroy(0, in, new(spent))
 	}
-	c.hardware.Unlock()
+	c.Hardware.Unlock()
 	if err == nil || m.agent.hooking() {
 		t.Errorf("%v, hooking %v", err, m.agent.hooking())
 	}

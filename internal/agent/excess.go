@@ -10,6 +10,7 @@ import (
 
 	"caelum/internal/failpoint"
 	"caelum/internal/slurm"
+	"caelum/internal/state"
 )
 
 // slurmctld 22.05.8 can count slices as used even though no job holds them. After `scontrol reconfigure` and after a
@@ -37,7 +38,7 @@ type allocation struct {
 // pass. If a job ended in between, it is too large, so a new excess is stored only if confirmExcess confirms it.
 func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	p.node.Lock()
-	here, held, before := slices.Collect(maps.Values(p.node.here)), p.node.slicesHeld(), p.status.excess
+	here, held, before := slices.Collect(maps.Values(p.node.Here)), p.node.SlicesHeld(), p.status.excess
 	p.node.Unlock()
 	if len(before) == 0 && len(beyond(node, held)) == 0 {
 		return nil
@@ -139,7 +140,7 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 		if !j.Holds() && j.State != "COMPLETING" { // a job state unknown to this package
 			known = false
 		}
-		if !j.Holds() || !asksForSlices(j) && !j.Exclusive && j.Problem == "" {
+		if !j.Holds() || !state.AsksForSlices(j) && !j.Exclusive && j.Problem == "" {
 			continue
 		}
 		// The cache does not contain the allocation if the job started before this agent or was requeued after its

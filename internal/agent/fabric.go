@@ -8,6 +8,7 @@ import (
 
 	"caelum/internal/gpu"
 	"caelum/internal/offer"
+	"caelum/internal/state"
 )
 
 // On systems with NVSwitches, a GPU whose MIG mode has been switched off can be used only after it has registered with
@@ -25,7 +26,7 @@ const (
 
 // awaitFabric waits until the full GPUs among a job's carved instances have registered with the fabric. It returns an
 // error if one of them has not registered within fabricLimit, or when ctx is done.
-func (a *Agent) awaitFabric(ctx context.Context, spots []offer.Spot, made []*instance) error {
+func (a *Agent) awaitFabric(ctx context.Context, spots []offer.Spot, made []*state.Instance) error {
 	ctx, cancel := context.WithTimeout(ctx, a.fabricLimit)
 	defer cancel()
 	var all error
@@ -55,9 +56,9 @@ func (a *Agent) registered(ctx context.Context, g int) error {
 }
 
 // checkFabric checks whether an idle full GPU has registered.
-func (a *Agent) checkFabric(g int, c *card) {
+func (a *Agent) checkFabric(g int, c *state.Card) {
 	a.node.Lock()
-	idle := c.idleFull()
+	idle := c.IdleFull()
 	a.node.Unlock()
 	if idle {
 		a.noteFabric(g, a.hw.Fabric(g))
@@ -66,17 +67,17 @@ func (a *Agent) checkFabric(g int, c *card) {
 
 // noteFabric records whether a full GPU can be used. err is the result of gpu.Hardware.Fabric.
 func (a *Agent) noteFabric(g int, err error) {
-	c := a.node.cards[g]
+	c := a.node.Cards[g]
 	reason := ""
 	if err != nil {
 		reason = fmt.Sprintf("%v; check that nvidia-fabricmanager.service is running (`nvidia-smi -q -i %d` shows the "+
 			"state under Fabric)", err, c.Index)
 	}
 	a.node.Lock()
-	before := c.unregistered
-	if c.unregistered = reason; reason != before {
-		a.node.version++
-		c.planWithoutFull()
+	before := c.Unregistered
+	if c.Unregistered = reason; reason != before {
+		a.node.Version++
+		c.PlanWithoutFull()
 	}
 	a.node.Unlock()
 	switch {

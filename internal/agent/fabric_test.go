@@ -207,7 +207,7 @@ func (persistent) Persistent(int) bool { return true }
 // TestSwitchRefused checks that the reason for a refused switch names all causes that the agent finds.
 func TestSwitchRefused(t *testing.T) {
 	w := newH100s(t, 1)
-	c := w.agent.node.cards[0]
+	c := w.agent.node.Cards[0]
 	w.agent.caps.Sys = t.TempDir()
 	w.agent.hw = persistent{w.agent.hw}
 	if got := w.agent.users(0, c); !strings.HasPrefix(got, "the GPU is in use") {

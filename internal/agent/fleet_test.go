@@ -101,7 +101,7 @@ func (f *fleet) start(k int, options ...func(int, *config.Config)) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	a.node.now, a.publisher.clock = f.fake.Now, f.clock
+	a.node.Now, a.publisher.clock = f.fake.Now, f.clock
 	if f.raised != nil {
 		a.publisher.raised = f.raised
 	}

@@ -63,7 +63,7 @@ func (p *publisher) readInput(ctx context.Context) (in input, err error) {
 	p.log.Info("following the watcher's plan")
 	p.node.Lock()
 	p.following.Store(true)
-	p.node.here = p.node.withNoted(p.node.here)
+	p.node.Here = p.node.WithNoted(p.node.Here)
 	p.node.Unlock()
 	return p.readOwn(ctx)
 }
@@ -123,7 +123,7 @@ func (p *publisher) readOwn(ctx context.Context) (in input, err error) {
 			return in, err
 		}
 	}
-	in.part, in.At = &own, p.node.now()
+	in.part, in.At = &own, p.node.Now()
 	in.Queue.Waiting, err = p.readHeld(ctx, own.Held)
 	return in, err
 }
@@ -189,7 +189,7 @@ func (p *publisher) isConfirmed() bool {
 	if c.at.After(p.heard) {
 		p.heartbeat.Read(c.beat, c.at)
 	}
-	p.set(func(s *publishStatus) { s.at = p.node.now() })
+	p.set(func(s *publishStatus) { s.at = p.node.Now() })
 	return true
 }
 
@@ -198,10 +198,10 @@ func (p *publisher) isConfirmed() bool {
 func (p *publisher) isPublished() bool {
 	d := nodePlan{back: plan.BackIn(p.atRest.Comment)}
 	p.node.Lock()
-	same := p.node.version == p.published && len(p.node.pending) == 0
-	d.gpus = p.node.view()
+	same := p.node.Version == p.published && len(p.node.Pending) == 0
+	d.gpus = p.node.View()
 	if p.publishesJobs() {
-		d.holders = p.node.holders()
+		d.holders = p.node.Holders()
 	}
 	p.node.Unlock()
 	d.text = p.text(d.gpus)
@@ -225,7 +225,7 @@ func (p *publisher) explained(node slurm.Node, published map[string]int) bool {
 	}
 	p.node.Lock()
 	defer p.node.Unlock()
-	return sameProfiles(node.Gres.Profiles(), published) && sameProfiles(node.GresUsed.Profiles(), p.node.slicesHeld())
+	return sameProfiles(node.Gres.Profiles(), published) && sameProfiles(node.GresUsed.Profiles(), p.node.SlicesHeld())
 }
 
 // sameProfiles reports whether two counts are equal for all profiles, without the type closed.
@@ -270,7 +270,7 @@ func (p *publisher) list(ctx context.Context) error {
 func (p *publisher) startListing() {
 	p.node.Lock()
 	defer p.node.Unlock()
-	clear(p.node.noted)
+	clear(p.node.Noted)
 }
 
 // noteLeased adds a job that has been granted a lease to the jobs on the node, because the passes of an agent that
@@ -279,9 +279,9 @@ func (p *publisher) startListing() {
 func (p *publisher) noteLeased(job slurm.Job) {
 	p.node.Lock()
 	defer p.node.Unlock()
-	p.node.noted[job.ID] = job
+	p.node.Noted[job.ID] = job
 	if p.following.Load() {
-		p.node.here = p.node.withNoted(p.node.here)
+		p.node.Here = p.node.WithNoted(p.node.Here)
 	}
 }
 

@@ -339,7 +339,7 @@ func TestLeaseDuringListing(t *testing.T) {
 		ended.Go(w.fake.RunEpilogs) // the epilog waits for the next pass
 		for has := true; has; time.Sleep(time.Millisecond) {
 			w.agent.node.Lock()
-			has = w.agent.node.leases[late[1]] != nil
+			has = w.agent.node.Leases[late[1]] != nil
 			w.agent.node.Unlock()
 		}
 	})
@@ -350,10 +350,10 @@ func TestLeaseDuringListing(t *testing.T) {
 	}
 	w.agent.node.Lock()
 	defer w.agent.node.Unlock()
-	if _, known := w.agent.node.here[late[0]]; !known {
+	if _, known := w.agent.node.Here[late[0]]; !known {
 		t.Errorf("the agent does not know the running job %d", late[0])
 	}
-	if _, known := w.agent.node.here[late[1]]; known {
+	if _, known := w.agent.node.Here[late[1]]; known {
 		t.Errorf("the agent takes job %d, which has ended, for a job on the node", late[1])
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"caelum/internal/ledger"
 	"caelum/internal/mig"
 	"caelum/internal/offer"
+	"caelum/internal/state"
 )
 
 // A GPU whose MIG mode is off holds one instance of the mig.Full profile (package gpu). The agent creates, leases and
@@ -24,9 +25,9 @@ import (
 var fullInstance = gpu.Instance{GI: gpu.FullGI, Profile: mig.Full}
 
 // possible returns the devices of all instances that can exist on the GPU.
-func (a *Agent) possible(c *card) ([]gpu.Device, error) {
+func (a *Agent) possible(c *state.Card) ([]gpu.Device, error) {
 	all, err := a.caps.Possible(c.Minor)
-	if err != nil || !a.node.full() {
+	if err != nil || !a.node.Full() {
 		return all, err
 	}
 	d, err := a.caps.Device(c.Minor)
@@ -36,8 +37,8 @@ func (a *Agent) possible(c *card) ([]gpu.Device, error) {
 // shareDevice allows all users to open the device file of a GPU whose MIG mode is on, as slices require. Every
 // comparison calls it, because an earlier agent may have exited after it switched the MIG mode but before it changed
 // the file.
-func (a *Agent) shareDevice(c *card) error {
-	if !c.mayBeFull() {
+func (a *Agent) shareDevice(c *state.Card) error {
+	if !c.MayBeFull() {
 		return nil
 	}
 	return a.caps.Share(c.Minor)
@@ -48,9 +49,9 @@ func (a *Agent) shareDevice(c *card) error {
 func (a *Agent) adoptFull(ctx context.Context) error {
 	found := map[int]gpu.Instance{}
 	a.node.Lock()
-	for g, c := range a.node.cards {
-		for _, f := range c.foreign {
-			if f.GI == gpu.FullGI && c.mayBeFull() && c.Problem == "" {
+	for g, c := range a.node.Cards {
+		for _, f := range c.Foreign {
+			if f.GI == gpu.FullGI && c.MayBeFull() && c.Problem == "" {
 				found[g] = f
 			}
 		}
@@ -64,11 +65,11 @@ func (a *Agent) adoptFull(ctx context.Context) error {
 	}
 	var all error
 	for g, f := range found {
-		reason, err := a.adoptForeign(g, a.node.cards[g], f)
+		reason, err := a.adoptForeign(g, a.node.Cards[g], f)
 		if reason != "" {
 			a.log.WithField("gpu", g).Warn("MIG mode is off, and the agent will not offer the GPU: " + reason)
 		}
-		a.checkFabric(g, a.node.cards[g])
+		a.checkFabric(g, a.node.Cards[g])
 		all = errors.Join(all, err)
 	}
 	return all
@@ -87,7 +88,7 @@ func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
 // has the file open, the GPU is not offered as a full GPU until the process has closed it. If a program that belongs to
 // root keeps the GPU in use, the destroy hook runs (makeFullHeld).
 func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
-	c := a.node.cards[g]
+	c := a.node.Cards[g]
 	if err := a.caps.Make(c.Minor, fullInstance); err != nil {
 		return made, err
 	}
@@ -104,7 +105,7 @@ func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	made, err = a.hw.Create(g, mig.Full, 0)
 	if errors.Is(err, gpu.ErrInUse) {
 		a.holdBack(g, "the driver refuses to switch MIG mode off: "+a.users(g, c))
-		a.wantHook(&c.hookState, nil)
+		a.wantHook(&c.HookState, nil)
 	}
 	return made, err
 }
@@ -113,13 +114,13 @@ func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 // paused by the destroy hook. It returns an error if slices have been created on the GPU for other jobs in the
 // meantime.
 func (a *Agent) makeFullHeld(g int) error {
-	c := a.node.cards[g]
-	c.hardware.Lock()
-	defer c.hardware.Unlock()
+	c := a.node.Cards[g]
+	c.Hardware.Lock()
+	defer c.Hardware.Unlock()
 	p, ok := c.Model.Placement(mig.Full, 0)
 	a.node.Lock()
-	has := len(c.ours)+len(c.foreign) > 0
-	full := c.isFull()
+	has := len(c.Ours)+len(c.Foreign) > 0
+	full := c.IsFull()
 	a.node.Unlock()
 	switch {
 	case full:
@@ -132,7 +133,7 @@ func (a *Agent) makeFullHeld(g int) error {
 		return err
 	}
 	a.node.Lock()
-	c.held = ""
+	c.Held = ""
 	a.node.Unlock()
 	_, err = a.setHeldAside([]placed{{g, in}}) // all users could previously open the device file
 	return err
@@ -141,7 +142,7 @@ func (a *Agent) makeFullHeld(g int) error {
 // holdersOfGPU ends the processes that have a GPU's device file open, if the agent is allowed to end them. It returns
 // the remaining processes, except for root's.
 func (a *Agent) holdersOfGPU(g int) ([]gpu.Process, error) {
-	in := &instance{Instance: ledger.Instance{GPU: a.node.cards[g].UUID, GI: gpu.FullGI, Profile: mig.Full}}
+	in := &state.Instance{Instance: ledger.Instance{GPU: a.node.Cards[g].UUID, GI: gpu.FullGI, Profile: mig.Full}}
 	found, err := a.clear([]placed{{g, in}}, clearRounds)
 	return found[in], err
 }
@@ -149,7 +150,7 @@ func (a *Agent) holdersOfGPU(g int) ([]gpu.Process, error) {
 // users describes why the driver does not switch a GPU's MIG mode: the processes that have the GPU's device file open,
 // including root's, and on a GPU that must be reset, also persistence mode and the nvidia_drm module, which keep the
 // driver from resetting a GPU even without a process.
-func (a *Agent) users(g int, c *card) string {
+func (a *Agent) users(g int, c *state.Card) string {
 	var causes []string
 	d, err := a.caps.Device(c.Minor)
 	if err == nil {
@@ -175,12 +176,12 @@ func (a *Agent) users(g int, c *card) string {
 
 // holdBack records the reason why the agent cannot switch off a GPU's MIG mode.
 func (a *Agent) holdBack(g int, reason string) {
-	c := a.node.cards[g]
+	c := a.node.Cards[g]
 	a.node.Lock()
-	same := c.held == reason
-	c.held = reason
-	c.planWithoutFull()
-	a.node.version++
+	same := c.Held == reason
+	c.Held = reason
+	c.PlanWithoutFull()
+	a.node.Version++
 	a.node.Unlock()
 	if !same {
 		a.log.WithField("gpu", g).Warn("the GPU cannot become a full GPU: " + reason)
@@ -189,9 +190,9 @@ func (a *Agent) holdBack(g int, reason string) {
 
 // retryHeld makes a GPU available as a full GPU again if no user process has its device file open. The next attempt to
 // switch the MIG mode will show whether the driver still refuses to do so. The caller holds the card's hardware lock.
-func (a *Agent) retryHeld(g int, c *card) {
+func (a *Agent) retryHeld(g int, c *state.Card) {
 	a.node.Lock()
-	held := c.held != "" && !c.hook && !c.Virtual
+	held := c.Held != "" && !c.WantsHook && !c.Virtual
 	a.node.Unlock()
 	if !held {
 		return
@@ -201,6 +202,6 @@ func (a *Agent) retryHeld(g int, c *card) {
 	}
 	a.node.Lock()
 	defer a.node.Unlock()
-	c.held = ""
-	a.node.version++
+	c.Held = ""
+	a.node.Version++
 }

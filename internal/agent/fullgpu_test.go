@@ -237,7 +237,7 @@ func TestFullHook(t *testing.T) {
 			if err := os.WriteFile(hook, []byte(script), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			m.uuid = m.agent.node.cards[0].UUID
+			m.uuid = m.agent.node.Cards[0].UUID
 			m.node.Emulator(t, "hold", "0")
 			stop := m.hooks()
 			l := m.leaseOf("full:1")
@@ -272,7 +272,7 @@ func TestFullHookOfSharedGPU(t *testing.T) {
 	if err := w.agent.makeFullHeld(0); err == nil {
 		t.Error("the GPU became full")
 	}
-	if in := w.agent.node.cards[0].ours; len(in) != 1 || w.file(0) != "0 0666" {
+	if in := w.agent.node.Cards[0].Ours; len(in) != 1 || w.file(0) != "0 0666" {
 		t.Errorf("instances %v, device file %s, slice %+v", in, w.file(0), s)
 	}
 }
@@ -289,8 +289,8 @@ func TestOfferOfHeldGPU(t *testing.T) {
 	w.publish() // records pending leases
 	w.agent.node.Lock()
 	placed := 0
-	for _, pr := range w.agent.node.pending {
-		placed += len(pr.spots)
+	for _, pr := range w.agent.node.Pending {
+		placed += len(pr.Spots)
 	}
 	w.agent.node.Unlock()
 	if placed != 2 {
@@ -299,10 +299,10 @@ func TestOfferOfHeldGPU(t *testing.T) {
 	w.agent.holdBack(0, "in use")
 	w.agent.node.Lock()
 	defer w.agent.node.Unlock()
-	w.agent.node.offers[0] = w.agent.node.cards[0].Model.Full()
+	w.agent.node.Offers[0] = w.agent.node.Cards[0].Model.Full()
 	wants := []offer.Want{{Profile: "full", Count: 1}}
-	gpus := w.agent.node.view()
-	if s, ok := w.agent.node.choose(gpus, w.agent.node.offers, 9, wants[0]); ok && s.GPU == 0 {
+	gpus := w.agent.node.View()
+	if s, ok := w.agent.node.Choose(gpus, w.agent.node.Offers, 9, wants[0]); ok && s.GPU == 0 {
 		t.Errorf("chose the full GPU %d", s.GPU)
 	}
 }

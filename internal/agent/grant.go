@@ -12,6 +12,7 @@ import (
 	"caelum/internal/failpoint"
 	"caelum/internal/metrics"
 	"caelum/internal/offer"
+	"caelum/internal/state"
 )
 
 // preparePending returns the job's pending lease, with spots. Normally, the last pass has recorded it. Otherwise, the
@@ -20,19 +21,19 @@ import (
 // free spots.
 func (a *Agent) preparePending(
 	ctx context.Context, id, array uint32, wants []offer.Want, s *spent,
-) (*pendingLease, error) {
+) (*state.PendingLease, error) {
 	a.node.Lock()
-	pr := a.node.pending[id]
-	if pr == nil || !reflect.DeepEqual(pr.wants, wants) {
+	pr := a.node.Pending[id]
+	if pr == nil || !reflect.DeepEqual(pr.Wants, wants) {
 		var ok bool
-		if pr, ok = a.node.takeOffers(id, array, wants); !ok {
-			pr = &pendingLease{wants: wants}
-			a.node.pending[id] = pr
-			a.node.version++
+		if pr, ok = a.node.TakeOffers(id, array, wants); !ok {
+			pr = &state.PendingLease{Wants: wants}
+			a.node.Pending[id] = pr
+			a.node.Version++
 		}
 	}
-	pr.leasing = true
-	has := pr.spots != nil
+	pr.Leasing = true
+	has := pr.Spots != nil
 	a.node.Unlock()
 	if has {
 		return pr, nil
@@ -43,7 +44,7 @@ func (a *Agent) preparePending(
 	a.node.Lock()
 	defer a.node.Unlock()
 	switch {
-	case pr.spots != nil:
+	case pr.Spots != nil:
 		return pr, nil
 	case err != nil: // for example errBusy
 		return nil, api.NotNow(err.Error())
@@ -57,24 +58,24 @@ func (a *Agent) carveAll(
 	id uint32,
 	uid uint32,
 	slots []int,
-	pr *pendingLease,
+	pr *state.PendingLease,
 	t *spent,
 	search *search,
-) (all []api.Slice, held []*instance, err error) {
+) (all []api.Slice, held []*state.Instance, err error) {
 	var at []placed
 	created := false
-	made, err := a.carveSpots(id, uid, pr.spots, t)
+	made, err := a.carveSpots(id, uid, pr.Spots, t)
 	if err != nil {
 		return nil, nil, err
 	}
-	for k, s := range pr.spots {
+	for k, s := range pr.Spots {
 		in, reused := made[k].in, made[k].reused
-		model := a.node.cards[s.GPU].Model
+		model := a.node.Cards[s.GPU].Model
 		slice := api.Slice{
 			Slot: slots[k], GPU: s.GPU, Profile: in.Profile, Start: in.Start, Size: in.Size,
 			MemoryMiB: model.Profiles[model.Placements[s.Placement].Profile].MemoryMiB, UUID: in.UUID, Reused: reused,
 		}
-		slice.AdvertisedAs = advertisedAs(pr.wants, in.Profile)
+		slice.AdvertisedAs = advertisedAs(pr.Wants, in.Profile)
 		all = append(all, slice)
 		held = append(held, in)
 		at = append(at, placed{s.GPU, in})
@@ -103,10 +104,10 @@ func advertisedAs(wants []offer.Want, profile string) string {
 // the MIG mode takes several seconds per GPU.
 func (a *Agent) carveSpots(id, uid uint32, spots []offer.Spot, t *spent) ([]carved, error) {
 	all := make([]carved, len(spots))
-	errs := make([]error, len(a.node.cards))
-	times := make([]spent, len(a.node.cards))
+	errs := make([]error, len(a.node.Cards))
+	times := make([]spent, len(a.node.Cards))
 	var tasks sync.WaitGroup
-	for g := range a.node.cards {
+	for g := range a.node.Cards {
 		if !slices.ContainsFunc(spots, func(s offer.Spot) bool { return s.GPU == g }) {
 			continue
 		}
@@ -131,7 +132,7 @@ func (a *Agent) carveSpots(id, uid uint32, spots []offer.Spot, t *spent) ([]carv
 
 // grant first changes the owner of the capability files, then writes the lease to the ledger and the job map, and then
 // writes the lease file. A visible lease is therefore always complete.
-func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
+func (a *Agent) grant(lease api.Lease, held []*state.Instance) (api.Lease, error) {
 	if err := a.open(lease, held); err != nil {
 		return lease, errors.Join(err, a.takeFiles(lease, held))
 	}
@@ -142,11 +143,11 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	failpoint.Hit(failpoint.GrantWritten)
 	a.node.Lock()
 	for _, in := range held {
-		in.Job, in.user = lease.Job, &lease.UID
+		in.Job, in.User = lease.Job, &lease.UID
 	}
-	a.node.leases[lease.Job] = &lease
-	delete(a.node.pending, lease.Job)
-	a.node.version++
+	a.node.Leases[lease.Job] = &lease
+	delete(a.node.Pending, lease.Job)
+	a.node.Version++
 	a.node.Unlock()
 	a.updateJobMap()
 	failpoint.Hit(failpoint.GrantMapped)
@@ -169,15 +170,15 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 
 // open makes the lease's user the owner of the capability files. From then on, the user may have used the instances,
 // even if the lease is not granted.
-func (a *Agent) open(lease api.Lease, held []*instance) error {
+func (a *Agent) open(lease api.Lease, held []*state.Instance) error {
 	a.node.Lock()
 	for _, in := range held {
-		in.fresh, in.user = false, nil
-		a.node.former[minorsOf{in.GPU, in.GI}] = lease.UID
+		in.Fresh, in.User = false, nil
+		a.node.Former[state.Minors{Gpu: in.GPU, Gi: in.GI}] = lease.UID
 	}
 	a.node.Unlock()
 	for k, in := range held {
-		if err := a.caps.Open(a.node.cards[lease.Slices[k].GPU].Minor, a.node.hwOf(in), lease.UID); err != nil {
+		if err := a.caps.Open(a.node.Cards[lease.Slices[k].GPU].Minor, a.node.HardwareOf(in), lease.UID); err != nil {
 			return err
 		}
 	}
@@ -186,13 +187,13 @@ func (a *Agent) open(lease api.Lease, held []*instance) error {
 
 // takeFiles restricts the capability files of a lease that was not granted to root again, and sets aside the instances
 // that a process holds open.
-func (a *Agent) takeFiles(lease api.Lease, held []*instance) error {
+func (a *Agent) takeFiles(lease api.Lease, held []*state.Instance) error {
 	var all []placed
 	var errs error
 	for k, in := range held {
 		g := lease.Slices[k].GPU
 		all = append(all, placed{g, in})
-		errs = errors.Join(errs, a.caps.Close(a.node.cards[g].Minor, a.node.hwOf(in)))
+		errs = errors.Join(errs, a.caps.Close(a.node.Cards[g].Minor, a.node.HardwareOf(in)))
 	}
 	_, err := a.setHeldAside(all)
 	return errors.Join(errs, err)

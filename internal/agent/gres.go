@@ -31,7 +31,7 @@ func (p *publisher) write(
 	totals map[string]int,
 	d nodePlan,
 ) (check bool, err error) {
-	gres, ok := inventory.GRESLine(node, p.node.profiles, p.total, totals)
+	gres, ok := inventory.GRESLine(node, p.node.Profiles, p.total, totals)
 	if !ok {
 		return false, fmt.Errorf(
 			"node %s: the used and offered gres/mig exceed the node's total of %d; "+
@@ -72,7 +72,7 @@ func (p *publisher) write(
 // extra returns the node's Extra with the state on which a plan is based.
 func (p *publisher) extra(node slurm.Node, d nodePlan) string {
 	extra := plan.WithBack(plan.WithState(node.Extra, d.text), d.back)
-	extra = plan.WithNVLink(plan.WithSettings(extra, p.node.settings.Text), d.gpus)
+	extra = plan.WithNVLink(plan.WithSettings(extra, p.node.Settings.Text), d.gpus)
 	return plan.WithJobs(extra, d.gpus, d.holders)
 }
 
@@ -138,7 +138,7 @@ func sameCounts(x, y slurm.GRESList) bool {
 func (p *publisher) taken(node slurm.Node, d nodePlan) (taken, extra map[string]int) {
 	p.node.Lock()
 	defer p.node.Unlock()
-	held := p.node.slicesHeld()
+	held := p.node.SlicesHeld()
 	taken, extra = node.GresUsed.Profiles(), map[string]int{}
 	for profile, used := range taken {
 		taken[profile] = min(used, d.held[profile], held[profile])
@@ -165,11 +165,11 @@ func (p *publisher) planFields(d nodePlan) []map[string]string {
 	var all []map[string]string
 	for i, g := range d.gpus {
 		if g.Model == nil {
-			all = append(all, map[string]string{"gpu": p.node.cards[i].UUID, "problem": p.node.problem(p.node.cards[i])})
+			all = append(all, map[string]string{"gpu": p.node.Cards[i].UUID, "problem": p.node.Problem(p.node.Cards[i])})
 			continue
 		}
 		entry := map[string]string{
-			"gpu": p.node.cards[i].UUID, "busy": g.Model.List(g.Busy), "offer": g.Model.List(d.mine.Offers[i]),
+			"gpu": p.node.Cards[i].UUID, "busy": g.Model.List(g.Busy), "offer": g.Model.List(d.mine.Offers[i]),
 			"blocked": strconv.FormatUint(g.Blocked, 2),
 		}
 		var as []string

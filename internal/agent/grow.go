@@ -103,7 +103,7 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	ctx, cancel := context.WithTimeout(ctx, growTimeout) // the epilog of the job waits for the lock
 	defer cancel()
 	a.node.Lock()
-	lease := a.node.leases[id]
+	lease := a.node.Leases[id]
 	a.node.Unlock()
 	run, ok := a.runOf(id)
 	if lease == nil || lease.Grow != string(predict.Foreseen) || !ok || enough(*lease, foreseenMiB) {

@@ -34,7 +34,7 @@ func (g *growing) restart() {
 	g.agent.runOf = func(id uint32) (predict.Run, bool) {
 		g.agent.node.Lock()
 		defer g.agent.node.Unlock()
-		l := g.agent.node.leases[id]
+		l := g.agent.node.Leases[id]
 		if l == nil || len(l.Slices) == 0 {
 			return predict.Run{}, false
 		}

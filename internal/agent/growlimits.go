@@ -10,6 +10,7 @@ import (
 	"caelum/internal/offer"
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
+	"caelum/internal/state"
 	"caelum/internal/tags"
 )
 
@@ -25,8 +26,8 @@ func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need 
 		return "", fmt.Errorf("the job has no slice of the profile %s on this node", profile)
 	}
 	a.node.Lock()
-	card := a.node.cards[lease.Slices[k].GPU]
-	model, offerable, empty := card.Model, card.Offerable, a.node.emptyGPUs()
+	card := a.node.Cards[lease.Slices[k].GPU]
+	model, offerable, empty := card.Model, card.Offerable, a.node.EmptyGPUs()
 	a.node.Unlock()
 	if model == nil {
 		return "", fmt.Errorf("GPU %d is no longer managed", lease.Slices[k].GPU)
@@ -37,7 +38,7 @@ func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need 
 	}
 	want := offer.Want{Profile: larger, Count: len(lease.Slices)}
 	j := &offer.Job{Wants: []offer.Want{want}, RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
-	if spots, _ := offer.NewCluster(a.node.settings.Policy, empty).Find(j, nil); spots == nil {
+	if spots, _ := offer.NewCluster(a.node.Settings.Policy, empty).Find(j, nil); spots == nil {
 		return "", fmt.Errorf("the GPUs on %s have no room for %d slices of %s", a.cfg.Node, want.Count, larger)
 	}
 	return larger, nil
@@ -77,8 +78,8 @@ func (a *Agent) countedGrowth(ctx context.Context, job slurm.Job) error {
 	case !config.ReplacesTypes():
 		return nil
 	}
-	return &unsuitable{
-		"the job has grown to " + needed + ", but slurmctld counts a smaller slice for it",
-		fmt.Sprintf("%s:%d", needed, job.SlicesPerNode()[0].Count),
+	return &state.Unsuitable{
+		Reason:  "the job has grown to " + needed + ", but slurmctld counts a smaller slice for it",
+		Missing: fmt.Sprintf("%s:%d", needed, job.SlicesPerNode()[0].Count),
 	}
 }

@@ -68,10 +68,10 @@ func TestGrowOnLostGPU(t *testing.T) {
 	id := g.submit(growingJob("1g.5gb", "oom"))
 	g.runs(id)
 	g.agent.node.Lock()
-	card := g.agent.node.cards[g.agent.node.leases[id].Slices[0].GPU]
+	card := g.agent.node.Cards[g.agent.node.Leases[id].Slices[0].GPU]
 	model := card.Model
 	card.Model = nil
-	lease := *g.agent.node.leases[id]
+	lease := *g.agent.node.Leases[id]
 	g.agent.node.Unlock()
 	j, err := g.fake.Job(context.Background(), id)
 	if err != nil {

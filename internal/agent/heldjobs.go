@@ -40,8 +40,8 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			}
 			continue
 		}
-		late := eligible.TooLate(w, p.node.now()) // slurmctld ends the job once it is released
-		if !eligible.Releasable(w, p.node.now()) || !late && !slices.Contains(served, w.ID) {
+		late := eligible.TooLate(w, p.node.Now()) // slurmctld ends the job once it is released
+		if !eligible.Releasable(w, p.node.Now()) || !late && !slices.Contains(served, w.ID) {
 			continue
 		}
 		if late {
@@ -138,9 +138,9 @@ func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, 
 					gres[k].Type = larger
 				}
 			}
-		case eligible.Releasable(*w, p.node.now()) && len(w.PerNode.Named("mig")) == 0:
+		case eligible.Releasable(*w, p.node.Now()) && len(w.PerNode.Named("mig")) == 0:
 			n := max(w.GPUsPerNode(), 1)
-			gres = append(gres, slurm.GRES{Name: "mig", Type: p.node.sizeOf(*w.Job), Count: n})
+			gres = append(gres, slurm.GRES{Name: "mig", Type: p.node.SizeOf(*w.Job), Count: n})
 		default:
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 
 	"caelum/internal/config"
 	"caelum/internal/gpu"
+	"caelum/internal/state"
 )
 
 // A process that has a capability file open can use every later instance with the same GPU instance id, because the
@@ -20,12 +21,12 @@ import (
 // placed is an instance and the index of its GPU.
 type placed struct {
 	gpu int
-	in  *instance
+	in  *state.Instance
 }
 
 // holders returns, for each instance, the processes that have its capability files open. It scans /proc once. The
 // caller must already have restricted the files to root.
-func (a *Agent) holders(all []placed) (map[*instance][]gpu.Process, error) {
+func (a *Agent) holders(all []placed) (map[*state.Instance][]gpu.Process, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -65,8 +66,8 @@ func (a *Agent) scan(wanted []gpu.Device) (gpu.Held, error) {
 
 // holdersIn is like holders, but takes the result of a scan. If the scan could not read all processes of an instance's
 // last user, one of them may have the instance open, so the result contains a process without PID.
-func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Process, error) {
-	found := map[*instance][]gpu.Process{}
+func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*state.Instance][]gpu.Process, error) {
+	found := map[*state.Instance][]gpu.Process{}
 	for _, p := range all {
 		own, err := a.devicesOf(p)
 		if err != nil {
@@ -92,11 +93,11 @@ func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Proc
 // devicesOf returns an instance's capabilities. The compute instances of an instance loaded from the ledger are
 // unknown until the agent has listed the GPU's instances; until then, devicesOf assumes compute instance 0.
 func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
-	in := a.node.hwOf(p.in)
+	in := a.node.HardwareOf(p.in)
 	if len(in.CIs) == 0 {
 		in.CIs = []int{0}
 	}
-	return a.caps.Devices(a.node.cards[p.gpu].Minor, in)
+	return a.caps.Devices(a.node.Cards[p.gpu].Minor, in)
 }
 
 // setAsideBeforeGrant is like setHeldAside, but for the instances of a lease. It waits for the given search to finish.
@@ -111,7 +112,7 @@ func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) 
 	}
 	held, err := search.wait()
 	if err == nil {
-		var found map[*instance][]gpu.Process
+		var found map[*state.Instance][]gpu.Process
 		if found, err = a.holdersIn(held, all); err == nil && len(found) == 0 {
 			return nil, nil
 		}
@@ -149,7 +150,7 @@ const clearRounds = 2
 // clear ends the processes that have instances open, if the agent is allowed to end them, and returns the processes
 // that still have instances open. The number of rounds is limited, because a user could keep starting such processes
 // while prologs and epilogs wait.
-func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Process, err error) {
+func (a *Agent) clear(all []placed, rounds int) (found map[*state.Instance][]gpu.Process, err error) {
 	for range rounds {
 		if found, err = a.holders(all); err != nil || !a.endHolders(all, found) {
 			return found, err
@@ -160,13 +161,13 @@ func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Proce
 
 // stillOpen ends the processes that have the stuck instances of a GPU open, if the agent is allowed to end them. It
 // returns the instances that are still open, or all of them if the agent cannot list the processes.
-func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
+func (a *Agent) stillOpen(g int, stuck []*state.Instance) map[*state.Instance]bool {
 	var all []placed
 	for _, in := range stuck {
 		all = append(all, placed{g, in})
 	}
 	found, err := a.clear(all, 1) // only one round, because the caller holds the lock of the GPU
-	open := map[*instance]bool{}
+	open := map[*state.Instance]bool{}
 	for _, p := range all {
 		open[p.in] = err != nil || len(found[p.in]) > 0
 		a.note(p, heldNote(found[p.in], err))
@@ -176,7 +177,7 @@ func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 
 // endHolders ends the processes that have an instance open and belong to its last user, and returns true if at least
 // one of them has ended. It spares other users' processes, because any process can pass them an open descriptor.
-func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (some bool) {
+func (a *Agent) endHolders(all []placed, found map[*state.Instance][]gpu.Process) (some bool) {
 	if len(found) == 0 || !a.endsHolders() {
 		return false
 	}
@@ -213,10 +214,10 @@ func (a *Agent) endsHolders() bool {
 
 // formerUser returns the last user of an instance's capabilities. ok is false if the capabilities had no user, or if
 // the last user was root, who can use an instance without an open capability file.
-func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
+func (a *Agent) formerUser(in *state.Instance) (uid uint32, ok bool) {
 	a.node.Lock()
 	defer a.node.Unlock()
-	uid, ok = a.node.former[minorsOf{in.GPU, in.GI}]
+	uid, ok = a.node.Former[state.Minors{Gpu: in.GPU, Gi: in.GI}]
 	return uid, ok && uid != 0
 }
 
@@ -228,10 +229,10 @@ func startedBy(p gpu.Process, uid uint32) bool { return p.Owner == uid }
 // note stores the message that `caelum status` shows for an instance, and logs it if it is new.
 func (a *Agent) note(p placed, note string) {
 	a.node.Lock()
-	same := p.in.note == note
-	p.in.note = note
+	same := p.in.Note == note
+	p.in.Note = note
 	a.node.Unlock()
-	if !same && note != "" && a.mayLog(minorsOf{p.in.GPU, p.in.GI}) {
+	if !same && note != "" && a.mayLog(state.Minors{Gpu: p.in.GPU, Gi: p.in.GI}) {
 		a.log.WithField("gpu", p.gpu).WithField("job", p.in.Job).WithField("uuid", p.in.UUID).Warnf(
 			"%s at %d was set aside: %s; its units will not be offered while a process holds the slice open",
 			p.in.Profile, p.in.Start, note)
@@ -255,10 +256,10 @@ func heldNote(holders []gpu.Process, err error) string {
 const searchPause = time.Minute
 
 // blockers returns the result of findBlockers for an instance, and the time of the search.
-func (a *Agent) blockers(g int, in *instance) (string, time.Time) {
-	now := a.node.now()
+func (a *Agent) blockers(g int, in *state.Instance) (string, time.Time) {
+	now := a.node.Now()
 	a.node.Lock()
-	text, searched := in.blocked, in.searched
+	text, searched := in.Blocked, in.Searched
 	a.node.Unlock()
 	if a.cfg.DestroyHook == "" && !searched.IsZero() && now.Sub(searched) < searchPause {
 		return text, searched
@@ -268,8 +269,8 @@ func (a *Agent) blockers(g int, in *instance) (string, time.Time) {
 
 // findBlockers describes the processes that prevent the driver from destroying an instance, and requests the destroy
 // hook if they may be monitoring programs. Unlike holders, it includes root's processes.
-func (a *Agent) findBlockers(g int, in *instance) string {
-	var found map[*instance][]gpu.Process
+func (a *Agent) findBlockers(g int, in *state.Instance) string {
+	var found map[*state.Instance][]gpu.Process
 	own, err := a.devicesOf(placed{g, in})
 	if err == nil {
 		var held gpu.Held
@@ -280,7 +281,7 @@ func (a *Agent) findBlockers(g int, in *instance) string {
 	if err = ignoreNoCapabilities(err); err != nil {
 		return heldNote(nil, err)
 	}
-	a.wantHook(&in.hookState, found[in])
+	a.wantHook(&in.HookState, found[in])
 	if len(found[in]) > 0 {
 		return heldNote(found[in], nil)
 	}
@@ -293,7 +294,7 @@ func (a *Agent) findBlockers(g int, in *instance) string {
 
 // rootOn returns root's processes that have the device file of a GPU open.
 func (a *Agent) rootOn(g int) []gpu.Process {
-	d, err := a.caps.Device(a.node.cards[g].Minor)
+	d, err := a.caps.Device(a.node.Cards[g].Minor)
 	if err != nil {
 		return nil
 	}

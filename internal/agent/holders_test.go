@@ -62,9 +62,9 @@ func (h *held) process(pid, uid int, fds ...[2]string) (end func()) {
 // file returns the capability file of a slice's compute instance.
 func (h *held) file(s api.Slice) string {
 	h.t.Helper()
-	for _, in := range h.agent.node.cards[s.GPU].ours {
+	for _, in := range h.agent.node.Cards[s.GPU].Ours {
 		if in.UUID == s.UUID {
-			return h.agent.caps.Files(h.agent.node.cards[s.GPU].Minor, h.agent.node.hwOf(in))[1]
+			return h.agent.caps.Files(h.agent.node.Cards[s.GPU].Minor, h.agent.node.HardwareOf(in))[1]
 		}
 	}
 	h.t.Fatalf("no instance %s", s.UUID)

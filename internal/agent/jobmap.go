@@ -61,9 +61,9 @@ func (a *Agent) mapFiles() map[string]string {
 	a.node.Lock()
 	defer a.node.Unlock()
 	files := map[string]string{}
-	for _, c := range a.node.cards {
-		for _, in := range c.ours {
-			l := a.node.leases[in.Job]
+	for _, c := range a.node.Cards {
+		for _, in := range c.Ours {
+			l := a.node.Leases[in.Job]
 			if l == nil {
 				continue
 			}

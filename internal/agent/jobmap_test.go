@@ -35,7 +35,7 @@ func mapOf(w *world, id uint32) map[string]string {
 	files := map[string]string{}
 	for _, s := range w.lease(id).Slices {
 		name := fmt.Sprint(s.GPU)
-		if in := w.agent.node.held(id, s); in.GI != gpu.FullGI {
+		if in := w.agent.node.Held(id, s); in.GI != gpu.FullGI {
 			name += fmt.Sprintf(".%d", in.GI)
 		}
 		files[name] = fmt.Sprintf("%d\n", id)

@@ -76,7 +76,7 @@ func victim(text string) error {
 	if err != nil {
 		return err
 	}
-	a.node.now = remote{client}.now
+	a.node.Now = remote{client}.now
 	a.Keep(usagetest.NewRepository(), usagetest.NewAccounting())
 	a.runOf = a.fullRun
 	go a.foreseeAll()
@@ -87,7 +87,7 @@ func victim(text string) error {
 func (a *Agent) fullRun(id uint32) (predict.Run, bool) {
 	a.node.Lock()
 	defer a.node.Unlock()
-	l := a.node.leases[id]
+	l := a.node.Leases[id]
 	if l == nil || len(l.Slices) == 0 {
 		return predict.Run{}, false
 	}
@@ -103,7 +103,7 @@ func (a *Agent) foreseeAll() {
 	for range time.Tick(20 * time.Millisecond) {
 		a.node.Lock()
 		peaks := map[uint32]float64{}
-		for id, l := range a.node.leases {
+		for id, l := range a.node.Leases {
 			if l.Grow == api.GrowForecast && len(l.Slices) > 0 {
 				peaks[id] = float64(l.Slices[0].MemoryMiB + 1024)
 			}

@@ -14,6 +14,7 @@ import (
 	"caelum/internal/metrics"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
+	"caelum/internal/state"
 	"caelum/internal/tags"
 )
 
@@ -35,7 +36,7 @@ func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*ap
 			Restart: req.Restart,
 			UID:     req.UID,
 			Slots:   slices.Clone(req.Slots),
-			Since:   a.node.now().Unix(),
+			Since:   a.node.Now().Unix(),
 		},
 	}
 	slices.Sort(t.lease.Slots)
@@ -88,7 +89,7 @@ func isNotNow(err error) bool {
 func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease, error) {
 	reason := fmt.Sprintf("%s could not serve the job in time: %v", a.cfg.Node, cause)
 	a.node.Lock()
-	old := a.node.leases[t.lease.Job]
+	old := a.node.Leases[t.lease.Job]
 	a.node.Unlock()
 	if old != nil { // the agent granted the lease, but did not write the lease file
 		if _, err := a.release(*old, true); err != nil {
@@ -99,7 +100,7 @@ func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease,
 		within, cancel := context.WithTimeout(ctx, requeueTimeout)
 		defer cancel()
 		missing := "slices"
-		if wants, err := a.node.wants(t.job, 0); err == nil {
+		if wants, err := a.node.Wants(t.job, 0); err == nil {
 			missing = list(wants)
 		}
 		if lease, err := a.requeueOrRefuse(within, t.job, t.lease, reason, missing); err == nil || !isNotNow(err) {
@@ -113,7 +114,7 @@ func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease,
 func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	id, lease := t.lease.Job, &t.lease
 	a.node.Lock()
-	old := a.node.leases[id]
+	old := a.node.Leases[id]
 	a.node.Unlock()
 	if old != nil && old.Restart == lease.Restart {
 		a.updateJobMap()
@@ -138,14 +139,14 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	if a.notSlots(lease.Slots) {
 		return a.grant(*lease, nil)
 	}
-	wants, err := a.node.wants(job, len(lease.Slots))
+	wants, err := a.node.Wants(job, len(lease.Slots))
 	if err == nil {
 		err = a.countedGrowth(ctx, job)
 	}
-	var none *unsuitable
+	var none *state.Unsuitable
 	switch {
 	case errors.As(err, &none):
-		return a.requeueOrRefuse(ctx, job, *lease, none.Error(), none.missing)
+		return a.requeueOrRefuse(ctx, job, *lease, none.Error(), none.Missing)
 	case isNotNow(err):
 		return *lease, err
 	case err != nil:
@@ -153,7 +154,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	case len(wants) == 0: // an --exclusive job that does not request a GPU
 		return a.grant(*lease, nil)
 	}
-	defer a.node.dropPending(id)
+	defer a.node.DropPending(id)
 	hooks, leftovers := a.hooksEnded(), a.hasLeftovers()
 	if granted, err := a.carveAndGrant(ctx, t, wants, search); granted != nil {
 		if err == nil {
@@ -176,7 +177,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 // notSlots reports whether all of a job's gres/gpu are GPUs that Slurm allocates without slices, such as gpu:whole:1 in
 // docs/configure.md. slurmd numbers them after the slots.
 func (a *Agent) notSlots(gpus []int) bool {
-	return len(gpus) > 0 && !slices.ContainsFunc(gpus, func(gpu int) bool { return gpu < a.node.slotCount() })
+	return len(gpus) > 0 && !slices.ContainsFunc(gpus, func(gpu int) bool { return gpu < a.node.SlotCount() })
 }
 
 // setJob copies the job's data from slurmctld's record into the lease.
@@ -230,7 +231,7 @@ func (a *Agent) carveAndGrant(
 		}
 		made, held, err := a.carveAll(id, t.lease.UID, t.lease.Slots, pr, &t.spent, search)
 		if err == nil {
-			err = a.awaitFabric(ctx, pr.spots, held)
+			err = a.awaitFabric(ctx, pr.Spots, held)
 		}
 		if err == nil {
 			granted := t.lease
@@ -244,7 +245,7 @@ func (a *Agent) carveAndGrant(
 		}
 		a.metrics.Failed(metrics.Carve)
 		a.log.WithError(err).WithField("job", id).Error("couldn't carve a slice; trying other placements")
-		a.node.forget(id)
+		a.node.Forget(id)
 		if err := a.compareGPUs(); err != nil { // so that the next plan does not use a lost GPU
 			a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 		}

@@ -35,7 +35,7 @@ func (a *Agent) makeSlots() error {
 		return err
 	}
 	had, _ := strconv.Atoi(text)
-	n := max(had, a.node.slotCount())
+	n := max(had, a.node.SlotCount())
 	dir := filepath.Join(a.cfg.DeviceDir, "caelum")
 	if err := makeDir(dir, 0o755); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (a *Agent) prepareRunDir() error {
 	if err := makeDir(jobs, 0o700); err != nil {
 		return err
 	}
-	for _, l := range a.node.leases {
+	for _, l := range a.node.Leases {
 		if _, err := os.Stat(a.leaseFile(l.Job)); err == nil {
 			continue
 		}

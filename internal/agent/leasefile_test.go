@@ -18,7 +18,7 @@ func (w *world) unserved() *Agent {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	a.node.now = w.fake.Now
+	a.node.Now = w.fake.Now
 	return a
 }
 

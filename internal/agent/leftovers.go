@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"caelum/internal/api"
+	"caelum/internal/state"
 )
 
 // Normally, a job's processes have ended before its epilog runs. However, if a job is cancelled at the end of its
@@ -20,7 +21,7 @@ const leftoverInterval = 2 * time.Second
 // inUse reports whether processes are using an instance, and if so, marks it as stuck. The caller must already have
 // restricted the capability files to root, so that no further process can use the instance. If the driver does not list
 // the processes, inUse returns false and marks the instance as unlisted.
-func (a *Agent) inUse(g int, in *instance) (bool, error) {
+func (a *Agent) inUse(g int, in *state.Instance) (bool, error) {
 	pids, _ := a.processes(g, in)
 	if len(pids) == 0 {
 		return false, nil
@@ -35,37 +36,37 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 // processes lists the processes that are using an instance. The result known is false if the driver cannot list them.
 // In this case, the agent does not reuse the instance for another job, but destroys it and creates a new one, because
 // the driver refuses to destroy an instance that a process is using.
-func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
+func (a *Agent) processes(g int, in *state.Instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
 	a.node.Lock()
 	defer a.node.Unlock()
-	in.unlisted = err != nil
-	c := a.node.cards[g]
-	if err != nil && !c.unlisted {
+	in.Unlisted = err != nil
+	c := a.node.Cards[g]
+	if err != nil && !c.Unlisted {
 		a.log.WithError(err).
 			WithField("gpu", g).
 			Warn("couldn't list the processes on a GPU; the agent creates a new instance for each job on this GPU")
 	}
-	c.unlisted = err != nil
+	c.Unlisted = err != nil
 	return pids, err == nil
 }
 
 // unlisted reports whether the last attempt to list the processes of an instance failed.
-func (a *Agent) unlisted(in *instance) bool {
+func (a *Agent) unlisted(in *state.Instance) bool {
 	a.node.Lock()
 	defer a.node.Unlock()
-	return in.unlisted
+	return in.Unlisted
 }
 
 // setAside marks an instance as stuck and notifies the reconciler, which checks stuck instances. The argument used is
 // true if any process is using the instance or has its capability files open.
-func (a *Agent) setAside(g int, in *instance, used bool) error {
-	if err := a.ledger.SetStuck(a.node.cards[g].UUID, in.GI, true); err != nil {
+func (a *Agent) setAside(g int, in *state.Instance, used bool) error {
+	if err := a.ledger.SetStuck(a.node.Cards[g].UUID, in.GI, true); err != nil {
 		return err
 	}
 	a.node.Lock()
-	in.Stuck, in.used = true, used
-	a.node.version++
+	in.Stuck, in.Used = true, used
+	a.node.Version++
 	a.node.Unlock()
 	select {
 	case a.leftovers <- struct{}{}:
@@ -77,11 +78,11 @@ func (a *Agent) setAside(g int, in *instance, used bool) error {
 // closeSlice restricts a slice's capability files to root. If it cannot do so, or if processes are still using the
 // slice, it sets the instance aside.
 func (a *Agent) closeSlice(job uint32, s api.Slice) error {
-	in := a.node.held(job, s)
+	in := a.node.Held(job, s)
 	if in == nil {
 		return nil // the instance no longer exists; compareGPUs has logged the loss
 	}
-	if err := a.caps.Close(a.node.cards[s.GPU].Minor, a.node.hwOf(in)); err != nil {
+	if err := a.caps.Close(a.node.Cards[s.GPU].Minor, a.node.HardwareOf(in)); err != nil {
 		a.log.WithError(err).
 			WithField("job", job).
 			Error("couldn't restrict a released slice's capability files to root; destroying the slice")
@@ -93,11 +94,11 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 
 // retryStuck tries again to destroy a GPU's stuck instances, except those that are still in use or open and those for
 // which the destroy hook must run first. It reports whether it has called the driver to destroy any.
-func (a *Agent) retryStuck(g int, c *card) (tried bool) {
+func (a *Agent) retryStuck(g int, c *state.Card) (tried bool) {
 	a.node.Lock()
-	var stuck []*instance
-	for _, in := range c.ours {
-		if in.Stuck && in.Job == 0 && !in.hook {
+	var stuck []*state.Instance
+	for _, in := range c.Ours {
+		if in.Stuck && in.Job == 0 && !in.WantsHook {
 			stuck = append(stuck, in)
 		}
 	}
@@ -107,8 +108,8 @@ func (a *Agent) retryStuck(g int, c *card) (tried bool) {
 		pids, known := a.processes(g, in)
 		used := len(pids) > 0 || open[in]
 		a.node.Lock()
-		gone := in.used && !used && known
-		in.used = used
+		gone := in.Used && !used && known
+		in.Used = used
 		a.node.Unlock()
 		if used {
 			continue // a destroy would fail after one second of attempts
@@ -140,16 +141,16 @@ func (a *Agent) checkLeftovers(ctx context.Context) {
 func (a *Agent) stateVersion() int {
 	a.node.Lock()
 	defer a.node.Unlock()
-	return a.node.version
+	return a.node.Version
 }
 
 // hasLeftovers reports whether any process is using, or has open, an instance that no job holds.
 func (a *Agent) hasLeftovers() bool {
 	a.node.Lock()
 	defer a.node.Unlock()
-	for _, c := range a.node.cards {
-		for _, in := range c.ours {
-			if in.Stuck && in.used && in.Job == 0 {
+	for _, c := range a.node.Cards {
+		for _, in := range c.Ours {
+			if in.Stuck && in.Used && in.Job == 0 {
 				return true
 			}
 		}
@@ -158,6 +159,6 @@ func (a *Agent) hasLeftovers() bool {
 }
 
 // usedError returns the error for an idle instance that cannot be leased because processes are using it.
-func usedError(g int, in *instance) error {
+func usedError(g int, in *state.Instance) error {
 	return fmt.Errorf("GPU %d: %s at %d is idle, but processes are still using it", g, in.Profile, in.Start)
 }

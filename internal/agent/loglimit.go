@@ -22,7 +22,7 @@ func (a *Agent) mayLog(key any) bool {
 	l := &a.limit
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := a.node.now()
+	now := a.node.Now()
 	maps.DeleteFunc(l.last, func(_ any, last time.Time) bool { return now.Sub(last) >= logInterval })
 	if _, ok := l.last[key]; ok {
 		return false
@@ -48,7 +48,7 @@ func (a *Agent) Refused(uid uint32, call string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.since++
-	if now := a.node.now(); now.Sub(r.last) >= logInterval {
+	if now := a.node.Now(); now.Sub(r.last) >= logInterval {
 		a.log.WithField("uid", uid).
 			WithField("call", call).
 			WithField("refused", r.since).

@@ -16,7 +16,7 @@ import (
 func (a *Agent) ReportMemory(ctx context.Context, job uint32, pid int, r api.MemoryReport) error {
 	uid := api.Peer(ctx)
 	a.node.Lock()
-	lease := a.node.leases[job]
+	lease := a.node.Leases[job]
 	a.node.Unlock()
 	if lease == nil || lease.UID != uid || len(lease.Slices) == 0 {
 		return api.NoLease(job)

@@ -16,7 +16,7 @@ func (a *Agent) metricsState() metrics.State {
 	status, _ := a.Status(context.Background()) // Status always succeeds
 	s := metrics.State{
 		Status:           *status,
-		Now:              a.node.now(),
+		Now:              a.node.Now(),
 		Waiting:          -1,
 		Updates:          int(a.publisher.changes.Load()),
 		RepositoryFailed: a.usage.RepositoryFailed(),

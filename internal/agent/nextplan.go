@@ -5,6 +5,7 @@ import (
 	"caelum/internal/offer"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
+	"caelum/internal/state"
 	"cmp"
 	"slices"
 )
@@ -13,7 +14,7 @@ import (
 // single released slice of the member, because the member does not accept the job, or because the job requests several
 // slices or nodes, has equivalent profiles, should be given a larger slice than it requests, or is a component of a het
 // job.
-func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
+func nextOn(v *plan.View, all offer.Plan, me int) (n state.Next) {
 	for k, spots := range all.Spots {
 		if spots != nil {
 			continue
@@ -22,10 +23,10 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 		wants := v.Jobs[k].Wants
 		if len(wants) != 1 || wants[0].Count != 1 || wants[0].Alternatives != nil || wants[0].Grown != "" ||
 			prefersLarger(v, all, me, wants[0]) || w.NumNodes > 1 || w.HetJob != 0 ||
-			n.jobs > 0 && wants[0].Profile != n.profile || !eligible.Accepts(v.Members[me], *w) {
+			n.Jobs > 0 && wants[0].Profile != n.Profile || !eligible.Accepts(v.Members[me], *w) {
 			break
 		}
-		n = next{wants[0].Profile, n.jobs + 1}
+		n = state.Next{Profile: wants[0].Profile, Jobs: n.Jobs + 1}
 	}
 	return n
 }
@@ -43,8 +44,8 @@ func prefersLarger(v *plan.View, all offer.Plan, me int, w offer.Want) bool {
 // released slice again, the pass would count the slice as both used and offered. The caller holds p.node.
 func (p *publisher) undercounted(node slurm.Node) bool {
 	held := map[string]int{}
-	for job, l := range p.node.leases {
-		if !p.node.here[job].Holds() {
+	for job, l := range p.node.Leases {
+		if !p.node.Here[job].Holds() {
 			continue
 		}
 		for _, s := range l.Slices {

@@ -12,6 +12,7 @@ import (
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
+	"caelum/internal/state"
 )
 
 // nodePlan is this node's part of the plan for the cluster, and the state on which the plan is based.
@@ -28,7 +29,7 @@ type nodePlan struct {
 	reserved *api.Reservation
 	offers   map[string]int
 	pending  map[uint32][]offer.Spot // the new spots of unplaced pending leases
-	next     next
+	next     state.Next
 	planned  map[uint32][][]offer.Spot // see node.planned
 	held     map[string]int            // the result of slicesHeld when the plan was made
 }
@@ -39,11 +40,11 @@ type nodePlan struct {
 // running, apply checks that the state is still the same.
 func (p *publisher) plan(in input, node slurm.Node) nodePlan {
 	p.node.Lock()
-	d := nodePlan{version: p.node.version, withheld: node.Unregistered, gpus: p.node.view()}
-	d.pending = p.node.placePending(d.gpus)
-	d.held = p.node.slicesHeld()
+	d := nodePlan{version: p.node.Version, withheld: node.Unregistered, gpus: p.node.View()}
+	d.pending = p.node.PlacePending(d.gpus)
+	d.held = p.node.SlicesHeld()
 	if p.publishesJobs() {
-		d.holders = p.node.holders()
+		d.holders = p.node.Holders()
 	}
 	undercounted := p.undercounted(node)
 	p.node.Unlock()
@@ -56,17 +57,17 @@ func (p *publisher) plan(in input, node slurm.Node) nodePlan {
 		p.planAll(&d, in.Snapshot, node)
 	}
 	if undercounted {
-		d.next = next{}
+		d.next = state.Next{}
 	}
 	if err := d.mine.Check(d.gpus); err != nil {
 		// An unsound plan indicates a bug in the planner. The agent then offers no slices, so that no slice is
 		// allocated to two jobs.
 		p.log.WithError(err).Error("the plan is unsound; offering no slices; report this bug")
-		d.mine, d.served, d.next = nothing, nil, next{}
+		d.mine, d.served, d.next = nothing, nil, state.Next{}
 	}
 	d.offers = d.mine.Counts(d.gpus)
 	if !maps.Equal(d.offers, p.offered) {
-		p.offered, p.offersSince = d.offers, p.node.now()
+		p.offered, p.offersSince = d.offers, p.node.Now()
 		d.text = p.text(d.gpus)
 	}
 	return d
@@ -83,7 +84,7 @@ func (p *publisher) planAll(d *nodePlan, snapshot plan.Snapshot, node slurm.Node
 	}
 	v := plan.New(
 		p.unstarted.Reorder(snapshot),
-		p.node.settings,
+		p.node.Settings,
 		func(n slurm.Node) bool { return n.Name != node.Name && p.unresponsive.LeftOut(n, snapshot.At) },
 	)
 	all := v.Plan()
@@ -112,6 +113,8 @@ func (p *publisher) text(gpus []place.GPU) string {
 }
 
 // part returns the part of d that prologs and epilogs use.
-func (d *nodePlan) part() planPart {
-	return planPart{d.mine.Offers, d.mine.AdvertisedAs, d.planned, d.reserved, d.next}
+func (d *nodePlan) part() state.PlanPart {
+	return state.PlanPart{
+		Offers: d.mine.Offers, AdvertisedAs: d.mine.AdvertisedAs, Planned: d.planned, Reserved: d.reserved, Next: d.next,
+	}
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"caelum/internal/state"
 	"maps"
 	"slices"
 	"strings"
@@ -18,12 +19,12 @@ func (a *Agent) loadNVLinks() error {
 	}
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 2 {
-			a.node.nvlinks[pair{f[0], f[1]}] = true
+			a.node.NVLinks[state.Pair{f[0], f[1]}] = true
 		}
 	}
 	a.node.Lock()
 	defer a.node.Unlock()
-	a.node.groupNVLinks()
+	a.node.GroupNVLinks()
 	return nil
 }
 
@@ -32,7 +33,7 @@ func (a *Agent) loadNVLinks() error {
 // the earlier answer is kept. Only the goroutine that compares the GPUs may call it.
 func (a *Agent) readNVLinks() {
 	links, err := a.queryNVLinks()
-	if !maps.Equal(links, a.node.nvlinks) {
+	if !maps.Equal(links, a.node.NVLinks) {
 		var lines []string
 		for p := range links {
 			lines = append(lines, p[0]+" "+p[1]+"\n")
@@ -40,9 +41,9 @@ func (a *Agent) readNVLinks() {
 		slices.Sort(lines)
 		if err = a.ledger.SetMeta(nvlinksKey, strings.Join(lines, "")); err == nil {
 			a.node.Lock()
-			a.node.nvlinks = links
-			a.node.groupNVLinks()
-			a.node.version++
+			a.node.NVLinks = links
+			a.node.GroupNVLinks()
+			a.node.Version++
 			a.node.Unlock()
 			a.log.WithField("pairs", len(links)).Info("recorded the NVLinks between the GPUs")
 		}
@@ -55,14 +56,14 @@ func (a *Agent) readNVLinks() {
 
 // queryNVLinks returns the recorded NVLinks, corrected by the driver's answers. The error is the last one that the
 // driver returned.
-func (a *Agent) queryNVLinks() (links map[pair]bool, err error) {
+func (a *Agent) queryNVLinks() (links map[state.Pair]bool, err error) {
 	found := a.fullCards()
 	defer func() {
 		for _, g := range found {
-			a.node.cards[g].hardware.Unlock()
+			a.node.Cards[g].Hardware.Unlock()
 		}
 	}()
-	links = maps.Clone(a.node.nvlinks)
+	links = maps.Clone(a.node.NVLinks)
 	for i, x := range found {
 		for _, y := range found[i+1:] {
 			linked, failed := a.hw.Linked(x, y)
@@ -70,7 +71,7 @@ func (a *Agent) queryNVLinks() (links map[pair]bool, err error) {
 				err = failed
 				continue
 			}
-			key := pair{a.node.cards[x].UUID, a.node.cards[y].UUID}
+			key := state.Pair{a.node.Cards[x].UUID, a.node.Cards[y].UUID}
 			if delete(links, key); linked {
 				links[key] = true
 			}
@@ -82,20 +83,20 @@ func (a *Agent) queryNVLinks() (links map[pair]bool, err error) {
 // fullCards returns the usable GPUs whose MIG mode is off, with their hardware locks. It returns nil if fewer than
 // three of the node's GPUs can be full GPUs, because NVLinks then do not affect the choice of GPUs.
 func (a *Agent) fullCards() (found []int) {
-	if a.node.mostFull() < 3 {
+	if a.node.MostFull() < 3 {
 		return nil
 	}
-	for g, c := range a.node.cards {
-		if !a.node.usable(c) || !c.mayBeFull() || !c.hardware.TryLock() {
+	for g, c := range a.node.Cards {
+		if !a.node.Usable(c) || !c.MayBeFull() || !c.Hardware.TryLock() {
 			continue
 		}
 		a.node.Lock()
-		full := c.isFull()
+		full := c.IsFull()
 		a.node.Unlock()
 		if full {
 			found = append(found, g)
 		} else {
-			c.hardware.Unlock()
+			c.Hardware.Unlock()
 		}
 	}
 	return found

@@ -79,7 +79,7 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 		return false, err
 	}
 	// Since the plan was made, slurmd may have registered, or a job may have been given slices.
-	if node.Unregistered != d.withheld || !p.node.apply(d.version, d.part(), d.pending) {
+	if node.Unregistered != d.withheld || !p.node.Apply(d.version, d.part(), d.pending) {
 		return false, nil
 	}
 	failpoint.Pause()
@@ -99,7 +99,7 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	p.unnotified = false
 	p.published = d.version
 	if !d.withheld {
-		p.set(func(s *publishStatus) { s.published, s.at, s.short = node.Gres.Profiles(), p.node.now(), short })
+		p.set(func(s *publishStatus) { s.published, s.at, s.short = node.Gres.Profiles(), p.node.Now(), short })
 	}
 	return true, nil
 }
@@ -186,7 +186,7 @@ func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 	if snapshot.Nodes, snapshot.Queue, err = slurm.List(ctx, p.ctl); err != nil {
 		return snapshot, node, err
 	}
-	snapshot.At = p.node.now()
+	snapshot.At = p.node.Now()
 	own := slices.IndexFunc(snapshot.Nodes, func(n slurm.Node) bool { return n.Name == p.config.Node })
 	if own < 0 {
 		return snapshot, node, fmt.Errorf("%s: %w; set the `node` key to the NodeName in slurm.conf",

@@ -14,6 +14,7 @@ import (
 	"caelum/internal/mig"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
+	"caelum/internal/state"
 )
 
 // The tests in this file check that a prolog fails only because of a defect of the node. Each test covers one class of
@@ -130,7 +131,7 @@ func TestPublishingImpossible(t *testing.T) {
 			w.publish()
 			w.fake.Tick()
 			w.agent.node.Lock()
-			w.agent.node.pending, w.agent.node.offers = map[uint32]*pendingLease{}, make([]mig.Layout, 1)
+			w.agent.node.Pending, w.agent.node.Offers = map[uint32]*state.PendingLease{}, make([]mig.Layout, 1)
 			w.agent.node.Unlock()
 			w.failing(1000, errors.New("Invalid user id"), "UpdateNode")
 			req := api.LeaseRequest{Slots: []int{0}, Wait: 1e-9}

@@ -17,6 +17,7 @@ import (
 	"caelum/internal/part"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
+	"caelum/internal/state"
 )
 
 // publishing is the set of slurmctld calls that the publisher uses. Except in tests, it is a *slurm.Client.
@@ -39,7 +40,7 @@ type publishing interface {
 // options are the properties of a publisher and the functions that it calls.
 type options struct {
 	config config.Config
-	node   *node
+	node   *state.Node
 	ctl    publishing
 	ledger *ledger.Ledger
 	log    *logrus.Entry
@@ -214,7 +215,7 @@ func (p *publisher) run(ctx context.Context) {
 			}
 			continue
 		case <-settled:
-			if p.node.unchangedSince(p.published) {
+			if p.node.UnchangedSince(p.published) {
 				settled = nil
 				continue
 			}

@@ -92,7 +92,7 @@ func (w *world) withoutPasses() *publisher {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	a.node.now = w.fake.Now
+	a.node.Now = w.fake.Now
 	w.agent = a
 	w.stop = func() { a.ledger.Close() }
 	return a.publisher
@@ -117,7 +117,7 @@ func TestReleasedSliceCountsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := p.plan(input{Snapshot: snapshot}, node)
-	if !p.node.apply(d.version, d.part(), d.pending) {
+	if !p.node.Apply(d.version, d.part(), d.pending) {
 		t.Fatal("the plan is outdated")
 	}
 	if started := w.fake.Tick(); len(started) != 1 || started[0] != second {

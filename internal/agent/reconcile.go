@@ -15,6 +15,7 @@ import (
 	"caelum/internal/ledger"
 	"caelum/internal/mig"
 	"caelum/internal/slurm"
+	"caelum/internal/state"
 )
 
 // load reads the ledger into memory and reports whether the node has been rebooted since the agent last started. If so,
@@ -42,7 +43,7 @@ func (a *Agent) load() (rebooted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for g, c := range a.node.cards {
+	for g, c := range a.node.Cards {
 		held := slices.DeleteFunc(slices.Clone(instances), func(in ledger.Instance) bool { return in.GPU != c.UUID })
 		if c.Model == nil || len(held) == 0 {
 			continue
@@ -56,11 +57,11 @@ func (a *Agent) load() (rebooted bool, err error) {
 		return false, err
 	}
 	for _, f := range former {
-		a.node.former[minorsOf{f.GPU, f.GI}] = f.UID
+		a.node.Former[state.Minors{Gpu: f.GPU, Gi: f.GI}] = f.UID
 	}
 	leases, err := a.ledger.Leases()
 	for _, l := range leases {
-		a.node.leases[l.Job] = &l
+		a.node.Leases[l.Job] = &l
 	}
 	a.renameLeases()
 	return rebooted, err
@@ -69,22 +70,22 @@ func (a *Agent) load() (rebooted bool, err error) {
 // closeIdle ensures that only root can open an instance that is not held by a job. After a crash, users might have
 // access to an idle instance, because the agent may have crashed before it wrote a lease, or before it restricted the
 // capability files of a new instance to root.
-func (a *Agent) closeIdle() { a.closeIdleOn(a.node.cards) }
+func (a *Agent) closeIdle() { a.closeIdleOn(a.node.Cards) }
 
 // closeIdleOn is like closeIdle, but only for the given GPUs. These GPUs must not be used by a prolog during the call.
-func (a *Agent) closeIdleOn(cards []*card) {
+func (a *Agent) closeIdleOn(cards []*state.Card) {
 	var idle []placed
 	a.node.Lock()
 	for _, c := range cards {
-		for _, in := range c.ours {
+		for _, in := range c.Ours {
 			if in.Job == 0 {
-				idle = append(idle, placed{slices.Index(a.node.cards, c), in})
+				idle = append(idle, placed{slices.Index(a.node.Cards, c), in})
 			}
 		}
 	}
 	a.node.Unlock()
 	for _, p := range idle {
-		if err := a.caps.Close(a.node.cards[p.gpu].Minor, a.node.hwOf(p.in)); err != nil {
+		if err := a.caps.Close(a.node.Cards[p.gpu].Minor, a.node.HardwareOf(p.in)); err != nil {
 			a.log.WithError(err).WithField("gpu", p.gpu).Error("couldn't restrict an idle instance's files to root")
 		}
 	}
@@ -102,7 +103,7 @@ func (a *Agent) closeIdleOn(cards []*card) {
 //	only an intent                  the driver was not called, or has destroyed the instance: the intent is settled
 func (a *Agent) compareGPUs() error {
 	var all error
-	for g, c := range a.node.cards {
+	for g, c := range a.node.Cards {
 		if err := a.compareGPU(g, c); err != nil {
 			all = errors.Join(all, fmt.Errorf("GPU %d: %w", g, err))
 		}
@@ -112,25 +113,25 @@ func (a *Agent) compareGPUs() error {
 
 // compareGPU is like compareGPUs, but for one GPU. If the GPU was lost, it checks whether the driver can reach it
 // again. It makes no driver calls for a GPU that was withdrawn after a fatal Xid error, because they may hang.
-func (a *Agent) compareGPU(g int, c *card) error {
-	c.hardware.Lock()
-	defer c.hardware.Unlock()
+func (a *Agent) compareGPU(g int, c *state.Card) error {
+	c.Hardware.Lock()
+	defer c.Hardware.Unlock()
 	switch {
-	case a.node.usable(c):
+	case a.node.Usable(c):
 		return a.repair(g, c)
-	case a.node.isWithdrawn(c):
+	case a.node.IsWithdrawn(c):
 		return nil
 	}
 	return a.takeBack(g, c)
 }
 
 // repair implements compareGPU for a usable GPU. The caller holds the card's hardware lock.
-func (a *Agent) repair(g int, c *card) error {
+func (a *Agent) repair(g int, c *state.Card) error {
 	found, err := a.hw.Instances(g)
 	if errors.Is(err, gpu.ErrLost) {
 		a.node.Lock()
 		c.Problem = gpu.Lost
-		a.node.version++
+		a.node.Version++
 		a.node.Unlock()
 		return err
 	} else if err != nil {
@@ -164,7 +165,7 @@ func (a *Agent) repair(g int, c *card) error {
 		}
 	}
 	a.node.Lock()
-	full := c.isFull()
+	full := c.IsFull()
 	a.node.Unlock()
 	if full {
 		a.checkFabric(g, c)
@@ -175,31 +176,31 @@ func (a *Agent) repair(g int, c *card) error {
 
 // compare records the instances that were found on a GPU, and returns, by placement, the agent's instances that were
 // not found.
-func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*instance) {
+func (a *Agent) compare(g int, c *state.Card, found []gpu.Instance) (missing map[int]*state.Instance) {
 	a.node.Lock()
 	defer a.node.Unlock()
 	var foreign []gpu.Instance
-	missing = maps.Clone(c.ours)
+	missing = maps.Clone(c.Ours)
 	for _, f := range found {
 		p, _ := c.Model.Placement(f.Profile, f.Start)
-		if in := c.ours[p]; in != nil && in.GI == f.GI && (in.UUID == f.UUID || f.UUID == "") {
-			in.cis, in.sms, in.maxSMs = f.CIs, f.SMs, f.MaxSMs
+		if in := c.Ours[p]; in != nil && in.GI == f.GI && (in.UUID == f.UUID || f.UUID == "") {
+			in.CIs, in.SMs, in.MaxSMs = f.CIs, f.SMs, f.MaxSMs
 			delete(missing, p)
 			continue
 		}
 		foreign = append(foreign, f)
 	}
-	if !reflect.DeepEqual(foreign, c.foreign) {
+	if !reflect.DeepEqual(foreign, c.Foreign) {
 		for _, f := range foreign {
-			if !contains(c.foreign, f) {
+			if !contains(c.Foreign, f) {
 				a.log.WithField("gpu", g).
 					WithField("gi", f.GI).
 					Warnf("%s at %d was created by another program; the agent does not change it or offer its units",
 						f.Profile, f.Start)
 			}
 		}
-		c.foreign = foreign
-		a.node.version++
+		c.Foreign = foreign
+		a.node.Version++
 	}
 	return missing
 }
@@ -207,7 +208,7 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 // settle resolves an intent that an earlier driver call left in the ledger. A complete instance on the GPU is
 // recorded as idle, and a GPU instance without its compute instance is destroyed. If the GPU instance does not exist,
 // only the ledger is corrected.
-func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) error {
+func (a *Agent) settle(g int, c *state.Card, i ledger.Intent, found []gpu.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("intent", i.Op)
 	p, ok := c.Model.Placement(i.Profile, i.Start)
 	if !ok {
@@ -227,7 +228,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		return a.ledger.Failed(i.ID)
 	case there == nil:
 		a.node.Lock()
-		delete(c.ours, p)
+		delete(c.Ours, p)
 		a.node.Unlock()
 		return a.ledger.Destroyed(i.ID, c.UUID, i.GI)
 	case len(there.CIs) == 1 && there.UUID != "":
@@ -239,20 +240,20 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 			return err
 		}
 		a.node.Lock()
-		delete(c.ours, p)
+		delete(c.Ours, p)
 		a.node.Unlock()
 		return a.ledger.Destroyed(i.ID, c.UUID, there.GI)
 	}
 }
 
 // settleMade settles an intent whose instance exists on the GPU at placement p, and records the instance as idle.
-func (a *Agent) settleMade(c *card, p int, i ledger.Intent, there gpu.Instance) error {
+func (a *Agent) settleMade(c *state.Card, p int, i ledger.Intent, there gpu.Instance) error {
 	if err := a.caps.Make(c.Minor, there); err != nil {
 		return err
 	}
-	in := c.newInstance(p, there)
+	in := c.NewInstance(p, there)
 	a.node.Lock()
-	old := c.ours[p]
+	old := c.Ours[p]
 	a.node.Unlock()
 	if old != nil && old.UUID == in.UUID {
 		return a.ledger.Failed(i.ID)
@@ -262,8 +263,8 @@ func (a *Agent) settleMade(c *card, p int, i ledger.Intent, there gpu.Instance) 
 	}
 	a.node.Lock()
 	defer a.node.Unlock()
-	c.ours[p] = in
-	a.node.version++
+	c.Ours[p] = in
+	a.node.Version++
 	return nil
 }
 
@@ -276,11 +277,11 @@ func contains(list []gpu.Instance, in gpu.Instance) bool {
 // uses the job list of the last pass, but queries slurmctld again before it releases a lease.
 func (a *Agent) releaseGone(ctx context.Context) error {
 	a.node.Lock()
-	held := make([]api.Lease, 0, len(a.node.leases))
-	for _, l := range a.node.leases {
+	held := make([]api.Lease, 0, len(a.node.Leases))
+	for _, l := range a.node.Leases {
 		held = append(held, *l)
 	}
-	here := a.node.here
+	here := a.node.Here
 	a.node.Unlock()
 	// A completing job keeps its slices until its epilog has run. If the job is about to be requeued, it already has
 	// the restart count of its next run. If a job that holds resources has a higher restart count than the lease, the

@@ -16,6 +16,7 @@ import (
 	"caelum/internal/api"
 	"caelum/internal/gpu"
 	"caelum/internal/slurm"
+	"caelum/internal/state"
 )
 
 // The agent writes a lease file once the lease is in the ledger, and removes the file before it removes the lease from
@@ -52,7 +53,7 @@ func (a *Agent) recoverLeases() error {
 					id, a.leaseFile(uint32(id)))
 			continue
 		}
-		if had := a.node.leases[l.Job]; had == nil || had.Restart < l.Restart {
+		if had := a.node.Leases[l.Job]; had == nil || had.Restart < l.Restart {
 			lost = append(lost, l)
 		}
 	}
@@ -70,15 +71,15 @@ func (a *Agent) recoverLeases() error {
 
 // spotted is an instance and the GPU on which it was found.
 type spotted struct {
-	card *card
+	card *state.Card
 	gpu.Instance
 }
 
 // foundByUUID returns the instances on all usable GPUs, by UUID.
 func (a *Agent) foundByUUID() map[string]spotted {
 	found := map[string]spotted{}
-	for g, c := range a.node.cards {
-		if !a.node.usable(c) {
+	for g, c := range a.node.Cards {
+		if !a.node.Usable(c) {
 			continue
 		}
 		list, err := a.hw.Instances(g)
@@ -96,7 +97,7 @@ func (a *Agent) foundByUUID() map[string]spotted {
 // recoverLease restores one lease with the slices that still exist on the GPUs.
 func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 	log := a.log.WithField("job", l.Job)
-	var held []*instance
+	var held []*state.Instance
 	wanted := l.Slices
 	l.Slices = nil
 	for _, s := range wanted {
@@ -110,7 +111,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 				Error("the job's lease file names a slice that was not found on any GPU; the job will fail")
 			continue
 		}
-		if old := in.card.ours[p]; old != nil && old.Job != 0 && old.Job != l.Job {
+		if old := in.card.Ours[p]; old != nil && old.Job != 0 && old.Job != l.Job {
 			// If the other job has no lease file, its lease was released, but the ledger has lost the record of the
 			// release. The compute instance may have been re-created since then.
 			if _, err := os.Lstat(a.leaseFile(old.Job)); err == nil {
@@ -127,24 +128,24 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			if err := a.ledger.Release(old.Job); err != nil {
 				return err
 			}
-			a.node.dropLease(old.Job)
+			a.node.DropLease(old.Job)
 		}
 		model := in.card.Model
 		l.Slices = append(l.Slices, api.Slice{
-			Slot: s.Slot, GPU: slices.Index(a.node.cards, in.card), Profile: in.Profile, Start: in.Start, Size: in.Size,
+			Slot: s.Slot, GPU: slices.Index(a.node.Cards, in.card), Profile: in.Profile, Start: in.Start, Size: in.Size,
 			MemoryMiB: model.Profiles[model.Placements[p].Profile].MemoryMiB, UUID: in.UUID,
 		})
-		made := in.card.newInstance(p, in.Instance)
+		made := in.card.NewInstance(p, in.Instance)
 		made.Job = l.Job
-		in.card.ours[p] = made
-		a.node.former[minorsOf{made.GPU, made.GI}] = l.UID
+		in.card.Ours[p] = made
+		a.node.Former[state.Minors{Gpu: made.GPU, Gi: made.GI}] = l.UID
 		held = append(held, made)
 	}
 	l.Recovered = true
 	if err := a.ledger.Recover(l, ledgerInstances(held)); err != nil {
 		return err
 	}
-	a.node.leases[l.Job] = &l
+	a.node.Leases[l.Job] = &l
 	log.WithField("restart", l.Restart).
 		WithField("slices", len(l.Slices)).
 		Warn("the ledger had lost this job's lease; restored it from the lease file")
@@ -155,7 +156,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 func (a *Agent) completeLeases(ctx context.Context) error {
 	a.node.Lock()
 	var ids []uint32
-	for id, l := range a.node.leases {
+	for id, l := range a.node.Leases {
 		if l.Recovered {
 			ids = append(ids, id)
 		}
@@ -175,7 +176,7 @@ func (a *Agent) completeLeases(ctx context.Context) error {
 // slurmctld does not know or describes unclearly. The caller holds the job's lock.
 func (a *Agent) completeLease(ctx context.Context, id uint32) error {
 	a.node.Lock()
-	old := a.node.leases[id]
+	old := a.node.Leases[id]
 	a.node.Unlock()
 	if old == nil || !old.Recovered {
 		return nil
@@ -194,7 +195,7 @@ func (a *Agent) completeLease(ctx context.Context, id uint32) error {
 	l := t.lease
 	l.Recovered = false
 	// After the job has ended, slurmctld no longer shows the allocation, and wants returns nothing.
-	if wants, err := a.node.wants(job, 0); err == nil && len(wants) > 0 && len(l.Slices) > 0 {
+	if wants, err := a.node.Wants(job, 0); err == nil && len(wants) > 0 && len(l.Slices) > 0 {
 		l.Expected = expectedOn(l, wants, l.Slices[0].Profile)
 		l.Slices = slices.Clone(l.Slices)
 		for k := range l.Slices {
@@ -205,8 +206,8 @@ func (a *Agent) completeLease(ctx context.Context, id uint32) error {
 		return err
 	}
 	a.node.Lock()
-	a.node.leases[id] = &l
-	a.node.version++
+	a.node.Leases[id] = &l
+	a.node.Version++
 	a.node.Unlock()
 	a.usage.Describe(l)
 	return nil

@@ -44,10 +44,10 @@ func (a *Agent) endLease(ctx context.Context, id uint32, restart int, gone bool)
 	defer cancel()
 	defer a.jobs.lock(id)()
 	a.node.Lock()
-	lease := a.node.leases[id]
-	if pr := a.node.pending[id]; pr != nil { // the prolog was killed before the agent answered
-		delete(a.node.pending, id)
-		a.node.version++
+	lease := a.node.Leases[id]
+	if pr := a.node.Pending[id]; pr != nil { // the prolog was killed before the agent answered
+		delete(a.node.Pending, id)
+		a.node.Version++
 	}
 	a.node.Unlock()
 	if lease == nil || restart < lease.Restart {
@@ -59,7 +59,7 @@ func (a *Agent) endLease(ctx context.Context, id uint32, restart int, gone bool)
 				Warn("couldn't complete a restored lease; if its job failed, it will not be requeued")
 		}
 		a.node.Lock()
-		lease = a.node.leases[id]
+		lease = a.node.Leases[id]
 		a.node.Unlock()
 	}
 	if !gone {
@@ -76,7 +76,7 @@ func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 		if err := a.closeSlice(lease.Job, s); err != nil {
 			return false, err
 		}
-		if in := a.node.held(lease.Job, s); in != nil {
+		if in := a.node.Held(lease.Job, s); in != nil {
 			closed = append(closed, placed{s.GPU, in})
 		}
 	}
@@ -97,9 +97,9 @@ func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 		a.metrics.Ended()
 	}
 	a.node.Lock()
-	a.node.dropLease(lease.Job)
-	a.node.version++
-	again = a.node.offerAgain(lease)
+	a.node.DropLease(lease.Job)
+	a.node.Version++
+	again = a.node.OfferAgain(lease)
 	a.node.Unlock()
 	a.remakeSoon()
 	a.log.WithField("job", lease.Job).Info("released")

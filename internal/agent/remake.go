@@ -8,6 +8,7 @@ import (
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
 	"caelum/internal/offer"
+	"caelum/internal/state"
 )
 
 // A process can close an instance's capability files after it has subscribed to the compute instance, and can still use
@@ -31,11 +32,11 @@ func (a *Agent) remakeSoon() {
 // leases.
 func (a *Agent) remakeIdle() {
 	before := a.stateVersion()
-	for g, c := range a.node.cards {
-		var stale []*instance
+	for g, c := range a.node.Cards {
+		var stale []*state.Instance
 		a.node.Lock()
-		for _, in := range c.ours {
-			if c.Problem == "" && in.idle() && in.stale() {
+		for _, in := range c.Ours {
+			if c.Problem == "" && in.Idle() && in.Stale() {
 				stale = append(stale, in)
 			}
 		}
@@ -53,13 +54,13 @@ func (a *Agent) remakeIdle() {
 }
 
 // remakeOne re-creates the compute instance of an instance that was idle.
-func (a *Agent) remakeOne(g int, in *instance) error {
-	c := a.node.cards[g]
-	c.hardware.Lock()
-	defer c.hardware.Unlock()
+func (a *Agent) remakeOne(g int, in *state.Instance) error {
+	c := a.node.Cards[g]
+	c.Hardware.Lock()
+	defer c.Hardware.Unlock()
 	p, ok := c.Model.Placement(in.Profile, in.Start)
 	a.node.Lock()
-	ready := ok && c.ours[p] == in && in.idle() && in.stale() && !a.node.promised(offer.Spot{GPU: g, Placement: p})
+	ready := ok && c.Ours[p] == in && in.Idle() && in.Stale() && !a.node.Promised(offer.Spot{GPU: g, Placement: p})
 	a.node.Unlock()
 	if !ready {
 		return nil
@@ -82,8 +83,8 @@ func (a *Agent) remakeOne(g int, in *instance) error {
 // destroys the GPU instance. The intent in the ledger is that of a destroy: after a crash, a GPU instance without a
 // compute instance is destroyed, and one with a new compute instance becomes idle. The caller holds the card's hardware
 // lock.
-func (a *Agent) remake(g int, in *instance, t *spent) (*instance, error) {
-	c := a.node.cards[g]
+func (a *Agent) remake(g int, in *state.Instance, t *spent) (*state.Instance, error) {
+	c := a.node.Cards[g]
 	intent, err := a.ledger.Begin(ledger.Intent{
 		Op: ledger.OpDestroy, GPU: c.UUID, GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size,
 	})
@@ -92,7 +93,7 @@ func (a *Agent) remake(g int, in *instance, t *spent) (*instance, error) {
 	}
 	failpoint.Hit(failpoint.RemakeIntended)
 	asked := time.Now()
-	made, err := a.hw.Remake(g, a.node.hwOf(in))
+	made, err := a.hw.Remake(g, a.node.HardwareOf(in))
 	add(&t.driver, asked)
 	switch {
 	case errors.Is(err, gpu.ErrInUse):

@@ -11,6 +11,7 @@ import (
 	"caelum/internal/gpu"
 	"caelum/internal/gpu/gputest"
 	"caelum/internal/ledger"
+	"caelum/internal/state"
 )
 
 // again ends a job, and returns the slice of a job that another user starts then.
@@ -48,7 +49,7 @@ func TestRemakeBetweenUsers(t *testing.T) {
 // holder returns the job that holds an instance.
 func (w *world) holder(uuid string) uint32 {
 	w.t.Helper()
-	for id, l := range w.current().node.leases {
+	for id, l := range w.current().node.Leases {
 		for _, s := range l.Slices {
 			if s.UUID == uuid {
 				return id
@@ -163,8 +164,8 @@ func TestShortComputeInstance(t *testing.T) {
 		t.Fatalf("%+v", in)
 	}
 	w.agent.node.Lock()
-	for _, own := range w.agent.node.cards[0].ours {
-		own.sms = 16 // as created by an earlier version
+	for _, own := range w.agent.node.Cards[0].Ours {
+		own.SMs = 16 // as created by an earlier version
 	}
 	w.agent.node.Unlock()
 	if s := w.onlyInstance(); !s.Short() {
@@ -192,7 +193,7 @@ func TestDeviceFileModes(t *testing.T) {
 				s := w.lease(id).Slices[0]
 				for _, in := range w.listed(s.GPU) {
 					if in.UUID == s.UUID {
-						w.ownedBy(w.agent.caps.Files(w.agent.node.cards[s.GPU].Minor, in), 20001)
+						w.ownedBy(w.agent.caps.Files(w.agent.node.Cards[s.GPU].Minor, in), 20001)
 					}
 				}
 				jobs = append(jobs, id)
@@ -206,7 +207,7 @@ func TestDeviceFileModes(t *testing.T) {
 				w.agent.remakeIdle()
 				for _, in := range w.listed(s.GPU) {
 					if in.Start == s.Start {
-						w.ownedBy(w.agent.caps.Files(w.agent.node.cards[s.GPU].Minor, in), 0)
+						w.ownedBy(w.agent.caps.Files(w.agent.node.Cards[s.GPU].Minor, in), 0)
 					}
 				}
 			}
@@ -276,7 +277,7 @@ func TestInterruptedCreate(t *testing.T) {
 		w := newWorldOn(t, gputest.New(t, "A100-40GB", 1, "--modify-device-files", value),
 			fmt.Sprintf(closedA100, 7, 28), fullA100, tightest)
 		intent := ledger.Intent{
-			Op: ledger.OpCreate, GPU: w.agent.node.cards[0].UUID, Profile: "2g.10gb", Start: 2, Size: 2, Job: 1,
+			Op: ledger.OpCreate, GPU: w.agent.node.Cards[0].UUID, Profile: "2g.10gb", Start: 2, Size: 2, Job: 1,
 		}
 		if _, err := w.agent.ledger.Begin(intent); err != nil {
 			t.Fatal(err)
@@ -324,14 +325,14 @@ func (n nameless) Instances(g int) ([]gpu.Instance, error) {
 // TestGrantNotRecorded checks that a slice is not reused unchanged after a user could open its capability files while
 // the ledger had no lease for him.
 func TestGrantNotRecorded(t *testing.T) {
-	for name, fail := range map[string]func(*world, api.Lease, []*instance){
-		"crash": func(w *world, lease api.Lease, held []*instance) {
+	for name, fail := range map[string]func(*world, api.Lease, []*state.Instance){
+		"crash": func(w *world, lease api.Lease, held []*state.Instance) {
 			if err := w.agent.open(lease, held); err != nil {
 				w.t.Error(err)
 			}
 			w.restart()
 		},
-		"ledger": func(w *world, lease api.Lease, held []*instance) {
+		"ledger": func(w *world, lease api.Lease, held []*state.Instance) {
 			w.sql("CREATE TRIGGER full BEFORE INSERT ON lease BEGIN SELECT RAISE(FAIL, 'full'); END")
 			if _, err := w.agent.grant(lease, held); err == nil {
 				w.t.Error("granted although the ledger contains no lease")
@@ -345,11 +346,11 @@ func TestGrantNotRecorded(t *testing.T) {
 			first := w.lease(id).Slices[0]
 			w.fake.End(id)
 			w.fake.RunEpilogs()
-			var held []*instance
-			for _, in := range w.agent.node.cards[0].ours {
+			var held []*state.Instance
+			for _, in := range w.agent.node.Cards[0].Ours {
 				held = append(held, in)
 			}
-			files := w.agent.caps.Files(w.agent.node.cards[0].Minor, w.instance(first.UUID))
+			files := w.agent.caps.Files(w.agent.node.Cards[0].Minor, w.instance(first.UUID))
 			fail(w, api.Lease{Job: 99, UID: 20002, Slices: []api.Slice{first}}, held)
 			w.ownedBy(files, 0)
 			if now := w.granted("3g.20gb"); now.UUID == first.UUID || now.Start != first.Start {

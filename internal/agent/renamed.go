@@ -3,13 +3,14 @@ package agent
 import (
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
+	"caelum/internal/state"
 	"slices"
 )
 
 // adoptInstances loads a GPU's instances from the ledger and changes their profile names to those that the driver
 // reports. It removes from the ledger any instance that is no longer on the GPU and whose profile the driver does not
 // report.
-func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
+func (a *Agent) adoptInstances(g int, c *state.Card, held []ledger.Instance) error {
 	found, err := a.hw.Instances(g)
 	if err != nil { // the GPU is lost; compareGPUs reports this
 		a.log.WithError(err).WithField("gpu", g).Error("couldn't list the instances")
@@ -24,7 +25,7 @@ func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 			in.Profile = found[i].Profile
 		}
 		if p, ok := c.Model.Placement(in.Profile, in.Start); ok {
-			c.ours[p] = &instance{Instance: in}
+			c.Ours[p] = &state.Instance{Instance: in}
 		} else if err == nil {
 			if err := a.gone(g, c, in); err != nil {
 				return err
@@ -35,7 +36,7 @@ func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 }
 
 // gone logs that an instance is no longer on its GPU, and removes it from the ledger.
-func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
+func (a *Agent) gone(g int, c *state.Card, in ledger.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("uuid", in.UUID)
 	if in.Job != 0 {
 		log.WithField("job", in.Job).
@@ -50,15 +51,15 @@ func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 // renameLeases updates the profile and memory of each leased slice from its instance. AdvertisedAs keeps the earlier
 // profile name, because slurmctld still counts the slice under that name.
 func (a *Agent) renameLeases() {
-	for _, l := range a.node.leases {
+	for _, l := range a.node.Leases {
 		for i := range l.Slices {
 			s := &l.Slices[i]
-			if s.GPU >= len(a.node.cards) {
+			if s.GPU >= len(a.node.Cards) {
 				continue
 			}
-			for p, in := range a.node.cards[s.GPU].ours {
+			for p, in := range a.node.Cards[s.GPU].Ours {
 				if in.UUID == s.UUID {
-					b := a.node.cards[s.GPU].Model
+					b := a.node.Cards[s.GPU].Model
 					if s.AdvertisedAs == "" && s.Profile != in.Profile {
 						s.AdvertisedAs = s.Profile
 					}

@@ -29,7 +29,7 @@ func (a *Agent) search() *search {
 // scanAll searches for processes that hold open a capability file of any instance that can exist on the node.
 func (a *Agent) scanAll() (gpu.Held, error) {
 	var wanted []gpu.Device
-	for _, c := range a.node.cards {
+	for _, c := range a.node.Cards {
 		all, err := a.possible(c)
 		if err != nil {
 			return gpu.Held{}, ignoreNoCapabilities(err)

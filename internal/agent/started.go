@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"caelum/internal/slurm"
+	"caelum/internal/state"
 )
 
 // account compares the pending leases with the jobs that slurmctld lists on the node. It adds a pending lease for
@@ -17,7 +18,7 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 		// A job that is ending is not assigned any slices; if its prolog is still running, the prolog's call returns an
 		// error. If a job's record is unreadable, its request is unknown, and slurmctld may have allocated slices to
 		// it.
-		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || p.node.accounted(j.ID, j.Restarts) {
+		if !j.Holds() || !state.AsksForSlices(j) && j.Problem == "" || p.node.Accounted(j.ID, j.Restarts) {
 			continue
 		}
 		if err := p.preLease(ctx, j); err != nil {
@@ -26,20 +27,20 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	}
 	p.node.Lock()
 	defer p.node.Unlock()
-	p.node.here = here
+	p.node.Here = here
 	if p.following.Load() { // the passes do not list the jobs
-		p.node.here = p.node.withNoted(here)
+		p.node.Here = p.node.WithNoted(here)
 	}
-	for job, pr := range p.node.pending {
-		if _, present := here[job]; !present && !pr.leasing {
-			delete(p.node.pending, job)
-			p.node.version++
+	for job, pr := range p.node.Pending {
+		if _, present := here[job]; !present && !pr.Leasing {
+			delete(p.node.Pending, job)
+			p.node.Version++
 		}
 	}
 	maps.DeleteFunc(p.allocations, func(job uint32, _ allocation) bool { _, present := here[job]; return !present })
-	for job := range p.node.unserved {
+	for job := range p.node.Unserved {
 		if _, present := here[job]; !present {
-			delete(p.node.unserved, job)
+			delete(p.node.Unserved, job)
 		}
 	}
 	return nil
@@ -70,10 +71,10 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	if !job.Holds() {
 		return nil
 	}
-	wants, err := p.node.wants(job, slots)
+	wants, err := p.node.Wants(job, slots)
 	p.node.Lock()
 	defer p.node.Unlock()
-	if l := p.node.leases[id]; p.node.pending[id] != nil || l != nil && l.Restart >= job.Restarts {
+	if l := p.node.Leases[id]; p.node.Pending[id] != nil || l != nil && l.Restart >= job.Restarts {
 		return nil
 	}
 	if err != nil || len(wants) == 0 || slots == 0 { // no prolog will carve slices for this job
@@ -82,12 +83,12 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 				Warn("the job gets no device, because it has gres/mig but no gres/gpu; " +
 					"its slices will count as used until the job ends")
 		}
-		p.node.unserved[id] = job.Restarts
+		p.node.Unserved[id] = job.Restarts
 		return nil
 	}
-	if _, ok := p.node.takeOffers(id, job.ArrayJob, wants); !ok {
-		p.node.pending[id] = &pendingLease{wants: wants}
-		p.node.version++
+	if _, ok := p.node.TakeOffers(id, job.ArrayJob, wants); !ok {
+		p.node.Pending[id] = &state.PendingLease{Wants: wants}
+		p.node.Version++
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 // slotsAsked returns the maximum number of GPU slots on this node that the job's request allows.
 func (p *publisher) slotsAsked(job slurm.Job) int {
 	if job.Exclusive {
-		return p.node.slotCount()
+		return p.node.SlotCount()
 	}
-	return min(job.GPUsPerNode(), p.node.slotCount())
+	return min(job.GPUsPerNode(), p.node.SlotCount())
 }

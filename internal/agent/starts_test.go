@@ -104,8 +104,8 @@ func testPendingLease(t *testing.T, tc pendingCase) {
 	}
 	got := ""
 	w.agent.node.Lock()
-	if pr := w.agent.node.pending[id]; pr != nil {
-		got = list(pr.wants)
+	if pr := w.agent.node.Pending[id]; pr != nil {
+		got = list(pr.Wants)
 	}
 	w.agent.node.Unlock()
 	if got != tc.wants {
@@ -124,7 +124,7 @@ func testPendingLease(t *testing.T, tc pendingCase) {
 	w.fake.RunEpilogs()
 	w.fake.Advance(10 * 60e9)
 	w.publish()
-	if _, left := w.agent.node.unserved[id]; left || w.agent.node.pending[id] != nil {
+	if _, left := w.agent.node.Unserved[id]; left || w.agent.node.Pending[id] != nil {
 		t.Error("the job is gone but still counted")
 	}
 }

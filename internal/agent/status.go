@@ -8,6 +8,7 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/offer"
+	"caelum/internal/state"
 	"caelum/internal/version"
 )
 
@@ -19,10 +20,10 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 	s := &api.Status{
 		Node:             a.cfg.Node,
 		Version:          version.Version,
-		Profiles:         a.node.profiles,
+		Profiles:         a.node.Profiles,
 		Stale:            pass.stale,
 		Published:        pass.published,
-		Reserved:         a.node.reserved,
+		Reserved:         a.node.Reserved,
 		Closed:           pass.closed,
 		SummariesWaiting: a.usage.SummariesWaiting(),
 	}
@@ -36,29 +37,29 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 	if pass.err != nil {
 		s.PublishError = pass.err.Error()
 	}
-	for i, c := range a.node.cards {
+	for i, c := range a.node.Cards {
 		s.GPUs = append(s.GPUs, a.statusOf(i, c))
 	}
-	for _, id := range slices.Sorted(maps.Keys(a.node.leases)) {
-		s.Leases = append(s.Leases, a.usage.WithUse(*a.node.leases[id]))
+	for _, id := range slices.Sorted(maps.Keys(a.node.Leases)) {
+		s.Leases = append(s.Leases, a.usage.WithUse(*a.node.Leases[id]))
 	}
 	return s, nil
 }
 
 // statusOf returns the status of GPU i. The caller holds the node's lock.
-func (a *Agent) statusOf(i int, c *card) api.GPU {
+func (a *Agent) statusOf(i int, c *state.Card) api.GPU {
 	g := api.GPU{Index: c.Index, UUID: c.UUID, Model: c.Name, Slots: c.Slots, Problem: c.Problem,
-		Held: c.heldBack(), Unlisted: c.unlisted, Xids: slices.Clone(c.xids)}
+		Held: c.HeldBack(), Unlisted: c.Unlisted, Xids: slices.Clone(c.Xids)}
 	if c.Model == nil {
 		return g
 	}
-	view := a.node.view()[i]
+	view := a.node.View()[i]
 	g.Type, g.Grid, g.Layout = c.Model.Type, c.Model.Grid, c.Model.DrawBeside(view.Busy, view.Blocked)
 	place := func(p int) api.Placement {
 		pl := c.Model.Placements[p]
 		return api.Placement{Profile: c.Model.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size}
 	}
-	for p, in := range c.ours {
+	for p, in := range c.Ours {
 		state := api.StateIdle
 		if in.Stuck {
 			state = api.StateStuck
@@ -66,16 +67,16 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 			state = api.StateLeased
 		}
 		at := place(p)
-		at.As = a.node.countedAs(in)
+		at.As = a.node.CountedAs(in)
 		g.Instances = append(
 			g.Instances,
 			api.Instance{
-				Placement: at, GI: in.GI, UUID: in.UUID, State: state, Job: in.Job, SMs: in.sms, MaxSMs: in.maxSMs,
+				Placement: at, GI: in.GI, UUID: in.UUID, State: state, Job: in.Job, SMs: in.SMs, MaxSMs: in.MaxSMs,
 				Note: noteOn(in),
 			},
 		)
 	}
-	for _, f := range c.foreign {
+	for _, f := range c.Foreign {
 		g.Instances = append(
 			g.Instances,
 			api.Instance{
@@ -88,9 +89,9 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 			},
 		)
 	}
-	for job, pr := range a.node.pending {
-		for _, s := range pr.spots {
-			if in := c.ours[s.Placement]; s.GPU == i && (in == nil || in.Job != job) {
+	for job, pr := range a.node.Pending {
+		for _, s := range pr.Spots {
+			if in := c.Ours[s.Placement]; s.GPU == i && (in == nil || in.Job != job) {
 				g.Instances = append(
 					g.Instances,
 					api.Instance{Placement: place(s.Placement), State: api.StatePromised, Job: job},
@@ -99,9 +100,9 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 		}
 	}
 	slices.SortFunc(g.Instances, func(x, y api.Instance) int { return cmp.Compare(x.Start, y.Start) })
-	for p := range a.node.offers[i].Indices() {
+	for p := range a.node.Offers[i].Indices() {
 		on := place(p)
-		on.As = a.node.as[offer.Spot{GPU: i, Placement: p}]
+		on.As = a.node.AdvertisedAs[offer.Spot{GPU: i, Placement: p}]
 		g.Offers = append(g.Offers, on)
 	}
 	return g
@@ -111,7 +112,7 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 func (a *Agent) Job(_ context.Context, id uint32) (*api.Lease, error) {
 	a.node.Lock()
 	defer a.node.Unlock()
-	if l := a.node.leases[id]; l != nil {
+	if l := a.node.Leases[id]; l != nil {
 		lease := a.usage.WithUse(*l)
 		return &lease, nil
 	}

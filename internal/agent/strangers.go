@@ -10,6 +10,7 @@ import (
 	"caelum/internal/api"
 	"caelum/internal/config"
 	"caelum/internal/gpu"
+	"caelum/internal/state"
 	"caelum/internal/usage"
 )
 
@@ -26,14 +27,14 @@ type endedOn struct{ uuid string }
 // checkProcesses checks whether the processes on a job's slice belong to the job. It logs the foreign processes and
 // ends those selected by foreign_processes. It is called by the GPU's sampler.
 func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
-	in := a.node.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID})
+	in := a.node.Held(job, api.Slice{GPU: s.GPU, UUID: s.UUID})
 	if in == nil {
 		return // the job released the slice after the sample
 	}
 	a.node.Lock()
-	before := in.strangers
+	before := in.Strangers
 	a.node.Unlock()
-	found := map[int]stranger{}
+	found := map[int]state.Stranger{}
 	for _, pid := range pids {
 		p, why := a.strange(pid, job, uid)
 		if why == "" {
@@ -45,11 +46,11 @@ func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 			a.log.WithField("job", job).WithField("gpu", s.GPU).WithField("uuid", s.UUID).Warnf(
 				"a process outside the job is using its slice: %v, %s", p, why)
 		}
-		found[pid] = stranger{p, why}
+		found[pid] = state.Stranger{Process: p, Why: why}
 	}
 	a.node.Lock()
 	if in.Job == job {
-		in.strangers = found
+		in.Strangers = found
 	}
 	a.node.Unlock()
 	var end []gpu.Process
@@ -131,7 +132,7 @@ func (a *Agent) jobCgroups() bool {
 // process that has root among its user ids.
 func (a *Agent) endStrangers(s usage.Slice, list []gpu.Process, job, uid uint32) {
 	list = slices.DeleteFunc(list, func(p gpu.Process) bool { return slices.Contains(p.UIDs[:], 0) })
-	if len(list) == 0 || a.node.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID}) == nil {
+	if len(list) == 0 || a.node.Held(job, api.Slice{GPU: s.GPU, UUID: s.UUID}) == nil {
 		return
 	}
 	ended, left := a.procs.Kill(list, func(now gpu.Process) bool {
@@ -162,10 +163,10 @@ func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 
 // noteOn describes the processes that are using an instance or have it open but do not belong to its job. If there are
 // none, it returns the reason why the driver did not destroy the instance. The caller holds the node's lock.
-func noteOn(in *instance) string {
+func noteOn(in *state.Instance) string {
 	var names []string
-	for _, s := range in.strangers {
-		names = append(names, fmt.Sprintf("%v, %s", s.Process, s.why))
+	for _, s := range in.Strangers {
+		names = append(names, fmt.Sprintf("%v, %s", s.Process, s.Why))
 	}
 	slices.Sort(names)
 	if len(names) > maxNoted {
@@ -174,5 +175,5 @@ func noteOn(in *instance) string {
 	if len(names) > 0 {
 		return "used by " + strings.Join(names, "; ")
 	}
-	return cmp.Or(in.note, in.blocked)
+	return cmp.Or(in.Note, in.Blocked)
 }

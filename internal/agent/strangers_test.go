@@ -141,15 +141,15 @@ func TestStrangerPidTakenOver(t *testing.T) {
 	slice := h.lease(id).Slices[0]
 	pid, ended := h.computes(slice.UUID, 20002, "/")
 	h.agent.usage.Sampler(0).Sample()
-	in := h.agent.node.held(id, slice)
-	u := usage.Slice{GPU: 0, Instance: h.agent.node.hwOf(in)}
-	s := in.strangers[pid]
+	in := h.agent.node.Held(id, slice)
+	u := usage.Slice{GPU: 0, Instance: h.agent.node.HardwareOf(in)}
+	s := in.Strangers[pid]
 	s.Start++
 	h.agent.endStrangers(u, []gpu.Process{s.Process}, id, 20001)
 	if len(ended) > 0 || strings.Contains(h.logged(), "killed a process") {
 		t.Error("another process was ended")
 	}
-	h.agent.endStrangers(u, []gpu.Process{in.strangers[pid].Process}, id, 20001)
+	h.agent.endStrangers(u, []gpu.Process{in.Strangers[pid].Process}, id, 20001)
 	if err := <-ended; err == nil {
 		t.Error("the stranger was not ended")
 	}

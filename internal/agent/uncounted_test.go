@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"caelum/internal/config"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
 )
@@ -33,8 +34,7 @@ func TestJobWithoutASize(t *testing.T) {
 		"sized with an unknown profile": {"caelum:sized=1g.23gb", "3g.20gb"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1, tightest)
-			w.agent.node.usual = "3g.20gb"
+			w := newWorld(t, 1, tightest, func(c *config.Config) { c.DefaultProfile = "3g.20gb" })
 			w.publish()
 			j := job(1, "")
 			j.AdminComment = tc.comment
@@ -109,7 +109,7 @@ func TestAllocationCovers(t *testing.T) {
 		"gpu:4,mig:1g.5gb:1,mig:2g.10gb:1,mig:closed:1": "",
 	} {
 		j := slurm.Job{Exclusive: true, PerNode: gres(t, asked), Allocated: map[string]slurm.GRESList{"n1": all}}
-		wants, err := w.agent.node.wants(j, 7)
+		wants, err := w.agent.node.Wants(j, 7)
 		if list(wants) != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %v, %v; want %q", asked, wants, err, want)
 		}
@@ -130,7 +130,7 @@ func TestUnevenNodes(t *testing.T) {
 		"per job":  {slurm.Job{PerNode: gres(t, "mig:2g.10gb:2"), PerJob: gres(t, "gpu:1")}, ""},
 	} {
 		c.job.Allocated = here
-		wants, err := w.agent.node.wants(c.job, 1)
+		wants, err := w.agent.node.Wants(c.job, 1)
 		if (err == nil) != (c.want != "") || err == nil && list(wants) != c.want {
 			t.Errorf("%s: %v, %v; want %q", name, wants, err, c.want)
 		}

@@ -90,13 +90,13 @@ func TestLostWhileServing(t *testing.T) {
 	found := make(chan error)
 	go func() { found <- w.agent.compareGPUs() }()
 	for range 100 {
-		w.agent.node.equivalentProfiles("1g.6gb")
+		w.agent.node.EquivalentProfiles("1g.6gb")
 		w.agent.publisher.planFields(nodePlan{gpus: make([]place.GPU, 1)})
 	}
 	if err := <-found; !errors.Is(err, gpu.ErrLost) {
 		t.Error(err)
 	}
-	if got := w.agent.node.equivalentProfiles("1g.6gb"); len(got) > 0 {
+	if got := w.agent.node.EquivalentProfiles("1g.6gb"); len(got) > 0 {
 		t.Errorf("a lost GPU has %v", got)
 	}
 }

@@ -349,7 +349,7 @@ func TestAgentEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.node.now = l.fake.Now
+	a.node.Now = l.fake.Now
 	a.Keep(l.repo, l.dbd)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)

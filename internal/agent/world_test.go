@@ -132,7 +132,7 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	a.node.now = w.fake.Now
+	a.node.Now = w.fake.Now
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { a.publisher.run(ctx) })

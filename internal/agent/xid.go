@@ -12,6 +12,7 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/gpu"
+	"caelum/internal/state"
 )
 
 // xidRetry is the pause before the agent registers for the Xid errors of a GPU again, for example after the GPU was
@@ -21,7 +22,7 @@ const xidRetry = 10 * time.Second
 // watchXids records the Xid errors of all GPUs until ctx is done. It does not wait for driver calls that hang.
 func (a *Agent) watchXids(ctx context.Context) {
 	var tasks sync.WaitGroup
-	for g := range a.node.cards {
+	for g := range a.node.Cards {
 		tasks.Go(func() {
 			logged := ""
 			for ctx.Err() == nil {
@@ -58,7 +59,7 @@ type xidOn struct {
 
 // noteXid records an Xid error of a GPU. After a fatal error, it withdraws the GPU.
 func (a *Agent) noteXid(x gpu.Xid) {
-	c := a.node.cards[x.GPU]
+	c := a.node.Cards[x.GPU]
 	count, uuid := a.countXid(c, x)
 	if a.mayLog(xidOn{x.GPU, x.Code, count.Job}) {
 		log := a.log.WithField("gpu", x.GPU).WithField("xid", x.Code).WithField("count", count.Count)
@@ -85,7 +86,7 @@ func (a *Agent) noteXid(x gpu.Xid) {
 			a.log.WithError(err).WithField("gpu", x.GPU).Error("couldn't compare the GPU with the ledger")
 		}
 	}
-	if !a.node.usable(c) { // for example, the comparison has found that the GPU is lost (takeBack)
+	if !a.node.Usable(c) { // for example, the comparison has found that the GPU is lost (takeBack)
 		return
 	}
 	if err := a.ledger.SetMeta(xidKey(c), strconv.Itoa(x.Code)); err != nil {
@@ -98,18 +99,18 @@ func (a *Agent) noteXid(x gpu.Xid) {
 
 // countXid adds an Xid error to the GPU's counts. It returns the count of its kind, and the UUID of the instance with
 // the error, if the agent has created the instance.
-func (a *Agent) countXid(c *card, x gpu.Xid) (count api.XidCount, uuid string) {
+func (a *Agent) countXid(c *state.Card, x gpu.Xid) (count api.XidCount, uuid string) {
 	a.node.Lock()
 	defer a.node.Unlock()
-	k := slices.IndexFunc(c.xids, func(n api.XidCount) bool { return n.Xid == x.Code })
+	k := slices.IndexFunc(c.Xids, func(n api.XidCount) bool { return n.Xid == x.Code })
 	if k < 0 {
-		k = len(c.xids)
-		c.xids = append(c.xids, api.XidCount{Xid: x.Code, Text: gpu.XidText(x.Code), Fatal: gpu.XidFatal(x.Code)})
+		k = len(c.Xids)
+		c.Xids = append(c.Xids, api.XidCount{Xid: x.Code, Text: gpu.XidText(x.Code), Fatal: gpu.XidFatal(x.Code)})
 	}
-	n := &c.xids[k]
+	n := &c.Xids[k]
 	n.Count++
-	n.At, n.On, n.Job = a.node.now().Unix(), "", 0
-	for _, in := range c.ours {
+	n.At, n.On, n.Job = a.node.Now().Unix(), "", 0
+	for _, in := range c.Ours {
 		if in.GI == x.GI {
 			n.On, n.Job, uuid = fmt.Sprintf("%s at %d", in.Profile, in.Start), in.Job, in.UUID
 		}
@@ -118,26 +119,26 @@ func (a *Agent) countXid(c *card, x gpu.Xid) (count api.XidCount, uuid string) {
 }
 
 // withdraw stops offering a GPU after a fatal Xid error. Jobs that hold its slices keep them.
-func (a *Agent) withdraw(c *card, code int) {
+func (a *Agent) withdraw(c *state.Card, code int) {
 	a.node.Lock()
-	c.withdrawn, c.Problem = code, gpu.Withdrawn(c.Index, code)
-	a.node.version++
+	c.Withdrawn, c.Problem = code, gpu.Withdrawn(c.Index, code)
+	a.node.Version++
 	a.node.Unlock()
 	a.log.WithField("gpu", c.Index).Error("not managed: " + gpu.Withdrawn(c.Index, code))
 }
 
 // xidKey returns the ledger's key for the fatal Xid error of a GPU. Until the next boot, the ledger keeps the error, so
 // that a restart of the agent does not offer the GPU again.
-func xidKey(c *card) string { return "xid " + c.UUID }
+func xidKey(c *state.Card) string { return "xid " + c.UUID }
 
 // withdrawAgain withdraws the GPUs that an earlier agent withdrew since the last boot.
 func (a *Agent) withdrawAgain() error {
-	for _, c := range a.node.cards {
+	for _, c := range a.node.Cards {
 		text, err := a.ledger.Meta(xidKey(c))
 		if err != nil {
 			return err
 		}
-		if code, err := strconv.Atoi(text); err == nil && a.node.usable(c) {
+		if code, err := strconv.Atoi(text); err == nil && a.node.Usable(c) {
 			a.withdraw(c, code)
 		}
 	}
@@ -149,14 +150,14 @@ func (a *Agent) Readmit(_ context.Context, g int) error {
 	refused := func(reason string) error {
 		return &api.Error{Code: http.StatusConflict, Message: fmt.Sprintf("couldn't readmit GPU %d: %s", g, reason)}
 	}
-	if g < 0 || g >= len(a.node.cards) {
+	if g < 0 || g >= len(a.node.Cards) {
 		return refused("this node has no such GPU")
 	}
-	c := a.node.cards[g]
-	c.hardware.Lock()
-	defer c.hardware.Unlock()
+	c := a.node.Cards[g]
+	c.Hardware.Lock()
+	defer c.Hardware.Unlock()
 	a.node.Lock()
-	code := c.withdrawn
+	code := c.Withdrawn
 	a.node.Unlock()
 	if code == 0 {
 		return refused("it was not withdrawn after an Xid error")
@@ -165,14 +166,14 @@ func (a *Agent) Readmit(_ context.Context, g int) error {
 		return err
 	}
 	err := a.takeBack(g, c)
-	if err == nil && !a.node.usable(c) {
+	if err == nil && !a.node.Usable(c) {
 		err = refused("the driver cannot use it; see `nvidia-smi -L` and the kernel log, or reboot the node")
 	}
 	if err != nil {
 		return errors.Join(err, a.ledger.SetMeta(xidKey(c), strconv.Itoa(code)))
 	}
 	a.node.Lock()
-	c.withdrawn = 0
+	c.Withdrawn = 0
 	a.node.Unlock()
 	a.publisher.publishSoon()
 	return nil

@@ -1,4 +1,4 @@
-package agent
+package state
 
 import (
 	"cmp"
@@ -12,20 +12,20 @@ import (
 
 // pendingLease holds the slices of a job that slurmctld has started on this node but that has no lease yet. If spots
 // is nil, the pending lease is unplaced: the agent has not found free spots for the slices.
-type pendingLease struct {
-	wants []offer.Want
-	spots []offer.Spot
+type PendingLease struct {
+	Wants []offer.Want
+	Spots []offer.Spot
 	// leasing is true while the agent is serving the job's prolog. During that time, the agent keeps the pending lease
 	// even if slurmctld no longer lists the job.
-	leasing bool
+	Leasing bool
 }
 
 // takeOffers records a pending lease for a job at offered spots and withdraws these offers. If the offers do not
 // include all of the requested slices, it changes nothing and returns false. The argument array is the id of the job
 // array that the job belongs to, or 0. The caller holds the node's lock.
-func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease, bool) {
-	gpus := n.view()
-	offers := slices.Clone(n.offers)
+func (n *Node) TakeOffers(job, array uint32, wants []offer.Want) (*PendingLease, bool) {
+	gpus := n.View()
+	offers := slices.Clone(n.Offers)
 	var spots []offer.Spot
 	for _, w := range wants {
 		together := n.chooseConnected(gpus, offers, cmp.Or(array, job), w)
@@ -34,7 +34,7 @@ func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease,
 			ok := k < len(together)
 			if ok {
 				s = together[k]
-			} else if s, ok = n.choose(gpus, offers, cmp.Or(array, job), w); !ok {
+			} else if s, ok = n.Choose(gpus, offers, cmp.Or(array, job), w); !ok {
 				return nil, false
 			}
 			offers[s.GPU] = offers[s.GPU].Without(s.Placement)
@@ -42,10 +42,10 @@ func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease,
 			spots = append(spots, s)
 		}
 	}
-	pr := &pendingLease{wants: wants, spots: spots}
-	n.pending[job] = pr
-	n.offers = offers
-	n.version++
+	pr := &PendingLease{Wants: wants, Spots: spots}
+	n.Pending[job] = pr
+	n.Offers = offers
+	n.Version++
 	return pr, true
 }
 
@@ -53,16 +53,16 @@ func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease,
 // that was planned for another job. If the plan contains spots for the job, choose returns one of them. Otherwise, it
 // prefers an offer that is not planned for any job. If the offered placement is larger than the job is entitled to,
 // choose returns a placement of the requested profile within it and removes the offer. The caller holds the node's lock.
-func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want) (offer.Spot, bool) {
+func (n *Node) Choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want) (offer.Spot, bool) {
 	isOffered := func(s offer.Spot) bool { return offers[s.GPU].Has(s.Placement) && possible(gpus[s.GPU], s.Placement) }
-	for _, spots := range n.planned[job] {
+	for _, spots := range n.Planned[job] {
 		if len(spots) == 1 && w.Count == 1 && isOffered(spots[0]) && n.nameOf(gpus, spots[0]) == w.Profile {
 			return spots[0], true
 		}
 	}
-	s, ok := pick(gpus, offer.Plan{Offers: n.unplanned(offers), AdvertisedAs: n.as}, w.Profile)
+	s, ok := pick(gpus, offer.Plan{Offers: n.unplanned(offers), AdvertisedAs: n.AdvertisedAs}, w.Profile)
 	if !ok {
-		s, ok = pick(gpus, offer.Plan{Offers: offers, AdvertisedAs: n.as}, w.Profile)
+		s, ok = pick(gpus, offer.Plan{Offers: offers, AdvertisedAs: n.AdvertisedAs}, w.Profile)
 	}
 	if !ok || w.Allows(gpus[s.GPU].Model.ProfileOf(s.Placement)) {
 		return s, ok
@@ -75,7 +75,7 @@ func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer
 // chooseConnected is like choose, but returns all spots for a job that requests several full GPUs, preferring GPUs
 // connected by NVLinks (offer.Connected). It returns nil if the job does not request several full GPUs or if too few
 // are offered. The caller holds the node's lock.
-func (n *node) chooseConnected(
+func (n *Node) chooseConnected(
 	gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want,
 ) (spots []offer.Spot) {
 	if w.Profile != mig.Full || w.Count < 2 {
@@ -87,7 +87,7 @@ func (n *node) chooseConnected(
 		}
 		return of[g] & gpus[g].Model.Full()
 	}
-	for _, set := range n.planned[job] {
+	for _, set := range n.Planned[job] {
 		set = slices.DeleteFunc(slices.Clone(set), func(s offer.Spot) bool {
 			return !fullOf(offers, s.GPU).Has(s.Placement)
 		})
@@ -115,9 +115,9 @@ func (n *node) chooseConnected(
 }
 
 // unplanned returns the offers that are not planned for any job. The caller holds the node's lock.
-func (n *node) unplanned(offers []mig.Layout) []mig.Layout {
+func (n *Node) unplanned(offers []mig.Layout) []mig.Layout {
 	offers = slices.Clone(offers)
-	for _, sets := range n.planned {
+	for _, sets := range n.Planned {
 		for _, s := range slices.Concat(sets...) {
 			offers[s.GPU] = offers[s.GPU].Without(s.Placement)
 		}
@@ -126,8 +126,8 @@ func (n *node) unplanned(offers []mig.Layout) []mig.Layout {
 }
 
 // nameOf returns the profile name under which a spot is offered. The caller holds the node's lock.
-func (n *node) nameOf(gpus []place.GPU, s offer.Spot) string {
-	return offer.Plan{AdvertisedAs: n.as}.Name(gpus[s.GPU].Model, s)
+func (n *Node) nameOf(gpus []place.GPU, s offer.Spot) string {
+	return offer.Plan{AdvertisedAs: n.AdvertisedAs}.Name(gpus[s.GPU].Model, s)
 }
 
 // possible reports whether a GPU can have an instance at placement i. An offer or a pending lease may have been
@@ -181,11 +181,11 @@ func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok b
 
 // placePending finds spots for the unplaced pending leases. If not all of them fit, it places as many as possible, in
 // the order of the job ids. It changes gpus, but not the node's state. The caller holds the node's lock.
-func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
+func (n *Node) PlacePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	var unplaced []*offer.Job
-	for job, pr := range n.pending {
-		if pr.spots == nil {
-			j := &offer.Job{ID: job, Wants: pr.wants, RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
+	for job, pr := range n.Pending {
+		if pr.Spots == nil {
+			j := &offer.Job{ID: job, Wants: pr.Wants, RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
 			unplaced = append(unplaced, j)
 		}
 	}
@@ -194,7 +194,7 @@ func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	if !all {
 		found = map[uint32][]offer.Spot{}
 		for _, j := range unplaced {
-			if spots, _ := offer.NewCluster(n.settings.Policy, gpus).Find(j, nil); spots != nil {
+			if spots, _ := offer.NewCluster(n.Settings.Policy, gpus).Find(j, nil); spots != nil {
 				found[j.ID] = spots
 				n.hold(gpus, j.ID, spots)
 			}
@@ -208,21 +208,21 @@ func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 }
 
 // dropPending removes a job's pending lease after the agent has served the job's prolog.
-func (n *node) dropPending(id uint32) {
+func (n *Node) DropPending(id uint32) {
 	n.Lock()
 	defer n.Unlock()
-	if n.pending[id] != nil {
-		delete(n.pending, id)
-		n.version++
+	if n.Pending[id] != nil {
+		delete(n.Pending, id)
+		n.Version++
 	}
 }
 
 // forget removes the spots from a pending lease, so that the next pass searches for other spots.
-func (n *node) forget(id uint32) {
+func (n *Node) Forget(id uint32) {
 	n.Lock()
 	defer n.Unlock()
-	if pr := n.pending[id]; pr != nil {
-		pr.spots = nil
-		n.version++
+	if pr := n.Pending[id]; pr != nil {
+		pr.Spots = nil
+		n.Version++
 	}
 }

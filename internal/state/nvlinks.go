@@ -1,12 +1,12 @@
-package agent
+package state
 
 // pair holds the UUIDs of two GPUs; the GPU with the lower index comes first.
-type pair [2]string
+type Pair [2]string
 
 // mostFull returns the number of GPUs on the node that can be full GPUs.
-func (n *node) mostFull() (count int) {
-	for _, c := range n.cards {
-		if c.mayBeFull() {
+func (n *Node) MostFull() (count int) {
+	for _, c := range n.Cards {
+		if c.MayBeFull() {
 			count++
 		}
 	}
@@ -14,14 +14,14 @@ func (n *node) mostFull() (count int) {
 }
 
 // groupNVLinks sets the group of each GPU (place.GPU.NVLink) from the recorded NVLinks. The caller holds the node's lock.
-func (n *node) groupNVLinks() {
-	group := make([]int, len(n.cards))
+func (n *Node) GroupNVLinks() {
+	group := make([]int, len(n.Cards))
 	for g := range group {
 		group[g] = g + 1
 	}
-	for x, a := range n.cards {
-		for y, b := range n.cards[x+1:] {
-			if n.nvlinks[pair{a.UUID, b.UUID}] {
+	for x, a := range n.Cards {
+		for y, b := range n.Cards[x+1:] {
+			if n.NVLinks[Pair{a.UUID, b.UUID}] {
 				from, to := group[x+1+y], group[x]
 				for k := range group {
 					if group[k] == from {
@@ -31,14 +31,14 @@ func (n *node) groupNVLinks() {
 			}
 		}
 	}
-	for g, c := range n.cards {
+	for g, c := range n.Cards {
 		members := 0
-		for k, o := range n.cards {
-			if group[k] == group[g] && o.mayBeFull() {
+		for k, o := range n.Cards {
+			if group[k] == group[g] && o.MayBeFull() {
 				members++
 			}
 		}
-		if c.nvlink = group[g]; members < 2 || members == n.mostFull() || !c.mayBeFull() {
+		if c.nvlink = group[g]; members < 2 || members == n.MostFull() || !c.MayBeFull() {
 			c.nvlink = 0
 		}
 	}

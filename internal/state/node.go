@@ -1,4 +1,4 @@
-package agent
+package state
 
 import (
 	"cmp"
@@ -25,32 +25,32 @@ import (
 // node holds the state of this node: the GPUs and the instances on them, the leases, and the current offers. Prologs,
 // epilogs, the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no
 // goroutine holds the lock while it makes such a call.
-type node struct {
+type Node struct {
 	name     string   // NodeName in slurm.conf
 	usual    string   // the default_profile of the configuration, or an empty string
-	profiles []string // the profiles of all GPUs that the site offers, smallest first
-	settings plan.Settings
-	whole    mig.Whole
-	now      func() time.Time
+	Profiles []string // the profiles of all GPUs that the site offers, smallest first
+	Settings plan.Settings
+	Whole    mig.Whole
+	Now      func() time.Time
 
 	sync.Mutex
-	cards   []*card
-	leases  map[uint32]*api.Lease
-	pending map[uint32]*pendingLease
+	Cards   []*Card
+	Leases  map[uint32]*api.Lease
+	Pending map[uint32]*PendingLease
 	// unserved holds the restart counts of the jobs on the node that are given neither a pending lease nor slices.
-	unserved map[uint32]int
-	former   map[minorsOf]uint32  // the last user of each GPU instance id
-	nvlinks  map[pair]bool        // the pairs of GPUs that are connected by NVLinks (nvlink.go)
-	planPart                      // the current plan
-	here     map[uint32]slurm.Job // the jobs that were on the node when slurmctld was last queried
-	noted    map[uint32]slurm.Job // the jobs granted a lease since the last listing began (follow.go)
+	Unserved map[uint32]int
+	Former   map[Minors]uint32    // the last user of each GPU instance id
+	NVLinks  map[Pair]bool        // the pairs of GPUs that are connected by NVLinks (nvlink.go)
+	PlanPart                      // the current plan
+	Here     map[uint32]slurm.Job // the jobs that were on the node when slurmctld was last queried
+	Noted    map[uint32]slurm.Job // the jobs granted a lease since the last listing began (follow.go)
 	// version counts the changes to the state on which plans are based. The publisher applies a plan only if the
 	// version has not changed since.
-	version int
+	Version int
 }
 
 // newNode discovers the node's GPUs.
-func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
+func New(cfg config.Config, hw gpu.Hardware) (*Node, error) {
 	settings, err := plan.ParseSettings(
 		cmp.Or(cfg.Policy, place.DefaultPolicy), cmp.Or(cfg.Sizing, plan.SizingAdaptive), cfg.WholeShare)
 	if err != nil {
@@ -72,30 +72,30 @@ func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
 		return nil, fmt.Errorf("default_profile: no GPU on this node offers %q; this node offers %s",
 			d, strings.Join(profiles, ", "))
 	}
-	n := &node{
+	n := &Node{
 		name:     cfg.Node,
 		usual:    cfg.DefaultProfile,
-		profiles: profiles,
-		settings: settings,
-		whole:    whole,
-		now:      time.Now,
-		leases:   map[uint32]*api.Lease{},
-		pending:  map[uint32]*pendingLease{},
-		unserved: map[uint32]int{},
-		noted:    map[uint32]slurm.Job{},
-		former:   map[minorsOf]uint32{},
-		nvlinks:  map[pair]bool{},
-		planPart: planPart{offers: make([]mig.Layout, len(gpus))},
+		Profiles: profiles,
+		Settings: settings,
+		Whole:    whole,
+		Now:      time.Now,
+		Leases:   map[uint32]*api.Lease{},
+		Pending:  map[uint32]*PendingLease{},
+		Unserved: map[uint32]int{},
+		Noted:    map[uint32]slurm.Job{},
+		Former:   map[Minors]uint32{},
+		NVLinks:  map[Pair]bool{},
+		PlanPart: PlanPart{Offers: make([]mig.Layout, len(gpus))},
 	}
 	for _, g := range gpus {
-		n.cards = append(n.cards, &card{GPU: g, ours: map[int]*instance{}})
+		n.Cards = append(n.Cards, &Card{GPU: g, Ours: map[int]*Instance{}})
 	}
 	return n, nil
 }
 
-func (n *node) slotCount() int {
+func (n *Node) SlotCount() int {
 	count := 0
-	for _, c := range n.cards {
+	for _, c := range n.Cards {
 		count += len(c.Slots)
 	}
 	return count
@@ -103,11 +103,11 @@ func (n *node) slotCount() int {
 
 // defaultProfile returns the profile for a job that does not specify one: the configured default or, if there is no
 // default, the largest profile of a slice. It is empty if the node has no profiles.
-func (n *node) defaultProfile() string {
+func (n *Node) defaultProfile() string {
 	if n.usual != "" {
 		return n.usual
 	}
-	for _, p := range slices.Backward(n.profiles) {
+	for _, p := range slices.Backward(n.Profiles) {
 		if p != mig.Full {
 			return p
 		}
@@ -116,28 +116,28 @@ func (n *node) defaultProfile() string {
 }
 
 // view returns the GPUs' state, including pending leases, as input for the planner. The caller holds the node's lock.
-func (n *node) view() []place.GPU {
-	gpus := make([]place.GPU, len(n.cards))
-	for i, c := range n.cards {
+func (n *Node) View() []place.GPU {
+	gpus := make([]place.GPU, len(n.Cards))
+	for i, c := range n.Cards {
 		if c.Problem != "" {
 			continue
 		}
-		gpus[i] = c.existing()
-		if c.heldBack() != "" {
+		gpus[i] = c.Existing()
+		if c.HeldBack() != "" {
 			full := c.Model.Full()
 			gpus[i].Model, gpus[i].Offerable, gpus[i].Idle = c.withoutFull, c.Offerable&^full, gpus[i].Idle&^full
 		}
-		for p, in := range c.ours {
+		for p, in := range c.Ours {
 			if gpus[i].Busy.Has(p) {
 				gpus[i].Expect(p, n.endOf(in.Job, in.Profile))
 			}
 		}
 	}
-	for job, pr := range n.pending {
+	for job, pr := range n.Pending {
 		n.hold(
 			gpus,
 			job,
-			slices.DeleteFunc(slices.Clone(pr.spots), func(s offer.Spot) bool {
+			slices.DeleteFunc(slices.Clone(pr.Spots), func(s offer.Spot) bool {
 				return !possible(gpus[s.GPU], s.Placement)
 			}),
 		)
@@ -146,17 +146,17 @@ func (n *node) view() []place.GPU {
 }
 
 // holders returns the jobs that hold slices on the node and the jobs that have pending leases. The caller holds the node's lock.
-func (n *node) holders() map[offer.Spot]uint32 {
+func (n *Node) Holders() map[offer.Spot]uint32 {
 	all := map[offer.Spot]uint32{}
-	for i, c := range n.cards {
-		for p, in := range c.ours {
+	for i, c := range n.Cards {
+		for p, in := range c.Ours {
 			if in.Job != 0 {
 				all[offer.Spot{GPU: i, Placement: p}] = in.Job
 			}
 		}
 	}
-	for job, pr := range n.pending {
-		for _, s := range pr.spots {
+	for job, pr := range n.Pending {
+		for _, s := range pr.Spots {
 			all[s] = job
 		}
 	}
@@ -165,17 +165,17 @@ func (n *node) holders() map[offer.Spot]uint32 {
 
 // endOf returns the time, in Unix seconds, at which a job that holds a slice of the given profile on the node is
 // expected to end, or +Inf if this time is unknown. The caller holds the node's lock.
-func (n *node) endOf(job uint32, profile string) float64 {
-	j := n.here[job]
+func (n *Node) endOf(job uint32, profile string) float64 {
+	j := n.Here[job]
 	takes := offer.Want{Sizes: plan.Sizes(j, n.kinds())}.Takes(profile)
-	if end := tags.ExpectedEnd(j, takes, n.now()); !end.IsZero() {
+	if end := tags.ExpectedEnd(j, takes, n.Now()); !end.IsZero() {
 		return float64(end.Unix())
 	}
 	return math.Inf(1)
 }
 
 // hold marks a job's spots as busy in gpus. The caller holds the node's lock.
-func (n *node) hold(gpus []place.GPU, job uint32, spots []offer.Spot) {
+func (n *Node) hold(gpus []place.GPU, job uint32, spots []offer.Spot) {
 	for _, s := range spots {
 		gpus[s.GPU].Hold(s.Placement, n.endOf(job, gpus[s.GPU].Model.ProfileOf(s.Placement)))
 	}
@@ -183,15 +183,15 @@ func (n *node) hold(gpus []place.GPU, job uint32, spots []offer.Spot) {
 
 // slicesHeld returns the number of slices that jobs hold or will hold on this node, by the profile under which
 // slurmctld counts each slice. The caller holds the node's lock.
-func (n *node) slicesHeld() map[string]int {
+func (n *Node) SlicesHeld() map[string]int {
 	held := map[string]int{}
-	for _, l := range n.leases {
+	for _, l := range n.Leases {
 		for _, s := range l.Slices {
 			held[cmp.Or(s.AdvertisedAs, s.Profile)]++
 		}
 	}
-	for _, pr := range n.pending {
-		for _, w := range pr.wants {
+	for _, pr := range n.Pending {
+		for _, w := range pr.Wants {
 			held[w.Profile] += w.Count
 		}
 	}
@@ -199,10 +199,10 @@ func (n *node) slicesHeld() map[string]int {
 }
 
 // held returns the instance of a job's slice, or nil if the instance no longer exists.
-func (n *node) held(job uint32, s api.Slice) *instance {
+func (n *Node) Held(job uint32, s api.Slice) *Instance {
 	n.Lock()
 	defer n.Unlock()
-	for _, in := range n.cards[s.GPU].ours {
+	for _, in := range n.Cards[s.GPU].Ours {
 		if in.Job == job && in.UUID == s.UUID {
 			return in
 		}
@@ -212,8 +212,8 @@ func (n *node) held(job uint32, s api.Slice) *instance {
 
 // countedAs returns the profile name of another GPU model under which slurmctld counts a leased instance, or "" if it
 // is counted under its own profile. The caller holds the node's lock.
-func (n *node) countedAs(in *instance) string {
-	l := n.leases[in.Job]
+func (n *Node) CountedAs(in *Instance) string {
+	l := n.Leases[in.Job]
 	if l == nil {
 		return ""
 	}
@@ -226,35 +226,35 @@ func (n *node) countedAs(in *instance) string {
 }
 
 // accounted reports whether a run of a job has a lease or a pending lease, or needs neither.
-func (n *node) accounted(job uint32, restarts int) bool {
+func (n *Node) Accounted(job uint32, restarts int) bool {
 	n.Lock()
 	defer n.Unlock()
-	if l := n.leases[job]; l != nil && l.Restart >= restarts {
+	if l := n.Leases[job]; l != nil && l.Restart >= restarts {
 		return true
 	}
-	if restart, ok := n.unserved[job]; ok && restart >= restarts {
+	if restart, ok := n.Unserved[job]; ok && restart >= restarts {
 		return true
 	}
-	return n.pending[job] != nil
+	return n.Pending[job] != nil
 }
 
 // dropLease removes a lease from memory and marks its instances as idle. The caller must hold the node's lock, unless no other
 // goroutine is running yet.
-func (n *node) dropLease(job uint32) {
-	delete(n.leases, job)
-	for _, c := range n.cards {
-		for in := range maps.Values(c.ours) {
+func (n *Node) DropLease(job uint32) {
+	delete(n.Leases, job)
+	for _, c := range n.Cards {
+		for in := range maps.Values(c.Ours) {
 			if in.Job == job {
-				in.Job, in.strangers = 0, nil
+				in.Job, in.Strangers = 0, nil
 			}
 		}
 	}
 }
 
 // full reports whether any GPU of the node can be used as a full GPU.
-func (n *node) full() bool {
-	for _, c := range n.cards {
-		if c.mayBeFull() {
+func (n *Node) Full() bool {
+	for _, c := range n.Cards {
+		if c.MayBeFull() {
 			return true
 		}
 	}
@@ -263,10 +263,10 @@ func (n *node) full() bool {
 
 // withNoted returns the jobs in here together with the noted jobs that still have a lease. The result is a copy,
 // because releaseGone reads the original. The caller holds the node's lock.
-func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
+func (n *Node) WithNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 	here = maps.Clone(here)
-	for id, job := range n.noted {
-		if _, listed := here[id]; !listed && n.leases[id] != nil {
+	for id, job := range n.Noted {
+		if _, listed := here[id]; !listed && n.Leases[id] != nil {
 			here[id] = job
 		}
 	}
@@ -274,8 +274,8 @@ func (n *node) withNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 }
 
 // emptyGPUs returns the node's managed GPUs as if they had no instances. The caller holds the node's lock.
-func (n *node) emptyGPUs() (all []place.GPU) {
-	for _, c := range n.cards {
+func (n *Node) EmptyGPUs() (all []place.GPU) {
+	for _, c := range n.Cards {
 		if c.Model != nil {
 			all = append(all, place.GPU{Model: c.Model, Offerable: c.Offerable})
 		}
@@ -285,23 +285,23 @@ func (n *node) emptyGPUs() (all []place.GPU) {
 
 // apply makes the given part the current plan, and places pending leases at the given spots. If the state no longer has
 // the version on which the plan is based, it changes nothing and returns false.
-func (n *node) apply(version int, part planPart, pending map[uint32][]offer.Spot) bool {
+func (n *Node) Apply(version int, part PlanPart, pending map[uint32][]offer.Spot) bool {
 	n.Lock()
 	defer n.Unlock()
-	if n.version != version {
+	if n.Version != version {
 		return false
 	}
-	n.planPart = part
+	n.PlanPart = part
 	for job, spots := range pending {
-		n.pending[job].spots = spots
+		n.Pending[job].Spots = spots
 	}
 	return true
 }
 
 // unchangedSince reports whether the node's state still has this version, in which case a pass scheduled after a change
 // is unnecessary.
-func (n *node) unchangedSince(version int) bool {
+func (n *Node) UnchangedSince(version int) bool {
 	n.Lock()
 	defer n.Unlock()
-	return n.version == version
+	return n.Version == version
 }

@@ -1,4 +1,4 @@
-package agent
+package state
 
 import (
 	"slices"
@@ -15,44 +15,44 @@ import (
 )
 
 // card describes one GPU of the node: the properties that the driver reports, and the instances on the GPU.
-type card struct {
+type Card struct {
 	// GPU holds the GPU's properties. Only Problem changes; it is protected by the node's lock (see [node.usable]).
 	inventory.GPU
 	// hardware ensures that only one call at a time changes the GPU. A goroutine that needs both locks must lock
 	// hardware before the node.
-	hardware sync.Mutex
+	Hardware sync.Mutex
 	// ours holds the instances that the agent created, by placement.
-	ours map[int]*instance
+	Ours map[int]*Instance
 	// foreign holds the instances that other programs created. The agent never changes these instances, and treats
 	// their units as occupied.
-	foreign []gpu.Instance
+	Foreign []gpu.Instance
 	// held is the reason why the agent cannot switch MIG mode off, or an empty string. While it is set, the GPU is
 	// not offered as a full GPU.
-	held string
+	Held string
 	// unregistered is the reason why the GPU, while it is full, cannot be used (fabric.go), or an empty string. While
 	// it is set, the GPU is not offered as a full GPU.
-	unregistered string
+	Unregistered string
 	// withoutFull is the GPU model without the mig.Full profile, for plans while one of these reasons applies. Because
 	// mig.Full is the last profile, the other placements have the same indices as in Model.
 	withoutFull *mig.Model
 	// hookState is the state of the attempts to switch MIG mode off.
-	hookState
+	HookState
 	// nvlink is the number of the GPU's group (place.GPU.NVLink).
 	nvlink int
 	// unlisted is true if the driver did not list the GPU's processes at the last attempt.
-	unlisted bool
+	Unlisted bool
 	// xids holds the Xid errors since the agent started, in the order of their first occurrence.
-	xids []api.XidCount
+	Xids []api.XidCount
 	// withdrawn is the fatal Xid error after which the agent stopped managing the GPU, or 0 (xid.go).
-	withdrawn int
+	Withdrawn int
 	// asked receives the result of the discovery in progress. Only a goroutine that holds the hardware lock may use it.
-	asked chan gpu.GPU
+	Asked chan gpu.GPU
 }
 
 // existing returns the GPU's state with the instances that exist, but without pending leases.
-func (c *card) existing() place.GPU {
+func (c *Card) Existing() place.GPU {
 	g := place.GPU{Model: c.Model, Offerable: c.Offerable, NVLink: c.nvlink}
-	for p, in := range c.ours {
+	for p, in := range c.Ours {
 		switch {
 		case in.Stuck:
 			g.Blocked |= c.Model.Units(p)
@@ -62,7 +62,7 @@ func (c *card) existing() place.GPU {
 			g.Idle = g.Idle.With(p)
 		}
 	}
-	for _, f := range c.foreign {
+	for _, f := range c.Foreign {
 		if p, ok := c.Model.Placement(f.Profile, f.Start); ok && c.Model.Fits(g.Busy, p) {
 			g.Busy = g.Busy.With(p)
 		} else {
@@ -73,31 +73,31 @@ func (c *card) existing() place.GPU {
 }
 
 // instance is a GPU instance, with its compute instance, that the agent created.
-type instance struct {
+type Instance struct {
 	ledger.Instance
-	cis    []int // the ids of the compute instances, which are part of the capability files' names
-	sms    int   // the number of SMs of the compute instances, or 0 if it is unknown
-	maxSMs int   // the number of SMs of a compute instance of the full size, or 0 if it is unknown
-	fresh  bool  // no job has been able to use the compute instance
+	CIs    []int // the ids of the compute instances, which are part of the capability files' names
+	SMs    int   // the number of SMs of the compute instances, or 0 if it is unknown
+	MaxSMs int   // the number of SMs of a compute instance of the full size, or 0 if it is unknown
+	Fresh  bool  // no job has been able to use the compute instance
 	// user is the only user who has been able to use the compute instance. If it is nil and the compute instance is not
 	// fresh, anyone may have used it, for example before the agent started.
-	user    *uint32
-	used    bool   // processes without a job are using the instance, or have its capability files open
-	note    string // describes the processes that have its capability files open
-	blocked string // the reason why the driver did not destroy the instance at the last attempt
+	User    *uint32
+	Used    bool   // processes without a job are using the instance, or have its capability files open
+	Note    string // describes the processes that have its capability files open
+	Blocked string // the reason why the driver did not destroy the instance at the last attempt
 	// searched is the time at which findBlockers last ran. It is zero if there was another reason why the instance was
 	// not destroyed.
-	searched time.Time
-	hookState
+	Searched time.Time
+	HookState
 	// unlisted is true if the driver did not list the processes on the instance at the last attempt.
-	unlisted bool
+	Unlisted bool
 	// strangers holds the foreign processes on the instance, by pid.
-	strangers map[int]stranger
+	Strangers map[int]Stranger
 }
 
 // record returns the ledger record of an instance at placement p that no job holds. The argument gi is the GPU instance
 // id.
-func (c *card) record(p, gi int, uuid string) ledger.Instance {
+func (c *Card) record(p, gi int, uuid string) ledger.Instance {
 	pl := c.Model.Placements[p]
 	return ledger.Instance{
 		GPU: c.UUID, GI: gi, Profile: c.Model.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size, UUID: uuid,
@@ -105,35 +105,35 @@ func (c *card) record(p, gi int, uuid string) ledger.Instance {
 }
 
 // newInstance returns an instance that no job holds, at placement p.
-func (c *card) newInstance(p int, made gpu.Instance) *instance {
-	return &instance{
-		Instance: c.record(p, made.GI, made.UUID), cis: made.CIs, sms: made.SMs, maxSMs: made.MaxSMs,
+func (c *Card) NewInstance(p int, made gpu.Instance) *Instance {
+	return &Instance{
+		Instance: c.record(p, made.GI, made.UUID), CIs: made.CIs, SMs: made.SMs, MaxSMs: made.MaxSMs,
 	}
 }
 
 // short reports whether the compute instance is smaller than the GPU instance. Earlier versions of the agent created
 // such compute instances on GPU instances of one slice with double memory.
-func (in *instance) short() bool { return in.sms < in.maxSMs }
+func (in *Instance) short() bool { return in.SMs < in.MaxSMs }
 
-func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }
+func (in *Instance) Idle() bool { return in.Job == 0 && !in.Stuck }
 
 // hwOf converts an instance to a gpu.Instance.
-func (n *node) hwOf(in *instance) gpu.Instance {
+func (n *Node) HardwareOf(in *Instance) gpu.Instance {
 	n.Lock()
 	defer n.Unlock()
 	return gpu.Instance{
-		GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, CIs: in.cis, SMs: in.sms, MaxSMs: in.maxSMs,
-		Whole: len(in.cis) == 1 && !in.short(), UUID: in.UUID,
+		GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, CIs: in.CIs, SMs: in.SMs, MaxSMs: in.MaxSMs,
+		Whole: len(in.CIs) == 1 && !in.short(), UUID: in.UUID,
 	}
 }
 
 // usable reports whether the agent can manage a GPU. A lost GPU is not usable until it is available again.
-func (n *node) usable(c *card) bool { return n.problem(c) == "" }
+func (n *Node) Usable(c *Card) bool { return n.Problem(c) == "" }
 
 // usableGPUs returns the indices of the GPUs that the agent can manage, and of the withdrawn ones, whose jobs continue.
-func (n *node) usableGPUs() (gpus []int) {
-	for g, c := range n.cards {
-		if n.usable(c) || n.isWithdrawn(c) {
+func (n *Node) UsableGPUs() (gpus []int) {
+	for g, c := range n.Cards {
+		if n.Usable(c) || n.IsWithdrawn(c) {
 			gpus = append(gpus, g)
 		}
 	}
@@ -141,7 +141,7 @@ func (n *node) usableGPUs() (gpus []int) {
 }
 
 // problem returns the reason why the agent cannot manage a GPU, or an empty string if it can.
-func (n *node) problem(c *card) string {
+func (n *Node) Problem(c *Card) string {
 	n.Lock()
 	defer n.Unlock()
 	return c.Problem
@@ -150,9 +150,9 @@ func (n *node) problem(c *card) string {
 // reported returns the names of all profiles that the driver reports, including those that the agent does not offer. If
 // the agent does not manage all GPUs, it returns nil, because the profiles of the other GPUs are unknown. The caller
 // holds the node's lock.
-func (n *node) reported() map[string]bool {
+func (n *Node) Reported() map[string]bool {
 	all := map[string]bool{}
-	for _, c := range n.cards {
+	for _, c := range n.Cards {
 		if c.Problem != "" {
 			return nil
 		}
@@ -164,17 +164,17 @@ func (n *node) reported() map[string]bool {
 }
 
 // planWithoutFull sets withoutFull. The caller holds the agent's lock.
-func (c *card) planWithoutFull() {
+func (c *Card) PlanWithoutFull() {
 	if c.withoutFull == nil {
 		c.withoutFull = c.Model.Select(func(p mig.Profile) bool { return p.Name != mig.Full })
 	}
 }
 
 // idleFull reports whether the GPU is an idle full GPU of the agent. The caller holds the agent's lock.
-func (c *card) idleFull() bool {
-	for _, in := range c.ours {
+func (c *Card) IdleFull() bool {
+	for _, in := range c.Ours {
 		if in.GI == gpu.FullGI {
-			return in.idle()
+			return in.Idle()
 		}
 	}
 	return false
@@ -182,26 +182,26 @@ func (c *card) idleFull() bool {
 
 // heldBack returns the reason why the GPU is not offered as a full GPU, or an empty string. The caller holds the
 // agent's lock.
-func (c *card) heldBack() string {
-	if c.idleFull() {
-		return c.unregistered
+func (c *Card) HeldBack() string {
+	if c.IdleFull() {
+		return c.Unregistered
 	}
-	if c.isFull() {
+	if c.IsFull() {
 		return ""
 	}
-	return c.held
+	return c.Held
 }
 
-func (c *card) mayBeFull() bool { return c.Model != nil && c.Model.Full() != 0 }
+func (c *Card) MayBeFull() bool { return c.Model != nil && c.Model.Full() != 0 }
 
 // isFull reports whether the GPU's MIG mode is off. The caller holds the agent's lock.
-func (c *card) isFull() bool {
-	for _, in := range c.ours {
+func (c *Card) IsFull() bool {
+	for _, in := range c.Ours {
 		if in.GI == gpu.FullGI {
 			return true
 		}
 	}
-	for _, f := range c.foreign {
+	for _, f := range c.Foreign {
 		if f.GI == gpu.FullGI {
 			return true
 		}
@@ -210,25 +210,25 @@ func (c *card) isFull() bool {
 }
 
 // isWithdrawn reports whether the agent has withdrawn a GPU after a fatal Xid error.
-func (n *node) isWithdrawn(c *card) bool {
+func (n *Node) IsWithdrawn(c *Card) bool {
 	n.Lock()
 	defer n.Unlock()
-	return c.withdrawn != 0
+	return c.Withdrawn != 0
 }
 
 // stale reports whether a job or another program may have used the compute instance, or whether it is too small.
-func (in *instance) stale() bool { return in.GI != gpu.FullGI && (!in.fresh || in.short()) }
+func (in *Instance) Stale() bool { return in.GI != gpu.FullGI && (!in.Fresh || in.short()) }
 
 // needsRemake reports whether an idle instance needs a new compute instance before it can be leased to a user. The
 // caller holds the node's lock.
-func (n *node) needsRemake(in *instance, uid uint32) bool {
-	return in.stale() && (in.short() || in.user == nil || *in.user != uid)
+func (n *Node) NeedsRemake(in *Instance, uid uint32) bool {
+	return in.Stale() && (in.short() || in.User == nil || *in.User != uid)
 }
 
 // promised reports whether a spot belongs to a pending lease. The caller holds the node's lock.
-func (n *node) promised(s offer.Spot) bool {
-	for _, pr := range n.pending {
-		if slices.Contains(pr.spots, s) {
+func (n *Node) Promised(s offer.Spot) bool {
+	for _, pr := range n.Pending {
+		if slices.Contains(pr.Spots, s) {
 			return true
 		}
 	}
@@ -236,21 +236,21 @@ func (n *node) promised(s offer.Spot) bool {
 }
 
 // hookState records whether the hook must run for an instance or for a GPU's MIG mode. the node's lock guards it.
-type hookState struct {
-	hook   bool      // the hook must run
-	hooked time.Time // the time at which the hook last ran
+type HookState struct {
+	WantsHook bool      // the hook must run
+	HookedAt  time.Time // the time at which the hook last ran
 }
 
 // minorsOf identifies the capabilities that belong to a GPU instance id. All instances with the same GPU instance id on
 // a GPU have the same capabilities.
-type minorsOf struct {
-	gpu string // UUID
-	gi  int
+type Minors struct {
+	Gpu string // UUID
+	Gi  int
 }
 
 // stranger is a foreign process: a process that uses a leased slice but does not belong to its job. Process.Start
 // distinguishes it from a later process that has the same pid.
-type stranger struct {
+type Stranger struct {
 	gpu.Process
-	why string
+	Why string
 }
