@@ -28,6 +28,7 @@ import (
 	"caelum/internal/learn"
 	"caelum/internal/ledger"
 	"caelum/internal/notify"
+	"caelum/internal/publish"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
 	"caelum/internal/trust"
@@ -266,7 +267,7 @@ func closeOffers(path string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	total, _ := strconv.Atoi(known(cfg.StateDir, "total"))
-	return agent.CloseOffers(ctx, nodeClient(), cfg.Node, total)
+	return publish.CloseOffers(ctx, nodeClient(), cfg.Node, total)
 }
 
 // known returns a note that the agent wrote to its ledger, such as the node's constant gres/mig total. It returns "" if

@@ -76,7 +76,7 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 			)
 		}
 	}
-	a.publisher.publishSoon()
+	a.publisher.Soon()
 	return all, nil
 }
 

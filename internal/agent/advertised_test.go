@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"caelum/internal/api"
-	"caelum/internal/slurm"
 	"caelum/internal/tags"
 )
 
@@ -188,38 +187,5 @@ func TestNameAndInstanceGone(t *testing.T) {
 	}
 	if left, err := w.agent.ledger.Instances(); err != nil || len(left) != 0 {
 		t.Errorf("in the ledger: %+v, %v", left, err)
-	}
-}
-
-// TestStaleNeedsEveryGPU checks that the agent reports no stale profile while there is a GPU that it does not manage,
-// because the profile may be that GPU's. The `closed` type must never be stale.
-func TestStaleNeedsEveryGPU(t *testing.T) {
-	w := newWorld(t, 2)
-	node := slurm.Node{Name: "n1", Gres: gres(t, "gpu:a100:14,mig:1g.5gb:0,mig:1g.24gb:0,mig:closed:56")}
-	w.agent.publisher.noteStale(node)
-	if !slices.Equal(w.agent.publisher.last().stale, []string{"1g.24gb"}) {
-		t.Errorf("stale: %v", w.agent.publisher.last().stale)
-	}
-	w.agent.node.Cards[1].Problem, w.agent.node.Cards[1].Model = "the GPU is lost", nil
-	w.agent.publisher.noteStale(node)
-	if len(w.agent.publisher.last().stale) != 0 {
-		t.Errorf("stale alongside a lost GPU: %v", w.agent.publisher.last().stale)
-	}
-}
-
-// TestSameCounts checks that sameCounts ignores the order of the types in slurmctld's list.
-func TestSameCounts(t *testing.T) {
-	x := gres(t, "gpu:a100:7,mig:1g.6gb:4,mig:2g.10gb:1,mig:closed:23")
-	if !sameCounts(x, gres(t, "gpu:a100:7,mig:2g.10gb:1,mig:closed:23,mig:1g.6gb:4")) {
-		t.Error("the same list in another order differs")
-	}
-	for _, other := range []string{
-		"gpu:a100:7,mig:1g.6gb:4,mig:2g.10gb:1",
-		"gpu:a100:7,mig:1g.6gb:3,mig:2g.10gb:1,mig:closed:23",
-		"gpu:h100:7,mig:1g.6gb:4,mig:2g.10gb:1,mig:closed:23",
-	} {
-		if sameCounts(x, gres(t, other)) {
-			t.Errorf("%s counts as the same", other)
-		}
 	}
 }

@@ -15,11 +15,13 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/config"
+	"caelum/internal/failpoint"
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
 	"caelum/internal/metrics"
 	"caelum/internal/notify"
 	"caelum/internal/predict"
+	"caelum/internal/publish"
 	"caelum/internal/slurm"
 	"caelum/internal/state"
 	"caelum/internal/usage"
@@ -30,7 +32,7 @@ const reconcileInterval = time.Minute
 
 // Controller is the set of slurmctld calls that the agent uses. Except in tests, it is a *slurm.Client.
 type Controller interface {
-	publishing
+	publish.Controller
 	RequeueHold(ctx context.Context, id uint32) error
 	RequeueFailed(ctx context.Context, id uint32) error
 }
@@ -39,7 +41,7 @@ type Controller interface {
 type Agent struct {
 	cfg       config.Config
 	node      *state.Node
-	publisher *publisher
+	publisher *publish.Publisher
 	usage     *usage.Monitor
 	metrics   *metrics.Metrics
 
@@ -165,20 +167,21 @@ func (a *Agent) newMonitor() *usage.Monitor {
 }
 
 // newPublisher returns the node's publisher.
-func (a *Agent) newPublisher() (*publisher, error) {
-	return newPublisher(options{
-		config:        a.cfg,
-		node:          a.node,
-		ctl:           a.ctl,
-		ledger:        a.ledger,
-		log:           a.log,
-		slurm:         a.slurmConfig,
-		privacy:       &a.privacy,
-		hidesJobs:     a.hidesJobs,
-		publishesJobs: a.publishesJobs,
-		raised:        a.wakeWatcher,
-		failed:        func() { a.metrics.Failed(metrics.Publish) },
-		clock:         time.Now,
+func (a *Agent) newPublisher() (*publish.Publisher, error) {
+	return publish.New(publish.Options{
+		Config:        a.cfg,
+		Node:          a.node,
+		Controller:    a.ctl,
+		Ledger:        a.ledger,
+		Log:           a.log,
+		SlurmConfig:   a.slurmConfig,
+		Privacy:       &a.privacy,
+		HidesJobs:     a.hidesJobs,
+		PublishesJobs: a.publishesJobs,
+		Raised:        a.wakeWatcher,
+		Failed:        func() { a.metrics.Failed(metrics.Publish) },
+		Clock:         time.Now,
+		Pause:         failpoint.Pause,
 	})
 }
 
@@ -273,7 +276,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		tasks.Wait()
 		finish()
 	}()
-	tasks.Go(func() { a.publisher.run(working) })
+	tasks.Go(func() { a.publisher.Run(working) })
 	tasks.Go(func() { a.reconciler(working) })
 	tasks.Go(func() { a.grower(working) })
 	tasks.Go(func() { a.runHooks(working) })
@@ -316,11 +319,11 @@ func (w warnings) Write(p []byte) (int, error) {
 // result. While processes are using instances that no job holds, it also checks the GPUs every leftoverInterval. After
 // a release, it re-creates the compute instances of idle instances (remake.go).
 func (a *Agent) reconciler(ctx context.Context) {
-	compare := time.After(retryInterval)
+	compare := time.After(publish.RetryInterval)
 	confirmed, learned := false, time.Time{} // the result of the last poll, and the time of the last learnPrivacy
 	var again <-chan time.Time               // set while processes are using an instance that no job holds
 	var remake <-chan time.Time              // set while an idle instance needs a new compute instance
-	failures := backoff{first: 5 * retryInterval, most: reconcileInterval}
+	failures := publish.Backoff{First: 5 * publish.RetryInterval, Most: reconcileInterval}
 	for {
 		select {
 		case <-ctx.Done():
@@ -342,7 +345,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 			a.checkLeftovers(ctx)
 		case <-compare:
 			compare = time.After(reconcileInterval)
-			if (!confirmed || time.Since(learned) >= relistConfirmed) && a.learnPrivacy(ctx) {
+			if (!confirmed || time.Since(learned) >= publish.RelistConfirmed) && a.learnPrivacy(ctx) {
 				learned = time.Now()
 			}
 			err := a.compareGPUs()
@@ -351,9 +354,9 @@ func (a *Agent) reconciler(ctx context.Context) {
 			a.updateJobMap()
 			err = errors.Join(err, a.adoptFull(ctx))
 			var failed error
-			confirmed, failed = a.publisher.poll(ctx)
+			confirmed, failed = a.publisher.Poll(ctx)
 			err = errors.Join(err, failed, a.releaseGone(ctx), a.completeLeases(ctx))
-			if pause := failures.pause(err); pause > 0 && ctx.Err() == nil {
+			if pause := failures.Pause(err); pause > 0 && ctx.Err() == nil {
 				a.log.WithError(err).Warn("couldn't compare the GPUs with the ledger and slurmctld's records; trying " +
 					"again")
 				compare = time.After(pause)

@@ -14,6 +14,7 @@ import (
 	"caelum/internal/api"
 	"caelum/internal/offer"
 	"caelum/internal/plan"
+	"caelum/internal/publish"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
 	"caelum/internal/tags"
@@ -307,7 +308,7 @@ func TestUnregisteredNodeOffersNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := w.submit(job(1, "1g.5gb:1"))
-	if err := w.agent.Publish(context.Background()); !errors.Is(err, errUnregistered) {
+	if err := w.agent.Publish(context.Background()); !errors.Is(err, publish.ErrUnregistered) {
 		t.Errorf("publish: %v", err)
 	}
 	w.fake.Tick()
@@ -357,7 +358,7 @@ func TestUnregisteredDuringAPass(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := w.agent.Publish(context.Background()); !errors.Is(err, errUnregistered) {
+	if err := w.agent.Publish(context.Background()); !errors.Is(err, publish.ErrUnregistered) {
 		t.Errorf("publish: %v", err)
 	}
 	if len(w.offers()) > 0 {
@@ -373,7 +374,7 @@ func TestUnregisteredDuringASlowPass(t *testing.T) {
 	w.startNow("2g.10gb:1")
 	restarted := false
 	w.restartIn("Queue", &restarted)
-	if err := w.agent.Publish(context.Background()); !errors.Is(err, errOutdated) || !restarted {
+	if err := w.agent.Publish(context.Background()); !errors.Is(err, publish.ErrOutdated) || !restarted {
 		t.Errorf("publish: %v; restarted: %v", err, restarted)
 	}
 }
@@ -385,10 +386,10 @@ func TestUnregisteredDuringAReading(t *testing.T) {
 	w.startNow("2g.10gb:1")
 	restarted := false
 	w.once("Queue", func() {
-		time.Sleep(fresh)
+		time.Sleep(publish.Fresh)
 		w.restartIn("Node", &restarted)
 	})
-	if err := w.agent.Publish(context.Background()); !errors.Is(err, errOutdated) || !restarted {
+	if err := w.agent.Publish(context.Background()); !errors.Is(err, publish.ErrOutdated) || !restarted {
 		t.Errorf("publish: %v; restarted: %v", err, restarted)
 	}
 }
@@ -400,7 +401,7 @@ func (w *world) restartIn(op string, restarted *bool) {
 		switch {
 		case c.Op == op && !*restarted:
 			*restarted = true
-			time.Sleep(fresh)
+			time.Sleep(publish.Fresh)
 			w.fake.Restart()
 			if err := w.fake.Unregister("n1"); err != nil {
 				w.t.Error(err)
@@ -536,30 +537,24 @@ func TestHeldJobs(t *testing.T) {
 	}
 }
 
-// TestManyHeldJobs checks that a pass changes only some of many jobs that cannot meet their deadlines or whose het job
-// cannot start, because no offers are published in the meantime.
+// TestManyHeldJobs checks that a pass releases only some of many jobs that cannot meet their deadlines, because no
+// offers are published in the meantime.
 func TestManyHeldJobs(t *testing.T) {
 	w := newWorld(t, 1)
 	calls := map[string]int{}
 	w.fake.After(func(c slurmtest.Call) { calls[c.Op]++ })
-	var stray []slurm.Waiting
-	for range maxChanged + 4 {
+	for range publish.MaxChanged + 4 {
 		late := job(1, "7g.40gb:1")
 		late.ReqNodes, late.AdminComment, late.Deadline = []string{"n1"}, "caelum:held", time.Unix(1, 0)
 		w.fake.SubmitHeld(late)
-		stray = append(stray, slurm.Waiting{Job: &slurm.Job{ID: w.submit(job(1, "7g.40gb:1"))}})
 	}
 	w.publish()
-	if calls["Release"] != maxChanged {
-		t.Errorf("a pass released %d jobs, want %d", calls["Release"], maxChanged)
-	}
-	w.agent.publisher.holdStray(t.Context(), stray)
-	if calls["Hold"] != maxChanged {
-		t.Errorf("a pass held %d jobs, want %d", calls["Hold"], maxChanged)
+	if calls["Release"] != publish.MaxChanged {
+		t.Errorf("a pass released %d jobs, want %d", calls["Release"], publish.MaxChanged)
 	}
 	w.publish()
-	if calls["Release"] != maxChanged+4 {
-		t.Errorf("two passes released %d jobs, want %d", calls["Release"], maxChanged+4)
+	if calls["Release"] != publish.MaxChanged+4 {
+		t.Errorf("two passes released %d jobs, want %d", calls["Release"], publish.MaxChanged+4)
 	}
 }
 
@@ -568,7 +563,7 @@ func TestManyHeldJobs(t *testing.T) {
 func TestManyRetaggedJobs(t *testing.T) {
 	w := newWorld(t, 1)
 	var all []uint32
-	for range maxChanged + 4 {
+	for range publish.MaxChanged + 4 {
 		j := job(1, "7g.40gb:1")
 		j.ReqNodes, j.AdminComment = []string{"n1"}, tags.Held
 		id := w.fake.SubmitHeld(j)
@@ -577,7 +572,7 @@ func TestManyRetaggedJobs(t *testing.T) {
 		}
 		all = append(all, id)
 	}
-	for pass, want := range []int{maxChanged, maxChanged + 4} {
+	for pass, want := range []int{publish.MaxChanged, publish.MaxChanged + 4} {
 		w.publish()
 		n := 0
 		for _, id := range all {
@@ -637,7 +632,7 @@ func TestCloseOffers(t *testing.T) {
 	if len(w.offers()) == 0 {
 		t.Fatal("nothing is offered")
 	}
-	if err := CloseOffers(context.Background(), w.fake, "n1", w.agent.publisher.total); err != nil {
+	if err := publish.CloseOffers(context.Background(), w.fake, "n1", w.total()); err != nil {
 		t.Fatal(err)
 	}
 	if len(w.offers()) != 0 || w.total() != 28 {
@@ -667,7 +662,7 @@ func TestCloseOffersBeforePowerDown(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
 	published, _ := w.fake.Node(t.Context(), "n1")
-	if err := CloseOffers(t.Context(), poweringDown{w.fake}, "n1", w.agent.publisher.total); err != nil {
+	if err := publish.CloseOffers(t.Context(), poweringDown{w.fake}, "n1", w.total()); err != nil {
 		t.Fatal(err)
 	}
 	n, _ := w.fake.Node(t.Context(), "n1")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"caelum/internal/part"
+	"caelum/internal/publish"
 	"caelum/internal/watch"
 )
 
@@ -15,7 +16,7 @@ func (f *fleet) polls() int {
 	f.t.Helper()
 	before := len(f.fake.Calls())
 	for _, name := range f.names {
-		if _, err := f.agents[name].publisher.poll(context.Background()); err != nil {
+		if _, err := f.agents[name].publisher.Poll(context.Background()); err != nil {
 			f.t.Fatalf("%s: %v", name, err)
 		}
 	}
@@ -103,17 +104,17 @@ func TestConfirmedPolls(t *testing.T) {
 			}
 		}},
 		{"all jobs have to be listed again", func() {
-			for range int(relistConfirmed / part.Every) {
+			for range int(publish.RelistConfirmed / part.Every) {
 				f.heartbeat()
 			}
 		}},
 		{"a confirmation of another record", func() {
-			f.agents["n00"].publisher.confirm(part.Confirmation("0@1", part.NoRecord), f.clock())
+			f.agents["n00"].publisher.Confirm(part.Confirmation("0@1", part.NoRecord), f.clock())
 		}},
 		{"a job has run for longer than expected", func() { f.fake.Advance(30 * time.Minute) }},
 		{"users may no longer see other users' jobs", func() {
 			for _, a := range f.agents {
-				a.publisher.hidesJobs = func() bool { return true }
+				a.publisher.HidesJobs = func() bool { return true }
 			}
 		}},
 		{"slurmctld starts a job whose prolog has not begun", func() {

@@ -160,7 +160,7 @@ func (a *Agent) doPaused(ctx context.Context, t hookTask, resumed bool) bool {
 	} else {
 		log.Infof("%s is no longer stuck after the destroy hook", what)
 	}
-	a.publisher.publishSoon()
+	a.publisher.Soon()
 	return a.resume()
 }
 

@@ -3,9 +3,9 @@
 // choose placements and offers. The agent never changes instances that it did not create, and never carves a slice that
 // slurmctld has not counted for the job.
 //
-// There are three main types: node holds the node's state in memory, publisher writes this state to slurmctld, and
-// Agent serves prologs, epilogs and commands, calls the driver, and repairs differences. caelumd's main function
-// (cmd/caelumd) creates an Agent with New and calls Run.
+// Package state holds the node's state in memory, and package publish writes it to slurmctld. Agent serves prologs,
+// epilogs and commands, calls the driver, and repairs differences. caelumd's main function (cmd/caelumd) creates an
+// Agent with New and calls Run.
 //
 // Files:
 //
@@ -17,57 +17,35 @@
 //	memory.go      accepts the memory reports of a job's processes
 //	visibility.go  decides which data of other users' jobs a user may see (PrivateData)
 //	keyedlock.go   allows at most one call at a time for each job
+//	notify.go      receives the watcher's notifications, and notifies the watcher of changes (maxNotifyPause); key file
 //	loglimit.go    limits the number of log lines that a user can cause (logInterval)
-//
-// The state of the node:
-//
-//	node.go        the node: leases, current offers, version; the state as input for the planner (view)
-//	card.go        a GPU and the instances on it
-//	pending.go     pending leases: chooses among the offers for a job (pick); finds spots for unplaced pending leases
-//	wants.go       the slices that a job gets on this node; the errors for invalid requests
 //
 // Prolog and epilog:
 //
 //	lease.go       serves the prolog ("prolog served"): refusals, the maximum wait of a prolog (maxPatience)
-//	record.go      reads a job's record; decides how the prolog handles an error from slurmctld (classOf)
+//	record.go      reads a job's record again while it is unclear
 //	grant.go       carves the slices of a pending lease, writes the lease, and logs it ("leased")
 //	release.go     serves the epilog
 //	grow.go        requeues a job on a larger profile after its GPU memory ran out, or before (growTimeout)
 //	growlimits.go  the profile of a job after a growth; limits (grow_limit); growths that slurmctld does not count
 //	carve.go       creates and destroys an instance, with its intent in the ledger; reuses an idle instance
-//	nvlink.go      the GPUs that are connected by NVLinks
+//	nvlink.go      asks the driver which GPUs are connected by NVLinks
 //	fullgpu.go     GPUs whose MIG mode is off: device files, adoption after a reboot
 //	fabric.go      waits until a full GPU has registered with the NVLink fabric (fabricLimit)
 //	remake.go      re-creates the compute instance of an instance between two users (remakePause)
 //	confirm.go     checks before a lease that an idle instance still exists ("removed by another program")
 //	requeue.go     requeues or refuses a job whose slices are not available (maxRequeues)
-//	reoffer.go     offers a released slice again during the epilog if the next job requests the same profile
 //	leasefile.go   lease files (text, mode 0600, atomic writes) and slot devices (major 42, mode 0444)
 //	jobmap.go      the job map for monitoring programs (job_map_dir): which job holds which slice
 //	confine.go     the device list for the plugin, which is the file "devices" in the run directory
 //	metrics.go     the state and the results of prologs for the metrics; the metrics file and port
 //	timing.go      the time that a prolog spends in slurmctld and in the driver, for its log line
 //
-// Publishing:
-//
-//	publisher.go   the publisher; when a pass runs: poll, pauses (retryInterval, settling, slowdown)
-//	backoff.go     the pauses before failed operations are repeated
-//	pass.go        one pass: plan, lower, check, raise (maxReplans)
-//	nodeplan.go    computes this node's part of the cluster's plan and applies it
-//	follow.go      reads this node and its part of the watcher's plan, if the heartbeat is fresh (relist)
-//	frompart.go    converts the node's part of the watcher's plan to the plan of a pass
-//	started.go     the jobs that slurmctld has started on this node and that have no lease yet
-//	gres.go        writes counts and Extra ("published"); the GRES type closed; the age of node data (fresh)
-//	total.go       N, the constant total of gres/mig (learnTotal); CloseOffers
-//	excess.go      the slices that slurmctld counts as used although no job holds them; the totals to publish
-//	advertised.go  profile names of other drivers and GPU models; profiles in slurm.conf that the driver lacks (stale)
-//	heldjobs.go    releases held jobs whose slices are offered, and sets their profiles; holds components of het jobs
-//	notify.go      receives the watcher's notifications, and notifies the watcher of changes (maxNotifyPause); key file
-//
 // Repair of differences between GPUs, ledger, lease files and slurmctld:
 //
 //	reconcile.go   loads the ledger, compares it with the GPUs, settles intents, releases leases of finished jobs
 //	recover.go     restores leases from the lease files (readLeaseFile) if the ledger was lost
+//	renamed.go     profiles whose names depend on the driver's release: renames instances and leases in the ledger
 //	adopt.go       `caelum adopt`: converts foreign instances to idle instances of the agent
 //	gpuback.go     manages a GPU again after it was lost (discoverTimeout)
 //	xid.go         Xid errors: counts and logs them, withdraws a GPU after a fatal one, `caelum readmit`

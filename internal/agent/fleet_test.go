@@ -101,14 +101,14 @@ func (f *fleet) start(k int, options ...func(int, *config.Config)) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	a.node.Now, a.publisher.clock = f.fake.Now, f.clock
+	a.node.Now, a.publisher.Clock = f.fake.Now, f.clock
 	if f.raised != nil {
-		a.publisher.raised = f.raised
+		a.publisher.Raised = f.raised
 	}
 	f.agents[cfg.Node] = a
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() { a.publisher.run(ctx) })
+	done.Go(func() { a.publisher.Run(ctx) })
 	f.t.Cleanup(func() {
 		f.prologs.Wait()
 		cancel()
@@ -197,7 +197,7 @@ func (f *fleet) plannerOn(host string, ctl watch.Controller, policy place.Policy
 		Send:        func(slurm.Node) error { return nil },
 		Confirm: func(n slurm.Node, text string) error {
 			if f.confirms {
-				f.agents[n.Name].publisher.confirm(text, f.clock())
+				f.agents[n.Name].publisher.Confirm(text, f.clock())
 			}
 			return nil
 		},
@@ -250,7 +250,7 @@ func (f *fleet) runs(id uint32) bool {
 // following returns the number of agents that follow a planner.
 func (f *fleet) following() (n int) {
 	for _, a := range f.agents {
-		if a.publisher.following.Load() {
+		if a.publisher.Follows() {
 			n++
 		}
 	}

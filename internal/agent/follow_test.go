@@ -88,7 +88,7 @@ func TestDeferredParts(t *testing.T) {
 	f.publish()
 	var notified atomic.Int64
 	for _, a := range f.agents {
-		a.publisher.raised = func() { notified.Add(1) }
+		a.publisher.Raised = func() { notified.Add(1) }
 	}
 	check := func(step string, want []string, do func()) {
 		t.Helper()
@@ -299,7 +299,7 @@ func TestUnknownJob(t *testing.T) {
 	small := part.Part{Offers: []part.Offer{{Spot: part.Spot{Profile: "3g.20gb", Start: 0}}}}
 	beat(1, small)
 	w.publish()
-	if !w.agent.publisher.following.Load() || w.offers()["3g.20gb"] != 1 {
+	if !w.agent.publisher.Follows() || w.offers()["3g.20gb"] != 1 {
 		t.Fatalf("offers %v", w.offers())
 	}
 	id := w.submit(job(1, "3g.20gb:1"))
@@ -320,7 +320,7 @@ func TestLeaseDuringListing(t *testing.T) {
 		{Spot: part.Spot{Profile: "1g.5gb", Start: 5}}, {Spot: part.Spot{Profile: "1g.5gb", Start: 6}}}}
 	w.fake.SetNodeComment(t.Context(), "n1", part.WithBeat(part.With("", p.Text()), "a", 1))
 	w.publish()
-	if !w.agent.publisher.following.Load() || w.offers()["1g.5gb"] != 2 {
+	if !w.agent.publisher.Follows() || w.offers()["1g.5gb"] != 2 {
 		t.Fatalf("offers %v", w.offers())
 	}
 	w.fake.Prolog(nil)

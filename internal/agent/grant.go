@@ -46,7 +46,7 @@ func (a *Agent) preparePending(
 	switch {
 	case pr.Spots != nil:
 		return pr, nil
-	case err != nil: // for example errBusy
+	case err != nil: // for example publish.ErrBusy
 		return nil, api.NotNow(err.Error())
 	}
 	return nil, nil
@@ -164,7 +164,7 @@ func (a *Agent) grant(lease api.Lease, held []*state.Instance) (api.Lease, error
 	}
 	failpoint.Hit(failpoint.Granted)
 	a.observe(lease)
-	a.publisher.publishSoon()
+	a.publisher.Soon()
 	return lease, nil
 }
 

@@ -157,9 +157,6 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	defer a.node.DropPending(id)
 	hooks, leftovers := a.hooksEnded(), a.hasLeftovers()
 	if granted, err := a.carveAndGrant(ctx, t, wants, search); granted != nil {
-		if err == nil {
-			a.publisher.noteLeased(job)
-		}
 		return *granted, err
 	} else if err != nil {
 		return *lease, err
@@ -237,7 +234,9 @@ func (a *Agent) carveAndGrant(
 			granted := t.lease
 			granted.Slices = made
 			granted.Expected = expectedOn(granted, wants, made[0].Profile)
-			granted, err = a.grant(granted, held)
+			if granted, err = a.grant(granted, held); err == nil {
+				a.publisher.NoteLeased(t.job)
+			}
 			return &granted, err
 		}
 		if errors.Is(err, syscall.ENOSPC) { // the disk is full, so the agent cannot write the ledger

@@ -18,11 +18,11 @@ func (a *Agent) metricsState() metrics.State {
 		Status:           *status,
 		Now:              a.node.Now(),
 		Waiting:          -1,
-		Updates:          int(a.publisher.changes.Load()),
+		Updates:          int(a.publisher.Changes()),
 		RepositoryFailed: a.usage.RepositoryFailed(),
 	}
-	if pass := a.publisher.last(); pass.read && !a.hidesJobs() {
-		s.Waiting = pass.waiting
+	if pass := a.publisher.Last(); pass.Read && !a.hidesJobs() {
+		s.Waiting = pass.Waiting
 	}
 	return s
 }

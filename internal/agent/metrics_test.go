@@ -63,7 +63,7 @@ func TestMetricsOfLeases(t *testing.T) {
 		`caelum_failures_total{kind="requeue"} 1`,
 		`caelum_failures_total{kind="refuse"} 1`,
 		`caelum_failures_total{kind="prolog"} 0`,
-		fmt.Sprintf("caelum_node_updates_total %d", w.agent.publisher.changes.Load()),
+		fmt.Sprintf("caelum_node_updates_total %d", w.agent.publisher.Changes()),
 	)
 }
 

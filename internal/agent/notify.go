@@ -9,6 +9,7 @@ import (
 
 	"caelum/internal/config"
 	"caelum/internal/notify"
+	"caelum/internal/publish"
 	"caelum/internal/slurm"
 )
 
@@ -22,7 +23,7 @@ func (a *Agent) listen(ctx context.Context) {
 	for ctx.Err() == nil && a.knownConfig() == nil {
 		select {
 		case <-ctx.Done():
-		case <-time.After(retryInterval):
+		case <-time.After(publish.RetryInterval):
 		}
 	}
 	c := a.knownConfig()
@@ -49,7 +50,7 @@ func (a *Agent) listen(ctx context.Context) {
 			a.log.WithField("datagrams", n).WithField("from", from).WithField("reason", reason).
 				Warn("rejected datagrams to the wake port")
 		},
-		Confirmed: a.publisher.confirm,
+		Confirmed: a.publisher.Confirm,
 	}
 	a.listenAgain(ctx, l)
 }
@@ -58,17 +59,17 @@ func (a *Agent) listen(ctx context.Context) {
 // to portInterval, because another program may have taken the port while the agent was not running.
 func (a *Agent) listenAgain(ctx context.Context, l notify.Listener) {
 	// If a pass fails, the publisher logs the error and repeats the pass.
-	seen := a.publisher.changes.Load()
+	seen := a.publisher.Changes()
 	l.Listening = func() {
 		if a.deaf.Swap(nil) != nil {
 			a.log.WithField("port", a.cfg.WakePort).Info("opened the wake port")
 		}
 	}
-	failures := backoff{first: retryInterval, most: portInterval}
+	failures := publish.Backoff{First: publish.RetryInterval, Most: portInterval}
 	for ctx.Err() == nil {
 		err := l.Listen(ctx, func() bool {
 			a.Publish(ctx)
-			now := a.publisher.changes.Load()
+			now := a.publisher.Changes()
 			changed := now != seen
 			seen = now
 			return changed
@@ -84,7 +85,7 @@ func (a *Agent) listenAgain(ctx context.Context, l notify.Listener) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(failures.pause(err)):
+		case <-time.After(failures.Pause(err)):
 		}
 	}
 }

@@ -1,10 +1,11 @@
 package agent
 
 import (
-	"caelum/internal/state"
 	"maps"
 	"slices"
 	"strings"
+
+	"caelum/internal/state"
 )
 
 // nvlinksKey is the key of the NVLinks in the ledger's metadata. The value is a list of pairs of GPU UUIDs.

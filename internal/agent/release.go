@@ -7,6 +7,7 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/failpoint"
+	"caelum/internal/publish"
 )
 
 // Release serves a job's epilog: it makes the job's slices idle and publishes new offers before it returns. The call
@@ -24,14 +25,14 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 		return err
 	}
 	if again {
-		a.publisher.publishSoon()
+		a.publisher.Soon()
 		return nil
 	}
 	// If slurmctld does not answer, no harm is done, because it will also count the released slices as free. The plugin
 	// disconnects after 5 s, but the pass continues for up to 10 s in total.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	if err := a.Publish(ctx); err != nil && !errors.Is(err, errBusy) {
+	if err := a.Publish(ctx); err != nil && !errors.Is(err, publish.ErrBusy) {
 		a.log.WithError(err).WithField("job", id).Warn("released a lease, but couldn't publish the new offers")
 	}
 	return nil

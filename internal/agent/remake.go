@@ -49,7 +49,7 @@ func (a *Agent) remakeIdle() {
 		}
 	}
 	if a.stateVersion() != before {
-		a.publisher.publishSoon()
+		a.publisher.Soon()
 	}
 }
 

@@ -1,10 +1,11 @@
 package agent
 
 import (
+	"slices"
+
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
 	"caelum/internal/state"
-	"slices"
 )
 
 // adoptInstances loads a GPU's instances from the ledger and changes their profile names to those that the driver

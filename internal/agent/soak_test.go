@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"caelum/internal/publish"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
 )
@@ -223,9 +224,9 @@ func (s *soaker) finish() {
 	}
 }
 
-// publish2 publishes, and ignores errBusy.
+// publish2 publishes, and ignores publish.ErrBusy.
 func (s *soaker) publish2() {
-	if err := s.agent.Publish(context.Background()); err != nil && !errors.Is(err, errBusy) {
+	if err := s.agent.Publish(context.Background()); err != nil && !errors.Is(err, publish.ErrBusy) {
 		s.t.Fatalf("publish: %v", err)
 	}
 }

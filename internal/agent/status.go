@@ -14,28 +14,28 @@ import (
 
 // Status implements api.Handler. It returns the node's status.
 func (a *Agent) Status(context.Context) (*api.Status, error) {
-	pass := a.publisher.last()
+	pass := a.publisher.Last()
 	a.node.Lock()
 	defer a.node.Unlock()
 	s := &api.Status{
 		Node:             a.cfg.Node,
 		Version:          version.Version,
 		Profiles:         a.node.Profiles,
-		Stale:            pass.stale,
-		Published:        pass.published,
+		Stale:            pass.Stale,
+		Published:        pass.Published,
 		Reserved:         a.node.Reserved,
-		Closed:           pass.closed,
+		Closed:           pass.Closed,
 		SummariesWaiting: a.usage.SummariesWaiting(),
 	}
 	if deaf := a.deaf.Load(); deaf != nil {
 		s.Deaf = *deaf
 	}
-	s.Excess, s.ExcessShort = pass.excess, pass.short
-	if !pass.at.IsZero() {
-		s.PublishedAt = pass.at.Unix()
+	s.Excess, s.ExcessShort = pass.Excess, pass.Short
+	if !pass.At.IsZero() {
+		s.PublishedAt = pass.At.Unix()
 	}
-	if pass.err != nil {
-		s.PublishError = pass.err.Error()
+	if pass.Err != nil {
+		s.PublishError = pass.Err.Error()
 	}
 	for i, c := range a.node.Cards {
 		s.GPUs = append(s.GPUs, a.statusOf(i, c))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 	"testing"
+
+	"caelum/internal/publish"
 )
 
 // The tests in this file check N, the node's constant total of gres/mig. N must be the total in slurm.conf, and never a
@@ -38,7 +40,7 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 					t.Fatal("slurmd's registration left the sum as it was")
 				}
 				w.stop()
-				if err := CloseOffers(context.Background(), w.fake, "n1", known); err != nil {
+				if err := publish.CloseOffers(context.Background(), w.fake, "n1", known); err != nil {
 					t.Fatal(err)
 				}
 				if w.total() != 56 {

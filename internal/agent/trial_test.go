@@ -18,6 +18,7 @@ import (
 	"caelum/internal/api"
 	"caelum/internal/config"
 	"caelum/internal/place"
+	"caelum/internal/publish"
 	"caelum/internal/slurm"
 )
 
@@ -27,7 +28,7 @@ const (
 	// longestPoll is the longest time between two polls: the random part adds up to 10%.
 	longestPoll = trialPoll + trialPoll/10
 	// longestSlowPoll is the longest time between two polls if a pass was slow.
-	longestSlowPoll = maxPause + maxPause/10
+	longestSlowPoll = publish.MaxPause + publish.MaxPause/10
 	// trialNodes is the number of nodes, each of which has one A100.
 	trialNodes = 3
 )
@@ -295,7 +296,7 @@ func (t *trial) wakeAgent(node string) { notifyOnce(t.wakes[node], t.lost()) }
 
 func (t *trial) confirmAgent(node, text string) {
 	if !t.lost() {
-		t.agents[node].publisher.confirm(text, time.Now())
+		t.agents[node].publisher.Confirm(text, time.Now())
 	}
 }
 

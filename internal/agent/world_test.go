@@ -135,7 +135,7 @@ func (w *world) start() {
 	a.node.Now = w.fake.Now
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() { a.publisher.run(ctx) })
+	done.Go(func() { a.publisher.Run(ctx) })
 	w.mu.Lock()
 	w.agent = a
 	w.mu.Unlock()

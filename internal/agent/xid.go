@@ -94,7 +94,7 @@ func (a *Agent) noteXid(x gpu.Xid) {
 			Error("couldn't record the fatal Xid error; after a restart, the agent will offer the GPU again")
 	}
 	a.withdraw(c, x.Code)
-	a.publisher.publishSoon()
+	a.publisher.Soon()
 }
 
 // countXid adds an Xid error to the GPU's counts. It returns the count of its kind, and the UUID of the instance with
@@ -175,6 +175,6 @@ func (a *Agent) Readmit(_ context.Context, g int) error {
 	a.node.Lock()
 	c.Withdrawn = 0
 	a.node.Unlock()
-	a.publisher.publishSoon()
+	a.publisher.Soon()
 	return nil
 }

@@ -22,8 +22,8 @@ var layers = []string{
 	"internal/ledger", "internal/repo", "internal/gpu", "internal/slurm", "internal/gpuhours", "internal/tags",
 	"internal/jobreport", "internal/eligible", "internal/learn", "internal/plan", "internal/preempt", "internal/part",
 	"internal/overview", "internal/notify", "internal/api", "internal/inventory", "internal/shadow",
-	"internal/config", "internal/metrics", "internal/usage", "internal/agent", "internal/watch", "internal/doctor",
-	"internal/man", "internal/setup",
+	"internal/config", "internal/metrics", "internal/usage", "internal/state", "internal/publish", "internal/agent",
+	"internal/watch", "internal/doctor", "internal/man", "internal/setup",
 	"internal/trace", "internal/sim", "internal/report",
 }
 

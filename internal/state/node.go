@@ -22,7 +22,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// node holds the state of this node: the GPUs and the instances on them, the leases, and the current offers. Prologs,
+// Node holds the state of this node: the GPUs and the instances on them, the leases, and the current offers. Prologs,
 // epilogs, the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no
 // goroutine holds the lock while it makes such a call.
 type Node struct {
@@ -37,19 +37,19 @@ type Node struct {
 	Cards   []*Card
 	Leases  map[uint32]*api.Lease
 	Pending map[uint32]*PendingLease
-	// unserved holds the restart counts of the jobs on the node that are given neither a pending lease nor slices.
+	// Unserved holds the restart counts of the jobs on the node that are given neither a pending lease nor slices.
 	Unserved map[uint32]int
 	Former   map[Minors]uint32    // the last user of each GPU instance id
 	NVLinks  map[Pair]bool        // the pairs of GPUs that are connected by NVLinks (nvlink.go)
 	PlanPart                      // the current plan
 	Here     map[uint32]slurm.Job // the jobs that were on the node when slurmctld was last queried
 	Noted    map[uint32]slurm.Job // the jobs granted a lease since the last listing began (follow.go)
-	// version counts the changes to the state on which plans are based. The publisher applies a plan only if the
+	// Version counts the changes to the state on which plans are based. The publisher applies a plan only if the
 	// version has not changed since.
 	Version int
 }
 
-// newNode discovers the node's GPUs.
+// New discovers the node's GPUs.
 func New(cfg config.Config, hw gpu.Hardware) (*Node, error) {
 	settings, err := plan.ParseSettings(
 		cmp.Or(cfg.Policy, place.DefaultPolicy), cmp.Or(cfg.Sizing, plan.SizingAdaptive), cfg.WholeShare)
@@ -115,7 +115,7 @@ func (n *Node) defaultProfile() string {
 	return ""
 }
 
-// view returns the GPUs' state, including pending leases, as input for the planner. The caller holds the node's lock.
+// View returns the GPUs' state, including pending leases, as input for the planner. The caller holds the node's lock.
 func (n *Node) View() []place.GPU {
 	gpus := make([]place.GPU, len(n.Cards))
 	for i, c := range n.Cards {
@@ -145,7 +145,8 @@ func (n *Node) View() []place.GPU {
 	return gpus
 }
 
-// holders returns the jobs that hold slices on the node and the jobs that have pending leases. The caller holds the node's lock.
+// Holders returns the jobs that hold slices on the node and the jobs that have pending leases. The caller holds the
+// node's lock.
 func (n *Node) Holders() map[offer.Spot]uint32 {
 	all := map[offer.Spot]uint32{}
 	for i, c := range n.Cards {
@@ -181,7 +182,7 @@ func (n *Node) hold(gpus []place.GPU, job uint32, spots []offer.Spot) {
 	}
 }
 
-// slicesHeld returns the number of slices that jobs hold or will hold on this node, by the profile under which
+// SlicesHeld returns the number of slices that jobs hold or will hold on this node, by the profile under which
 // slurmctld counts each slice. The caller holds the node's lock.
 func (n *Node) SlicesHeld() map[string]int {
 	held := map[string]int{}
@@ -198,7 +199,7 @@ func (n *Node) SlicesHeld() map[string]int {
 	return held
 }
 
-// held returns the instance of a job's slice, or nil if the instance no longer exists.
+// Held returns the instance of a job's slice, or nil if the instance no longer exists.
 func (n *Node) Held(job uint32, s api.Slice) *Instance {
 	n.Lock()
 	defer n.Unlock()
@@ -210,7 +211,7 @@ func (n *Node) Held(job uint32, s api.Slice) *Instance {
 	return nil
 }
 
-// countedAs returns the profile name of another GPU model under which slurmctld counts a leased instance, or "" if it
+// CountedAs returns the profile name of another GPU model under which slurmctld counts a leased instance, or "" if it
 // is counted under its own profile. The caller holds the node's lock.
 func (n *Node) CountedAs(in *Instance) string {
 	l := n.Leases[in.Job]
@@ -225,7 +226,7 @@ func (n *Node) CountedAs(in *Instance) string {
 	return ""
 }
 
-// accounted reports whether a run of a job has a lease or a pending lease, or needs neither.
+// Accounted reports whether a run of a job has a lease or a pending lease, or needs neither.
 func (n *Node) Accounted(job uint32, restarts int) bool {
 	n.Lock()
 	defer n.Unlock()
@@ -238,8 +239,8 @@ func (n *Node) Accounted(job uint32, restarts int) bool {
 	return n.Pending[job] != nil
 }
 
-// dropLease removes a lease from memory and marks its instances as idle. The caller must hold the node's lock, unless no other
-// goroutine is running yet.
+// DropLease removes a lease from memory and marks its instances as idle. The caller must hold the node's lock, unless
+// no other goroutine is running yet.
 func (n *Node) DropLease(job uint32) {
 	delete(n.Leases, job)
 	for _, c := range n.Cards {
@@ -251,7 +252,7 @@ func (n *Node) DropLease(job uint32) {
 	}
 }
 
-// full reports whether any GPU of the node can be used as a full GPU.
+// Full reports whether any GPU of the node can be used as a full GPU.
 func (n *Node) Full() bool {
 	for _, c := range n.Cards {
 		if c.MayBeFull() {
@@ -261,7 +262,7 @@ func (n *Node) Full() bool {
 	return false
 }
 
-// withNoted returns the jobs in here together with the noted jobs that still have a lease. The result is a copy,
+// WithNoted returns the jobs in here together with the noted jobs that still have a lease. The result is a copy,
 // because releaseGone reads the original. The caller holds the node's lock.
 func (n *Node) WithNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 	here = maps.Clone(here)
@@ -273,7 +274,7 @@ func (n *Node) WithNoted(here map[uint32]slurm.Job) map[uint32]slurm.Job {
 	return here
 }
 
-// emptyGPUs returns the node's managed GPUs as if they had no instances. The caller holds the node's lock.
+// EmptyGPUs returns the node's managed GPUs as if they had no instances. The caller holds the node's lock.
 func (n *Node) EmptyGPUs() (all []place.GPU) {
 	for _, c := range n.Cards {
 		if c.Model != nil {
@@ -283,7 +284,7 @@ func (n *Node) EmptyGPUs() (all []place.GPU) {
 	return all
 }
 
-// apply makes the given part the current plan, and places pending leases at the given spots. If the state no longer has
+// Apply makes the given part the current plan, and places pending leases at the given spots. If the state no longer has
 // the version on which the plan is based, it changes nothing and returns false.
 func (n *Node) Apply(version int, part PlanPart, pending map[uint32][]offer.Spot) bool {
 	n.Lock()
@@ -298,7 +299,7 @@ func (n *Node) Apply(version int, part PlanPart, pending map[uint32][]offer.Spot
 	return true
 }
 
-// unchangedSince reports whether the node's state still has this version, in which case a pass scheduled after a change
+// UnchangedSince reports whether the node's state still has this version, in which case a pass scheduled after a change
 // is unnecessary.
 func (n *Node) UnchangedSince(version int) bool {
 	n.Lock()

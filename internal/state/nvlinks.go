@@ -1,9 +1,9 @@
 package state
 
-// pair holds the UUIDs of two GPUs; the GPU with the lower index comes first.
+// Pair holds the UUIDs of two GPUs; the GPU with the lower index comes first.
 type Pair [2]string
 
-// mostFull returns the number of GPUs on the node that can be full GPUs.
+// MostFull returns the number of GPUs on the node that can be full GPUs.
 func (n *Node) MostFull() (count int) {
 	for _, c := range n.Cards {
 		if c.MayBeFull() {
@@ -13,7 +13,8 @@ func (n *Node) MostFull() (count int) {
 	return count
 }
 
-// groupNVLinks sets the group of each GPU (place.GPU.NVLink) from the recorded NVLinks. The caller holds the node's lock.
+// GroupNVLinks sets the group of each GPU (place.GPU.NVLink) from the recorded NVLinks. The caller holds the node's
+// lock.
 func (n *Node) GroupNVLinks() {
 	group := make([]int, len(n.Cards))
 	for g := range group {

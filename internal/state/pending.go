@@ -10,17 +10,17 @@ import (
 	"caelum/internal/place"
 )
 
-// pendingLease holds the slices of a job that slurmctld has started on this node but that has no lease yet. If spots
+// PendingLease holds the slices of a job that slurmctld has started on this node but that has no lease yet. If spots
 // is nil, the pending lease is unplaced: the agent has not found free spots for the slices.
 type PendingLease struct {
 	Wants []offer.Want
 	Spots []offer.Spot
-	// leasing is true while the agent is serving the job's prolog. During that time, the agent keeps the pending lease
+	// Leasing is true while the agent is serving the job's prolog. During that time, the agent keeps the pending lease
 	// even if slurmctld no longer lists the job.
 	Leasing bool
 }
 
-// takeOffers records a pending lease for a job at offered spots and withdraws these offers. If the offers do not
+// TakeOffers records a pending lease for a job at offered spots and withdraws these offers. If the offers do not
 // include all of the requested slices, it changes nothing and returns false. The argument array is the id of the job
 // array that the job belongs to, or 0. The caller holds the node's lock.
 func (n *Node) TakeOffers(job, array uint32, wants []offer.Want) (*PendingLease, bool) {
@@ -49,10 +49,11 @@ func (n *Node) TakeOffers(job, array uint32, wants []offer.Want) (*PendingLease,
 	return pr, true
 }
 
-// choose returns the offered spot for a slice of a job. slurmctld counts only profiles, so a job can start on an offer
+// Choose returns the offered spot for a slice of a job. slurmctld counts only profiles, so a job can start on an offer
 // that was planned for another job. If the plan contains spots for the job, choose returns one of them. Otherwise, it
 // prefers an offer that is not planned for any job. If the offered placement is larger than the job is entitled to,
-// choose returns a placement of the requested profile within it and removes the offer. The caller holds the node's lock.
+// choose returns a placement of the requested profile within it and removes the offer. The caller holds the node's
+// lock.
 func (n *Node) Choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want) (offer.Spot, bool) {
 	isOffered := func(s offer.Spot) bool { return offers[s.GPU].Has(s.Placement) && possible(gpus[s.GPU], s.Placement) }
 	for _, spots := range n.Planned[job] {
@@ -179,7 +180,7 @@ func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok b
 	return best, ok
 }
 
-// placePending finds spots for the unplaced pending leases. If not all of them fit, it places as many as possible, in
+// PlacePending finds spots for the unplaced pending leases. If not all of them fit, it places as many as possible, in
 // the order of the job ids. It changes gpus, but not the node's state. The caller holds the node's lock.
 func (n *Node) PlacePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	var unplaced []*offer.Job
@@ -207,7 +208,7 @@ func (n *Node) PlacePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	return found
 }
 
-// dropPending removes a job's pending lease after the agent has served the job's prolog.
+// DropPending removes a job's pending lease after the agent has served the job's prolog.
 func (n *Node) DropPending(id uint32) {
 	n.Lock()
 	defer n.Unlock()
@@ -217,7 +218,7 @@ func (n *Node) DropPending(id uint32) {
 	}
 }
 
-// forget removes the spots from a pending lease, so that the next pass searches for other spots.
+// Forget removes the spots from a pending lease, so that the next pass searches for other spots.
 func (n *Node) Forget(id uint32) {
 	n.Lock()
 	defer n.Unlock()

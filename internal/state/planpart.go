@@ -1,17 +1,18 @@
 package state
 
 import (
+	"slices"
+
 	"caelum/internal/api"
 	"caelum/internal/mig"
 	"caelum/internal/offer"
-	"slices"
 )
 
-// planPart is the node's part of a plan.
+// PlanPart is the node's part of a plan.
 type PlanPart struct {
 	Offers       []mig.Layout          // by card
 	AdvertisedAs map[offer.Spot]string // the offers that are published under a profile name of another GPU model
-	// planned maps each waiting job to the spots that this node offers for it. The key of an array task is the id of
+	// Planned maps each waiting job to the spots that this node offers for it. The key of an array task is the id of
 	// the array.
 	Planned  map[uint32][][]offer.Spot
 	Reserved *api.Reservation // the slices on this node that are reserved for a waiting job
@@ -22,14 +23,14 @@ type PlanPart struct {
 // new plan. slurmctld counts it as free when the epilog ends, so the agent offers it while it serves the epilog,
 // without waiting for slurmctld. A pass follows, as after any other change.
 
-// next describes the first jobs in the queue that have no spots in the current plan, all of which request one slice
+// Next describes the first jobs in the queue that have no spots in the current plan, all of which request one slice
 // of the same profile.
 type Next struct {
 	Profile string
 	Jobs    int // the number of consecutive jobs in the queue that request the profile
 }
 
-// offerAgain offers the slice of a dropped lease if the next waiting job requests one of the same profile, and reports
+// OfferAgain offers the slice of a dropped lease if the next waiting job requests one of the same profile, and reports
 // whether it did so. The caller holds the node's lock.
 func (n *Node) OfferAgain(lease api.Lease) bool {
 	if len(lease.Slices) != 1 || n.Next.Jobs == 0 || len(n.Offers) != len(n.Cards) {

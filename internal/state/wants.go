@@ -13,14 +13,14 @@ import (
 	"caelum/internal/tags"
 )
 
-// unsuitable is the error for a job that must restart because it cannot be given its slices in this run. Either
+// Unsuitable is the error for a job that must restart because it cannot be given its slices in this run. Either
 // slurmctld has not counted the slices, so that limits and billing would not include them, or no GPU on the node has a
 // slice that is large enough for the job after its growth. The field missing lists the slices as profile:count.
 type Unsuitable struct{ Reason, Missing string }
 
 func (u *Unsuitable) Error() string { return u.Reason }
 
-// wants returns the slices to carve for the job on this node. These are the allocated slices or, if slurmctld has
+// Wants returns the slices to carve for the job on this node. These are the allocated slices or, if slurmctld has
 // allocated the whole node to the job, the requested slices. slurmctld counts all of these slices as used by the job.
 // Every error concerns only the job: it is an *unsuitable, or describes the mistake in the request. If slots is 0, the
 // number of slots is not checked.
@@ -118,7 +118,7 @@ func (n *Node) tooSmall(want offer.Want) error {
 	}
 }
 
-// sizeOf returns the profile for a job that does not name one: the profile that job_submit.lua chose at submission or,
+// SizeOf returns the profile for a job that does not name one: the profile that job_submit.lua chose at submission or,
 // if it did not choose one, the node's default profile.
 func (n *Node) SizeOf(job slurm.Job) string {
 	if size := tags.Value(job.AdminComment, tags.Size); slices.Contains(n.Profiles, size) {
@@ -127,7 +127,7 @@ func (n *Node) SizeOf(job slurm.Job) string {
 	return n.defaultProfile()
 }
 
-// equivalentProfiles returns the equivalent profiles of a profile that the node does not have: one profile for each GPU
+// EquivalentProfiles returns the equivalent profiles of a profile that the node does not have: one profile for each GPU
 // model, without duplicates. The node offers slices of the equivalent profiles under the given name.
 func (n *Node) EquivalentProfiles(profile string) (names []string) {
 	for _, c := range n.Cards {
@@ -160,5 +160,5 @@ func asksForGPU(job slurm.Job) bool {
 	return false
 }
 
-// asksForSlices reports whether a job's request allows the job to hold slices.
+// AsksForSlices reports whether a job's request allows the job to hold slices.
 func AsksForSlices(job slurm.Job) bool { return asksForGPU(job) || len(job.PerNode.Named("mig")) > 0 }

@@ -1,4 +1,4 @@
-package agent
+package publish
 
 import (
 	"cmp"
@@ -24,14 +24,14 @@ import (
 // log entry for an update includes the published plan, so that tests can check it. The result check is true if the
 // caller must read the node again, either because an update of the counts was sent, successfully or not, or because
 // slurmd may have registered in the meantime.
-func (p *publisher) write(
+func (p *Publisher) write(
 	ctx context.Context,
 	phase string,
 	node slurm.Node,
 	totals map[string]int,
 	d nodePlan,
 ) (check bool, err error) {
-	gres, ok := inventory.GRESLine(node, p.node.Profiles, p.total, totals)
+	gres, ok := inventory.GRESLine(node, p.Node.Profiles, p.total, totals)
 	if !ok {
 		return false, fmt.Errorf(
 			"node %s: the used and offered gres/mig exceed the node's total of %d; "+
@@ -48,14 +48,14 @@ func (p *publisher) write(
 	if err := p.unchanged(ctx, node); err != nil {
 		return false, err
 	}
-	entry := p.log.WithFields(logrus.Fields{
+	entry := p.Log.WithFields(logrus.Fields{
 		"phase": phase, "gres": gres.String(), "used": node.GresUsed.String(),
 		"plan": p.planFields(d), "read": node.Asked.UnixNano(), "at": time.Now().UnixNano(), "extra_only": !counts,
 	})
 	if counts {
-		err = p.ctl.UpdateNode(ctx, p.config.Node, gres, extra)
+		err = p.Controller.UpdateNode(ctx, p.Config.Node, gres, extra)
 	} else {
-		err = p.ctl.SetNodeExtra(ctx, p.config.Node, extra)
+		err = p.Controller.SetNodeExtra(ctx, p.Config.Node, extra)
 	}
 	if err != nil {
 		entry.WithError(err).Error("couldn't write the offers")
@@ -70,40 +70,40 @@ func (p *publisher) write(
 }
 
 // extra returns the node's Extra with the state on which a plan is based.
-func (p *publisher) extra(node slurm.Node, d nodePlan) string {
+func (p *Publisher) extra(node slurm.Node, d nodePlan) string {
 	extra := plan.WithBack(plan.WithState(node.Extra, d.text), d.back)
-	extra = plan.WithNVLink(plan.WithSettings(extra, p.node.Settings.Text), d.gpus)
+	extra = plan.WithNVLink(plan.WithSettings(extra, p.Node.Settings.Text), d.gpus)
 	return plan.WithJobs(extra, d.gpus, d.holders)
 }
 
-// fresh is the maximum age of a node's record that a write can use without rereading it. A restart of slurmctld takes
+// Fresh is the maximum age of a node's record that a write can use without rereading it. A restart of slurmctld takes
 // longer than that.
-const fresh = 250 * time.Millisecond
+const Fresh = 250 * time.Millisecond
 
-// errOutdated ends a pass whose input may differ from slurmctld's current counts.
-var errOutdated = errors.New(
+// ErrOutdated ends a pass whose input may differ from slurmctld's current counts.
+var ErrOutdated = errors.New(
 	"slurmctld's counts for this node changed during the pass, for example because slurmctld restarted",
 )
 
-// unchanged returns errOutdated if the node has changed since the caller read it. It rereads the node's record if the
-// caller's copy is older than fresh. This detects a restart of slurmctld, after which the used counts are lost and
+// unchanged returns ErrOutdated if the node has changed since the caller read it. It rereads the node's record if the
+// caller's copy is older than Fresh. This detects a restart of slurmctld, after which the used counts are lost and
 // slurmd has not registered yet. If the agent then wrote totals from before the restart, slurmctld would offer slices
 // that are not free, and jobs would start without slots. If slurmctld stops while a Slurm command is reading the node's
 // record, the command takes up to 9 s and then succeeds with old data, because it requests the partitions last
 // (22.05.8). The second read may therefore return old data, but a third read returns current data.
-func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
+func (p *Publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	last := node
 	for range 2 {
-		if time.Since(last.Asked) < fresh {
+		if time.Since(last.Asked) < Fresh {
 			break
 		}
 		var err error
-		if last, err = p.ctl.Node(ctx, p.config.Node); err != nil {
+		if last, err = p.Controller.Node(ctx, p.Config.Node); err != nil {
 			return err
 		}
 	}
 	if last.Unregistered != node.Unregistered || !sameCounts(last.Gres, node.Gres) {
-		return errOutdated
+		return ErrOutdated
 	}
 	return nil
 }
@@ -135,14 +135,14 @@ func sameCounts(x, y slurm.GRESList) bool {
 // releases a slice after the agent has read the node, the plan may offer the slice, and it may be allocated to another
 // job before the write; taken must not include that slice, because the offers already do. A total below the used count
 // is always safe. The result extra is the part of the excess that these counts do not include.
-func (p *publisher) taken(node slurm.Node, d nodePlan) (taken, extra map[string]int) {
-	p.node.Lock()
-	defer p.node.Unlock()
-	held := p.node.SlicesHeld()
+func (p *Publisher) taken(node slurm.Node, d nodePlan) (taken, extra map[string]int) {
+	p.Node.Lock()
+	defer p.Node.Unlock()
+	held := p.Node.SlicesHeld()
 	taken, extra = node.GresUsed.Profiles(), map[string]int{}
 	for profile, used := range taken {
 		taken[profile] = min(used, d.held[profile], held[profile])
-		if n := min(used-taken[profile], p.status.excess[profile]); n > 0 {
+		if n := min(used-taken[profile], p.status.Excess[profile]); n > 0 {
 			extra[profile] = n
 		}
 	}
@@ -161,15 +161,16 @@ func exceeds(node slurm.Node, offers map[string]int) bool {
 }
 
 // planFields returns the log fields that show the busy and the offered placements of each GPU in a plan.
-func (p *publisher) planFields(d nodePlan) []map[string]string {
+func (p *Publisher) planFields(d nodePlan) []map[string]string {
 	var all []map[string]string
 	for i, g := range d.gpus {
+		card := p.Node.Cards[i]
 		if g.Model == nil {
-			all = append(all, map[string]string{"gpu": p.node.Cards[i].UUID, "problem": p.node.Problem(p.node.Cards[i])})
+			all = append(all, map[string]string{"gpu": card.UUID, "problem": p.Node.Problem(card)})
 			continue
 		}
 		entry := map[string]string{
-			"gpu": p.node.Cards[i].UUID, "busy": g.Model.List(g.Busy), "offer": g.Model.List(d.mine.Offers[i]),
+			"gpu": card.UUID, "busy": g.Model.List(g.Busy), "offer": g.Model.List(d.mine.Offers[i]),
 			"blocked": strconv.FormatUint(g.Blocked, 2),
 		}
 		var as []string

@@ -1,4 +1,4 @@
-package agent
+package publish
 
 import (
 	"testing"

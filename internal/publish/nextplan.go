@@ -1,19 +1,20 @@
-package agent
+package publish
 
 import (
+	"cmp"
+	"slices"
+
 	"caelum/internal/eligible"
 	"caelum/internal/offer"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/state"
-	"cmp"
-	"slices"
 )
 
-// nextOn returns the value of node.next for a member of a plan. It is empty if the first job without spots cannot use a
-// single released slice of the member, because the member does not accept the job, or because the job requests several
-// slices or nodes, has equivalent profiles, should be given a larger slice than it requests, or is a component of a het
-// job.
+// nextOn returns the value of state.PlanPart.Next for a member of a plan. It is empty if the first job without spots
+// cannot use a single released slice of the member, because the member does not accept the job, or because the job
+// requests several slices or nodes, has equivalent profiles, should be given a larger slice than it requests, or is a
+// component of a het job.
 func nextOn(v *plan.View, all offer.Plan, me int) (n state.Next) {
 	for k, spots := range all.Spots {
 		if spots != nil {
@@ -42,10 +43,10 @@ func prefersLarger(v *plan.View, all offer.Plan, me int, w offer.Want) bool {
 // undercounted reports whether slurmctld counts fewer slices of a profile as used than the running jobs on this node
 // hold. After a restart, slurmctld may not count the slices of running jobs (24.11.5). If the agent then offered a
 // released slice again, the pass would count the slice as both used and offered. The caller holds p.node.
-func (p *publisher) undercounted(node slurm.Node) bool {
+func (p *Publisher) undercounted(node slurm.Node) bool {
 	held := map[string]int{}
-	for job, l := range p.node.Leases {
-		if !p.node.Here[job].Holds() {
+	for job, l := range p.Node.Leases {
+		if !p.Node.Here[job].Holds() {
 			continue
 		}
 		for _, s := range l.Slices {
@@ -54,7 +55,7 @@ func (p *publisher) undercounted(node slurm.Node) bool {
 	}
 	used := node.GresUsed.Profiles()
 	for profile, n := range held {
-		if used[profile]-p.status.excess[profile] < n {
+		if used[profile]-p.status.Excess[profile] < n {
 			return true
 		}
 	}

@@ -1,4 +1,4 @@
-package agent
+package publish
 
 import (
 	"context"
@@ -18,23 +18,23 @@ import (
 // pass.
 const maxReplans = 6
 
-// errUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started there before
+// ErrUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started there before
 // the registration would not be assigned any slot numbers.
-var errUnregistered = errors.New(
+var ErrUnregistered = errors.New(
 	"slurmd has not registered since slurmctld started; this node offers no slices until it does")
 
-// errBusy is the result of a pass that gave up after maxReplans plans. The published offers are correct, but the node
+// ErrBusy is the result of a pass that gave up after maxReplans plans. The published offers are correct, but the node
 // could offer more slices.
-var errBusy = errors.New("jobs kept starting while offers were being published; " +
+var ErrBusy = errors.New("jobs kept starting while offers were being published; " +
 	"the next pass will publish the remaining offers")
 
 // pass publishes a new plan in two phases (docs/internals/publication.md): it lowers the totals of the offers that the
 // plan withdraws and then, if the plan is still valid, raises the other totals.
-func (p *publisher) pass(ctx context.Context) (err error) {
+func (p *Publisher) pass(ctx context.Context) (err error) {
 	p.atRest = slurm.Node{}
 	writes := p.changes.Load()
-	defer func() { p.set(func(s *publishStatus) { s.err = err }) }()
-	config, err := p.slurm(ctx)
+	defer func() { p.set(func(s *Status) { s.Err = err }) }()
+	config, err := p.SlurmConfig(ctx)
 	if err != nil {
 		return err
 	}
@@ -68,21 +68,21 @@ func (p *publisher) pass(ctx context.Context) (err error) {
 		}
 		node = in.node
 	}
-	return errBusy
+	return ErrBusy
 }
 
 // publishPlan lowers the totals, checks the plan, and raises the totals. If the state has changed since the plan was
 // made, it returns false: the counts in slurmctld are safe, but a new plan is needed.
-func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node) (done bool, err error) {
-	failpoint.Pause()
+func (p *Publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node) (done bool, err error) {
+	p.Pause()
 	if node, err = p.lower(ctx, d, node); err != nil {
 		return false, err
 	}
 	// Since the plan was made, slurmd may have registered, or a job may have been given slices.
-	if node.Unregistered != d.withheld || !p.node.Apply(d.version, d.part(), d.pending) {
+	if node.Unregistered != d.withheld || !p.Node.Apply(d.version, d.part(), d.pending) {
 		return false, nil
 	}
-	failpoint.Pause()
+	p.Pause()
 	node, short, err := p.raise(ctx, d, node)
 	if err != nil {
 		return false, err
@@ -94,18 +94,18 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 		return false, nil
 	}
 	if p.unnotified && p.concernsWatcher(d) {
-		p.raised()
+		p.Raised()
 	}
 	p.unnotified = false
 	p.published = d.version
 	if !d.withheld {
-		p.set(func(s *publishStatus) { s.published, s.at, s.short = node.Gres.Profiles(), p.node.Now(), short })
+		p.set(func(s *Status) { s.Published, s.At, s.Short = node.Gres.Profiles(), p.Node.Now(), short })
 	}
 	return true, nil
 }
 
 // lower withdraws the offers that are not in the plan. It returns the node's record in slurmctld after the write.
-func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slurm.Node, error) {
+func (p *Publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slurm.Node, error) {
 	low := map[string]int{}
 	high, _ := p.totals(node, d)
 	for profile, total := range node.Gres.Profiles() {
@@ -123,7 +123,7 @@ func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slu
 
 // raise publishes the plan's offers. It returns the node's record in slurmctld after the write, and the part of the
 // excess that does not fit into N.
-func (p *publisher) raise(
+func (p *Publisher) raise(
 	ctx context.Context, d nodePlan, node slurm.Node,
 ) (after slurm.Node, short map[string]int, err error) {
 	high, short := p.totals(node, d)
@@ -133,15 +133,15 @@ func (p *publisher) raise(
 	}
 	failpoint.Hit(failpoint.Raised)
 	if check {
-		node, err = p.ctl.Node(ctx, p.config.Node)
+		node, err = p.Controller.Node(ctx, p.Config.Node)
 	}
 	return node, short, err
 }
 
 // finish releases the held jobs whose slices are offered. It is called after a plan has been published.
-func (p *publisher) finish(ctx context.Context, d nodePlan, in input) error {
+func (p *Publisher) finish(ctx context.Context, d nodePlan, in input) error {
 	if d.withheld {
-		return errUnregistered
+		return ErrUnregistered
 	}
 	p.releaseHeld(ctx, in.Queue.Waiting, d.served)
 	switch {
@@ -155,19 +155,19 @@ func (p *publisher) finish(ctx context.Context, d nodePlan, in input) error {
 
 // noteClosed records the Slurm state of a node on which slurmctld does not start jobs. `caelum status` shows it as the
 // reason why the node offers no slices.
-func (p *publisher) noteClosed(node slurm.Node) {
+func (p *Publisher) noteClosed(node slurm.Node) {
 	closed := ""
 	if !eligible.Schedulable(node) {
 		closed = strings.Join(node.States, "+")
 	}
-	p.set(func(s *publishStatus) { s.closed = closed })
+	p.set(func(s *Status) { s.Closed = closed })
 }
 
 // noteWaiting records the number of waiting jobs that request slices, for the metrics. The number is unknown if the
 // agent follows the watcher's plan.
-func (p *publisher) noteWaiting(in input) {
+func (p *Publisher) noteWaiting(in input) {
 	if in.part != nil {
-		p.set(func(s *publishStatus) { s.read, s.waiting = false, 0 })
+		p.set(func(s *Status) { s.Read, s.Waiting = false, 0 })
 		return
 	}
 	n := 0
@@ -176,28 +176,28 @@ func (p *publisher) noteWaiting(in input) {
 			n += max(w.Elements, 1)
 		}
 	}
-	p.set(func(s *publishStatus) { s.read, s.waiting = true, n })
+	p.set(func(s *Status) { s.Read, s.Waiting = true, n })
 }
 
 // read reads the nodes and the jobs from slurmctld, and records a pending lease for every job on this node that does
 // not have a lease yet.
-func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slurm.Node, err error) {
+func (p *Publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slurm.Node, err error) {
 	p.startListing()
-	if snapshot.Nodes, snapshot.Queue, err = slurm.List(ctx, p.ctl); err != nil {
+	if snapshot.Nodes, snapshot.Queue, err = slurm.List(ctx, p.Controller); err != nil {
 		return snapshot, node, err
 	}
-	snapshot.At = p.node.Now()
-	own := slices.IndexFunc(snapshot.Nodes, func(n slurm.Node) bool { return n.Name == p.config.Node })
+	snapshot.At = p.Node.Now()
+	own := slices.IndexFunc(snapshot.Nodes, func(n slurm.Node) bool { return n.Name == p.Config.Node })
 	if own < 0 {
 		return snapshot, node, fmt.Errorf("%s: %w; set the `node` key to the NodeName in slurm.conf",
-			p.config.Node, slurm.ErrNoNode)
+			p.Config.Node, slurm.ErrNoNode)
 	}
 	node = snapshot.Nodes[own]
 	if err := p.learnTotal(node); err != nil {
 		return snapshot, node, err
 	}
-	p.listed = p.clock()
-	if err := p.account(ctx, snapshot.Queue.On(p.config.Node)); err != nil {
+	p.listed = p.Clock()
+	if err := p.account(ctx, snapshot.Queue.On(p.Config.Node)); err != nil {
 		return snapshot, node, err
 	}
 	return snapshot, node, p.findExcess(ctx, node)
@@ -205,8 +205,8 @@ func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 
 // recount rereads this node's record and the jobs after the totals have been lowered to low. Like read, it updates the
 // pending leases.
-func (p *publisher) recount(ctx context.Context, low map[string]int) (node slurm.Node, err error) {
-	if node, err = p.ctl.Node(ctx, p.config.Node); err != nil {
+func (p *Publisher) recount(ctx context.Context, low map[string]int) (node slurm.Node, err error) {
+	if node, err = p.Controller.Node(ctx, p.Config.Node); err != nil {
 		return node, err
 	}
 	if p.following.Load() && !node.Unregistered && p.explained(node, low) {

@@ -1,4 +1,4 @@
-package agent
+package publish
 
 import (
 	"context"
@@ -36,10 +36,10 @@ type allocation struct {
 // findExcess compares slurmctld's used counts with its allocations to the jobs on this node, and stores the excess. The
 // caller must have read the node before the jobs. If a job started in between, the excess is too small until the next
 // pass. If a job ended in between, it is too large, so a new excess is stored only if confirmExcess confirms it.
-func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
-	p.node.Lock()
-	here, held, before := slices.Collect(maps.Values(p.node.Here)), p.node.SlicesHeld(), p.status.excess
-	p.node.Unlock()
+func (p *Publisher) findExcess(ctx context.Context, node slurm.Node) error {
+	p.Node.Lock()
+	here, held, before := slices.Collect(maps.Values(p.Node.Here)), p.Node.SlicesHeld(), p.status.Excess
+	p.Node.Unlock()
 	if len(before) == 0 && len(beyond(node, held)) == 0 {
 		return nil
 	}
@@ -71,12 +71,12 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	switch {
 	case maps.Equal(found, before):
 	case len(found) == 0:
-		p.log.Info("slurmctld no longer counts slices as used that no job holds")
+		p.Log.Info("slurmctld no longer counts slices as used that no job holds")
 	default:
-		p.log.WithFields(logrus.Fields{"before": before, "now": found}).
+		p.Log.WithFields(logrus.Fields{"before": before, "now": found}).
 			Warn("slurmctld counts as used some slices that no job holds; raised the totals by the same number")
 	}
-	p.set(func(s *publishStatus) { s.excess = found })
+	p.set(func(s *Status) { s.Excess = found })
 	return nil
 }
 
@@ -85,19 +85,19 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 // changed since then. The excess is then unknown: a job may have ended before the jobs were first read, and another job
 // may have started on its slice before the node was reread. This can happen before the next pass, because the epilog of
 // the first job may offer the slice again (reoffer.go).
-func (p *publisher) confirmExcess(
+func (p *Publisher) confirmExcess(
 	ctx context.Context, here []slurm.Job, allocated map[string]int,
 ) (excess map[string]int, same bool, err error) {
 	failpoint.Pause()
-	node, err := p.ctl.Node(ctx, p.config.Node)
+	node, err := p.Controller.Node(ctx, p.Config.Node)
 	if err != nil {
 		return nil, false, err
 	}
-	jobs, err := p.ctl.Jobs(ctx)
+	jobs, err := p.Controller.Jobs(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	return beyond(node, allocated), sameRuns(here, slurm.On(jobs, p.config.Node)), nil
+	return beyond(node, allocated), sameRuns(here, slurm.On(jobs, p.Config.Node)), nil
 }
 
 // sameRuns reports whether the same runs hold resources in two lists of a node's jobs, and the lists rule out that
@@ -134,7 +134,7 @@ func beyond(node slurm.Node, counts map[string]int) map[string]int {
 
 // allocated returns, by profile, the total number of slices that slurmctld has allocated to the jobs running on this
 // node. The result known is false if the allocation of any of these jobs is unknown.
-func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[string]int, known bool, err error) {
+func (p *Publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[string]int, known bool, err error) {
 	sum, known = map[string]int{}, true
 	for _, j := range here {
 		if !j.Holds() && j.State != "COMPLETING" { // a job state unknown to this package
@@ -146,7 +146,7 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 		// The cache does not contain the allocation if the job started before this agent or was requeued after its
 		// allocation was cached.
 		if has, cached := p.allocations[j.ID]; !cached || has.restarts != j.Restarts {
-			job, err := p.ctl.Job(ctx, j.ID)
+			job, err := p.Controller.Job(ctx, j.ID)
 			if err != nil && slurm.ClassOf(err) != slurm.Unclear {
 				return nil, false, err
 			}
@@ -165,14 +165,14 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 // interpreted, it uses the request instead, because a job without --exclusive is allocated exactly the slices that it
 // requests. If the job has ended since it was listed, nothing is cached, because the used counts may or may not
 // include the allocation.
-func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
+func (p *Publisher) noteAllocation(listed, job slurm.Job, err error) {
 	has := allocation{restarts: listed.Restarts}
 	switch {
 	case errors.Is(err, slurm.ErrNoJob) || err == nil && (!job.Holds() || job.Restarts != listed.Restarts):
 		delete(p.allocations, listed.ID)
 		return
 	case err == nil:
-		has.counts, has.known = job.Allocated[p.config.Node].Profiles(), true
+		has.counts, has.known = job.Allocated[p.Config.Node].Profiles(), true
 	case !listed.Exclusive && listed.Problem == "":
 		has.counts = listed.PerNode.Profiles()
 		_, untyped := has.counts[""]
@@ -184,7 +184,7 @@ func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 // totals returns the count that the agent publishes for each profile: the used slices, the excess and the offers. The
 // result short is the part of the excess that the counts omit, because their sum would otherwise exceed the node's
 // total N.
-func (p *publisher) totals(node slurm.Node, d nodePlan) (totals, short map[string]int) {
+func (p *Publisher) totals(node slurm.Node, d nodePlan) (totals, short map[string]int) {
 	taken, extra := p.taken(node, d)
 	totals, short = maps.Clone(taken), map[string]int{}
 	for profile, n := range d.offers {

@@ -1,4 +1,4 @@
-package agent
+package publish
 
 import (
 	"context"
@@ -11,36 +11,36 @@ import (
 
 // account compares the pending leases with the jobs that slurmctld lists on the node. It adds a pending lease for
 // each new job, and removes those for jobs that have left the node.
-func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
+func (p *Publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {
 		here[j.ID] = j
 		// A job that is ending is not assigned any slices; if its prolog is still running, the prolog's call returns an
 		// error. If a job's record is unreadable, its request is unknown, and slurmctld may have allocated slices to
 		// it.
-		if !j.Holds() || !state.AsksForSlices(j) && j.Problem == "" || p.node.Accounted(j.ID, j.Restarts) {
+		if !j.Holds() || !state.AsksForSlices(j) && j.Problem == "" || p.Node.Accounted(j.ID, j.Restarts) {
 			continue
 		}
 		if err := p.preLease(ctx, j); err != nil {
 			return err
 		}
 	}
-	p.node.Lock()
-	defer p.node.Unlock()
-	p.node.Here = here
+	p.Node.Lock()
+	defer p.Node.Unlock()
+	p.Node.Here = here
 	if p.following.Load() { // the passes do not list the jobs
-		p.node.Here = p.node.WithNoted(here)
+		p.Node.Here = p.Node.WithNoted(here)
 	}
-	for job, pr := range p.node.Pending {
+	for job, pr := range p.Node.Pending {
 		if _, present := here[job]; !present && !pr.Leasing {
-			delete(p.node.Pending, job)
-			p.node.Version++
+			delete(p.Node.Pending, job)
+			p.Node.Version++
 		}
 	}
 	maps.DeleteFunc(p.allocations, func(job uint32, _ allocation) bool { _, present := here[job]; return !present })
-	for job := range p.node.Unserved {
+	for job := range p.Node.Unserved {
 		if _, present := here[job]; !present {
-			delete(p.node.Unserved, job)
+			delete(p.Node.Unserved, job)
 		}
 	}
 	return nil
@@ -50,9 +50,9 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 // job's record is unclear, it uses the listed request, because a user's job must not prevent the node from publishing.
 // The job's prolog converts the pending lease to a lease or removes it. A job without GPU slots is not given a pending
 // lease, because its prolog does not request a lease.
-func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
+func (p *Publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	id, slots := listed.ID, 0
-	job, err := p.ctl.Job(ctx, id)
+	job, err := p.Controller.Job(ctx, id)
 	if err == nil || slurm.ClassOf(err) == slurm.Unclear {
 		p.noteAllocation(listed, job, err)
 	}
@@ -61,42 +61,42 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 		return nil
 	case slurm.ClassOf(err) == slurm.Unclear:
 		job = listed
-		job.Allocated = map[string]slurm.GRESList{p.config.Node: job.PerNode.Positive()}
+		job.Allocated = map[string]slurm.GRESList{p.Config.Node: job.PerNode.Positive()}
 		slots = p.slotsAsked(job)
 	case err != nil:
 		return err
 	default:
-		slots = job.Allocated[p.config.Node].Total("gpu")
+		slots = job.Allocated[p.Config.Node].Total("gpu")
 	}
 	if !job.Holds() {
 		return nil
 	}
-	wants, err := p.node.Wants(job, slots)
-	p.node.Lock()
-	defer p.node.Unlock()
-	if l := p.node.Leases[id]; p.node.Pending[id] != nil || l != nil && l.Restart >= job.Restarts {
+	wants, err := p.Node.Wants(job, slots)
+	p.Node.Lock()
+	defer p.Node.Unlock()
+	if l := p.Node.Leases[id]; p.Node.Pending[id] != nil || l != nil && l.Restart >= job.Restarts {
 		return nil
 	}
 	if err != nil || len(wants) == 0 || slots == 0 { // no prolog will carve slices for this job
 		if slots == 0 && len(wants) > 0 {
-			p.log.WithField("job", id).
+			p.Log.WithField("job", id).
 				Warn("the job gets no device, because it has gres/mig but no gres/gpu; " +
 					"its slices will count as used until the job ends")
 		}
-		p.node.Unserved[id] = job.Restarts
+		p.Node.Unserved[id] = job.Restarts
 		return nil
 	}
-	if _, ok := p.node.TakeOffers(id, job.ArrayJob, wants); !ok {
-		p.node.Pending[id] = &state.PendingLease{Wants: wants}
-		p.node.Version++
+	if _, ok := p.Node.TakeOffers(id, job.ArrayJob, wants); !ok {
+		p.Node.Pending[id] = &state.PendingLease{Wants: wants}
+		p.Node.Version++
 	}
 	return nil
 }
 
 // slotsAsked returns the maximum number of GPU slots on this node that the job's request allows.
-func (p *publisher) slotsAsked(job slurm.Job) int {
+func (p *Publisher) slotsAsked(job slurm.Job) int {
 	if job.Exclusive {
-		return p.node.SlotCount()
+		return p.Node.SlotCount()
 	}
-	return min(job.GPUsPerNode(), p.node.SlotCount())
+	return min(job.GPUsPerNode(), p.Node.SlotCount())
 }

@@ -1,4 +1,4 @@
-package agent
+package publish
 
 import (
 	"maps"
@@ -16,10 +16,10 @@ import (
 // recordAdvertised records in the ledger the profile names of other GPU models under which the node has offered slices.
 // Once the node has used one of these names, slurmctld keeps listing it like the names in slurm.conf, usually with a
 // count of 0.
-func (p *publisher) recordAdvertised(offers map[string]int) error {
+func (p *Publisher) recordAdvertised(offers map[string]int) error {
 	before := len(p.advertised)
 	for name := range offers {
-		if !slices.Contains(p.node.Profiles, name) && !slices.Contains(p.advertised, name) {
+		if !slices.Contains(p.Node.Profiles, name) && !slices.Contains(p.advertised, name) {
 			p.advertised = append(p.advertised, name)
 		}
 	}
@@ -27,15 +27,15 @@ func (p *publisher) recordAdvertised(offers map[string]int) error {
 		return nil
 	}
 	slices.Sort(p.advertised)
-	return p.ledger.SetMeta("lent", strings.Join(p.advertised, " "))
+	return p.Ledger.SetMeta("lent", strings.Join(p.advertised, " "))
 }
 
 // noteStale finds the profiles that slurm.conf lists for this node but that the driver does not report. The agent
 // publishes a count of 0 for these stale profiles. slurmctld accepts jobs that request them, because they are in the
 // catalogue, but never starts them on this node.
-func (p *publisher) noteStale(node slurm.Node) {
-	p.node.Lock()
-	reported := p.node.Reported()
+func (p *Publisher) noteStale(node slurm.Node) {
+	p.Node.Lock()
+	reported := p.Node.Reported()
 	var stale []string
 	for _, profile := range slices.Sorted(maps.Keys(node.Gres.Profiles())) {
 		if len(reported) > 0 && profile != slurm.ClosedType && !reported[profile] &&
@@ -43,17 +43,17 @@ func (p *publisher) noteStale(node slurm.Node) {
 			stale = append(stale, profile)
 		}
 	}
-	p.node.Unlock()
-	changed := !slices.Equal(stale, p.status.stale)
-	p.set(func(s *publishStatus) { s.stale = stale })
+	p.Node.Unlock()
+	changed := !slices.Equal(stale, p.status.Stale)
+	p.set(func(s *Status) { s.Stale = stale })
 	if changed && len(stale) > 0 {
-		p.log.Errorf(
+		p.Log.Errorf(
 			"slurm.conf gives %s the profiles %s, which the node's driver does not report (it reports %s): jobs that "+
 				"request these profiles stay pending; run `caelum slurm-config` again and put its lines into "+
 				"slurm.conf and the decision table",
-			p.config.Node,
+			p.Config.Node,
 			strings.Join(stale, ", "),
-			strings.Join(p.node.Profiles, ", "),
+			strings.Join(p.Node.Profiles, ", "),
 		)
 	}
 }

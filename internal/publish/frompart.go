@@ -1,4 +1,4 @@
-package agent
+package publish
 
 import (
 	"caelum/internal/api"
@@ -11,7 +11,7 @@ import (
 )
 
 // planFromPart sets the fields of d from the node's part of the watcher's plan.
-func (p *publisher) planFromPart(d *nodePlan, node slurm.Node, own part.Part) {
+func (p *Publisher) planFromPart(d *nodePlan, node slurm.Node, own part.Part) {
 	d.back = plan.BackIn(node.Comment)
 	if !node.Unregistered && eligible.Schedulable(node) {
 		d.set(own)

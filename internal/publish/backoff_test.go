@@ -1,4 +1,4 @@
-package agent
+package publish
 
 import (
 	"errors"
@@ -8,19 +8,19 @@ import (
 
 // TestBackoff checks the pauses after consecutive failures, and the first pause after a success.
 func TestBackoff(t *testing.T) {
-	b, failed := backoff{first: time.Second, most: 15 * time.Second}, errors.New("failed")
+	b, failed := Backoff{First: time.Second, Most: 15 * time.Second}, errors.New("failed")
 	for k, want := range []time.Duration{0, 1, 2, 4, 8, 15, 15, 15, 0, 1, 2} {
 		want *= time.Second
 		err := failed
 		if want == 0 {
 			err = nil
 		}
-		if got := b.pause(err); got < want || got > want+want/4 {
+		if got := b.Pause(err); got < want || got > want+want/4 {
 			t.Errorf("after attempt %d: %v, want %v and up to a quarter more", k, got, want)
 		}
 	}
-	short := backoff{first: time.Second, most: 100 * time.Millisecond}
-	if got := short.pause(failed); got < short.most || got > short.most*5/4 {
+	short := Backoff{First: time.Second, Most: 100 * time.Millisecond}
+	if got := short.Pause(failed); got < short.Most || got > short.Most*5/4 {
 		t.Errorf("with a poll interval of 100 ms: %v", got)
 	}
 }

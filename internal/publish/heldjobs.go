@@ -1,4 +1,4 @@
-package agent
+package publish
 
 import (
 	"context"
@@ -12,27 +12,27 @@ import (
 	"caelum/internal/tags"
 )
 
-// maxChanged limits the number of jobs that a pass releases because of their deadlines or only retags, and the number
+// MaxChanged limits the number of jobs that a pass releases because of their deadlines or only retags, and the number
 // that it holds. Each takes several requests to slurmctld, and any user can submit thousands of such jobs. The next
 // pass continues.
-const maxChanged = 16
+const MaxChanged = 16
 
 // releaseHeld releases held jobs whose slices are offered or whose latest start time has passed. The argument served
 // lists the jobs for which this node offers every slice that the plan assigns to them here. A job that needs several
 // nodes is released only when enough nodes offer its slices.
-func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
-	config, err := p.slurm(ctx)
+func (p *Publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
+	config, err := p.SlurmConfig(ctx)
 	retypes := err == nil && config.ReplacesTypes()
 	changed := 0
 	for _, w := range waiting {
-		log := p.log.WithField("job", w.ID)
+		log := p.Log.WithField("job", w.ID)
 		if retypes && tags.Needed(*w.Job) != "" {
 			continue // assignProfile has not replaced the job's profile yet
 		}
 		if w.Priority > 0 && tags.Has(w.AdminComment, tags.Held) {
 			// Either an administrator has released the job, or an agent has released it but stopped before replacing
 			// the tag.
-			if changed++; changed > maxChanged {
+			if changed++; changed > MaxChanged {
 				continue
 			}
 			if err := p.retag(ctx, w.ID, tags.Held, tags.Released); err != nil {
@@ -40,12 +40,12 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			}
 			continue
 		}
-		late := eligible.TooLate(w, p.node.Now()) // slurmctld ends the job once it is released
-		if !eligible.Releasable(w, p.node.Now()) || !late && !slices.Contains(served, w.ID) {
+		late := eligible.TooLate(w, p.Node.Now()) // slurmctld ends the job once it is released
+		if !eligible.Releasable(w, p.Node.Now()) || !late && !slices.Contains(served, w.ID) {
 			continue
 		}
 		if late {
-			if changed++; changed > maxChanged {
+			if changed++; changed > MaxChanged {
 				continue
 			}
 			log.Warn("releasing a held job that cannot meet its deadline, so that slurmctld ends the job")
@@ -57,7 +57,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 		}
 		// The agent releases the job before it replaces the tag. If the agent crashes in between, the next pass
 		// replaces the tag. While a job has the Held tag, job_submit.lua does not allow users to hold it.
-		err := p.ctl.Release(ctx, w.ID)
+		err := p.Controller.Release(ctx, w.ID)
 		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
 			err = p.retag(ctx, w.ID, tags.Held, tags.Released)
@@ -74,12 +74,12 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 // holdStray holds each het job component that can start while another component of the same job cannot. Without the
 // hold, slurmctld would reserve nodes for it (plan.Stray). The component is given the Held tag, so that releaseHeld
 // releases it like any other held job. Only the agent of the first node in the plan calls holdStray.
-func (p *publisher) holdStray(ctx context.Context, stray []slurm.Waiting) {
-	for _, w := range stray[:min(len(stray), maxChanged)] {
-		log := p.log.WithField("job", w.ID)
+func (p *Publisher) holdStray(ctx context.Context, stray []slurm.Waiting) {
+	for _, w := range stray[:min(len(stray), MaxChanged)] {
+		log := p.Log.WithField("job", w.ID)
 		// The agent holds the job before setting the tag, because releaseHeld treats a job with the tag and a nonzero
 		// priority as released.
-		err := p.ctl.Hold(ctx, w.ID)
+		err := p.Controller.Hold(ctx, w.ID)
 		if err == nil {
 			err = p.retag(ctx, w.ID, tags.Released, tags.Held)
 		}
@@ -95,20 +95,20 @@ func (p *publisher) holdStray(ctx context.Context, stray []slurm.Waiting) {
 
 // retag replaces one of a job's tags. It rereads the comment, because another agent may have added tags since this
 // pass read the queue.
-func (p *publisher) retag(ctx context.Context, id uint32, old, new string) error {
-	job, err := p.ctl.Job(ctx, id)
+func (p *Publisher) retag(ctx context.Context, id uint32, old, new string) error {
+	job, err := p.Controller.Job(ctx, id)
 	if err != nil {
 		return err
 	}
-	return p.ctl.SetAdminComment(ctx, id, tags.Replace(job.AdminComment, old, new))
+	return p.Controller.SetAdminComment(ctx, id, tags.Replace(job.AdminComment, old, new))
 }
 
 // onOffer reports whether enough nodes offer the slices that the job requests.
-func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) {
+func (p *Publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) {
 	if w.NumNodes <= 1 && len(w.ReqNodes) <= 1 {
 		return true, nil // this node already offers the job's slices
 	}
-	nodes, err := p.ctl.Nodes(ctx)
+	nodes, err := p.Controller.Nodes(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -126,7 +126,7 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 
 // assignProfile sets the profile of each requeued job whose request does not name one. If slurmctld replaces the types
 // in a request, it also sets the larger profile of each job that has grown.
-func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, config slurm.Config) {
+func (p *Publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, config slurm.Config) {
 	retypes := config.ReplacesTypes()
 	for i := range waiting {
 		w := &waiting[i]
@@ -138,14 +138,14 @@ func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, 
 					gres[k].Type = larger
 				}
 			}
-		case eligible.Releasable(*w, p.node.Now()) && len(w.PerNode.Named("mig")) == 0:
+		case eligible.Releasable(*w, p.Node.Now()) && len(w.PerNode.Named("mig")) == 0:
 			n := max(w.GPUsPerNode(), 1)
-			gres = append(gres, slurm.GRES{Name: "mig", Type: p.node.SizeOf(*w.Job), Count: n})
+			gres = append(gres, slurm.GRES{Name: "mig", Type: p.Node.SizeOf(*w.Job), Count: n})
 		default:
 			continue
 		}
-		if err := p.ctl.SetJobGRES(ctx, w.ID, gres); err != nil {
-			p.log.WithError(err).WithField("job", w.ID).Warn("couldn't set the profile of a requeued job")
+		if err := p.Controller.SetJobGRES(ctx, w.ID, gres); err != nil {
+			p.Log.WithError(err).WithField("job", w.ID).Warn("couldn't set the profile of a requeued job")
 			continue
 		}
 		if tags.Needed(*w.Job) != "" {

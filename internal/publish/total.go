@@ -1,4 +1,4 @@
-package agent
+package publish
 
 import (
 	"cmp"
@@ -20,14 +20,14 @@ import (
 // If only `closed` has a count when an agent starts, this does not necessarily mean that slurmctld has reset the
 // record: CloseOffers may have written it. The counts in a record with offers do not always add up to N either: after a
 // restart of slurmd, slurmctld 22.05 sets `closed` to N, but keeps the offers.
-func (p *publisher) learnTotal(node slurm.Node) error {
+func (p *Publisher) learnTotal(node slurm.Node) error {
 	if _, ok := node.Gres.Profiles()[slurm.ClosedType]; !ok {
 		return fmt.Errorf(
 			"node %s has no gres/mig:closed in slurm.conf; add the lines that `caelum slurm-config` prints",
 			node.Name,
 		)
 	}
-	reset := offering(p.status.published) && !offering(node.Gres.Profiles())
+	reset := offering(p.status.Published) && !offering(node.Gres.Profiles())
 	total := p.total
 	switch {
 	case node.MIGTotal > 0:
@@ -41,7 +41,7 @@ func (p *publisher) learnTotal(node slurm.Node) error {
 		return nil
 	}
 	p.total = total
-	return p.ledger.SetMeta("total", strconv.Itoa(total))
+	return p.Ledger.SetMeta("total", strconv.Itoa(total))
 }
 
 // offering reports whether the count of any profile is above 0.
@@ -56,7 +56,7 @@ func offering(counts map[string]int) bool {
 
 // CloseOffers withdraws all offers of a node. `caelumd close` calls it after the agent has stopped. The argument known
 // is N according to the ledger, or 0. If slurmctld's CfgTRES shows N, that value takes precedence.
-func CloseOffers(ctx context.Context, ctl publishing, nodeName string, known int) error {
+func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int) error {
 	node, err := ctl.Node(ctx, nodeName)
 	if err != nil {
 		return err
