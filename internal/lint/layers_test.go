@@ -57,6 +57,15 @@ var pure = map[string]string{
 	"internal/part":        "a node's part of the plan",
 }
 
+// values lists the packages with I/O whose types and parsers pure packages may use. All other Caelum packages that a
+// pure package imports must be pure, so that it does no I/O through them.
+var values = map[string]string{
+	"internal/slurm":     "slurmctld's records",
+	"internal/gpu":       "the driver's description of a GPU",
+	"internal/inventory": "the GPUs and profiles of a node",
+	"internal/decisions": "the lines of a decision table",
+}
+
 // forbidden maps each import that pure packages must not have to a description of what they must not use.
 var forbidden = map[string]string{
 	"os":           "I/O",
@@ -139,6 +148,10 @@ func problems(p pkg) (broken []string) {
 		if !ours || at < 0 || exceptions[[2]string{p.ImportPath, name}] != "" {
 			continue
 		}
+		if pure[p.ImportPath] != "" && pure[name] == "" && values[name] == "" {
+			broken = append(broken, fmt.Sprintf("%s (%s) imports %s, which is not pure", p.ImportPath,
+				pure[p.ImportPath], name))
+		}
 		if why := leaves[p.ImportPath]; why != "" {
 			broken = append(broken, fmt.Sprintf("%s must not import %s: %s", p.ImportPath, name, why))
 		}
@@ -173,6 +186,7 @@ func TestForbiddenImports(t *testing.T) {
 		{"internal/eligible", "os"},
 		{"internal/tags", "os/exec"},
 		{"internal/plan", "caelum/internal/agent"},
+		{"internal/setup", "caelum/internal/ledger"}, // an earlier layer, but not pure
 	} {
 		if problems(pkg{ImportPath: c[0], Imports: []string{c[1]}}) == nil {
 			t.Errorf("problems accepts the import of %s by %s", c[1], c[0])
