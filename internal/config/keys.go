@@ -69,8 +69,8 @@ var keys = []Key{
 			"A shorter list can reduce the number of slots, so run `caelum slurm-config` again after a change.",
 		"install.md"},
 	{"default_profile", "", "the largest", "a profile", Agent,
-		"The profile with which the agent requeues a job that starts without a slice, for example because the " +
-			"decision table does not list the job's partition.", "configure/decision-table.md"},
+		"The profile with which the agent requeues a job that starts without a slice because the decision " +
+			"table does not list its partition.", "configure/decision-table.md"},
 	{"whole_gpus", "never", "", "never, auto, reset or a number of GPUs", Agent,
 		"The GPUs that jobs may use as full GPUs, with MIG mode off.", "configure/slices.md#full-gpus"},
 	{"whole_share", 0.0, "", "a number from 0 to 1", Both,
@@ -85,8 +85,8 @@ var keys = []Key{
 		"With adaptive, a job whose profile Caelum chose may get a larger slice. With tightest, each job gets the" +
 			" profile that it requests. Set the same value everywhere.", "configure/slices.md#the-size-of-slices"},
 	{"poll_interval", "15s", "", aTime + ", from 100ms to 1h (example: 15s)", Both,
-		"The interval at which the agent and the watcher read the queue without a notification. With `planner: " +
-			"true`, the watcher reads it at least every 5 s.", "configure/watcher.md#polling"},
+		"The interval of reading the queue without a notification. With `planner: true`, the watcher reads it " +
+			"at least every 5 s.", "configure/watcher.md#polling"},
 	{"wake_port", 0, "", "a UDP port or 0", Both,
 		"The UDP port for notifications, the same on all hosts. With 0, the agent opens no port, and the watcher " +
 			"does not start.", "configure/watcher.md"},
@@ -102,8 +102,8 @@ var keys = []Key{
 		"With true, the watcher makes the plan for all nodes.",
 		"configure/watcher.md#one-plan-for-many-nodes"},
 	{"preempt", false, "", trueOrFalse, Watcher,
-		"With true, the watcher stops running jobs for waiting jobs that need another profile, according to " +
-			"Slurm's preemption settings. It requires `planner: true`.", "configure/watcher.md#preemption"},
+		"With true, the watcher preempts jobs for jobs that need another profile, by Slurm's rules. It requires " +
+			"`planner: true`.", "configure/watcher.md#preemption"},
 	{"moves_per_day", 0, "", "a whole number from 0 to 1440", Both,
 		"How many running jobs the watcher may move per day. It requires `planner: true`. Set it on the nodes, " +
 			"too: agents then publish which job holds which slice.",
