@@ -266,6 +266,25 @@ func TestExampleShowsEveryKey(t *testing.T) {
 	}
 }
 
+// TestEveryCheckIsDocumented checks that the table in docs/troubleshoot.md and the code have the same checks of `caelum
+// doctor`.
+func TestEveryCheckIsDocumented(t *testing.T) {
+	_, source, _ := strings.Cut(read(t, "internal/doctor/doctor.go"), "\nfunc checks() []check {")
+	source, _, _ = strings.Cut(source, "\n}\n")
+	checks := matches(source, `(?m)^\t\t\{\s*"([a-zA-Z ]+)",`)
+	_, table, _ := strings.Cut(read(t, "docs/troubleshoot.md"), "\n| check | reports an error or a warning if |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var documented []string
+	for _, names := range matches(table, `(?m)^\| ([a-zA-Z, ]+) \|`) {
+		documented = append(documented, strings.Split(names, ", ")...)
+	}
+	slices.Sort(checks)
+	slices.Sort(documented)
+	if len(checks) < 30 || !slices.Equal(checks, documented) {
+		t.Errorf("caelum doctor has the checks %q, and docs/troubleshoot.md has %q", checks, documented)
+	}
+}
+
 // TestSecurityNamesTests checks that every test and fuzz target which the security page names as evidence exists.
 func TestSecurityNamesTests(t *testing.T) {
 	var sources strings.Builder
