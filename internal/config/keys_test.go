@@ -35,7 +35,8 @@ func (k Key) text() string {
 
 // row returns the key's line in the table.
 func (k Key) row() string {
-	return fmt.Sprintf("| `%s` | %s | %s | %s | %s [More](%s) |\n", k.Name, k.text(), k.Values, k.Restart, k.Meaning,
+	values, _, _ := strings.Cut(k.Values, " (example")
+	return fmt.Sprintf("| `%s` | %s | %s | %s | %s [More](%s) |\n", k.Name, k.text(), values, k.Restart, k.Meaning,
 		k.Page)
 }
 
