@@ -285,6 +285,20 @@ func TestEveryCheckIsDocumented(t *testing.T) {
 	}
 }
 
+// TestEveryVerdictIsDocumented checks that docs/troubleshoot.md has a row for each verdict of `caelum explain`.
+func TestEveryVerdictIsDocumented(t *testing.T) {
+	verdicts := matches(read(t, "internal/plan/explain.go"), `Verdict += "([a-z-]+)"`)
+	if len(verdicts) < 10 {
+		t.Fatalf("internal/plan has the verdicts %q", verdicts)
+	}
+	page := read(t, "docs/troubleshoot.md")
+	for _, verdict := range verdicts {
+		if !strings.Contains(page, "\n| `"+verdict+"` |") {
+			t.Errorf("docs/troubleshoot.md does not explain the verdict %s", verdict)
+		}
+	}
+}
+
 // TestSecurityNamesTests checks that every test and fuzz target which the security page names as evidence exists.
 func TestSecurityNamesTests(t *testing.T) {
 	var sources strings.Builder
