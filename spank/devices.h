@@ -18,8 +18,8 @@ struct devices {
 };
 
 /*
- * Parses the agent's device list (docs/internals.md). The text need not end with NUL. Returns 0, or -1 with the
- * reason in why.
+ * Parses the agent's device list (docs/internals/interfaces.md). The text need not end with NUL. Returns 0, or -1 with
+ * the reason in why.
  */
 int devices_parse(struct devices *devices, const char *text, size_t length, char *why, size_t size);
 

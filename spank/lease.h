@@ -33,7 +33,7 @@ struct lease {
 
 /*
  * Parses the contents of a lease file, which need not end with NUL. Returns 0, or -1 with the reason in why if they do
- * not have exactly the form described in docs/internals.md. Allocates no memory.
+ * not have exactly the form described in docs/internals/interfaces.md. Allocates no memory.
  */
 int lease_parse(struct lease *lease, const char *text, size_t length, char *why, size_t size);
 

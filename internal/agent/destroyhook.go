@@ -15,8 +15,8 @@ import (
 
 // A monitoring program such as DCGM can keep an instance in use, in which case the driver refuses to destroy the
 // instance (NVIDIA/DCGM#276). The site's hook (destroy_hook) then pauses the program, the agent destroys the instance,
-// and the hook resumes the program (docs/internals.md, The destroy hook). The agent does the same if the driver refuses
-// to switch off a GPU's MIG mode. No lock is held while the hook runs.
+// and the hook resumes the program (docs/internals/slices.md, "The destroy hook"). The agent does the same if the
+// driver refuses to switch off a GPU's MIG mode. No lock is held while the hook runs.
 
 const (
 	// hookLimit limits the duration of one call to the hook. It is shorter than a prolog's default wait (60 s).

@@ -19,7 +19,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// leaseForm matches the format of a lease file (docs/internals.md).
+// leaseForm matches the format of a lease file (docs/internals/interfaces.md).
 var leaseForm = regexp.MustCompile(
 	`^caelum-lease 1\njob ([1-9]\d*)\nrestart (\d|[1-9]\d+)\nuid (\d|[1-9]\d+)\nindex (absolute|relative)\n` +
 		`(error [^\x00-\x1f\x7f]+\n|(slot (\d|[1-9]\d+) (-|MIG-[0-9A-Za-z/-]+)\n)+(device \d+:\d+\n)*)end\n$`,

@@ -87,8 +87,8 @@ func (a *Agent) leaseFile(job uint32) string {
 	return filepath.Join(a.cfg.RunDir, "jobs", strconv.FormatUint(uint64(job), 10))
 }
 
-// writeLeaseFile atomically replaces the lease file that task_init reads (docs/internals.md). If it needs slurmctld's
-// configuration and cannot read it, the error is api.NotNow.
+// writeLeaseFile atomically replaces the lease file that task_init reads (docs/internals/interfaces.md). If it needs
+// slurmctld's configuration and cannot read it, the error is api.NotNow.
 func (a *Agent) writeLeaseFile(l api.Lease) error {
 	index := "absolute"
 	var own []gpu.Device

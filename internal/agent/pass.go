@@ -28,8 +28,8 @@ var errUnregistered = errors.New(
 var errBusy = errors.New("jobs kept starting while offers were being published; " +
 	"the next pass will publish the remaining offers")
 
-// pass publishes a new plan in two phases (docs/internals.md): it lowers the totals of the offers that the plan
-// withdraws and then, if the plan is still valid, raises the other totals.
+// pass publishes a new plan in two phases (docs/internals/publication.md): it lowers the totals of the offers that the
+// plan withdraws and then, if the plan is still valid, raises the other totals.
 func (p *publisher) pass(ctx context.Context) (err error) {
 	p.atRest = slurm.Node{}
 	writes := p.changes.Load()

@@ -17,7 +17,7 @@ import (
 )
 
 // The tests in this file check that a prolog fails only because of a defect of the node. Each test covers one class of
-// errors (docs/internals.md, "Error classes").
+// errors (docs/internals/failures.md, "Error classes").
 
 // failing makes the fake slurmctld return err for the first calls whose kind is in ops.
 func (w *world) failing(times int, err error, ops ...string) {

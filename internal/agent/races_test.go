@@ -12,7 +12,8 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// Each test in this file checks one row of the "Races" table in docs/internals.md. TestSoak combines all races.
+// Each test in this file checks one row of the "Races" table in docs/internals/publication.md. TestSoak combines all
+// races.
 
 // once makes slurmctld call do after it has answered the first call of the given kind.
 func (w *world) once(op string, do func()) {

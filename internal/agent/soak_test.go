@@ -98,7 +98,8 @@ func (s *soaker) setHooks() {
 	})
 	// slurmctld restarts only before a pass reads slurmctld's state. A restart between a pass's read and its write
 	// would clear the used counts on which the write is based. Until the pass reads the node again, too many slices
-	// would be free (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report an error.
+	// would be free (docs/internals/publication.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report
+	// an error.
 	s.fake.Before(func(c slurmtest.Call) error {
 		if c.Op == "Nodes" && s.restart.Swap(false) {
 			if nodes := s.below(4); nodes > 0 {

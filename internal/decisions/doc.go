@@ -1,6 +1,7 @@
 // Package decisions parses the decision table, from which job_submit.lua reads the profile for a job. Package learn
-// writes it. The section "The decision table" in docs/internals.md describes the format. job_submit.lua parses the same
-// format, rejects the same tables and logs the same reasons; FuzzTable in spank/submit compares the two parsers.
+// writes it. The section "The decision table" in docs/internals/submission.md describes the format. job_submit.lua
+// parses the same format, rejects the same tables and logs the same reasons; FuzzTable in spank/submit compares the two
+// parsers.
 //
 // Files:
 //

@@ -1,7 +1,7 @@
 // Package offer decides which placements the nodes offer. The offers of a GPU are free placements that form a legal
 // layout together with the busy placements, so the node can carve the slices for any jobs that slurmctld starts, in any
-// order. The section "Rules for offers" in docs/internals.md explains for which jobs placements are offered, and in
-// which order.
+// order. The section "Rules for offers" in docs/internals/placement.md explains for which jobs placements are offered,
+// and in which order.
 //
 //	Cluster      the GPUs of one or more nodes, and the policy; Cluster.Find places a job on the GPUs
 //	Make         makes the plan: first for the queue, then speculative offers

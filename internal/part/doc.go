@@ -1,6 +1,6 @@
 // Package part stores a node's part of a plan in the node's Comment in slurmctld. The watcher makes the plan for the
-// entire cluster once and writes the parts. Each agent reads only its own node's part (docs/internals.md, "A plan from
-// the watcher").
+// entire cluster once and writes the parts. Each agent reads only its own node's part (docs/internals/watcher.md, "A
+// plan from the watcher").
 //
 //	Of          the part of one node in a plan
 //	Text, Parse the format of a part

@@ -3,7 +3,7 @@
 // slice to make room for a job that needs a 7g.40gb slice. The package also decides which jobs to move: a moved job is
 // requeued because it fits elsewhere, with the permission of its user or its partition. The watcher carries out the
 // decisions. The package is stateless: each decision depends only on slurmctld's configuration and on a snapshot, which
-// contains the tags of earlier decisions (docs/internals.md, "Preemption across profiles").
+// contains the tags of earlier decisions (docs/internals/watcher.md, "Preemption").
 //
 //	Rules   slurmctld's settings: which jobs may preempt which jobs, how a job is stopped, its grace time
 //	Choose  the jobs to stop: the fewest and, among these, those that lose the least work

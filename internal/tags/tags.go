@@ -1,6 +1,6 @@
 // Package tags defines and interprets the tags in a job's admin_comment, which job_submit.lua and the agents write. The
-// section "Tags in admin_comment" of docs/internals.md specifies which of them writes each tag. Package slurm reads and
-// writes the comment as plain text.
+// section "Tags in admin_comment" of docs/internals/submission.md specifies which of them writes each tag. Package
+// slurm reads and writes the comment as plain text.
 //
 // Files:
 //

@@ -3,10 +3,10 @@
 // default /run/caelum-watch/poke). The watcher then reads the queue and the nodes once for the whole cluster and sends
 // datagrams to notify the nodes in the notification set (package notify). A notified agent makes a pass immediately
 // instead of at its next poll. Without a watcher, agents detect submissions only when they poll. The watcher's only
-// socket is the UDP port for notifications from agents. With `planner: true`, it writes
-// each node's part of the plan and a heartbeat into the nodes' Comments (docs/internals.md, "A plan from the watcher"),
-// and it publishes the offers of nodes that are powered down. With `preempt: true` or `moves_per_day`, it also stops
-// jobs and records this in the jobs' AdminComments.
+// socket is the UDP port for notifications from agents. With `planner: true`, it writes each node's part of the plan
+// and a heartbeat into the nodes' Comments (docs/internals/watcher.md, "A plan from the watcher"), and it publishes the
+// offers of nodes that are powered down. With `preempt: true` or `moves_per_day`, it also stops jobs and records this
+// in the jobs' AdminComments.
 //
 // Files:
 //

@@ -1,8 +1,8 @@
 -- job_submit.lua adds MIG slices to every GPU request in a managed partition.
 --
 -- It keeps the job's own request, and adds one gres/mig slice for each GPU slot. All of a job's slices have the same
--- profile, which comes from --mig, from --mig-mem, or from the decision table (docs/internals.md, "The decision
--- table"). For measurements and the reasons for the rules, see spank/submit/README.md; for the job key, see
+-- profile, which comes from --mig, from --mig-mem, or from the decision table (docs/internals/submission.md, "The
+-- decision table"). For measurements and the reasons for the rules, see spank/submit/README.md; for the job key, see
 -- spank/submit/KEY.md.
 --
 -- Because slurmctld holds its locks while it runs the script, the script reads only one small file per GPU job, starts
