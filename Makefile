@@ -15,10 +15,12 @@ PREFIX  ?= /usr
 # The go-nvml bindings call functions that NVIDIA has deprecated. This flag disables the C compiler's warnings about
 # them.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
-# VERSION consists of the last tag, such as v1.2.3 or v1.2.3-rc1, and the number of commits since then. Without a tag,
-# it consists of 0.0.0 and the total number of commits.
+# VERSION consists of the last tag, such as v0.9.0 or v0.9.0-rc1, and the number of commits since then. Without a tag,
+# it is a release candidate of FIRST_RELEASE with the total number of commits, so that the release itself has a higher
+# version. No version is 1.0.0 or higher before `caelumd qualify` has run on real hardware.
+FIRST_RELEASE := 0.9.0
 VERSION ?= $(shell (git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || \
-	echo v0.0.0-$$(git rev-list --count HEAD)-g$$(git describe --always --dirty --match none)) | sed 's/^v//')
+	echo v$(FIRST_RELEASE)-rc0-$$(git rev-list --count HEAD)-g$$(git describe --always --dirty --match none)) | sed 's/^v//')
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 # SOURCE_DATE_EPOCH sets the date that goes into generated files.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)

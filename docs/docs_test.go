@@ -51,7 +51,9 @@ func files(t *testing.T, extensions ...string) []string {
 
 // adminPages are the pages for administrators.
 var adminPages = []string{
-	"docs/install.md", "docs/configure.md", "docs/operate.md", "docs/troubleshoot.md", "docs/plan-capacity.md",
+	"docs/install.md", "docs/configure.md", "docs/configure/slices.md", "docs/configure/decision-table.md",
+	"docs/configure/learning.md", "docs/configure/watcher.md", "docs/configure/isolation.md", "docs/operate.md",
+	"docs/troubleshoot.md", "docs/plan-capacity.md",
 }
 
 // adminText returns the text of all pages for administrators.
@@ -247,34 +249,52 @@ func keys(t *testing.T) []string {
 	return all
 }
 
-func TestEveryKeyIsDocumented(t *testing.T) {
-	page, example := read(t, "docs/configure.md"), read(t, "etc/caelum.yaml")
-	for _, key := range keys(t) {
-		if !strings.Contains(page, "\n| `"+key+"` |") {
-			t.Errorf("the table in docs/configure.md has no row for the key %s", key)
-		}
-		if !slices.Contains(matches(example, `(?m)^# ([a-z_]+): `), key) {
+// TestExampleShowsEveryKey checks that etc/caelum.yaml shows each key, and no others. TestPage in internal/config
+// checks the table in docs/configure.md.
+func TestExampleShowsEveryKey(t *testing.T) {
+	known, example := keys(t), read(t, "etc/caelum.yaml")
+	shown := matches(example, `(?m)^# ([a-z_]+): `)
+	for _, key := range known {
+		if !slices.Contains(shown, key) {
 			t.Errorf("etc/caelum.yaml does not show the key %s", key)
 		}
 	}
-}
-
-func TestNoUnknownKeyIsDocumented(t *testing.T) {
-	known := keys(t)
-	for _, key := range matches(read(t, "etc/caelum.yaml"), `(?m)^(?:# )?([a-z_]+): [^ ]+`) {
+	for _, key := range matches(example, `(?m)^(?:# )?([a-z_]+): [^ ]+`) {
 		if !slices.Contains(known, key) {
 			t.Errorf("etc/caelum.yaml shows the key %s, which does not exist", key)
 		}
 	}
-	_, table, found := strings.Cut(read(t, "docs/configure.md"), "\n| key | default | meaning |\n")
+}
+
+// TestEveryCheckIsDocumented checks that the table in docs/troubleshoot.md and the code have the same checks of `caelum
+// doctor`.
+func TestEveryCheckIsDocumented(t *testing.T) {
+	_, source, _ := strings.Cut(read(t, "internal/doctor/doctor.go"), "\nfunc checks() []check {")
+	source, _, _ = strings.Cut(source, "\n}\n")
+	checks := matches(source, `(?m)^\t\t\{\s*"([a-zA-Z ]+)",`)
+	_, table, _ := strings.Cut(read(t, "docs/troubleshoot.md"), "\n| check | reports an error or a warning if |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
-	documented := matches(table, "(?m)^\\| `([a-z_]+)` \\|")
-	if !found || len(documented) == 0 {
-		t.Fatal("docs/configure.md has no table of keys")
+	var documented []string
+	for _, names := range matches(table, `(?m)^\| ([a-zA-Z, ]+) \|`) {
+		documented = append(documented, strings.Split(names, ", ")...)
 	}
-	for _, key := range documented {
-		if !slices.Contains(known, key) {
-			t.Errorf("docs/configure.md documents the key %s, which does not exist", key)
+	slices.Sort(checks)
+	slices.Sort(documented)
+	if len(checks) < 30 || !slices.Equal(checks, documented) {
+		t.Errorf("caelum doctor has the checks %q, and docs/troubleshoot.md has %q", checks, documented)
+	}
+}
+
+// TestEveryVerdictIsDocumented checks that docs/troubleshoot.md has a row for each verdict of `caelum explain`.
+func TestEveryVerdictIsDocumented(t *testing.T) {
+	verdicts := matches(read(t, "internal/plan/explain.go"), `Verdict += "([a-z-]+)"`)
+	if len(verdicts) < 10 {
+		t.Fatalf("internal/plan has the verdicts %q", verdicts)
+	}
+	page := read(t, "docs/troubleshoot.md")
+	for _, verdict := range verdicts {
+		if !strings.Contains(page, "\n| `"+verdict+"` |") {
+			t.Errorf("docs/troubleshoot.md does not explain the verdict %s", verdict)
 		}
 	}
 }

@@ -2,8 +2,10 @@ package docs
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // delimiter is the line below a table's header.
@@ -41,6 +43,34 @@ func TestTablesAreWhole(t *testing.T) {
 				t.Errorf("%s:%d: a table without a header", page, n)
 			case columns(line) != want:
 				t.Errorf("%s:%d: %d cells, the first row has %d", page, n+1, columns(line), want)
+			}
+		}
+	}
+}
+
+// maxCell limits the characters of a table's cell. Text of more characters belongs below the table.
+const maxCell = 250
+
+// longCells lists the pages whose tables have longer cells, until they are shortened.
+var longCells = []string{
+	"contrib/devcluster/README.md", "contrib/lab/results.md", "contrib/packages/README.md",
+	"docs/plan-capacity.md", "docs/plugin-errors.md", "docs/slurm-internals.md", "docs/user-guide.md",
+}
+
+// TestCellsAreShort checks the length of the tables' cells.
+func TestCellsAreShort(t *testing.T) {
+	for _, page := range pages(t) {
+		if slices.Contains(longCells, page) {
+			continue
+		}
+		for n, line := range strings.Split(read(t, page), "\n") {
+			if !strings.HasPrefix(line, "|") {
+				continue
+			}
+			for cell := range strings.SplitSeq(strings.ReplaceAll(line, `\|`, "/"), "|") {
+				if length := utf8.RuneCountInString(strings.TrimSpace(cell)); length > maxCell {
+					t.Errorf("%s:%d: a cell has %d characters, more than %d", page, n+1, length, maxCell)
+				}
 			}
 		}
 	}

@@ -153,7 +153,8 @@ static void confine(const struct config *config)
 
 /*
  * Reports whether one of the step's GPUs is a slot. A node can also have GPUs that Slurm allocates without slices
- * (gpu:whole:1 in docs/configure.md). They have no slot device file, and Slurm's environment is correct for them.
+ * (gpu:whole:1 in docs/configure/isolation.md). They have no slot device file, and Slurm's environment is correct for
+ * them.
  */
 static bool has_slot(const struct slots *slots)
 {

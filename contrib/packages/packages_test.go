@@ -214,7 +214,8 @@ func TestReproducible(t *testing.T) {
 func TestVersions(t *testing.T) {
 	last := "0"
 	for _, version := range []string{
-		"0.0.0-418-gabc", "1.2.0-rc1", "1.2.0-rc1-3-gabc", "1.2.0", "1.2.0-3-gabc", "1.2.0-12-g012", "1.2.1",
+		"0.9.0-rc0-418-gabc", "0.9.0", "0.9.0-2-gabc",
+		"1.2.0-rc1", "1.2.0-rc1-3-gabc", "1.2.0", "1.2.0-3-gabc", "1.2.0-12-g012", "1.2.1",
 	} {
 		dir := t.TempDir()
 		build(t, dir, version, "", "caelum-controller")

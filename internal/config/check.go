@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -17,29 +16,6 @@ import (
 	"caelum/internal/slurm"
 )
 
-// aTime is the beginning of the forms of all keys whose value is a time.
-const aTime = "a time with a unit"
-
-// forms describes the valid values of each key whose value is not a string.
-var forms = map[string]string{
-	"profiles":        "a list of profiles (example: [1g.5gb, 2g.10gb])",
-	"whole_share":     "a number from 0 to 1",
-	"poll_interval":   aTime + ", from 100ms to 1h (example: 15s)",
-	"sample_interval": aTime + ", from 200ms to 1m, or 0 (example: 1s)",
-	"wake_port":       "a UDP port or 0",
-	"grow_limit":      "a whole number from 0 to 100",
-	"learn":           "true or false",
-	"planner":         "true or false",
-	"preempt":         "true or false",
-	"moves_per_day":   "a whole number from 0 to 1440",
-	"move_partitions": "a list of partitions (example: [batch, long])",
-	"margin":          "a number from 0 to 10",
-	"peak_quantile":   "a number from 0.5 to 0.999, or 0",
-	"share":           "true or false",
-	"share_users":     "a whole number from 1 to 1000",
-	"max_slowdown":    "a number from 1 to 1000, or 0",
-}
-
 // checkForm returns an error if a value in the file cannot be converted to the type of its key. It also rejects a time
 // without a unit, which viper would read as nanoseconds.
 func checkForm(key string, value any) error {
@@ -47,7 +23,7 @@ func checkForm(key string, value any) error {
 	v.Set(key, value)
 	err := v.UnmarshalExact(&Config{})
 	text := fmt.Sprint(value)
-	if _, none := strconv.ParseFloat(text, 64); none == nil && text != "0" && strings.HasPrefix(forms[key], aTime) {
+	if _, none := strconv.ParseFloat(text, 64); none == nil && text != "0" && strings.HasPrefix(form(key), aTime) {
 		err = errors.New("the unit is missing")
 	}
 	if err == nil {
@@ -59,7 +35,7 @@ func checkForm(key string, value any) error {
 	case []any:
 		text = "a list"
 	}
-	return fmt.Errorf("%s: %s is not %s", key, text, cmp.Or(forms[key], "a string"))
+	return fmt.Errorf("%s: %s is not %s", key, text, form(key))
 }
 
 // check returns an error for the first invalid value, or nil if all values are valid. The error names the key, the

@@ -12,17 +12,14 @@ import (
 
 	"github.com/spf13/viper"
 
-	"caelum/internal/api"
 	"caelum/internal/mig"
-	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/predict"
-	"caelum/internal/repo"
 	"caelum/internal/slurm"
 	"caelum/internal/trust"
 )
 
-// Config holds the settings from /etc/caelum/caelum.yaml. The comments in that file describe the keys.
+// Config holds the settings from /etc/caelum/caelum.yaml. keys describes the keys.
 type Config struct {
 	Node            string        `mapstructure:"node"`
 	RunDir          string        `mapstructure:"run_dir"`
@@ -80,54 +77,6 @@ const DefaultPath = "/etc/caelum/caelum.yaml"
 func Defaults() Config {
 	c, _ := parse(viper.New()) // the defaults are valid
 	return c
-}
-
-// defaults returns all known keys with their default values.
-func defaults() map[string]any {
-	host, _ := os.Hostname()
-	host, _, _ = strings.Cut(host, ".")
-	return map[string]any{
-		"node":             host,
-		"run_dir":          api.DefaultRunDir,
-		"state_dir":        "/var/lib/caelum",
-		"device_dir":       "/dev",
-		"nvml_library":     "",
-		"profiles":         []string{},
-		"default_profile":  "",
-		"whole_gpus":       "never",
-		"whole_share":      0.0,
-		"policy":           place.DefaultPolicy,
-		"sizing":           plan.SizingAdaptive,
-		"poll_interval":    "15s",
-		"sample_interval":  "1s",
-		"wake_port":        0,
-		"wake_address":     "",
-		"wake_key":         "/etc/caelum/wake.key",
-		"poke_file":        "/run/caelum-watch/poke",
-		"grow_limit":       3,
-		"repo":             repo.DefaultPath,
-		"table":            "/etc/caelum/decisions",
-		"accounting_field": string(slurm.AdminComment),
-		"learn":            false,
-		"planner":          false,
-		"preempt":          false,
-		"moves_per_day":    0,
-		"move_partitions":  []string{},
-		"move_command":     "",
-		"margin":           predict.DefaultSite.Margin,
-		"peak_quantile":    predict.DefaultSite.PeakQuantile,
-		"share":            predict.DefaultSite.Share,
-		"share_users":      predict.DefaultSite.Users,
-		"max_slowdown":     predict.DefaultSite.MaxSlowdown,
-		"metrics_file":     "/run/caelum/caelum.prom",
-		"metrics_listen":   "",
-		"job_map_dir":      "",
-		"destroy_hook":     "",
-		"log_level":        "info",
-		"log_format":       "text",
-
-		"foreign_processes": ForeignKillOthers,
-	}
 }
 
 // Load reads the YAML file at path. The file must exist unless path is DefaultPath, in which case all keys have their

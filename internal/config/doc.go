@@ -2,7 +2,8 @@
 //
 // Files:
 //
-//	config.go  the keys and their defaults; reads the file, and checks whether other users can change it
+//	keys.go    the keys, with their defaults, valid values and descriptions
+//	config.go  reads the file, and checks whether other users can change it
 //	file.go    all faults in a file, with their lines, for `caelumd check`
 //	check.go   the ranges of the values, and the errors for invalid values
 package config

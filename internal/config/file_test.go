@@ -72,12 +72,3 @@ func TestCheckFile(t *testing.T) {
 		t.Error("CheckFile accepts a missing file")
 	}
 }
-
-// TestForms checks that forms has an entry for each key whose value is not a string.
-func TestForms(t *testing.T) {
-	for key, value := range defaults() {
-		if _, text := value.(string); !text && forms[key] == "" {
-			t.Errorf("forms has no entry for %s", key)
-		}
-	}
-}

@@ -38,8 +38,8 @@ func GRESLine(
 }
 
 // Slots returns the largest number of slots, up to most, that some of the node's gres/gpu types can add up to. The
-// other types are GPUs that Slurm allocates without slices, such as gpu:whole:1 in docs/configure.md: slurmctld does
-// not show which types are slots.
+// other types are GPUs that Slurm allocates without slices, such as gpu:whole:1 in docs/configure/isolation.md:
+// slurmctld does not show which types are slots.
 func Slots(node slurm.Node, most int) int {
 	sums := map[int]bool{0: true}
 	for _, g := range node.Gres.Named("gpu") {

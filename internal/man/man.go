@@ -71,14 +71,14 @@ func escape(line string) string {
 	return strings.NewReplacer("_", `\_`, "*", `\*`, "<", `\<`, "|", `\|`).Replace(line)
 }
 
-// link matches a Markdown link. Configuration replaces each link with its text, because a manual page cannot show the
-// target.
-var link = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+// more matches the link to another page at the end of a key's meaning. Configuration removes it, because a manual page
+// cannot show the target.
+var more = regexp.MustCompile(`\[More\]\([^)]*\)`)
 
-// Configuration returns the caelum.yaml(5) manual page. page is the content of docs/configure.md, whose first table
-// lists the keys.
+// Configuration returns the caelum.yaml(5) manual page. page is the content of docs/configure.md, which contains the
+// table of keys.
 func Configuration(page string) ([]byte, error) {
-	_, table, found := strings.Cut(page, "\n| key | default | meaning |\n")
+	_, table, found := strings.Cut(page, "\n| key | default | values | restart | meaning |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	if !found {
 		return nil, fmt.Errorf("couldn't find the table of keys in docs/configure.md")
@@ -92,12 +92,14 @@ func Configuration(page string) ([]byte, error) {
 		"is not in the file has its default value. Without the file, all keys have their defaults.\n\n# KEYS\n")
 	for row := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(row), "|"), "|")
-		if len(cells) != 3 || strings.HasPrefix(cells[0], "---") {
+		if len(cells) != 5 || strings.HasPrefix(cells[0], "---") {
 			continue
 		}
-		meaning := link.ReplaceAllString(strings.TrimSpace(cells[2]), "$1")
-		fmt.Fprintf(&b, "**%s** (default: %s)\n: %s%s.\n\n", strings.Trim(cells[0], " `"),
-			strings.TrimSpace(cells[1]), strings.ToUpper(meaning[:1]), strings.TrimRight(meaning[1:], "."))
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		fmt.Fprintf(&b, "**%s** (default: %s; values: %s; restart: %s)\n: %s\n\n", strings.Trim(cells[0], "`"),
+			cells[1], cells[2], cells[3], strings.TrimSpace(more.ReplaceAllString(cells[4], "")))
 	}
 	b.WriteString("# FILES\n/usr/share/caelum/caelum.yaml\n: An example that contains every key with its default.\n" +
 		"\n# SEE ALSO\n**caelumd(8)**, **caelum-doctor(1)**\n")

@@ -36,10 +36,12 @@ func TestCommands(t *testing.T) {
 }
 
 func TestConfiguration(t *testing.T) {
-	page, err := Configuration("text\n\n| key | default | meaning |\n|---|---|---|\n" +
-		"| `run_dir` | /run/caelum | directory of [the socket](install.md#x). |\n\n| key | default | other |\n")
+	page, err := Configuration("text\n\n| key | default | values | restart | meaning |\n|---|---|---|---|---|\n" +
+		"| `run_dir` | /run/caelum | a path | caelumd | The directory of the socket. [More](install.md#x) |\n\n" +
+		"| key | default | other |\n")
 	text := string(page)
-	if err != nil || !strings.Contains(text, "run_dir") || !strings.Contains(text, "Directory of the socket.\n") {
+	if err != nil || !strings.Contains(text, "run_dir") || !strings.Contains(text, "The directory of the socket.\n") ||
+		!strings.Contains(text, "restart: caelumd") {
 		t.Errorf("%v: %s", err, text)
 	}
 	if _, err := Configuration("no table"); err == nil {

@@ -24,7 +24,7 @@ var assumptions = []assumption{
 	{id: "A5", text: "with DeviceFileModify 0, nvidia-modprobe leaves a file's owner and mode unchanged", blocks: true,
 		action: "other users could open a job's slice; report the driver release"},
 	{id: "A6", text: "no other program lacks a capability file that NVreg_ModifyDeviceFiles=0 takes away", blocks: true,
-		action: "start caelumd, which creates the file, and then Fabric Manager; see docs/configure.md"},
+		action: "start caelumd, which creates the file, and then Fabric Manager; see docs/configure/isolation.md"},
 	{id: "A7", text: "mig/config and mig/monitor files made before nvmlInit permit root's calls, except those of A1",
 		blocks: true, action: "the agent cannot create or watch slices; see the permissions of /dev/nvidia-caps"},
 	{id: "A8", text: "the driver uses the requested placement, and refuses an occupied one with INSUFFICIENT_RESOURCES",

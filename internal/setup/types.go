@@ -29,7 +29,7 @@ func (t gpuTypes) replaced(kind string) bool {
 	return t.static[kind] || slices.Contains(slices.Collect(maps.Values(t.name)), kind)
 }
 
-// whole is the type that docs/configure.md recommends for a GPU that Caelum does not manage.
+// whole is the type that docs/configure/isolation.md recommends for a GPU that Caelum does not manage.
 const whole = "whole"
 
 // staticName matches the types of MIG instances that end in the name of a profile: 1g.5gb, a100_3g.20gb,

@@ -327,8 +327,8 @@ func TestRecorderAwaitsRequeued(t *testing.T) {
 }
 
 // TestRecorderRequeuedDuringWrite checks a failed job that `scontrol requeue` starts again. Its next record reaches
-// slurmdbd after the recorder has read the records and before sacctmgr writes the summary. The summary therefore gets
-// into the record of the next run. slurmctld overwrites the field when this run ends, and the recorder must write the
+// slurmdbd after the recorder has read the records and before sacctmgr writes the summary, which therefore gets into
+// the record of the next run. slurmctld overwrites the field when this run ends, and the recorder must write the
 // summary again.
 func TestRecorderRequeuedDuringWrite(t *testing.T) {
 	ctx := context.Background()

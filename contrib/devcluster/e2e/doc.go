@@ -3,7 +3,7 @@
 // contrib/devcluster/prerequisites and `make all`.
 //
 //	go test -tags e2e ./contrib/devcluster/e2e
-//	go test -tags e2e ./contrib/devcluster/e2e -rewrite     # writes the results to docs/script-matrix.md
+//	go test -tags e2e ./contrib/devcluster/e2e -rewrite     # writes testdata/matrix and docs/script-matrix.md
 //
 // Every task runs testdata/task, which uses the task's device with `cuda-process --exclusive`. After each test, there
 // must be no jobs or leases left in the cluster (quiet_test.go), and the logs of the agents and the emulated drivers

@@ -12,10 +12,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-var (
-	build   = flag.String("build", "", "directory with the binaries (default: build/ in the repository)")
-	rewrite = flag.Bool("rewrite", false, "write the measured results to docs/script-matrix.md")
-)
+var build = flag.String("build", "", "directory with the binaries (default: build/ in the repository)")
 
 // shared is the cluster for all tests that need no special slurm.conf.
 var shared *site
