@@ -172,7 +172,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 }
 
 // notSlots reports whether all of a job's gres/gpu are GPUs that Slurm allocates without slices, such as gpu:whole:1 in
-// docs/configure.md. slurmd numbers them after the slots.
+// docs/configure/isolation.md. slurmd numbers them after the slots.
 func (a *Agent) notSlots(gpus []int) bool {
 	return len(gpus) > 0 && !slices.ContainsFunc(gpus, func(gpu int) bool { return gpu < a.node.SlotCount() })
 }
