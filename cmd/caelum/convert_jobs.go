@@ -83,7 +83,7 @@ func runConvertJobs(ctx context.Context, out io.Writer, back bool, ctl jobs) err
 		case errors.Is(err, slurm.ErrNoJob), errors.Is(err, slurm.ErrJobState), errors.Is(err, errUnmanaged):
 			continue // the job has ended or started, or needs no slices
 		case errors.Is(err, errNoScript), errors.Is(err, slurm.ErrUnreachable):
-			return err
+			return fmt.Errorf("couldn't convert job %d: %w", w.ID, err)
 		}
 		text := "requests " + cmp.Or(j.PerNode.String(), "no GRES per node")
 		if err != nil {
@@ -106,8 +106,8 @@ func runConvertJobs(ctx context.Context, out io.Writer, back bool, ctl jobs) err
 
 var (
 	errUnmanaged = errors.New("the job's GPUs are not managed")
-	errNoScript  = errors.New("couldn't convert jobs: slurmctld does not run Caelum's job_submit.lua, or the " +
-		"decision table is not valid or has a bypass line; check both and run the command again")
+	errNoScript  = errors.New("slurmctld does not run Caelum's job_submit.lua, or the decision table is not valid " +
+		"or has a bypass line; check both and run the command again")
 )
 
 // convert makes job_submit.lua add slices to one job, and returns the job as it is then. mark is the job's text from
