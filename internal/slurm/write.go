@@ -130,11 +130,6 @@ func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error
 	return c.update(ctx, id, "gres="+gres.String())
 }
 
-// SetJobComment replaces the job's comment, which the user can see and may have written.
-func (c *Client) SetJobComment(ctx context.Context, id uint32, text string) error {
-	return c.update(ctx, id, "comment="+text)
-}
-
 // SetAdminComment replaces the job's admin_comment. It returns ErrJobState while the epilog of a single-node job is
 // running, unless the job has been requeued.
 func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) error {

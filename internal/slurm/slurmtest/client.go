@@ -304,13 +304,6 @@ func (f *Fake) SetJobGRES(_ context.Context, id uint32, gres slurm.GRESList) err
 	})
 }
 
-// SetJobComment behaves like slurm.Client.SetJobComment.
-func (f *Fake) SetJobComment(_ context.Context, id uint32, text string) error {
-	return f.call(Call{Op: "SetJobComment", Job: id, Text: text}, func() error {
-		return f.comment(id, func(j *job) { j.Comment = text })
-	})
-}
-
 // SetAdminComment behaves like slurm.Client.SetAdminComment.
 func (f *Fake) SetAdminComment(_ context.Context, id uint32, text string) error {
 	return f.call(Call{Op: "SetAdminComment", Job: id, Text: text}, func() error {

@@ -31,7 +31,6 @@ type controller interface {
 	Hold(ctx context.Context, id uint32) error
 	Release(ctx context.Context, id uint32) error
 	SetJobGRES(ctx context.Context, id uint32, gres slurm.GRESList) error
-	SetJobComment(ctx context.Context, id uint32, text string) error
 	SetAdminComment(ctx context.Context, id uint32, text string) error
 }
 
