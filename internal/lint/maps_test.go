@@ -18,7 +18,8 @@ var mapped = []string{
 	"internal/learn", "internal/trace", "internal/report", "internal/watch", "internal/notify", "internal/sqlite",
 	"internal/config", "internal/usage", "internal/jobreport",
 	"internal/ledger", "internal/trust", "internal/decisions", "cmd/caelum",
-	"contrib/lab/bench", "contrib/lab/learn", "contrib/lab/policies", "contrib/lab/sizing",
+	"contrib/lab/bench", "contrib/lab/learn", "contrib/lab/policies", "contrib/lab/simulate",
+	"contrib/lab/sizing",
 	"contrib/devcluster/chaos", "contrib/devcluster/cluster", "contrib/devcluster/oracle",
 }
 
