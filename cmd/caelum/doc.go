@@ -56,9 +56,7 @@
 //	place_print.go          caelum place: prints drawings, the comparison of policies (--compare), JSON
 //	simulate.go             caelum simulate: help, flags; runs the policies and their simulations
 //	simulate_options.go     caelum simulate: flag combinations, default policies, the cluster (--gpus), --ends
-//	simulate_deadlines.go   caelum simulate: --deadlines and its further options
-//	simulate_moves.go       caelum simulate: --moves and --move-cost
-//	simulate_workload.go    caelum simulate: the workload of --churn, --alibaba, --grmu, --miso, --sacct, --from-sacct
+//	simulate_workload.go    caelum simulate: the workload of --churn, --sacct, --from-sacct
 //	simulate_result.go      caelum simulate: the result as JSON, the lines above the table, HTML page
-//	simulate_print.go       caelum simulate: the table and its columns, CSV, progress
+//	simulate_print.go       caelum simulate: the table and its columns, progress
 package main

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/csv"
 	"fmt"
 	"io"
 	"iter"
@@ -53,9 +52,6 @@ type column struct {
 // columns returns the columns of the table.
 func (s simulation) columns() []column {
 	all := []column{{"POLICY", true, func(r run) string { return r.Policy }}}
-	if s.slower {
-		all = append(all, column{"TURNAROUND", false, func(r run) string { return fmt.Sprintf("%.1f", r.Turnaround) }})
-	}
 	if s.loss() {
 		all = append(all,
 			column{"STARTED", false, func(r run) string { return strconv.Itoa(r.Started) }},
@@ -75,29 +71,8 @@ func (s simulation) columns() []column {
 		column{"UTIL", false, func(r run) string { return share(r.Utilisation) }},
 		column{"FRAG", false, func(r run) string { return fmt.Sprintf("%.2f", r.Frag) }},
 		column{"CUT", false, func(r run) string { return strconv.Itoa(r.Created) }})
-	if s.Full != nil {
+	if s.Full {
 		all = append(all, column{"SWITCHED", false, func(r run) string { return strconv.Itoa(r.Switched) }})
-	}
-	if s.Memory != nil {
-		all = append(all,
-			column{"REQUEUED", false, func(r run) string { return strconv.Itoa(r.Requeued) }},
-			column{"LOST", false, func(r run) string { return share(r.Lost) }})
-	}
-	if s.Moves != "" {
-		all = append(all,
-			column{"MOVED", false, func(r run) string { return strconv.Itoa(r.Moved) }},
-			column{"LOST", false, func(r run) string { return share(r.Lost) }},
-			column{"ACTIVE", false, func(r run) string {
-				if r.Active == 0 {
-					return "-" // unknown for whole, static and moved
-				}
-				return fmt.Sprintf("%.1f", r.Active)
-			}})
-	}
-	if s.Deadlines != "" {
-		all = append(all,
-			column{"MET", false, func(r run) string { return share(float64(r.Met) / float64(max(r.Met+r.Missed, 1))) }},
-			column{"OTHERS", false, func(r run) string { return fmt.Sprintf("%.1f", r.Others) }})
 	}
 	if s.Offers {
 		all = append(all, column{"ON OFFER", false, func(r run) string {
@@ -112,56 +87,6 @@ func (s simulation) columns() []column {
 
 func seconds0(s float64) string { return strconv.FormatFloat(s, 'f', 0, 64) }
 func share(x float64) string    { return fmt.Sprintf("%.1f%%", 100*x) }
-
-func (s simulation) csv(w io.Writer) error {
-	c := csv.NewWriter(w)
-	c.Write(
-		[]string{
-			"policy", "never", "layouts", "started", "refused", "mean_turnaround", "mean_wait", "median_wait",
-			"p95_wait", "p99_wait", "longest_wait", "makespan", "utilisation", "fragmentation", "accepted",
-			"worst_profile", "created", "destroyed", "reused", "requeued", "lost", "prompt", "found",
-			"switched", "moved", "active_gpus", "deadlines_met", "deadlines_missed", "others_mean_wait",
-		},
-	)
-	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
-	for _, r := range s.Policies {
-		c.Write(
-			[]string{
-				r.Policy,
-				r.Never,
-				r.Layouts,
-				strconv.Itoa(r.Started),
-				strconv.Itoa(r.Refused),
-				number(r.Turnaround),
-				number(r.MeanWait),
-				number(r.MedianWait),
-				number(r.P95Wait),
-				number(r.P99Wait),
-				number(r.LongestWait),
-				number(r.Makespan),
-				number(r.Utilisation),
-				number(r.Frag),
-				number(r.Accepted),
-				number(r.Worst),
-				strconv.Itoa(r.Created),
-				strconv.Itoa(r.Destroyed),
-				strconv.Itoa(r.Reused),
-				strconv.Itoa(r.Requeued),
-				number(r.Lost),
-				strconv.Itoa(r.Prompt),
-				strconv.Itoa(r.Found),
-				strconv.Itoa(r.Switched),
-				strconv.Itoa(r.Moved),
-				number(r.Active),
-				strconv.Itoa(r.Met),
-				strconv.Itoa(r.Missed),
-				number(r.Others),
-			},
-		)
-	}
-	c.Flush()
-	return c.Error()
-}
 
 // withProgress returns jobs as a sequence. If w is a terminal, it also prints the percentage of jobs that the
 // simulation of the policy has read so far.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"caelum/internal/mig"
-	"caelum/internal/plan"
 	"caelum/internal/report"
 	"caelum/internal/sim"
 	"caelum/internal/trace"
@@ -37,25 +36,8 @@ type simulation struct {
 	Queue    string         `json:"queue"`
 	Offers   bool           `json:"offers,omitempty"`
 	Ends     string         `json:"ends"`
-	Sizing   string         `json:"sizing,omitempty"` // only for workloads whose jobs have speeds
-	Create   float64        `json:"create,omitempty"` // the time to create an instance
-	Destroy  float64        `json:"destroy,omitempty"`
-	Full     *fullGPUs      `json:"whole_gpus,omitempty"`
-	Memory   *sim.Memory    `json:"memory,omitempty"`
-	Moves    string         `json:"moves,omitempty"`
-	MoveCost string         `json:"move_cost,omitempty"` // "run": a moved job restarts from the beginning
-	// Deadlines describes the fraction of jobs with deadlines, their slack, and the programs that know the deadlines.
-	Deadlines string `json:"deadlines,omitempty"`
-	Policies  []run  `json:"policies"`
-
-	slower bool // true if a smaller slice or a requeue can make jobs run longer than necessary
-}
-
-// fullGPUs describes the full GPUs of a simulation: the time to switch the MIG mode, in seconds, and the maximum
-// fraction of the GPUs that can be full while jobs are waiting for slices (0 means automatic).
-type fullGPUs struct {
-	Switch float64 `json:"switch"`
-	Share  float64 `json:"whole_share"`
+	Full     bool           `json:"whole_gpus,omitempty"`
+	Policies []run          `json:"policies"`
 }
 
 // newSimulation returns the output without the policies' results. It includes actual waiting times if the workload
@@ -74,28 +56,7 @@ func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) si
 		Queue:    o.queue,
 		Offers:   o.offers,
 		Ends:     o.ends,
-		Create:   c.Create,
-		Destroy:  c.Destroy,
-		Memory:   c.Memory,
-	}
-	if o.wholeGPUs {
-		s.Full = &fullGPUs{c.Switch, o.wholeShare}
-	}
-	if o.deadlines > 0 {
-		s.Deadlines = fmt.Sprintf("share %v, slack %s of the time limit, use %s",
-			o.deadlines, o.deadlineSlack, o.deadlineUse)
-		if o.equalPriority {
-			s.Deadlines += ", equal priorities"
-		}
-	}
-	if o.moves != "" {
-		s.Moves, s.MoveCost = o.moves, o.moveCost
-	}
-	if s.slower = c.Memory != nil || o.moves != "" || o.speeds; o.speeds {
-		s.Sizing = plan.SizingTightest
-		if o.adaptive(c.Discipline) {
-			s.Sizing = plan.SizingAdaptive
-		}
+		Full:     o.wholeGPUs,
 	}
 	if o.recorded() {
 		s.Policies = append(s.Policies, asItWas(workload.Jobs))
@@ -130,8 +91,6 @@ type run struct {
 	Layouts     string  `json:"layouts,omitempty"` // only for the static policy
 	Started     int     `json:"started"`
 	Refused     int     `json:"refused"`
-	Requeued    int     `json:"requeued"`
-	Lost        float64 `json:"lost,omitempty"`
 	Prompt      int     `json:"prompt,omitempty"` // the number of jobs that could have started on submission
 	Found       int     `json:"found,omitempty"`  // the number of jobs in Prompt whose slices were offered
 	MeanWait    float64 `json:"mean_wait"`
@@ -150,12 +109,7 @@ type run struct {
 	Destroyed   int     `json:"destroyed"`
 	Reused      int     `json:"reused"`
 	Switched    int     `json:"switched,omitempty"`
-	Moved       int     `json:"moved,omitempty"`
 	Active      float64 `json:"active_gpus,omitempty"` // the mean number of GPUs on which a job runs
-
-	Met    int     `json:"deadlines_met,omitempty"`
-	Missed int     `json:"deadlines_missed,omitempty"`
-	Others float64 `json:"others_mean_wait,omitempty"` // the mean wait of the jobs without deadlines
 
 	words    string // Layouts as text for readers; only for the static policy
 	recorded *report.Recorder
@@ -167,8 +121,6 @@ func newRun(policy, layouts string, r *sim.Result) run {
 		Layouts:     layouts,
 		Started:     r.Started,
 		Refused:     r.Refused,
-		Requeued:    r.Requeued,
-		Lost:        r.Lost,
 		Prompt:      r.Prompt,
 		Found:       r.Found,
 		MeanWait:    r.Waits.Mean(),
@@ -186,19 +138,12 @@ func newRun(policy, layouts string, r *sim.Result) run {
 		Destroyed:   r.Destroyed,
 		Reused:      r.Reused,
 		Switched:    r.Switched,
-		Moved:       r.Moved,
 		Active:      r.Active,
-		Met:         r.Met,
-		Missed:      r.Missed,
-		Others:      r.Others.Mean(),
 	}
 }
 
 // reality is the name of the row that shows the jobs' actual waiting times and no other figures.
 const reality = "(as it was)"
-
-// theoretical is the name of a policy that no site can use in practice, because it moves jobs at no cost.
-const theoretical = "moved"
 
 // asItWas returns the row for the jobs' actual waiting times.
 func asItWas(jobs []trace.Job) run {
@@ -232,27 +177,8 @@ func (s simulation) facts() []string {
 		setting += ", through offers"
 	}
 	setting += ", ends " + s.Ends
-	if s.Sizing != "" {
-		setting += ", sizing " + s.Sizing
-	}
-	if s.Create+s.Destroy > 0 {
-		setting += fmt.Sprintf(", %v s to create and %v s to destroy an instance", s.Create, s.Destroy)
-	}
-	if s.Full != nil {
-		setting += fmt.Sprintf(", full GPUs, %v s to switch the MIG mode", s.Full.Switch)
-	}
-	if s.Full != nil && s.Full.Share > 0 && s.Full.Share < 1 {
-		setting += fmt.Sprintf(", at most %v of the GPUs full while jobs wait for slices", s.Full.Share)
-	}
-	if s.Memory != nil {
-		setting += fmt.Sprintf(", memory predicted with an error of %v and a margin of %v",
-			s.Memory.Error, s.Memory.Margin)
-	}
-	if s.Deadlines != "" {
-		setting += ", deadlines: " + s.Deadlines
-	}
-	if s.Moves != "" {
-		setting += fmt.Sprintf(", moves %s at a cost of %s", s.Moves, s.MoveCost)
+	if s.Full {
+		setting += ", full GPUs"
 	}
 	var needs []string
 	mostFirst := func(a, b string) int { return cmp.Or(cmp.Compare(s.Needs[b], s.Needs[a]), cmp.Compare(a, b)) }
@@ -284,7 +210,6 @@ func (s simulation) page(gpus []*mig.Model) report.Page {
 		Command: commandLine(os.Args),
 		Date:    time.Now().Format("2006-01-02 15:04 MST"),
 		Loss:    s.loss(),
-		Slower:  s.slower,
 		Facts:   s.facts(),
 	}
 	for _, b := range gpus {
@@ -296,7 +221,7 @@ func (s simulation) page(gpus []*mig.Model) report.Page {
 			continue
 		}
 		p.Policies = append(p.Policies, report.Policy{
-			Reference:   r.Policy == reality || r.Policy == theoretical,
+			Reference:   r.Policy == reality,
 			Name:        r.Policy,
 			Note:        r.words,
 			Started:     r.Started,
@@ -307,7 +232,6 @@ func (s simulation) page(gpus []*mig.Model) report.Page {
 			P95Wait:     r.P95Wait,
 			P99Wait:     r.P99Wait,
 			LongestWait: r.LongestWait,
-			Turnaround:  r.Turnaround,
 			Utilisation: r.Utilisation,
 			Frag:        r.Frag,
 			Accepted:    r.Accepted,

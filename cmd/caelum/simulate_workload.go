@@ -20,7 +20,7 @@ import (
 // sacct.
 func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	var given []string
-	for _, s := range []string{o.churn, o.alibaba, o.grmu, o.sacct, o.miso} {
+	for _, s := range []string{o.churn, o.sacct} {
 		if s != "" {
 			given = append(given, s)
 		}
@@ -30,8 +30,7 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	}
 	if len(given) != 1 {
 		return nil, usageError{
-			errors.New("choose exactly one workload: --churn, --alibaba, --grmu, --miso, --from-sacct or --sacct; " +
-				"--help describes them"),
+			errors.New("choose exactly one workload: --churn, --from-sacct or --sacct; --help describes them"),
 		}
 	}
 	switch {
@@ -40,44 +39,12 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	case o.fromSacct:
 		return o.askSacct()
 	}
-	f, err := os.Open(given[0])
+	f, err := os.Open(o.sacct)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	switch {
-	case o.grmu != "":
-		return trace.GRMU(given[0], f)
-	case o.sacct != "":
-		return trace.Sacct(given[0], f)
-	case o.miso != "":
-		return o.readMISO(f)
-	}
-	return trace.Alibaba(given[0], f, o.multiGPU)
-}
-
-// readMISO reads the jobs given by --miso and the step times given by --miso-steps.
-func (o simulateOptions) readMISO(jobs io.Reader) (*trace.Workload, error) {
-	switch {
-	case o.misoSteps == "":
-		return nil, usageError{errors.New("--miso requires --miso-steps; specify the file of step times")}
-	case o.every < 0 || !(o.slowdown >= 1 || o.slowdown == 0):
-		return nil, usageError{
-			errors.New("--every must not be negative, and --slowdown must be at least 1 (0: no limit)"),
-		}
-	}
-	steps, err := os.Open(o.misoSteps)
-	if err != nil {
-		return nil, err
-	}
-	defer steps.Close()
-	w, err := trace.MISO(o.miso, jobs, o.misoSteps, steps, o.every.Seconds(), o.seed)
-	if err == nil && o.slowdown > 0 {
-		for k := range w.Jobs {
-			w.Jobs[k].Slowest = 1 / o.slowdown
-		}
-	}
-	return w, err
+	return trace.Sacct(o.sacct, f)
 }
 
 // askSacct reads the jobs of this site from sacct.
@@ -110,20 +77,13 @@ func (o simulateOptions) askSacct() (*trace.Workload, error) {
 
 // synthetic generates the jobs for --churn.
 func (o simulateOptions) synthetic(gpus int) (*trace.Workload, error) {
-	if o.jobs < 1 || !(o.load > 0) || o.mean <= 0 {
-		return nil, usageError{errors.New("--jobs, --load and --mean must be above 0")}
+	if o.jobs < 1 || !(o.load > 0) {
+		return nil, usageError{errors.New("--jobs and --load must be above 0")}
 	}
 	var names []string
 	for _, m := range trace.Mixes {
 		if m.Name == o.churn {
-			c := trace.Churn{
-				Mix:          m.Mix,
-				Jobs:         o.jobs,
-				GPUs:         gpus,
-				Load:         o.load,
-				MeanDuration: o.mean.Seconds(),
-				Seed:         o.seed,
-			}
+			c := trace.Churn{Mix: m.Mix, Jobs: o.jobs, GPUs: gpus, Load: o.load, Seed: o.seed}
 			return &trace.Workload{Jobs: slices.Collect(c.All())}, nil
 		}
 		names = append(names, m.Name)
@@ -152,15 +112,9 @@ func (o simulateOptions) describe() string {
 	switch {
 	case o.churn != "":
 		return fmt.Sprintf("churn %s, load %v, seed %d", o.churn, o.load, o.seed)
-	case o.grmu != "":
-		return o.grmu + " (GRMU's profiles)"
 	case o.fromSacct:
 		now := time.Now()
 		return fmt.Sprintf("jobs of this site from %s to %s", dateOf(o.since, now), dateOf(o.until, now))
-	case o.sacct != "":
-		return o.sacct
-	case o.miso != "":
-		return fmt.Sprintf("%s, every %v, seed %d", o.miso, o.every, o.seed)
 	}
-	return o.alibaba
+	return o.sacct
 }

@@ -20,7 +20,6 @@ type Page struct {
 	Policies []Policy
 	Grids    []int // the number of units of each GPU
 	Loss     bool  // true if the simulation has no queue and rejects jobs that cannot start when they are submitted
-	Slower   bool  // true if run times depend on the slices, so that policies are compared by mean turnaround
 }
 
 // Policy is the result for one policy. Times are in seconds, and fractions are from 0 to 1.
@@ -30,7 +29,7 @@ type Policy struct {
 	Name, Note                                          string
 	Started, Refused, Created                           int
 	MeanWait, MedianWait, P95Wait, P99Wait, LongestWait float64
-	Turnaround, Utilisation, Frag, Accepted             float64
+	Utilisation, Frag, Accepted                         float64
 	Recorded                                            *Recorder // nil if the simulation was not recorded
 }
 
@@ -60,13 +59,9 @@ func (p Page) columns(of Policy) (heads, texts []string) {
 		add("99%", seconds(of.P99Wait))
 		add("longest", seconds(of.LongestWait))
 	}
-	turnaround, use, frag, created := "", "", "", ""
+	use, frag, created := "", "", ""
 	if of.Recorded != nil {
-		turnaround = seconds(of.Turnaround)
 		use, frag, created = percent(of.Utilisation), fmt.Sprintf("%.2f", of.Frag), number(float64(of.Created))
-	}
-	if p.Slower {
-		add("turnaround, s", turnaround)
 	}
 	add("in use", use)
 	add("fragmentation", frag)

@@ -16,9 +16,8 @@ const (
 )
 
 // verdict returns a sentence that names the best policy for the workload and its advantage over the second best. The
-// best policy has the lowest mean waiting time, or the lowest mean turnaround if the workload has run times that depend
-// on the slice. Without a queue, it accepts the largest fraction of the requested unit-seconds. References are not
-// compared. The sentence is empty if the page has no policies.
+// best policy has the lowest mean waiting time. Without a queue, it accepts the largest fraction of the requested
+// unit-seconds. References are not compared. The sentence is empty if the page has no policies.
 func (p Page) verdict() string {
 	ranked := p.ranked()
 	if len(ranked) == 0 {
@@ -81,22 +80,16 @@ func (p Page) gap(best, other Policy) float64 {
 
 // score returns the figure that the verdict uses to compare policies. Lower is better.
 func (p Page) score(of Policy) float64 {
-	switch {
-	case p.Loss:
+	if p.Loss {
 		return -of.Accepted
-	case p.Slower:
-		return of.Turnaround
 	}
 	return of.MeanWait
 }
 
 // outcome describes the compared figure of a policy.
 func (p Page) outcome(of Policy) string {
-	switch {
-	case p.Loss:
+	if p.Loss {
 		return fmt.Sprintf("it accepts %s of the requested GPU time", percent(of.Accepted))
-	case p.Slower:
-		return "a job ends on average " + span(of.Turnaround) + " after its submission"
 	}
 	return "a job waits on average " + span(of.MeanWait)
 }
