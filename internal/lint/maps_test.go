@@ -19,7 +19,7 @@ var mapped = []string{
 	"internal/config", "internal/usage", "internal/jobreport",
 	"internal/ledger", "internal/trust", "internal/decisions", "cmd/caelum",
 	"contrib/lab/bench", "contrib/lab/learn", "contrib/lab/policies", "contrib/lab/simulate",
-	"contrib/lab/sizing",
+	"contrib/lab/sizing", "contrib/lab/traces",
 	"contrib/devcluster/chaos", "contrib/devcluster/cluster", "contrib/devcluster/oracle",
 }
 

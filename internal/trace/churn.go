@@ -11,10 +11,10 @@ import (
 // Mix is the relative frequency of each of [ChurnProfiles], in arbitrary units.
 type Mix [6]float64
 
-// ChurnProfiles lists the profiles of an A100-40GB, and churnUnits lists their sizes in units.
+// ChurnProfiles lists the profiles of an A100-40GB, and ChurnUnits lists their sizes in units.
 var (
 	ChurnProfiles = [6]string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
-	churnUnits    = [6]float64{1, 2, 2, 4, 4, 8}
+	ChurnUnits    = [6]float64{1, 2, 2, 4, 4, 8}
 )
 
 // Mixes are the four mixes used to compare policies.
@@ -55,7 +55,7 @@ func (c Churn) All() iter.Seq[Job] {
 		sum, units := 0.0, 0.0
 		for i, w := range c.Mix {
 			sum += w
-			units += w * churnUnits[i]
+			units += w * ChurnUnits[i]
 		}
 		units /= sum
 		several := churnGPUs[:]
@@ -72,7 +72,7 @@ func (c Churn) All() iter.Seq[Job] {
 		at := 0.0
 		for k := range c.Jobs {
 			at += rng.ExpFloat64() / rate
-			j := Job{ID: strconv.Itoa(k + 1), Submit: at, Profile: ChurnProfiles[c.Mix.pick(rng.Float64()*sum)]}
+			j := Job{ID: strconv.Itoa(k + 1), Submit: at, Profile: ChurnProfiles[c.Mix.Pick(rng.Float64()*sum)]}
 			j.Duration = mean * rng.ExpFloat64()
 			if c.MultiGPU > 0 && rng.Float64() < c.MultiGPU {
 				j.Profile, j.Slices = mig.Full, several[rng.IntN(len(several))]
@@ -84,8 +84,8 @@ func (c Churn) All() iter.Seq[Job] {
 	}
 }
 
-// pick returns the profile at position x in the cumulative distribution of the mix.
-func (m Mix) pick(x float64) int {
+// Pick returns the profile at position x in the cumulative distribution of the mix.
+func (m Mix) Pick(x float64) int {
 	last := 0
 	for p, w := range m {
 		if w == 0 {

@@ -20,7 +20,7 @@ func TestChurn(t *testing.T) {
 		count, units, time, work := map[string]float64{}, 0.0, 0.0, 0.0
 		for _, j := range jobs {
 			count[j.Profile]++
-			size := churnUnits[slices.Index(ChurnProfiles[:], j.Profile)]
+			size := ChurnUnits[slices.Index(ChurnProfiles[:], j.Profile)]
 			units += size
 			work += size * j.Duration
 			time += j.Duration
@@ -59,7 +59,7 @@ func TestChurnMultiGPU(t *testing.T) {
 			t.Fatalf("%+v", j)
 		}
 		if j.Slices == 0 {
-			size = churnUnits[slices.Index(ChurnProfiles[:], j.Profile)]
+			size = ChurnUnits[slices.Index(ChurnProfiles[:], j.Profile)]
 		}
 		count[j.Slices]++
 		work += size * float64(max(j.Slices, 1)) * j.Duration

@@ -7,11 +7,8 @@
 //
 // Files:
 //
-//	alibaba.go  Alibaba's gpu-v2023 pod lists, as shares of a GPU or with GRMU's profiles
 //	churn.go    the synthetic workload Churn, and its mixes of profiles
-//	miso.go     the measurements of the MISO paper
 //	sacct.go    a site's own jobs from `sacct -P`: the columns; what a job needs, according to AllocTRES or its usage
-//	site.go     the synthetic workload Site: bursts, durations, time limits
-//	table.go    parses rows of values, separated by commas or bars, below a line of column names; the errors
+//	table.go    Table: parses rows of values below a line of column names; the errors
 //	trace.go    Job and Workload; the profile of a job on a GPU model; jobs left out, by reason; LineError
 package trace

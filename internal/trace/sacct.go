@@ -34,39 +34,39 @@ var SacctColumns = []string{
 // Sacct omits jobs without a GPU, jobs that never started, and jobs that are still running. It also omits jobs with
 // slices of several profiles, and jobs whose AllocTRES does not show the profile of their slices.
 func Sacct(file string, r io.Reader) (*Workload, error) {
-	t, err := openTable(file, r, bars, "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
+	t, err := OpenTable(file, r, bars, "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
 	if err != nil {
 		return nil, err
 	}
 	w := &Workload{}
 	at := map[string]int{} // each job's index in Jobs, or -1 if the job was omitted
-	err = t.each(func() error {
-		id, step, isStep := strings.Cut(t.text("JobID"), ".")
+	err = t.Each(func() error {
+		id, step, isStep := strings.Cut(t.Text("JobID"), ".")
 		if id == "" {
-			return t.bad(errors.New("no JobID"))
+			return t.Bad(errors.New("no JobID"))
 		}
 		k, known := at[id]
 		if isStep {
 			if !known {
-				return t.bad(fmt.Errorf("the record of step %.60s precedes the record of its job %.60s", step, id))
+				return t.Bad(fmt.Errorf("the record of step %.60s precedes the record of its job %.60s", step, id))
 			}
-			if k >= 0 && w.Jobs[k].Slices == 0 && t.has("TRESUsageInMax") {
-				if err := w.Jobs[k].uses(t.text("TRESUsageInMax")); err != nil {
-					return t.bad(fmt.Errorf("column TRESUsageInMax: %w", err))
+			if k >= 0 && w.Jobs[k].Slices == 0 && t.Has("TRESUsageInMax") {
+				if err := w.Jobs[k].uses(t.Text("TRESUsageInMax")); err != nil {
+					return t.Bad(fmt.Errorf("column TRESUsageInMax: %w", err))
 				}
 			}
 			return nil
 		}
-		if err := t.once("job", id, "; omit -D (--duplicates)"); err != nil {
+		if err := t.Once("job", id, "; omit -D (--duplicates)"); err != nil {
 			return err
 		}
 		at[id] = -1
 		j, why, err := t.sacctJob(id)
 		switch {
 		case err != nil:
-			return t.bad(err)
+			return t.Bad(err)
 		case why != "":
-			w.leave(why, 1)
+			w.Leave(why, 1)
 		default:
 			at[id] = len(w.Jobs)
 			w.Jobs = append(w.Jobs, j)
@@ -86,14 +86,14 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 			}
 		}
 	}
-	w.settle()
+	w.Settle()
 	return w, nil
 }
 
 // sacctJob parses the line that describes a job. If why is not empty, it is the reason for omitting the job.
-func (t *table) sacctJob(id string) (j Job, why string, err error) {
-	given, err := allocated(t.text("AllocTRES"))
-	start, state := t.text("Start"), firstWord(t.text("State"))
+func (t *Table) sacctJob(id string) (j Job, why string, err error) {
+	given, err := allocated(t.Text("AllocTRES"))
+	start, state := t.Text("Start"), firstWord(t.Text("State"))
 	switch {
 	case err != nil:
 		return j, "", fmt.Errorf("column AllocTRES: %w", err)
@@ -111,21 +111,21 @@ func (t *table) sacctJob(id string) (j Job, why string, err error) {
 		return j, "", fmt.Errorf("column Start: %w", err)
 	}
 	submit := "Submit"
-	if t.has("Eligible") && !never(t.text("Eligible")) {
+	if t.Has("Eligible") && !never(t.Text("Eligible")) {
 		submit = "Eligible"
 	}
 	j = Job{ID: id, Profile: given.profile}
 	if given.gpus > 1 {
 		j.Slices, j.Nodes = given.gpus, given.nodes
 	}
-	if j.Submit, err = moment(t.text(submit)); err != nil {
+	if j.Submit, err = moment(t.Text(submit)); err != nil {
 		return j, "", fmt.Errorf("column %s: %w", submit, err)
 	}
-	if j.Duration, err = number(t.text("ElapsedRaw")); err != nil {
+	if j.Duration, err = Number(t.Text("ElapsedRaw")); err != nil {
 		return j, "", fmt.Errorf("column ElapsedRaw: %w", err)
 	}
-	if t.has("TimelimitRaw") && !slices.Contains([]string{"", "UNLIMITED", "Partition_Limit"}, t.text("TimelimitRaw")) {
-		minutes, err := number(t.text("TimelimitRaw"))
+	if t.Has("TimelimitRaw") && !slices.Contains([]string{"", "UNLIMITED", "Partition_Limit"}, t.Text("TimelimitRaw")) {
+		minutes, err := Number(t.Text("TimelimitRaw"))
 		if err != nil {
 			return j, "", fmt.Errorf("column TimelimitRaw: %w, nor UNLIMITED or Partition_Limit", err)
 		}
@@ -145,7 +145,7 @@ func never(s string) bool { return s == "" || s == "Unknown" || s == "None" || s
 
 // moment parses a time and returns it in seconds since 1970.
 func moment(s string) (float64, error) {
-	if n, err := number(s); err == nil {
+	if n, err := Number(s); err == nil {
 		return n, nil
 	}
 	at, err := time.Parse("2006-01-02T15:04:05", s)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -12,39 +11,22 @@ import (
 	"strings"
 )
 
-// table parses a file with a line of column names followed by rows of values.
-type table struct {
+// Table parses a file with a line of column names followed by rows of values.
+type Table struct {
 	file    string
-	read    rows
+	read    Rows
 	columns map[string]int
 	row     []string
 	line    int
 	seen    map[string]int // the line on which each name occurs
 }
 
-// rows returns the next row and its line number. The row is valid until the next call.
-type rows func() (row []string, line int, err error)
-
-// commas splits rows of comma-separated values, which may be quoted.
-func commas(text *bufio.Reader) rows {
-	c := csv.NewReader(text)
-	c.ReuseRecord, c.FieldsPerRecord = true, -1
-	return func() ([]string, int, error) {
-		row, err := c.Read()
-		var p *csv.ParseError
-		if errors.As(err, &p) {
-			return nil, p.StartLine, p.Err
-		} else if err != nil {
-			return nil, 0, err
-		}
-		line, _ := c.FieldPos(0)
-		return row, line, nil
-	}
-}
+// Rows returns the next row and its line number, or io.EOF. The row is valid until the next call.
+type Rows func() (row []string, line int, err error)
 
 // bars splits rows of values separated by vertical bars, as in the output of sacct -P. Quotes have no special meaning,
 // and no value may include a bar or a newline.
-func bars(text *bufio.Reader) rows {
+func bars(text *bufio.Reader) Rows {
 	line := 0
 	return func() ([]string, int, error) {
 		for {
@@ -60,9 +42,9 @@ func bars(text *bufio.Reader) rows {
 	}
 }
 
-// openTable reads the column names. The columns in want must exist, in any order. Other columns are ignored, and empty
-// lines are skipped.
-func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ...string) (*table, error) {
+// OpenTable reads the column names. split splits the text into rows. The columns in want must exist, in any order.
+// Other columns are ignored, and empty lines are skipped.
+func OpenTable(file string, r io.Reader, split func(*bufio.Reader) Rows, want ...string) (*Table, error) {
 	text := bufio.NewReader(r)
 	start, _ := text.Peek(512) // a read error will recur at the next read
 	if before, _, binary := bytes.Cut(start, []byte{0}); binary {
@@ -75,7 +57,7 @@ func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ..
 	if bytes.HasPrefix(start, []byte("\ufeff")) {
 		text.Discard(len("\ufeff"))
 	}
-	t := &table{file: file, read: split(text), columns: map[string]int{}, seen: map[string]int{}}
+	t := &Table{file: file, read: split(text), columns: map[string]int{}, seen: map[string]int{}}
 	if more, err := t.next(); err != nil {
 		return nil, err
 	} else if !more {
@@ -83,18 +65,18 @@ func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ..
 	}
 	for k, name := range t.row {
 		if _, twice := t.columns[name]; twice {
-			return nil, t.bad(fmt.Errorf("column %.60q appears twice", name))
+			return nil, t.Bad(fmt.Errorf("column %.60q appears twice", name))
 		}
 		t.columns[name] = k
 	}
 	var missing []string
 	for _, name := range want {
-		if !t.has(name) {
+		if !t.Has(name) {
 			missing = append(missing, name)
 		}
 	}
 	if missing != nil {
-		return nil, t.bad(
+		return nil, t.Bad(
 			fmt.Errorf(
 				"the table lacks column %s; the columns are %.300s",
 				strings.Join(missing, ", "),
@@ -105,14 +87,14 @@ func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ..
 	return t, nil
 }
 
-// each calls do for every row and stops at the first error.
-func (t *table) each(do func() error) error {
+// Each calls do for every row and stops at the first error.
+func (t *Table) Each(do func() error) error {
 	for {
 		if more, err := t.next(); err != nil || !more {
 			return err
 		}
 		if len(t.row) != len(t.columns) {
-			return t.bad(fmt.Errorf("the line has %d values, but the table has %d columns", len(t.row), len(t.columns)))
+			return t.Bad(fmt.Errorf("the line has %d values, but the table has %d columns", len(t.row), len(t.columns)))
 		}
 		if err := do(); err != nil {
 			return err
@@ -120,63 +102,43 @@ func (t *table) each(do func() error) error {
 	}
 }
 
-// once checks that the name in the row does not occur in an earlier row.
-func (t *table) once(kind, name, advice string) error {
+// Once checks that the name in the row does not occur in an earlier row.
+func (t *Table) Once(kind, name, advice string) error {
 	if name == "" {
-		return t.bad(fmt.Errorf("the %s has no name", kind))
+		return t.Bad(fmt.Errorf("the %s has no name", kind))
 	}
 	if first, twice := t.seen[name]; twice {
-		return t.bad(fmt.Errorf("%s %.60s is already on line %d%s", kind, name, first, advice))
+		return t.Bad(fmt.Errorf("%s %.60s is already on line %d%s", kind, name, first, advice))
 	}
 	t.seen[name] = t.line
 	return nil
 }
 
 // next reads the next row. It returns false at the end of the file.
-func (t *table) next() (bool, error) {
+func (t *Table) next() (bool, error) {
 	row, line, err := t.read()
 	if errors.Is(err, io.EOF) {
 		return false, nil
 	}
 	t.row, t.line = row, cmp.Or(line, t.line, 1)
 	if err != nil {
-		return false, t.bad(err)
+		return false, t.Bad(err)
 	}
 	return true, nil
 }
 
-// bad adds the file name and the line number of the current row to an error.
-func (t *table) bad(err error) error { return &LineError{t.file, t.line, err} }
+// Bad adds the file name and the line number of the current row to an error.
+func (t *Table) Bad(err error) error { return &LineError{t.file, t.line, err} }
 
-// has reports whether the table contains the column.
-func (t *table) has(column string) bool { _, ok := t.columns[column]; return ok }
+// Has reports whether the table contains the column.
+func (t *Table) Has(column string) bool { _, ok := t.columns[column]; return ok }
 
-func (t *table) text(column string) string { return t.row[t.columns[column]] }
+// Text returns the value of a column in the current row.
+func (t *Table) Text(column string) string { return t.row[t.columns[column]] }
 
-// number parses the value of one column.
-func (t *table) number(column string) (float64, error) {
-	x, err := number(t.text(column))
-	if err != nil {
-		return 0, t.bad(fmt.Errorf("%s: %w", column, err))
-	}
-	return x, nil
-}
-
-// numbers parses the values of several columns.
-func (t *table) numbers(columns ...string) ([]float64, error) {
-	all := make([]float64, len(columns))
-	for k, c := range columns {
-		var err error
-		if all[k], err = t.number(c); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
-// number parses a number from 0 to 1e12 (about 30,000 years in seconds). Because of this limit, the sum over all rows
+// Number parses a number from 0 to 1e12 (about 30,000 years in seconds). Because of this limit, the sum over all rows
 // in a file is finite.
-func number(s string) (float64, error) {
+func Number(s string) (float64, error) {
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(x >= 0 && x <= 1e12) {
 		return 0, fmt.Errorf("%.60q is not a number from 0 to 1e12", s)

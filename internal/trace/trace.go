@@ -114,7 +114,7 @@ func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	kept := w.Jobs[:0:0]
 	for _, j := range w.Jobs {
 		if why := j.impossible(kinds, anywhere); why != "" {
-			w.leave(why, 1)
+			w.Leave(why, 1)
 		} else {
 			kept = append(kept, j)
 		}
@@ -173,7 +173,8 @@ func (j Job) impossible(kinds []kind, anywhere bool) string {
 	return ""
 }
 
-func (w *Workload) leave(reason string, jobs int) {
+// Leave counts jobs that are left out for a reason.
+func (w *Workload) Leave(reason string, jobs int) {
 	if jobs == 0 {
 		return
 	}
@@ -186,9 +187,9 @@ func (w *Workload) leave(reason string, jobs int) {
 	w.Left = append(w.Left, Left{reason, jobs})
 }
 
-// settle sorts the jobs by submission time and shifts all times so that the first submission is at time 0. Jobs with
+// Settle sorts the jobs by submission time and shifts all times so that the first submission is at time 0. Jobs with
 // equal submission times keep their order in the file.
-func (w *Workload) settle() {
+func (w *Workload) Settle() {
 	slices.SortStableFunc(w.Jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
 	if len(w.Jobs) == 0 {
 		return

@@ -55,7 +55,7 @@ func run(args []string, w io.Writer) error {
 	mixes := f.String(
 		"mixes",
 		"uniform6,skew-small,bimodal,four-equal",
-		"comma-separated mixes for caelum simulate --churn; site means trace.Site, which requires -ends own",
+		"comma-separated mixes for caelum simulate --churn; site means traces.Site, which requires -ends own",
 	)
 	gpus := f.String(
 		"gpus",

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"caelum/contrib/lab/traces"
 	"caelum/internal/mig"
 	"caelum/internal/place"
 	"caelum/internal/sim"
@@ -29,7 +30,7 @@ var (
 	endNames   = []string{"exact", "limits", "learned"}
 )
 
-// siteMix selects the trace.Site workload on 24 GPUs. This workload has its own limits and load.
+// siteMix selects the traces.Site workload on 24 GPUs. This workload has its own limits and load.
 const siteMix = "site"
 
 const (
@@ -118,7 +119,7 @@ func (s scenario) said(seed uint64) (func(trace.Job) float64, error) {
 // jobs generates the workload. If there are two GPU models, a job needs the same fraction of a GPU on both.
 func (s scenario) jobs(a100 *mig.Model, seed uint64, n int) (jobs []trace.Job, err error) {
 	if s.mix == siteMix {
-		jobs = slices.Collect(trace.Site{Jobs: n, GPUs: siteCount, Load: s.load, Seed: seed}.All())
+		jobs = slices.Collect(traces.Site{Jobs: n, GPUs: siteCount, Load: s.load, Seed: seed}.All())
 	}
 	for _, m := range trace.Mixes {
 		if m.Name == s.mix {

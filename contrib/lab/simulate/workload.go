@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"caelum/contrib/lab/traces"
 	"caelum/internal/trace"
 )
 
@@ -32,13 +33,13 @@ func (o options) workload(gpus int) (*trace.Workload, error) {
 	defer f.Close()
 	switch {
 	case o.grmu != "":
-		return trace.GRMU(given[0], f)
+		return traces.GRMU(given[0], f)
 	case o.sacct != "":
 		return trace.Sacct(given[0], f)
 	case o.miso != "":
 		return o.readMISO(f)
 	}
-	return trace.Alibaba(given[0], f, o.multiGPU)
+	return traces.Alibaba(given[0], f, o.multiGPU)
 }
 
 // readMISO reads the jobs given by --miso and the step times given by --miso-steps.
@@ -54,7 +55,7 @@ func (o options) readMISO(jobs io.Reader) (*trace.Workload, error) {
 		return nil, err
 	}
 	defer steps.Close()
-	w, err := trace.MISO(o.miso, jobs, o.misoSteps, steps, o.every.Seconds(), o.seed)
+	w, err := traces.MISO(o.miso, jobs, o.misoSteps, steps, o.every.Seconds(), o.seed)
 	if err == nil && o.slowdown > 0 {
 		for k := range w.Jobs {
 			w.Jobs[k].Slowest = 1 / o.slowdown

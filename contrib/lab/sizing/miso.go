@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"caelum/contrib/lab/traces"
 	"caelum/internal/predict"
 	"caelum/internal/trace"
 )
@@ -29,7 +30,7 @@ func miso(path string, minutes float64, seed uint64) ([]trace.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := trace.MISO(jobsFile, bytes.NewReader(jobs), stepsFile, bytes.NewReader(steps), 60*minutes, seed)
+	w, err := traces.MISO(jobsFile, bytes.NewReader(jobs), stepsFile, bytes.NewReader(steps), 60*minutes, seed)
 	if err != nil {
 		return nil, err
 	}

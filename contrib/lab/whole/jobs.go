@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"caelum/contrib/lab/traces"
 	"caelum/internal/mig"
 	"caelum/internal/trace"
 )
@@ -42,7 +43,7 @@ func read(path string, jobs int) (source, error) {
 		return s, err
 	}
 	defer f.Close()
-	w, err := trace.Alibaba(path, f, true)
+	w, err := traces.Alibaba(path, f, true)
 	if err != nil {
 		return s, err
 	}

@@ -1,4 +1,4 @@
-package trace
+package traces
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/mig"
+	"caelum/internal/trace"
 )
 
 const (
@@ -21,7 +21,7 @@ func TestMISO(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Job{
+	want := []trace.Job{
 		{ID: "0", Duration: 100, Speed: map[string]float64{"7g.40gb": 1, "1g.10gb": 0.5}},
 		{ID: "1", Speed: map[string]float64{"7g.40gb": 1, "1g.5gb": 0.25}},
 	}
@@ -65,31 +65,9 @@ func TestMISOMalformed(t *testing.T) {
 		},
 	} {
 		_, err := MISO("jobs", strings.NewReader(c.jobs), "steps", strings.NewReader(c.steps), 60, 1)
-		var at *LineError
+		var at *trace.LineError
 		if !errors.As(err, &at) || err.Error() != c.want {
 			t.Errorf("%v, want %s", err, c.want)
 		}
-	}
-}
-
-// TestOnlyMeasuredProfiles checks that a job never runs on a profile without a measurement, even if it requests that
-// profile.
-func TestOnlyMeasuredProfiles(t *testing.T) {
-	a100, err := mig.ModelByName("A100-40GB")
-	if err != nil {
-		t.Fatal(err)
-	}
-	j := Job{Duration: 100, Speed: map[string]float64{"1g.5gb": 0.25, "7g.40gb": 1}, Slowest: 0.2}
-	for profile, want := range map[string]bool{"1g.5gb": true, "1g.10gb": false, "7g.40gb": true} {
-		if got := j.RunsOn(profile); got != want {
-			t.Errorf("%s: runs %v, want %v", profile, got, want)
-		}
-		j.Profile = profile
-		if _, got := j.On(a100); got != want {
-			t.Errorf("%s, named: %v, want %v", profile, got, want)
-		}
-	}
-	if j.Slowest = 0.5; j.RunsOn("1g.5gb") {
-		t.Error("runs on a profile slower than Slowest")
 	}
 }

@@ -1,4 +1,4 @@
-package trace
+package traces
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"caelum/internal/mig"
+	"caelum/internal/trace"
 )
 
 const podHead = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase," +
@@ -30,7 +31,7 @@ func TestAlibaba(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Job{
+	want := []trace.Job{
 		{ID: "early", Submit: 0, Duration: 1, Compute: .13, Memory: .13},
 		{ID: "late", Submit: 100, Duration: 400, Compute: 1, Memory: 1},
 		{ID: "no time", Submit: 100, Compute: .5, Memory: .5},
@@ -38,11 +39,11 @@ func TestAlibaba(t *testing.T) {
 	if !reflect.DeepEqual(w.Jobs, want) {
 		t.Errorf("jobs\n%+v, want\n%+v", w.Jobs, want)
 	}
-	left := []Left{
-		{"creation time is an outlier", 1},
-		{"no GPU", 1},
-		{"more than one GPU", 1},
-		{"deleted before it was created", 1},
+	left := []trace.Left{
+		{Reason: "creation time is an outlier", Jobs: 1},
+		{Reason: "no GPU", Jobs: 1},
+		{Reason: "more than one GPU", Jobs: 1},
+		{Reason: "deleted before it was created", Jobs: 1},
 	}
 	if !reflect.DeepEqual(w.Left, left) {
 		t.Errorf("left out %+v", w.Left)
@@ -59,11 +60,11 @@ func TestAlibabaMultiGPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Job{
+	want := []trace.Job{
 		{ID: "one", Submit: 0, Duration: 100, Compute: .5, Memory: .5},
 		{ID: "eight", Submit: 20, Duration: 80, Profile: mig.Full, Slices: 8},
 	}
-	left := []Left{{"no GPU", 1}, {"deleted before it was created", 1}}
+	left := []trace.Left{{Reason: "no GPU", Jobs: 1}, {Reason: "deleted before it was created", Jobs: 1}}
 	if !reflect.DeepEqual(w.Jobs, want) || !reflect.DeepEqual(w.Left, left) {
 		t.Errorf("%+v, left out %+v", w.Jobs, w.Left)
 	}
@@ -75,63 +76,6 @@ func TestAlibabaMultiGPU(t *testing.T) {
 	w.Only([][]*mig.Model{slices.Repeat([]*mig.Model{full}, 4), slices.Repeat([]*mig.Model{full}, 4)}, false)
 	if len(w.Jobs) != 1 { // no node has eight GPUs
 		t.Errorf("%+v", w.Jobs)
-	}
-}
-
-// TestSlicesAreNotFull checks that only a job that names the full profile needs a full GPU.
-func TestSlicesAreNotFull(t *testing.T) {
-	b, err := mig.ModelByName("H100-80GB")
-	if err != nil {
-		t.Fatal(err)
-	}
-	full := b.Select(mig.Plain).WithFull(80 << 10)
-	if name, _ := (Job{Compute: 1, Memory: 1}).On(full); name != "7g.80gb" {
-		t.Errorf("a whole GPU: %s", name)
-	}
-	if name, ok := (Job{MemoryMiB: 80 << 10}).On(full); ok {
-		t.Errorf("more memory than the largest slice: %s", name)
-	}
-	if name, ok := (Job{Profile: mig.Full}).On(full); name != mig.Full || !ok {
-		t.Errorf("full: %s, %v", name, ok)
-	}
-}
-
-// TestShares checks that a job with shares of compute and memory needs the smallest profile that satisfies both shares.
-func TestShares(t *testing.T) {
-	model := func(name string) *mig.Model {
-		b, err := mig.ModelByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b.Select(mig.Plain)
-	}
-	a100, a30 := model("A100-40GB"), model("A30-24GB")
-	for _, c := range []struct {
-		share     float64
-		a100, a30 string
-	}{
-		{0, "1g.5gb", "1g.6gb"},
-		{.125, "1g.5gb", "1g.6gb"},
-		{.13, "1g.10gb", "1g.6gb"},
-		{.2, "2g.10gb", "1g.6gb"},
-		{.26, "3g.20gb", "2g.12gb"},
-		{.43, "4g.20gb", "2g.12gb"},
-		{.5, "4g.20gb", "2g.12gb"},
-		{.51, "7g.40gb", "4g.24gb"},
-		{1, "7g.40gb", "4g.24gb"},
-	} {
-		j := Job{Compute: c.share, Memory: c.share}
-		big, _ := j.On(a100)
-		small, _ := j.On(a30)
-		if big != c.a100 || small != c.a30 {
-			t.Errorf("%v of a GPU: %s and %s, want %s and %s", c.share, big, small, c.a100, c.a30)
-		}
-	}
-	if p, ok := (Job{Compute: 1.1}).On(a100); ok {
-		t.Errorf("more than a GPU: %s", p)
-	}
-	if p, ok := (Job{Profile: "1g.6gb"}).On(a100); ok {
-		t.Errorf("a profile of another GPU model: %s", p)
 	}
 }
 
@@ -148,14 +92,14 @@ func TestGRMU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Job{ // the largest request is 0.5, so the share of c is 0.48 and the share of d is 0.04
+	want := []trace.Job{ // the largest request is 0.5, so the share of c is 0.48 and the share of d is 0.04
 		{ID: "a", Submit: 0, Duration: 100, Profile: "7g.40gb"},
 		{ID: "b", Submit: 10, Duration: 90, Profile: "1g.5gb"},
 		{ID: "c", Submit: 20, Duration: 80, Profile: "4g.20gb"},
 		{ID: "d", Submit: 30, Duration: 0, Profile: "1g.10gb"},
 	}
-	if !reflect.DeepEqual(w.Jobs, want) ||
-		!reflect.DeepEqual(w.Left, []Left{{"more than one GPU", 1}, {"deleted before it was created", 1}}) {
+	left := []trace.Left{{Reason: "more than one GPU", Jobs: 1}, {Reason: "deleted before it was created", Jobs: 1}}
+	if !reflect.DeepEqual(w.Jobs, want) || !reflect.DeepEqual(w.Left, left) {
 		t.Errorf("%+v, left out %+v", w.Jobs, w.Left)
 	}
 }
@@ -198,7 +142,7 @@ func TestMalformed(t *testing.T) {
 		},
 	} {
 		_, err := Alibaba("pods.csv", strings.NewReader(c.text), true)
-		var at *LineError
+		var at *trace.LineError
 		if !errors.As(err, &at) || !strings.HasPrefix(err.Error()+"$", c.want) {
 			t.Errorf("%.60q: %v, want %s", c.text, err, c.want)
 		}

@@ -1,10 +1,12 @@
-package trace
+package traces
 
 import (
 	"iter"
 	"math"
 	"math/rand/v2"
 	"strconv"
+
+	"caelum/internal/trace"
 )
 
 // Site is a synthetic workload that resembles the workload of a real site. Like the tasks of a job array, jobs arrive
@@ -29,13 +31,13 @@ const (
 var siteLimits = [...]float64{3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400}
 
 // All returns the generated jobs. The same seed always yields the same jobs.
-func (s Site) All() iter.Seq[Job] {
-	return func(yield func(Job) bool) {
+func (s Site) All() iter.Seq[trace.Job] {
+	return func(yield func(trace.Job) bool) {
 		rng := rand.New(rand.NewPCG(s.Seed, 99))
-		mix := Mix{.3, .1, .2, .2, .05, .15}
+		mix := trace.Mix{.3, .1, .2, .2, .05, .15}
 		units := 0.0
 		for p, w := range mix {
-			units += w * churnUnits[p]
+			units += w * trace.ChurnUnits[p]
 		}
 		// gap is the mean time between jobs, in seconds.
 		gap := units * siteMedian * math.Exp(siteSpread*siteSpread/2) / (s.Load * float64(s.GPUs) * 8)
@@ -44,10 +46,10 @@ func (s Site) All() iter.Seq[Job] {
 			if left == 0 {
 				left = 1 + int(siteBurst*rng.ExpFloat64())
 				at += gap * float64(left) * rng.ExpFloat64()
-				profile = ChurnProfiles[mix.pick(rng.Float64())]
+				profile = trace.ChurnProfiles[mix.Pick(rng.Float64())]
 			}
 			left--
-			j := Job{ID: strconv.Itoa(k + 1), Submit: at, Profile: profile}
+			j := trace.Job{ID: strconv.Itoa(k + 1), Submit: at, Profile: profile}
 			last := siteLimits[len(siteLimits)-1]
 			j.Duration = min(last, siteMedian*math.Exp(siteSpread*rng.NormFloat64()))
 			chosen := rng.IntN(len(siteLimits))

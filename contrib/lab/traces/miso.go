@@ -1,4 +1,4 @@
-package trace
+package traces
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"strings"
+
+	"caelum/internal/trace"
 )
 
 // MISO returns a workload based on the measurements published with the MISO paper (arXiv 2207.11428). They consist of a
@@ -21,38 +23,38 @@ func MISO(
 	steps io.Reader,
 	every float64,
 	seed uint64,
-) (*Workload, error) {
+) (*trace.Workload, error) {
 	models, err := readSteps(stepsFile, steps)
 	if err != nil {
 		return nil, err
 	}
-	t, err := openTable(jobsFile, jobs, commas, "job", "model", "num_iters")
+	t, err := trace.OpenTable(jobsFile, jobs, commas, "job", "model", "num_iters")
 	if err != nil {
 		return nil, err
 	}
 	rng := rand.New(rand.NewPCG(seed, 2))
-	w := &Workload{}
+	w := &trace.Workload{}
 	at := 0.0
-	err = t.each(func() error {
-		id := t.text("job")
-		if err := t.once("job", id, ""); err != nil {
+	err = t.Each(func() error {
+		id := t.Text("job")
+		if err := t.Once("job", id, ""); err != nil {
 			return err
 		}
-		iterations, err := t.number("num_iters")
+		iterations, err := number(t, "num_iters")
 		if err != nil {
 			return err
 		}
-		name, batch, _ := strings.Cut(t.text("model"), "_train")
+		name, batch, _ := strings.Cut(t.Text("model"), "_train")
 		m, ok := models[name+" "+batch]
 		if !ok {
-			return t.bad(fmt.Errorf("%s contains no model %.60q with batch size %.60q", stepsFile, name, batch))
+			return t.Bad(fmt.Errorf("%s contains no model %.60q with batch size %.60q", stepsFile, name, batch))
 		}
-		w.Jobs = append(w.Jobs, Job{ID: id, Submit: at, Duration: iterations * m.step, Speed: m.speed})
+		w.Jobs = append(w.Jobs, trace.Job{ID: id, Submit: at, Duration: iterations * m.step, Speed: m.speed})
 		at += every * rng.ExpFloat64()
 		return nil
 	})
 	if err == nil && w.Jobs == nil {
-		err = &LineError{jobsFile, 1, errors.New("no jobs")}
+		err = &trace.LineError{File: jobsFile, Line: 1, Err: errors.New("no jobs")}
 	}
 	return w, err
 }
@@ -65,36 +67,36 @@ type model struct {
 }
 
 func readSteps(file string, r io.Reader) (map[string]model, error) {
-	t, err := openTable(file, r, commas, "model", "batch", "7g.40gb_mean_s")
+	t, err := trace.OpenTable(file, r, commas, "model", "batch", "7g.40gb_mean_s")
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]model{}
-	err = t.each(func() (err error) {
+	err = t.Each(func() (err error) {
 		m := model{speed: map[string]float64{}}
-		if m.step, err = t.number("7g.40gb_mean_s"); err != nil {
+		if m.step, err = number(t, "7g.40gb_mean_s"); err != nil {
 			return err
 		}
-		for _, p := range ChurnProfiles {
+		for _, p := range trace.ChurnProfiles {
 			column := p + "_mean_s"
-			if !t.has(column) || t.text(column) == "" {
+			if !t.Has(column) || t.Text(column) == "" {
 				continue
 			}
-			s, err := t.number(column)
+			s, err := number(t, column)
 			if err != nil {
 				return err
 			}
 			if s == 0 {
-				return t.bad(fmt.Errorf("%s is 0, but must be the duration of an iteration in seconds", column))
+				return t.Bad(fmt.Errorf("%s is 0, but must be the duration of an iteration in seconds", column))
 			}
 			m.speed[p] = m.step / s
 		}
-		name := t.text("model") + " " + t.text("batch")
+		name := t.Text("model") + " " + t.Text("batch")
 		all[name] = m
-		return t.once("model", name, "")
+		return t.Once("model", name, "")
 	})
 	if err == nil && len(all) == 0 {
-		err = &LineError{file, 1, errors.New("no models")}
+		err = &trace.LineError{File: file, Line: 1, Err: errors.New("no models")}
 	}
 	return all, err
 }

@@ -1,4 +1,4 @@
-package trace
+package traces
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"caelum/internal/mig"
+	"caelum/internal/trace"
 )
 
 // pod is a row of a pod list in Alibaba's gpu-v2023 trace (openb_pod_list_*.csv).
@@ -17,34 +18,40 @@ type pod struct {
 	created, deleted float64 // seconds
 }
 
+// podColumns lists the columns with the numbers of a pod.
+var podColumns = [...]string{"num_gpu", "gpu_milli", "creation_time", "deletion_time"}
+
 // readPods parses a pod list. It returns an error if two pods have the same name.
 func readPods(file string, r io.Reader) ([]pod, error) {
-	t, err := openTable(file, r, commas, "name", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
+	t, err := trace.OpenTable(file, r, commas, append([]string{"name"}, podColumns[:]...)...)
 	if err != nil {
 		return nil, err
 	}
 	var all []pod
-	err = t.each(func() error {
-		p := pod{name: t.text("name")}
-		if err := t.once("pod", p.name, ""); err != nil {
+	err = t.Each(func() error {
+		p := pod{name: t.Text("name")}
+		if err := t.Once("pod", p.name, ""); err != nil {
 			return err
 		}
-		n, err := t.numbers("num_gpu", "gpu_milli", "creation_time", "deletion_time")
-		if err != nil {
-			return err
+		var n [4]float64
+		for k, column := range podColumns {
+			var err error
+			if n[k], err = number(t, column); err != nil {
+				return err
+			}
 		}
 		p.gpus, p.milli, p.created, p.deleted = n[0], n[1], n[2], n[3]
 		if p.gpus != math.Trunc(p.gpus) {
-			return t.bad(fmt.Errorf("num_gpu is %v, but must be a whole number", p.gpus))
+			return t.Bad(fmt.Errorf("num_gpu is %v, but must be a whole number", p.gpus))
 		}
 		if p.milli > 1000 {
-			return t.bad(fmt.Errorf("gpu_milli is %v, but must be at most 1000", p.milli))
+			return t.Bad(fmt.Errorf("gpu_milli is %v, but must be at most 1000", p.milli))
 		}
 		all = append(all, p)
 		return nil
 	})
 	if err == nil && all == nil {
-		err = &LineError{file, 1, errors.New("no pods")}
+		err = &trace.LineError{File: file, Line: 1, Err: errors.New("no pods")}
 	}
 	return all, err
 }
@@ -55,22 +62,22 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 // on one node; otherwise, the pod is omitted. Pods are also omitted if they have no GPU, if they were deleted before
 // they were created, or if their creation time is an outlier, because a few services were created long before all other
 // pods.
-func Alibaba(file string, r io.Reader, multiGPU bool) (*Workload, error) {
+func Alibaba(file string, r io.Reader, multiGPU bool) (*trace.Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
 		return nil, err
 	}
-	w := &Workload{}
-	for _, p := range w.withoutOutliers(pods) {
+	w := &trace.Workload{}
+	for _, p := range withoutOutliers(w, pods) {
 		switch {
 		case p.gpus == 0:
-			w.leave("no GPU", 1)
+			w.Leave("no GPU", 1)
 		case p.gpus != 1 && !multiGPU:
-			w.leave("more than one GPU", 1)
+			w.Leave("more than one GPU", 1)
 		case p.deleted < p.created:
-			w.leave("deleted before it was created", 1)
+			w.Leave("deleted before it was created", 1)
 		case p.gpus != 1:
-			w.Jobs = append(w.Jobs, Job{
+			w.Jobs = append(w.Jobs, trace.Job{
 				ID:       p.name,
 				Submit:   p.created,
 				Duration: p.deleted - p.created,
@@ -78,7 +85,7 @@ func Alibaba(file string, r io.Reader, multiGPU bool) (*Workload, error) {
 				Slices:   int(p.gpus),
 			})
 		default:
-			w.Jobs = append(w.Jobs, Job{
+			w.Jobs = append(w.Jobs, trace.Job{
 				ID:       p.name,
 				Submit:   p.created,
 				Duration: p.deleted - p.created,
@@ -87,7 +94,7 @@ func Alibaba(file string, r io.Reader, multiGPU bool) (*Workload, error) {
 			})
 		}
 	}
-	w.settle()
+	w.Settle()
 	return w, nil
 }
 
@@ -107,7 +114,7 @@ var grmuProfiles = []struct {
 
 // withoutOutliers returns all pods except those whose creation time is an outlier: more than 1.5 interquartile ranges
 // before the first quartile or after the third.
-func (w *Workload) withoutOutliers(pods []pod) []pod {
+func withoutOutliers(w *trace.Workload, pods []pod) []pod {
 	var times []float64
 	for _, p := range pods {
 		times = append(times, p.created)
@@ -119,30 +126,31 @@ func (w *Workload) withoutOutliers(pods []pod) []pod {
 		slices.Clone(pods),
 		func(p pod) bool { return p.created < low-reach || p.created > high+reach },
 	)
-	w.leave("creation time is an outlier", len(pods)-len(kept))
+	w.Leave("creation time is an outlier", len(pods)-len(kept))
 	return kept
 }
 
 // GRMU parses a pod list with the method of the GRMU paper (arXiv 2502.01909). It omits outliers, pods with several
 // GPUs, and pods that were deleted before they were created. It divides the request of each pod by the largest request
 // of any pod and chooses the profile with the nearest fraction. For a pod without a GPU, the request is 0.
-func GRMU(file string, r io.Reader) (*Workload, error) {
+func GRMU(file string, r io.Reader) (*trace.Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
 		return nil, err
 	}
-	w := &Workload{}
+	w := &trace.Workload{}
 	most := 0.0
-	for _, p := range w.withoutOutliers(pods) {
+	for _, p := range withoutOutliers(w, pods) {
 		switch {
 		case p.gpus > 1:
-			w.leave("more than one GPU", 1)
+			w.Leave("more than one GPU", 1)
 		case p.deleted < p.created:
-			w.leave("deleted before it was created", 1)
+			w.Leave("deleted before it was created", 1)
 		default:
 			share := p.gpus * p.milli / 1000
 			most = max(most, share)
-			w.Jobs = append(w.Jobs, Job{ID: p.name, Submit: p.created, Duration: p.deleted - p.created, Compute: share})
+			j := trace.Job{ID: p.name, Submit: p.created, Duration: p.deleted - p.created, Compute: share}
+			w.Jobs = append(w.Jobs, j)
 		}
 	}
 	for k := range w.Jobs {
@@ -155,7 +163,7 @@ func GRMU(file string, r io.Reader) (*Workload, error) {
 		}
 		j.Compute = 0
 	}
-	w.settle()
+	w.Settle()
 	return w, nil
 }
 
