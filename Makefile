@@ -177,8 +177,10 @@ FUZZTIME ?= 3600
 fuzz: prerequisites
 	@command -v clang >/dev/null || { echo "couldn't find clang; run apt-get install clang"; exit 1; }
 	for f in internal/api:FuzzServer internal/agent:FuzzAgent internal/agent:FuzzRecords spank/submit:FuzzTable spank/submit:FuzzSubmit spank/submit:FuzzModify \
-		internal/mig:FuzzParse internal/reconfigure:FuzzPlan internal/trace:FuzzSacct internal/predict:FuzzSummaries internal/setup:FuzzMerge; do \
+		internal/mig:FuzzParse internal/trace:FuzzSacct internal/predict:FuzzSummaries internal/setup:FuzzMerge; do \
 		$(GO) test ./$${f%:*} -run '^$$' -fuzz "^$${f#*:}\$$" -parallel=1 -fuzztime=$(FUZZTIME)s -fuzzminimizetime=50x || exit 1; done
+	cd contrib/lab && $(GO) test ./reconfigure -run '^$$' -fuzz '^FuzzPlan$$' -parallel=1 -fuzztime=$(FUZZTIME)s \
+		-fuzzminimizetime=50x
 	$(MAKE) -C spank/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 	$(MAKE) -C contrib/nvml-emulator/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 
@@ -203,7 +205,7 @@ PURE := contrib/ansible contrib/mail contrib/monitoring contrib/devcluster/oracl
 	spank/submit contrib/nvml-emulator/fuzz docs internal/config internal/decisions \
 	internal/eligible internal/gpuhours internal/inventory internal/jobreport internal/learn internal/ledger \
 	internal/lint internal/man internal/mig internal/offer internal/overview internal/part internal/place \
-	internal/place/placetest internal/plan internal/predict internal/preempt internal/reconfigure internal/report \
+	internal/place/placetest internal/plan internal/predict internal/preempt internal/report \
 	internal/setup internal/shadow internal/sim internal/sqlite internal/tags internal/trace internal/trust spank/fuzz
 # On a loaded machine, TestKill runs for longer than go test's default of 10 minutes.
 GOTEST  = $(GO) test -vet=off -timeout 60m -p $(shell expr 2 \* $$(nproc)) $(SHORT)

@@ -18,7 +18,7 @@ import (
 // layers lists the packages in order. A package may import only those that precede it.
 var layers = []string{
 	"internal/version", "internal/failpoint", "internal/trust", "internal/hook", "internal/sqlite", "internal/mig",
-	"internal/place", "internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions",
+	"internal/place", "internal/offer", "internal/predict", "internal/decisions",
 	"internal/ledger", "internal/repo", "internal/gpu", "internal/slurm", "internal/gpuhours", "internal/tags",
 	"internal/jobreport", "internal/eligible", "internal/learn", "internal/plan", "internal/preempt", "internal/part",
 	"internal/overview", "internal/notify", "internal/api", "internal/inventory", "internal/shadow",
@@ -41,20 +41,20 @@ var exceptions = map[[2]string]string{
 // pure lists the packages without I/O that make decisions both in production and in simulations, with a description
 // of these decisions, which must depend only on the input values.
 var pure = map[string]string{
-	"internal/mig":         "geometry",
-	"internal/place":       "placement",
-	"internal/reconfigure": "reconfiguration",
-	"internal/offer":       "offers",
-	"internal/predict":     "prediction",
-	"internal/gpuhours":    "the GPU time of ended runs",
-	"internal/tags":        "the meaning of tags",
-	"internal/jobreport":   "advice on jobs",
-	"internal/eligible":    "eligibility",
-	"internal/preempt":     "preemption",
-	"internal/shadow":      "a trial without writes",
-	"internal/setup":       "changes to the site's configuration",
-	"internal/plan":        "the plan for all nodes",
-	"internal/part":        "a node's part of the plan",
+	"internal/mig":            "geometry",
+	"internal/place":          "placement",
+	"internal/offer":          "offers",
+	"internal/predict":        "prediction",
+	"internal/gpuhours":       "the GPU time of ended runs",
+	"internal/tags":           "the meaning of tags",
+	"internal/jobreport":      "advice on jobs",
+	"internal/eligible":       "eligibility",
+	"internal/preempt":        "preemption",
+	"internal/shadow":         "a trial without writes",
+	"internal/setup":          "changes to the site's configuration",
+	"internal/plan":           "the plan for all nodes",
+	"internal/part":           "a node's part of the plan",
+	"contrib/lab/reconfigure": "reconfiguration",
 }
 
 // values lists the packages with I/O whose types and parsers pure packages may use. All other Caelum packages that a

@@ -13,13 +13,13 @@ import (
 var mapped = []string{
 	"internal/agent", "internal/predict", "internal/repo", "internal/plan", "internal/part", "internal/offer",
 	"internal/slurm",
-	"internal/place", "internal/place/placetest", "internal/reconfigure", "internal/mig", "internal/sim",
+	"internal/place", "internal/place/placetest", "internal/mig", "internal/sim",
 	"internal/gpu", "internal/doctor", "internal/api",
 	"internal/learn", "internal/trace", "internal/report", "internal/watch", "internal/notify", "internal/sqlite",
 	"internal/config", "internal/usage", "internal/jobreport",
 	"internal/ledger", "internal/trust", "internal/decisions", "cmd/caelum",
-	"contrib/lab/bench", "contrib/lab/learn", "contrib/lab/policies", "contrib/lab/simulate",
-	"contrib/lab/sizing", "contrib/lab/traces",
+	"contrib/lab/bench", "contrib/lab/learn", "contrib/lab/papers", "contrib/lab/policies",
+	"contrib/lab/reconfigure", "contrib/lab/simulate", "contrib/lab/sizing", "contrib/lab/traces",
 	"contrib/devcluster/chaos", "contrib/devcluster/cluster", "contrib/devcluster/oracle",
 }
 

@@ -1,8 +1,8 @@
 // Package place chooses the GPU and the start (the first unit) of one GPU instance. The package is pure: its
 // functions take the state of the GPUs and return a choice.
 //
-// Related tasks are left to other packages: package gpu creates and destroys instances, package reconfigure plans
-// changes that stop running jobs, and package offer decides which jobs are offered placements.
+// Related tasks are left to other packages: package gpu creates and destroys instances, package preempt decides
+// which running jobs to stop, and package offer decides which jobs are offered placements.
 //
 // Files:
 //

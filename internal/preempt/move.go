@@ -28,7 +28,7 @@ const (
 )
 
 // beginMove returns the steps that begin a move for the first waiting job. Moves are the last resort (DynaP's
-// reconfiguration-last, see reconfigure.LastResort): the waiting job cannot start, slurmctld's rules allow no
+// reconfiguration-last, see contrib/lab/reconfigure): the waiting job cannot start, slurmctld's rules allow no
 // preemption for it, and waiting would take longer than the run time that the moved jobs lose and the delay of their
 // restart.
 func beginMove(r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Plan) []Step {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -16,16 +15,20 @@ type Config struct {
 	GPUs []*mig.Model // the model of each GPU
 
 	// Nodes holds the number of GPUs in each node. The field GPUs lists the nodes' GPUs in the same order. A job's
-	// slices are on one node, or on as many nodes as it requests. If Nodes is nil, a job can use all GPUs. The
-	// reference that moves jobs (see Policy) ignores Nodes.
+	// slices are on one node, or on as many nodes as it requests. If Nodes is nil, a job can use all GPUs.
 	Nodes []int
 
 	// Policy is the policy that places slices on demand. Static holds fixed layouts. At most one of the two may be set.
-	// If both are nil, the simulation uses the reference, which can move all running jobs at any time at no cost.
+	// If both are nil, the Scheduler only counts slices.
 	Policy place.Policy
 	Static []mig.Layout // the layout of each GPU
 
 	Discipline Discipline
+	// Scheduler returns the scheduler of a simulation, which replaces the rules of Discipline for starting jobs. If it
+	// is nil, the simulation follows Discipline. Moves is true if the scheduler moves or stops running jobs, which may
+	// then end later than was known at their start.
+	Scheduler func(*Control) Scheduler
+	Moves     bool
 
 	// Offers means that jobs start as in production: agents publish offers, and slurmctld allocates the offered slices
 	// at whole seconds. With fixed layouts, slurmctld also starts jobs only at whole seconds, but needs no offers.
@@ -75,9 +78,6 @@ type Config struct {
 	Growth Growth
 	// Deadlines assigns deadlines to some of the jobs. If it is nil, no job has a deadline.
 	Deadlines *Deadlines
-	// Moves determines when running jobs are moved or stopped. If Moves is nil, each job runs on its slices until it
-	// ends.
-	Moves *Moves
 }
 
 // Discipline determines the order in which waiting jobs can start.
@@ -88,10 +88,7 @@ const (
 	// EASY reserves the earliest possible start for the head of the queue. Other jobs may start if they do not delay
 	// the head.
 	EASY
-	Loss     // no queue: a job that cannot start on submission is rejected
-	Skip     // jobs start in the order of submission, but a job that does not fit does not delay the others
-	Smallest // the smallest job that fits starts first
-	Batches  // of the first waiting jobs, the subset with the highest throughput on a GPU starts (DynaP)
+	Loss // no queue: a job that cannot start on submission is rejected
 )
 
 func (c *Config) check() error {
@@ -140,34 +137,17 @@ func (c *Config) check() error {
 			c.Switch,
 		)
 	}
-	if c.Policy == nil && c.Static == nil && !Alike(c.GPUs) {
-		return fmt.Errorf("the reference that moves all jobs supports only a single GPU model")
+	if c.Policy == nil && c.Static == nil && (c.Scheduler == nil || !Alike(c.GPUs)) {
+		return fmt.Errorf("without a scheduler and a single GPU model, a policy or fixed layouts are required")
 	}
-	if c.Discipline == Batches && c.Policy == nil {
-		return fmt.Errorf("the batches discipline requires a policy " +
-			"and supports neither fixed layouts nor the reference that moves all jobs")
+	if c.Scheduler != nil && (c.Offers || c.Sizing == Adaptive || c.WholeShare > 0 && c.quota() || c.Deadlines != nil) {
+		return fmt.Errorf("a scheduler places jobs directly, without offers, adaptive sizes, deadlines or " +
+			"a limit on the share of full GPUs")
 	}
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
 		return fmt.Errorf("%d fixed layouts for %d GPUs; specify one layout for each GPU", len(c.Static), len(c.GPUs))
 	}
-	return cmp.Or(c.Deadlines.check(c), c.checkMoves())
-}
-
-// checkMoves returns an error if the simulation does not support Moves in combination with the other fields.
-func (c *Config) checkMoves() error {
-	switch m := c.Moves; {
-	case m == nil:
-	case c.Policy == nil || c.Offers || c.Memory != nil || c.Growth != nil || c.Sizing == Adaptive || c.quota() ||
-		!slices.Contains([]Discipline{FIFO, EASY, Loss}, c.Discipline) || !Alike(c.GPUs):
-		return fmt.Errorf("moves require a placement policy, a single GPU model, and a FIFO queue, " +
-			"an EASY queue or none, without offers, adaptive sizes, memory predictions or " +
-			"a limit on the share of full GPUs")
-	case c.Discipline == Loss && m.Rule >= StopForHead:
-		return fmt.Errorf("stopping jobs for the head of the queue requires a queue")
-	case !(m.Cost >= 0):
-		return fmt.Errorf("the cost of a move is %v s, but must be at least 0", m.Cost)
-	}
-	return nil
+	return c.Deadlines.check(c)
 }
 
 // Kinds returns the different GPU models, in the order of their first GPUs.

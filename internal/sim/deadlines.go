@@ -39,9 +39,9 @@ func (d *Deadlines) check(c *Config) error {
 	case d == nil:
 		return nil
 	case c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY || c.Stay || c.Memory != nil ||
-		c.Growth != nil || c.Moves != nil:
+		c.Growth != nil:
 		return fmt.Errorf("deadlines require a placement policy, a FIFO or EASY queue and jobs that end, without " +
-			"memory predictions, growth or moves")
+			"memory predictions or growth")
 	case !(d.Share >= 0 && d.Share <= 1 && d.From >= 0 && d.To >= d.From && d.To < math.Inf(1)):
 		return fmt.Errorf("a share of %v with slacks from %v to %v; the share must be from 0 to 1, and the slacks at "+
 			"least 0", d.Share, d.From, d.To)
@@ -50,7 +50,7 @@ func (d *Deadlines) check(c *Config) error {
 }
 
 // setDeadline sets the deadline of a job and the related fields of its offer.Job.
-func (s *simulation) setDeadline(j *job) {
+func (s *simulation) setDeadline(j *Job) {
 	d := s.Deadlines
 	if d == nil {
 		return
@@ -74,7 +74,7 @@ func (s *simulation) setDeadline(j *job) {
 // deadlineSeed is added to the seed, so that the deadlines do not depend on the jobs' time limits.
 const deadlineSeed = 1 << 32
 
-func (j *job) hasDeadline() bool { return j.deadline > 0 && !math.IsInf(j.deadline, 1) }
+func (j *Job) hasDeadline() bool { return j.deadline > 0 && !math.IsInf(j.deadline, 1) }
 
 // expire removes the waiting jobs that can no longer meet their deadlines, as slurmctld does.
 func (s *simulation) expire() {
@@ -91,7 +91,7 @@ func (s *simulation) expire() {
 }
 
 // countDeadline counts a job that has started.
-func (r *Result) countDeadline(j *job) {
+func (r *Result) countDeadline(j *Job) {
 	const rounding = 1e-6 // seconds
 	switch {
 	case !j.hasDeadline():

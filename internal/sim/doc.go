@@ -12,8 +12,9 @@
 // # Parts
 //
 //	Config      the cluster, the policy, the queue discipline, and the jobs' estimated run times
-//	queue       the order in which jobs may start: first in, first out, EASY backfill, batches, or no queue
-//	room        the GPUs: with slices on demand, with fixed layouts, or with the reference, which may move all jobs
+//	queue       the order in which jobs may start: first in, first out, EASY backfill, or no queue
+//	Scheduler   replaces the queue or moves running jobs, for comparisons with other systems (contrib/lab/papers)
+//	room        the GPUs: with slices on demand, or with fixed layouts
 //	foresight   the expected ends of running jobs
 //	Result      the figures of a run
 //
@@ -24,12 +25,11 @@
 //	config.go   Config: cluster, policy, queue disciplines; errors for combinations that are not supported
 //	sim.go      the events: submission, start, end, requeue; ErrNever for a job that can never start
 //	queue.go    the waiting jobs, and which of them may start in each discipline; backfill (EASY)
+//	scheduler.go Scheduler and Control, its access to the simulation; GPUs on which slices are only counted
 //	sizing.go   Sizing: tightest or adaptive profiles; the expected speeds; starts the jobs of package offer's plan
-//	batches.go  the Batches discipline: starts the subset of the first jobs with the highest throughput (DynaP)
 //	endings.go  the running jobs in the order of their ends
 //	estimates.go estimated run times: users' limits, predictions with an error, correction by finished jobs
-//	memory.go   memory predictions with an error: jobs run out of memory and are requeued (requeueDelay)
-//	moves.go    Moves: moves and stops running jobs (FragAware, GRMU, DynaP), with the work that they lose
+//	memory.go   memory predictions with an error: jobs run out of memory and are requeued (RequeueDelay)
 //	deadlines.go Deadlines: jobs with --deadline, which slurmctld removes if they start too late
 //	grow.go     Growth: another package determines profiles and ends of runs, and whether a job runs again
 //
@@ -40,7 +40,6 @@
 //	offers.go   GPUs whose slices are published as offers, as in production; the delay (publishing)
 //	fixed.go    GPUs with fixed layouts
 //	beststatic.go BestStatic, the search for the best fixed layouts; patterns of layouts as text
-//	migration.go the reference that moves running jobs without cost
 //
 // Results:
 //

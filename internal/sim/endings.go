@@ -3,7 +3,7 @@ package sim
 import "math"
 
 // endings is a [container/heap] of running jobs, ordered by end and then by start.
-type endings []*job
+type endings []*Job
 
 // next returns the earliest end, or +Inf if no job is running.
 func (e endings) next() float64 {
@@ -24,7 +24,7 @@ func (e endings) Less(i, j int) bool {
 	return a.started < b.started
 }
 
-func (e *endings) Push(j any) { *e = append(*e, j.(*job)) }
+func (e *endings) Push(j any) { *e = append(*e, j.(*Job)) }
 
 func (e *endings) Pop() any {
 	last := len(*e) - 1

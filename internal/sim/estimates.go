@@ -45,7 +45,7 @@ func (f foresight) version() int {
 }
 
 // runTime returns the expected run time, in seconds, of a waiting job on the requested profile.
-func (f foresight) runTime(j *job) float64 {
+func (f foresight) runTime(j *Job) float64 {
 	if f.corrected == nil {
 		return j.estimate
 	}
@@ -56,7 +56,7 @@ func (f foresight) runTime(j *job) float64 {
 // total returns the expected run time, in seconds, of a job that has been running for ran seconds. takes is the run
 // time on the job's slice, divided by the run time on the requested profile. until is the run time up to which the
 // result remains valid.
-func (f foresight) total(j *job, takes, ran float64) (total, until float64) {
+func (f foresight) total(j *Job, takes, ran float64) (total, until float64) {
 	estimate := j.estimate * takes
 	switch {
 	case f.corrected != nil:

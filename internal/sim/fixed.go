@@ -23,7 +23,7 @@ type slice struct {
 	profile             string
 	memory              float64        // MiB
 	holds               map[string]int // the profiles for which the slice is large enough, with their sizes in units
-	job                 *job
+	job                 *Job
 }
 
 func newFixed(s *simulation) *fixed {
@@ -96,7 +96,7 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 
 // several returns slices for a job that needs several slices, on the first nodes that have as many free slices as the
 // job needs per node.
-func several(j *job, free [][]int) (got []int) {
+func several(j *Job, free [][]int) (got []int) {
 	each := j.offer.Wants[0].Count
 	for _, on := range free {
 		if len(on) >= each {
@@ -108,7 +108,7 @@ func several(j *job, free [][]int) (got []int) {
 	return nil
 }
 
-func (f *fixed) start(j *job, numbers []int) {
+func (f *fixed) start(j *Job, numbers []int) {
 	slowest, least := math.Inf(1), math.Inf(1)
 	for _, i := range numbers {
 		sl := &f.slices[i]
@@ -126,7 +126,7 @@ func (f *fixed) start(j *job, numbers []int) {
 
 // reserve returns a reservation for the job's earliest start, according to the running jobs' estimated ends. The
 // reservation includes the slices for the job.
-func (f *fixed) reserve(j *job, free, busy [][]int) *reservation {
+func (f *fixed) reserve(j *Job, free, busy [][]int) *reservation {
 	var nodes []*reservation
 	for n := range free {
 		all := append(free[n], busy[n]...)
@@ -149,7 +149,7 @@ func (sl *slice) end() float64 {
 	return sl.job.started + sl.job.estimate
 }
 
-func (f *fixed) leave(j *job) {
+func (f *fixed) leave(j *Job) {
 	for _, i := range j.numbers {
 		f.slices[i].job = nil
 	}

@@ -189,8 +189,8 @@ func TestQuotaOfFullGPUs(t *testing.T) {
 // TestQuotaRequiresPlan checks the configurations that do not support WholeShare, and invalid times.
 func TestQuotaRequiresPlan(t *testing.T) {
 	for _, c := range []Config{
-		{Discipline: Skip, Policy: place.Lifetime{}, WholeShare: 0.5},
-		{WholeShare: 0.5},
+		{Discipline: Loss, Policy: place.Lifetime{}, WholeShare: 0.5},
+		{WholeShare: 0.5, Static: []mig.Layout{0}},
 		{Policy: place.Lifetime{}, Switch: -1},
 	} {
 		c.GPUs = fullGPUs(t, 1)

@@ -21,7 +21,7 @@ type Growth interface {
 // Next describes what happens to a job after a run. The zero value means that the job has ended.
 type Next struct {
 	// Requeue is the profile that the job is requeued with, or an empty string. The job keeps its place in the queue
-	// and can restart after Delay seconds, or after requeueDelay if Delay is 0.
+	// and can restart after Delay seconds, or after RequeueDelay if Delay is 0.
 	Requeue string
 	Delay   float64
 	// Resubmit is the time, in seconds, after which the user resubmits the job, or 0. The job then goes to the end of
@@ -31,7 +31,7 @@ type Next struct {
 
 // again counts a run that has just ended and reruns the job if Growth requires it. It returns false if the job has
 // ended.
-func (s *simulation) again(j *job) bool {
+func (s *simulation) again(j *Job) bool {
 	next := s.Growth.Ended(j.Job, s.now)
 	j.outOfMemory = next != Next{}
 	s.count(j)
@@ -40,7 +40,7 @@ func (s *simulation) again(j *job) bool {
 		return false
 	case next.Requeue != "":
 		s.demand(j, next.Requeue)
-		s.absent(j, cmp.Or(next.Delay, requeueDelay))
+		s.absent(j, cmp.Or(next.Delay, RequeueDelay))
 	default:
 		j.resubmits = true
 		s.absent(j, next.Resubmit)
@@ -49,13 +49,13 @@ func (s *simulation) again(j *job) bool {
 }
 
 // resubmit puts a job at the end of the queue, as if its user had resubmitted it.
-func (s *simulation) resubmit(j *job) {
+func (s *simulation) resubmit(j *Job) {
 	j.submitted = s.now
 	s.demand(j, s.Growth.Submitted(j.Job))
 }
 
 // demand makes a job request the given profile.
-func (s *simulation) demand(j *job, profile string) {
+func (s *simulation) demand(j *Job, profile string) {
 	j.profiles[0] = profile
 	s.settle(j)
 }

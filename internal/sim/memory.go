@@ -21,13 +21,13 @@ type Memory struct {
 	Seed   uint64
 }
 
-// requeueDelay is the time, in seconds, before a requeued job can start. slurmctld first waits for the job's
+// RequeueDelay is the time, in seconds, before a requeued job can start. slurmctld first waits for the job's
 // credentials to expire after 120 s (cred_expire of AuthInfo, slurm.conf(5)).
-const requeueDelay = 121
+const RequeueDelay = 121
 
 // foresee sets a random peak if the workload does not give the job's peak, and makes the job request the predicted
 // memory.
-func (m *Memory) foresee(s *simulation, j *job) {
+func (m *Memory) foresee(s *simulation, j *Job) {
 	chance := chance(m.Seed, j.Job)
 	u, z := chance.Float64(), chance.NormFloat64()
 	j.failShare = chance.Float64()
@@ -46,7 +46,7 @@ func (m *Memory) foresee(s *simulation, j *job) {
 // ask makes a job request a profile with at least the given memory, in MiB, on each GPU model. If all profiles smaller
 // than its own have too little memory, the job keeps its own profile. Otherwise, it requests the smallest sufficient
 // profile.
-func (s *simulation) ask(j *job, memory float64) {
+func (s *simulation) ask(j *Job, memory float64) {
 	for k, b := range s.kinds {
 		name, ok := j.Job.On(b)
 		if !ok {
@@ -67,13 +67,13 @@ func (s *simulation) ask(j *job, memory float64) {
 }
 
 // requeue returns a job that ran out of memory to the queue, requesting more memory than in its last run.
-func (s *simulation) requeue(j *job) {
+func (s *simulation) requeue(j *Job) {
 	s.ask(j, j.memory+1)
-	s.absent(j, requeueDelay)
+	s.absent(j, RequeueDelay)
 }
 
 // absent removes a job from the cluster after its run has ended and returns it to the queue after delay seconds.
-func (s *simulation) absent(j *job, delay float64) {
+func (s *simulation) absent(j *Job, delay float64) {
 	j.units, j.spots, j.numbers = 0, nil, nil
 	j.since, j.ends = s.now, s.now+delay
 	heap.Push(&s.away, j)

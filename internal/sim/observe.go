@@ -20,14 +20,14 @@ type Span struct {
 }
 
 // segment reports the slices of a job that is being moved or stopped, or that is ending.
-func (s *simulation) segment(j *job) {
+func (s *simulation) segment(j *Job) {
 	if j.from < s.now {
 		s.observe(j, j.from, s.now)
 	}
 }
 
 // observe reports the slices that a job holds between two times.
-func (s *simulation) observe(j *job, from, to float64) {
+func (s *simulation) observe(j *Job, from, to float64) {
 	if s.Observer == nil {
 		return
 	}

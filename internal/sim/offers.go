@@ -24,8 +24,8 @@ import (
 type offers struct {
 	*cut
 	on        offer.Plan // the current offers
-	planned   map[*job][]place.Spot
-	found     map[*job]bool    // jobs submitted since the last plan; true if the job's slices were already offered
+	planned   map[*Job][]place.Spot
+	found     map[*Job]bool    // jobs submitted since the last plan; true if the job's slices were already offered
 	publishAt float64          // when the agents next publish; +Inf if there has been no event since the last plan
 	tick      float64          // when slurmctld next reads the queue; +Inf if it is waiting for the next event
 	onPlan    func(offer.Plan) // called with each plan; may be nil
@@ -39,7 +39,7 @@ func newOffers(s *simulation) *offers {
 	return &offers{
 		cut:       newCut(s),
 		on:        offer.Plan{Offers: make([]mig.Layout, len(s.GPUs))},
-		found:     map[*job]bool{},
+		found:     map[*Job]bool{},
 		publishAt: math.Inf(1),
 		tick:      math.Inf(1),
 	}
@@ -55,7 +55,7 @@ func (o *offers) happened() {
 }
 
 // submitted records whether a new job's slices are already offered.
-func (o *offers) submitted(j *job) {
+func (o *offers) submitted(j *Job) {
 	if s := o.s; s.Sizing == Adaptive {
 		if o.Speculative == nil {
 			o.Speculative = map[string]bool{}
@@ -83,7 +83,7 @@ func (o *offers) publish() {
 	if o.onPlan != nil {
 		o.onPlan(plan)
 	}
-	o.on, o.planned = plan, map[*job][]place.Spot{}
+	o.on, o.planned = plan, map[*Job][]place.Spot{}
 	for k, spots := range plan.Spots {
 		if spots != nil {
 			j := s.queue.at(k)
@@ -97,7 +97,7 @@ func (o *offers) publish() {
 }
 
 // prompt counts a job that can start without waiting for others.
-func (o *offers) prompt(j *job) {
+func (o *offers) prompt(j *Job) {
 	found, fresh := o.found[j]
 	if !fresh {
 		return
@@ -133,7 +133,7 @@ func (o *offers) schedule() {
 
 // grant returns the offers to allocate to a job, taken from the first nodes that offer as many slices per node as the
 // job needs. It returns nil if there are too few such nodes.
-func (o *offers) grant(j *job) (got []place.Spot) {
+func (o *offers) grant(j *Job) (got []place.Spot) {
 	planned := o.planned[j]
 	each := j.offer.Wants[0].Count
 	for _, gpus := range o.Nodes {

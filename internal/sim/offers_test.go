@@ -87,7 +87,7 @@ func TestOffersKeepReservations(t *testing.T) {
 			jobs[k].Slices = 1
 		}
 		s := newSimulation(c)
-		first := map[*job]float64{}
+		first := map[*Job]float64{}
 		s.offers.onPlan = func(p offer.Plan) {
 			if p.Reserved == nil || math.IsInf(p.Reserved.At, 1) {
 				return

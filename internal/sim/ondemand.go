@@ -12,12 +12,10 @@ import (
 type cut struct {
 	s *simulation
 	offer.Cluster
-	free    int
-	frag    float64      // the sum of all GPUs' fragmentation
-	done    []float64    // for each GPU, the time at which its pending creations and destructions will be complete
-	mover   *mover       // nil without Config.Moves
-	active  int          // the number of GPUs with at least one running job
-	decided []place.Spot // the spots of the next job, or nil if the policy must choose them
+	free   int
+	frag   float64   // the sum of all GPUs' fragmentation
+	done   []float64 // for each GPU, the time at which its pending creations and destructions will be complete
+	active int       // the number of GPUs with at least one running job
 }
 
 func newCut(s *simulation) *cut {
@@ -33,7 +31,6 @@ func newCut(s *simulation) *cut {
 	for k := range gpus {
 		c.frag += c.Pool.Node(k).Frag // above 0 on an empty GPU if the model limits a profile to one instance
 	}
-	c.mover = newMover(c)
 	return c
 }
 
@@ -42,13 +39,10 @@ func (c *cut) fragmentation() float64 { return c.frag }
 
 func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 	s, j := c.s, c.s.queue.at(k)
-	spots, why := c.decided, place.Choice{}
-	if c.decided = nil; spots == nil {
-		c.foresee()
-		c.gather()
-		j.offer.RunTime = s.runTime(j)
-		spots, why = c.Find(&j.offer, r.onCut())
-	}
+	c.foresee()
+	c.gather()
+	j.offer.RunTime = s.runTime(j)
+	spots, why := c.Find(&j.offer, r.onCut())
 	if spots == nil {
 		if s.Discipline != EASY || k > 0 {
 			return false, nil
@@ -61,7 +55,7 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 }
 
 // start assigns the spots to a job and starts it.
-func (c *cut) start(j *job, spots []place.Spot) {
+func (c *cut) start(j *Job, spots []place.Spot) {
 	s := c.s
 	got := s.profile(spots[0])
 	j.spots = spots
@@ -81,7 +75,6 @@ func (c *cut) start(j *job, spots []place.Spot) {
 	}
 	s.start(j, takes, got.Memory())
 	j.expected, j.until = j.started+total, j.started+until
-	c.mover.hold(j)
 	if takes > 0 {
 		c.expect(j)
 	}
@@ -130,14 +123,13 @@ func (c *cut) foresee() {
 }
 
 // expect writes a job's expected end into the pool.
-func (c *cut) expect(j *job) {
+func (c *cut) expect(j *Job) {
 	for _, at := range j.spots {
 		c.Pool.Expect(at.GPU, at.Placement, j.expected)
 	}
 }
 
-func (c *cut) leave(j *job) {
-	c.mover.release(j)
+func (c *cut) leave(j *Job) {
 	for _, at := range j.spots {
 		keep := c.s.keeps() || c.s.GPUs[at.GPU].Full().Has(at.Placement)
 		if !keep {

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"iter"
-	"math"
 	"slices"
 	"testing"
 
@@ -109,24 +108,4 @@ func starts(waits []float64, jobs []placetest.Job) (all []float64) {
 		all = append(all, jobs[k].Arrival+w)
 	}
 	return all
-}
-
-// TestMovedIsTheOptimumWithMigration checks that the reference that moves all jobs reaches the optimum with migration.
-// In FIFO order, each job starts as soon as it can be packed together with all running jobs.
-func TestMovedIsTheOptimumWithMigration(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		models, jobs := drawCase(t, 6)
-		empty := make([]place.GPU, len(models))
-		for k := range empty {
-			empty[k].Model = models[k]
-		}
-		waits, err := waits(Config{GPUs: models}, traceJobs(jobs))
-		if err != nil {
-			t.Fatal(err)
-		}
-		best := placetest.Optimum(empty, jobs, placetest.Rules{FIFO: true, Migration: true})
-		if math.Abs(sum(waits)-best) > 1e-6 {
-			t.Fatalf("waits %v, the optimum is %v: %v on %d of %s", sum(waits), best, jobs, len(models), models[0].Name)
-		}
-	})
 }

@@ -41,7 +41,7 @@ type ProfileResult struct {
 }
 
 // of returns the counts for the profile that a job needs.
-func (r *Result) of(j *job) *ProfileResult {
+func (r *Result) of(j *Job) *ProfileResult {
 	p := r.Profiles[j.needs]
 	if p == nil {
 		if r.Profiles == nil {
@@ -53,7 +53,7 @@ func (r *Result) of(j *job) *ProfileResult {
 	return p
 }
 
-func (r *Result) submitted(j *job) {
+func (r *Result) submitted(j *Job) {
 	if r.Submitted == 0 {
 		r.first = j.Submit
 	}
@@ -62,7 +62,7 @@ func (r *Result) submitted(j *job) {
 	r.UnitSecondsAsked += j.unitSeconds
 }
 
-func (r *Result) started(j *job) {
+func (r *Result) started(j *Job) {
 	if j.outOfMemory {
 		r.Requeued++
 		r.lost += float64(j.units) * j.runs
@@ -76,7 +76,7 @@ func (r *Result) started(j *job) {
 	r.UnitSecondsGot += j.unitSeconds
 }
 
-func (r *Result) ended(j *job) { r.last = max(r.last, j.ends) }
+func (r *Result) ended(j *Job) { r.last = max(r.last, j.ends) }
 
 // pass adds an interval of d seconds during which nothing changed.
 func (r *Result) pass(s *simulation, d float64) {

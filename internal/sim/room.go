@@ -15,7 +15,7 @@ type room interface {
 	// job does not fit and is the head of an EASY queue, place returns a reservation for it.
 	place(k int, r *reservation) (bool, *reservation)
 	// leave frees the slices of a job that has ended.
-	leave(j *job)
+	leave(j *Job)
 	// idle returns the number of units that no job occupies. fragmentation returns the total fragmentation of the GPUs.
 	idle() int
 	fragmentation() float64
@@ -26,7 +26,6 @@ type reservation struct {
 	at      float64      // the start in seconds
 	spots   []place.Spot // the job's slices, if the room uses a policy
 	numbers []int        // the job's slices, if the room uses fixed layouts
-	counts  []int        // for the reference: the number of slices of each profile at that time, including the job's
 }
 
 // onCut converts the reservation to package offer's type.
@@ -38,7 +37,7 @@ func (r *reservation) onCut() *offer.Reservation {
 }
 
 // firstOf returns a reservation for the job on the nodes on which it can start earliest.
-func firstOf(nodes []*reservation, j *job) *reservation {
+func firstOf(nodes []*reservation, j *Job) *reservation {
 	r := &reservation{at: math.Inf(1)}
 	if n := j.offer.Nodes; n <= len(nodes) {
 		slices.SortStableFunc(nodes, func(a, b *reservation) int { return cmp.Compare(a.at, b.at) })
@@ -59,6 +58,6 @@ func newRoom(s *simulation) room {
 	case s.Static != nil:
 		return newFixed(s)
 	default:
-		return newMoved(s)
+		return newCounted(s)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// job is a waiting or running job.
-type job struct {
+// Job is a waiting or running job.
+type Job struct {
 	trace.Job
 	profiles    []string // the requested profile on each GPU model in kinds, or an empty string
 	asksFor     string   // the first nonempty element of profiles
@@ -50,35 +50,34 @@ type job struct {
 
 	deadline, latest float64 // the deadline and the latest start in seconds; the deadline is +Inf if there is none
 
-	number  int     // the number of jobs that were submitted earlier
-	from    float64 // with Moves, the start of the run or the time of its last move
-	lost    float64 // with Moves, the run time that the job has lost in its current run, in seconds
-	done    float64 // the fraction of the run that the job completed before it was stopped
-	stopped bool    // true if the job has been stopped to make room for another job
+	number int     // the number of jobs that were submitted earlier
+	from   float64 // the start of the run or the time of its last move
+	lost   float64 // with Moves, the run time that the job has lost in its current run, in seconds
+	done   float64 // the fraction of the run that the job completed before it was stopped
 
 	spots   []place.Spot // the job's slices, if a policy places them
 	numbers []int        // indices of the slices, if the layouts are fixed
-	kind    int          // index of the profile, used by the reference that moves jobs
 }
 
 // slices returns the number of slices that the job needs at the same time.
-func (j *job) slices() int { return max(j.Slices, 1) }
+func (j *Job) slices() int { return max(j.Slices, 1) }
 
 // simulation is the state of one call to Run.
 type simulation struct {
 	Config
 	foresight
-	now     float64
-	kinds   []*mig.Model // the different GPU models, in the order of their first GPU
-	room    room
-	queue   queue
-	batches *batches // nil unless the discipline is Batches
-	offers  *offers  // nil if the policy places jobs directly
-	tick    float64  // the next pass of slurmctld with Offers and fixed layouts; +Inf if it is waiting for an event
-	running endings
-	away    endings // requeued jobs; the ends field is the time from which a job may restart
-	recent  place.Recent
-	earlier []offer.Submission
+	now       float64
+	kinds     []*mig.Model // the different GPU models, in the order of their first GPU
+	room      room
+	queue     queue
+	control   *Control
+	scheduler Scheduler // nil if the simulation follows Discipline
+	offers    *offers   // nil if the policy places jobs directly
+	tick      float64   // the next pass of slurmctld with Offers and fixed layouts; +Inf if it is waiting for an event
+	running   endings
+	away      endings // requeued jobs; the ends field is the time from which a job may restart
+	recent    place.Recent
+	earlier   []offer.Submission
 
 	nodes   [][]int // the GPUs of each node; there is a single node if Config.Nodes is nil
 	nodeOf  []int   // the node of each GPU
@@ -128,9 +127,9 @@ func newSimulation(c Config) *simulation {
 		first += n
 	}
 	s.room = newRoom(s)
-	s.planned = (s.quota() || s.Deadlines != nil) && s.Policy != nil && (s.Discipline == FIFO || s.Discipline == EASY)
-	if s.Discipline == Batches {
-		s.batches = newBatches(s.room.(*cut))
+	s.planned = (s.quota() || s.Deadlines != nil) && s.Policy != nil && s.Discipline != Loss && s.Scheduler == nil
+	if s.control = (&Control{s}); s.Scheduler != nil {
+		s.scheduler = s.Scheduler(s.control)
 	}
 	s.result.units = s.room.idle()
 	return s
@@ -182,8 +181,8 @@ func (s *simulation) submit(t trace.Job) error {
 }
 
 // newJob converts a job of the workload and determines the profile that it needs on each GPU model.
-func (s *simulation) newJob(t trace.Job) (*job, error) {
-	j := &job{Job: t, submitted: t.Submit, since: t.Submit, number: s.result.Submitted}
+func (s *simulation) newJob(t trace.Job) (*Job, error) {
+	j := &Job{Job: t, submitted: t.Submit, since: t.Submit, number: s.result.Submitted}
 	if s.Stay {
 		j.Duration = 1
 	}
@@ -202,7 +201,7 @@ func (s *simulation) newJob(t trace.Job) (*job, error) {
 }
 
 // settle computes the fields of a job that depend on its requested profiles.
-func (s *simulation) settle(j *job) {
+func (s *simulation) settle(j *Job) {
 	j.size = 0
 	for k, b := range s.kinds {
 		if p, ok := b.ProfileIndex(j.profiles[k]); ok {
@@ -256,10 +255,10 @@ func (s *simulation) until(then float64) {
 		s.advance(next)
 		changed := s.running.next() == next || s.away.next() == next
 		for s.running.next() == next {
-			s.end(heap.Pop(&s.running).(*job))
+			s.end(heap.Pop(&s.running).(*Job))
 		}
 		for s.away.next() == next {
-			j := heap.Pop(&s.away).(*job)
+			j := heap.Pop(&s.away).(*Job)
 			if j.resubmits {
 				s.resubmit(j)
 			}
@@ -280,14 +279,15 @@ func (s *simulation) until(then float64) {
 }
 
 // end frees the slices of a job whose run has ended, and requeues it if it ran out of memory.
-func (s *simulation) end(j *job) {
-	spots := j.spots
+func (s *simulation) end(j *Job) {
 	s.room.leave(j)
 	s.result.ended(j)
-	if s.Moves != nil {
+	if s.Moves {
 		s.segment(j)
 		s.count(j)
-		s.room.(*cut).mover.departed(spots)
+	}
+	if s.scheduler != nil {
+		s.scheduler.Left(j)
 	}
 	switch {
 	case s.Growth != nil && s.again(j):
@@ -305,7 +305,7 @@ func (s *simulation) advance(to float64) {
 
 // start records that slices have been assigned to a job; they are ready after takes seconds. memory is the memory of
 // the smallest slice, in MiB.
-func (s *simulation) start(j *job, takes float64, memory float64) {
+func (s *simulation) start(j *Job, takes float64, memory float64) {
 	j.started = s.now + takes
 	j.waited += j.started - j.since
 	j.memory = memory
@@ -313,19 +313,21 @@ func (s *simulation) start(j *job, takes float64, memory float64) {
 		j.runs *= j.failShare
 	}
 	j.ends = j.started + j.runs
-	if !s.Stay {
-		heap.Push(&s.running, j)
-	}
-	if s.Growth == nil && (s.Moves == nil || s.Stay) {
+	j.from, j.lost = j.started, 0
+	if s.Growth == nil && (!s.Moves || s.Stay) {
 		s.count(j)
 	}
-	if s.Moves == nil {
+	if !s.Moves {
 		s.observe(j, j.started, j.ends)
 	}
+	if s.Stay {
+		j.ends = math.Inf(1)
+	}
+	heap.Push(&s.running, j)
 }
 
 // count adds a run to the result.
-func (s *simulation) count(j *job) {
+func (s *simulation) count(j *Job) {
 	s.result.started(j)
 	if s.Observer != nil && !j.outOfMemory {
 		s.Observer.Waited(j.ID, j.waited)
@@ -334,6 +336,6 @@ func (s *simulation) count(j *job) {
 
 // request returns a waiting job in the form used by policies. If the cluster has several GPU models, the profile in the
 // request is for the first model that has a suitable profile.
-func (s *simulation) request(j *job) place.Request {
+func (s *simulation) request(j *Job) place.Request {
 	return place.Request{Profile: j.asksFor, Duration: s.runTime(j)}
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // sizes returns the larger profiles that a job can be given, with the run times that the planner expects on them.
-func (s *simulation) sizes(j *job) (all []offer.Size) {
+func (s *simulation) sizes(j *Job) (all []offer.Size) {
 	if s.Sizing != Adaptive || j.Speed == nil || j.slices() > 1 {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (s *simulation) expected(j trace.Job) trace.Job {
 }
 
 // recordSubmission records a submission for the choice of sizes.
-func (s *simulation) recordSubmission(j *job) {
+func (s *simulation) recordSubmission(j *Job) {
 	if s.Sizing != Adaptive {
 		return
 	}
@@ -107,7 +107,7 @@ func (c *cut) plan() offer.Plan {
 
 // takes returns a running job's estimated run time on its slice, divided by its estimated run time on the requested
 // profile. The result is 1 if the estimate is a time limit, because time limits do not depend on the slice.
-func (s *simulation) takes(j *job) float64 {
+func (s *simulation) takes(j *Job) float64 {
 	if len(j.spots) == 0 || !j.offer.Learned {
 		return 1
 	}

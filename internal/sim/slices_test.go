@@ -32,17 +32,9 @@ func TestSeveralSlices(t *testing.T) {
 		want []float64 // waits in the order of the starts
 	}{
 		{"best-fit, FIFO", Config{Policy: policy(t, "best-fit")}, []float64{0, 0, 90, 130, 125, 124}},
-		{"moved, FIFO", Config{}, []float64{0, 0, 90, 130, 125, 124}},
 		{"fixed, FIFO", Config{Static: []mig.Layout{half, half}}, []float64{0, 0, 90, 130, 125, 124}},
 		{"best-fit, EASY", Config{Policy: policy(t, "best-fit"), Discipline: EASY}, []float64{0, 0, 0, 5, 90, 130}},
-		{"moved, EASY", Config{Discipline: EASY}, []float64{0, 0, 0, 5, 90, 130}},
 		{"fixed, EASY", Config{Static: []mig.Layout{half, half}, Discipline: EASY}, []float64{0, 0, 0, 5, 90, 130}},
-		{"best-fit, skip", Config{Policy: policy(t, "best-fit"), Discipline: Skip}, []float64{0, 0, 0, 10, 75, 110}},
-		{
-			"best-fit, smallest",
-			Config{Policy: policy(t, "best-fit"), Discipline: Smallest},
-			[]float64{0, 0, 0, 10, 75, 110},
-		},
 		{"best-fit, no queue", Config{Policy: policy(t, "best-fit"), Discipline: Loss}, []float64{0, 0, 0}},
 	} {
 		c.c.GPUs = two
@@ -59,32 +51,5 @@ func TestSeveralSlices(t *testing.T) {
 	_, err = Run(Config{GPUs: two, Policy: policy(t, "best-fit")}, slices.Values([]trace.Job{three}))
 	if !errors.Is(err, ErrNever) {
 		t.Errorf("three on two GPUs: %v", err)
-	}
-}
-
-// TestQueueOrder checks that jobs that need whole GPUs start last with the Smallest discipline, and in the order of
-// submission with Skip.
-func TestQueueOrder(t *testing.T) {
-	jobs := []trace.Job{
-		{ID: "first", Submit: 0, Duration: 100, Profile: "7g.40gb"},
-		{ID: "whole", Submit: 1, Duration: 10, Profile: "7g.40gb"},
-		{ID: "half", Submit: 2, Duration: 10, Profile: "3g.20gb"},
-		{ID: "small", Submit: 3, Duration: 10, Profile: "1g.5gb"},
-	}
-	for d, want := range map[Discipline][]float64{
-		FIFO:     {0, 99, 108, 107},
-		Skip:     {0, 99, 108, 107},
-		Smallest: {0, 97, 98, 109}, // the small job, the half-GPU job alongside it, and then the whole-GPU jobs
-	} {
-		got, err := waits(
-			Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach"), Discipline: d},
-			slices.Values(jobs),
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("discipline %d: waits %v, want %v", d, got, want)
-		}
 	}
 }

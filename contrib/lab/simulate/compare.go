@@ -9,27 +9,29 @@ import (
 	"strings"
 	"time"
 
+	"caelum/contrib/lab/papers"
+	"caelum/internal/mig"
 	"caelum/internal/sim"
 )
 
 // wholeRun is the value of --move-cost that makes a moved job restart from the beginning.
 const wholeRun = "run"
 
-var moveRules = map[string]sim.MoveRule{
-	"fragaware": sim.MoveAfterDeparture,
-	"grmu":      sim.MoveAfterRejection,
-	"dynap":     sim.StopForHead,
-	"requeue":   sim.MoveForHead,
+var moveRules = map[string]papers.MoveRule{
+	"fragaware": papers.MoveAfterDeparture,
+	"grmu":      papers.MoveAfterRejection,
+	"dynap":     papers.StopForHead,
+	"requeue":   papers.MoveForHead,
 }
 
 // parseMoves parses --moves and --move-cost. It returns nil if --moves is not given.
-func (o options) parseMoves() (*sim.Moves, error) {
+func (o options) parseMoves(gpus []*mig.Model) (*papers.Moves, error) {
 	if o.moves == "" {
 		return nil, nil
 	}
 	name, beta, given := strings.Cut(o.moves, "=")
-	m := sim.Moves{Rule: moveRules[name], Cost: math.Inf(1)}
-	if m.Rule == 0 || given && m.Rule != sim.StopForHead {
+	m := papers.Moves{Rule: moveRules[name], Cost: math.Inf(1)}
+	if m.Rule == 0 || given && m.Rule != papers.StopForHead {
 		return nil, fmt.Errorf("--moves %s: specify fragaware, grmu, dynap[=SECONDS] or requeue", o.moves)
 	}
 	if given {
@@ -48,9 +50,12 @@ func (o options) parseMoves() (*sim.Moves, error) {
 	switch {
 	case o.offers:
 		return nil, errors.New("--moves and --offers cannot be combined")
+	case !sim.Alike(gpus) || o.wholeGPUs || o.memoryError > 0:
+		return nil, errors.New("--moves requires GPUs of a single model, and cannot be combined with --whole-gpus or " +
+			"--memory-error")
 	case !slices.Contains([]string{"fifo", "easy", "none"}, o.queue):
 		return nil, errors.New("--moves requires --queue fifo, easy or none")
-	case m.Rule >= sim.StopForHead && o.queue == "none":
+	case m.Rule >= papers.StopForHead && o.queue == "none":
 		return nil, fmt.Errorf("--moves %s requires a queue, because stopped jobs return to it", name)
 	}
 	return &m, nil

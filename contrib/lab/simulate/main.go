@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"caelum/contrib/lab/papers"
 	"caelum/internal/mig"
 	"caelum/internal/place"
 	"caelum/internal/sim"
@@ -170,8 +171,16 @@ func run(args []string, w io.Writer) error {
 // simulate simulates the jobs with one policy.
 func (o options) simulate(c sim.Config, name string, jobs []trace.Job) (r result, err error) {
 	c.Offers = o.offers && name != moved
+	order := orders[o.queue]
+	switch {
+	case o.queue == "batches":
+		c.Scheduler = papers.Batches
+	case order != nil:
+		c.Scheduler = papers.Ordered(order)
+	}
 	switch name {
 	case moved:
+		c.Scheduler = papers.Moved(order)
 	case "whole":
 		for _, b := range c.GPUs {
 			whole, ok := sim.Whole(b)
@@ -194,8 +203,8 @@ func (o options) simulate(c sim.Config, name string, jobs []trace.Job) (r result
 			return r, err
 		}
 		c.WholeShare = o.wholeShare
-		if c.Moves, err = o.parseMoves(); err != nil {
-			return r, err
+		if moves, _ := o.parseMoves(c.GPUs); moves != nil {
+			c.Scheduler, c.Moves = moves.Scheduler, true
 		}
 		if o.speeds && o.adaptive() {
 			c.Sizing = sim.Adaptive

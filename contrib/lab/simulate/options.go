@@ -10,20 +10,18 @@ import (
 	"strconv"
 	"strings"
 
+	"caelum/contrib/lab/papers"
 	"caelum/internal/mig"
 	"caelum/internal/place"
 	"caelum/internal/sim"
 	"caelum/internal/trace"
 )
 
-var disciplines = map[string]sim.Discipline{
-	"fifo":     sim.FIFO,
-	"easy":     sim.EASY,
-	"skip":     sim.Skip,
-	"smallest": sim.Smallest,
-	"batches":  sim.Batches,
-	"none":     sim.Loss,
-}
+var disciplines = map[string]sim.Discipline{"fifo": sim.FIFO, "easy": sim.EASY, "none": sim.Loss}
+
+var orders = map[string]papers.Order{"skip": papers.Skip, "smallest": papers.Smallest}
+
+var queues = []string{"fifo", "easy", "skip", "smallest", "batches", "none"}
 
 // moved is the name of the reference that can move running jobs at any time and at no cost.
 const moved = "moved"
@@ -60,10 +58,8 @@ func (o options) config() (c sim.Config, err error) {
 	if c.GPUs, c.Nodes, err = o.cluster(); err != nil {
 		return c, err
 	}
-	var known bool
-	if c.Discipline, known = disciplines[o.queue]; !known {
-		const queues = "fifo, easy, skip, smallest, batches and none"
-		return c, fmt.Errorf("--queue %s: unknown queue; the queues are %s", o.queue, queues)
+	if c.Discipline = disciplines[o.queue]; !slices.Contains(queues, o.queue) {
+		return c, fmt.Errorf("--queue %s: unknown queue; the queues are %s", o.queue, strings.Join(queues, ", "))
 	}
 	reserves := o.queue == "fifo" || o.queue == "easy"
 	switch {
@@ -87,7 +83,7 @@ func (o options) config() (c sim.Config, err error) {
 	if c.Memory, err = o.memory(); err != nil {
 		return c, err
 	}
-	if _, err := o.parseMoves(); err != nil {
+	if _, err := o.parseMoves(c.GPUs); err != nil {
 		return c, err
 	}
 	if c.Said, c.Learn, err = o.expected(); err != nil {

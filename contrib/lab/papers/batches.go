@@ -1,4 +1,4 @@
-package sim
+package papers
 
 import (
 	"cmp"
@@ -6,9 +6,11 @@ import (
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
+	"caelum/internal/sim"
+	"caelum/internal/trace"
 )
 
-// batches starts several jobs from the queue together, using the DynaP method (placement-aware dynamic partitioning,
+// Batches starts several jobs from the queue together, using the DynaP method (placement-aware dynamic partitioning,
 // 2025). The window consists of the first W waiting jobs, where W is the number of instances that a GPU can hold (7 on
 // an A100). The candidates are all subsets of the window that fit on one GPU alongside its busy slices. The candidate
 // with the highest system throughput starts. Throughput is defined as
@@ -24,13 +26,61 @@ import (
 // and then by index. If a subset fits, its jobs start and the search begins again. The policy chooses the jobs'
 // placements in a pool that contains only the visited GPU, beginning with the largest profiles. A subset does not fit
 // if the policy finds no placement for one of its jobs. A job never starts if other jobs
-// always yield a higher throughput.
+// always yield a higher throughput. Batches requires a policy that places slices on demand.
+func Batches(c *sim.Control) sim.Scheduler {
+	return &batchStarter{Control: c, batches: newBatches(c.Config().GPUs, c.Config().Policy)}
+}
+
+type batchStarter struct {
+	*sim.Control
+	*batches
+}
+
+// Turn implements [sim.Scheduler].
+func (s *batchStarter) Turn() bool {
+	var queue []waiting
+	for k := range min(s.Waiting(), slices.Max(s.most)) {
+		j := s.Job(k)
+		queue = append(queue, waiting{j.Job, j.Profiles(), s.Request(j).Duration})
+	}
+	speeds := make([]float64, len(s.gpus))
+	for _, j := range s.Running() {
+		k := j.Spots()[0].GPU
+		speeds[k] += j.SpeedOn(j.Profiles()[s.kind(k)])
+	}
+	found := s.next(s.Situation(), queue, speeds)
+	jobs := make([]*sim.Job, len(found))
+	for n, m := range found {
+		jobs[n] = s.Job(m.at)
+	}
+	for n, m := range found {
+		s.Start(jobs[n], m.spots)
+	}
+	return len(found) > 0
+}
+
+// Left implements [sim.Scheduler].
+func (*batchStarter) Left(*sim.Job) {}
+
+// waiting is a job in the queue.
+type waiting struct {
+	trace.Job
+	profiles []string // the requested profile on each GPU model, or an empty string
+	runTime  float64  // the expected run time in seconds
+}
+
+func (w *waiting) slots() int { return max(w.Slices, 1) }
+
+// batches searches for the subset of the queue that starts next.
 type batches struct {
-	s    *simulation
-	cut  *cut
-	most []int           // the window size W, by GPU model
-	one  *place.Pool     // a pool with one GPU, in which a candidate subset is placed
-	sit  place.Situation // the input of the policy; its pool is the field one
+	gpus   []*mig.Model
+	kinds  []*mig.Model
+	policy place.Policy
+	most   []int           // the window size W, by GPU model
+	one    *place.Pool     // a pool with one GPU, in which a candidate subset is placed
+	pool   *place.Pool     // all GPUs
+	sit    place.Situation // the input of the policy; its pool is the field one
+	queue  []waiting
 
 	// The fields from gpu to found hold the state of the search on one GPU.
 	gpu    int
@@ -43,7 +93,7 @@ type batches struct {
 
 // member is a job in the window.
 type member struct {
-	*job
+	*waiting
 	at      int // index in the queue
 	order   int // index in the window
 	profile mig.Profile
@@ -79,9 +129,9 @@ func (t throughput) with(m *member) throughput {
 // differences may be rounding errors in the sums of speeds.
 const lessThroughput = 1e-9
 
-func newBatches(c *cut) *batches {
-	b := &batches{s: c.s, cut: c, one: place.NewPool(make([]place.GPU, 1))}
-	for _, model := range c.s.kinds {
+func newBatches(gpus []*mig.Model, policy place.Policy) *batches {
+	b := &batches{gpus: gpus, kinds: sim.Kinds(gpus), policy: policy, one: place.NewPool(make([]place.GPU, 1))}
+	for _, model := range b.kinds {
 		most := 0
 		for _, l := range model.Maximal() {
 			most = max(most, l.Count())
@@ -91,30 +141,11 @@ func newBatches(c *cut) *batches {
 	return b
 }
 
-// batch starts the jobs in the best subset, or returns false if no subset fits on any GPU.
-func (s *simulation) batch() bool {
-	all := s.batches.next()
-	var left []int
-	for _, m := range all {
-		s.batches.cut.decided = m.spots
-		s.room.place(m.at, nil)
-		left = append(left, m.at)
-	}
-	slices.Sort(left)
-	for _, at := range slices.Backward(left) {
-		s.queue.remove(at)
-	}
-	return len(all) > 0
-}
-
 // next returns the best subset, in placement order, for the first GPU on which one fits. The result is empty if no
-// subset fits on any GPU.
-func (b *batches) next() []member {
-	b.cut.foresee()
-	b.cut.gather()
-	b.sit = b.cut.Situation
+// subset fits on any GPU. speeds contains, for each GPU, the sum of the relative speeds of its running jobs.
+func (b *batches) next(sit place.Situation, queue []waiting, speeds []float64) []member {
+	b.pool, b.queue, b.sit = sit.Pool, queue, sit
 	b.sit.Pool = b.one
-	speeds := b.speeds()
 	for _, k := range b.order() {
 		if b.search(k, speeds[k]); len(b.found) > 0 {
 			return b.found
@@ -123,18 +154,8 @@ func (b *batches) next() []member {
 	return nil
 }
 
-// speeds returns, for each GPU, the sum of the relative speeds of its running jobs.
-func (b *batches) speeds() []float64 {
-	all := make([]float64, len(b.s.GPUs))
-	for _, j := range b.s.running {
-		k := j.spots[0].GPU
-		all[k] += j.SpeedOn(j.profiles[b.kind(k)])
-	}
-	return all
-}
-
-// kind returns the index of a GPU's model in simulation.kinds.
-func (b *batches) kind(gpu int) int { return slices.Index(b.s.kinds, b.s.GPUs[gpu]) }
+// kind returns the index of a GPU's model in kinds.
+func (b *batches) kind(gpu int) int { return slices.Index(b.kinds, b.gpus[gpu]) }
 
 // order returns the GPUs in search order. Of several GPUs in the same state, it returns only the first, because each
 // subset fits on all of them or on none. If the policy uses the jobs' ends, only empty GPUs are treated as equal.
@@ -144,27 +165,26 @@ func (b *batches) order() (all []int) {
 		layout, idle mig.Layout
 		gpu          int // set if the GPU is busy, because the policy may use the jobs' ends
 	}
-	pool := b.cut.Pool
 	seen := map[gpuState]bool{}
-	for k := range pool.Len() {
-		g := pool.GPU(k)
+	for k := range b.pool.Len() {
+		g := b.pool.GPU(k)
 		s := gpuState{model: g.Model, layout: g.Busy, idle: g.Idle}
 		if g.Busy != 0 {
 			s.gpu = k
 		}
-		if pool.Node(k).Units > 0 && !seen[s] {
+		if b.pool.Node(k).Units > 0 && !seen[s] {
 			seen[s] = true
 			all = append(all, k)
 		}
 	}
-	share := func(k int) float64 { return float64(pool.Node(k).Units) / float64(b.s.GPUs[k].Grid) }
+	share := func(k int) float64 { return float64(b.pool.Node(k).Units) / float64(b.gpus[k].Grid) }
 	slices.SortStableFunc(all, func(i, j int) int { return cmp.Compare(share(i), share(j)) })
 	return all
 }
 
 // search finds the best subset for a GPU. speed is the sum of the relative speeds of the jobs that run on the GPU.
 func (b *batches) search(gpu int, speed float64) {
-	model, node := b.s.GPUs[gpu], b.cut.Pool.Node(gpu)
+	model, node := b.gpus[gpu], b.pool.Node(gpu)
 	b.gpu = gpu
 	b.inspect(model, node)
 	busy := throughput{model.Grid - node.Units, speed}
@@ -178,15 +198,15 @@ func (b *batches) search(gpu int, speed float64) {
 func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	b.window = b.window[:0]
 	kind := b.kind(b.gpu)
-	for at := range min(b.s.queue.len(), b.most[kind]) {
-		j := b.s.queue.at(at)
+	for at := range min(len(b.queue), b.most[kind]) {
+		j := &b.queue[at]
 		p, ok := model.ProfileIndex(j.profiles[kind])
-		if !ok || node.Placeable(p) < j.slices() {
+		if !ok || node.Placeable(p) < j.slots() {
 			continue
 		}
-		m := &member{job: j, at: at, order: len(b.window), profile: model.Profiles[p], request: b.s.request(j)}
-		m.request.Profile = m.profile.Name
-		m.takes = resources{j.slices() * m.profile.Size, j.slices() * m.profile.Compute}
+		m := &member{waiting: j, at: at, order: len(b.window), profile: model.Profiles[p]}
+		m.request = place.Request{Profile: m.profile.Name, Duration: j.runTime}
+		m.takes = resources{j.slots() * m.profile.Size, j.slots() * m.profile.Compute}
 		m.speed = j.SpeedOn(m.profile.Name)
 		b.window = append(b.window, m)
 	}
@@ -249,15 +269,15 @@ func (b *batches) fits() ([]member, bool) {
 	slices.SortStableFunc(all, func(a, c member) int {
 		return cmp.Or(cmp.Compare(c.profile.Size, a.profile.Size), cmp.Compare(c.profile.Compute, a.profile.Compute))
 	})
-	b.one.Set(0, b.cut.Pool.GPU(b.gpu))
+	b.one.Set(0, b.pool.GPU(b.gpu))
 	for k := range all {
 		m := &all[k]
-		for range m.slices() {
-			choice := b.s.Policy.Choose(&b.sit, m.request)
+		for range m.slots() {
+			choice := b.policy.Choose(&b.sit, m.request)
 			if choice.Verdict != place.Here {
 				return nil, false
 			}
-			b.one.Start(0, choice.Placement, b.s.now+m.request.Duration)
+			b.one.Start(0, choice.Placement, b.sit.Now+m.request.Duration)
 			m.spots = append(m.spots, place.Spot{GPU: b.gpu, Placement: choice.Placement})
 		}
 	}

@@ -10,8 +10,8 @@
 //	Consolidate      moves one of two half-full GPUs to the other (GRMU)
 //
 // The package is pure: it computes a plan from the state of the GPUs and never applies it. Package place places jobs
-// that fit without a plan. Only the simulator uses package reconfigure: on clusters with backfill, moves do not shorten
-// waiting times (contrib/lab/results.md, "Moves of running jobs").
+// that fit without a plan. Only package papers uses package reconfigure: on clusters with backfill, most moves do not
+// shorten waiting times (contrib/lab/results.md, "Moves of running jobs").
 //
 // Files:
 //

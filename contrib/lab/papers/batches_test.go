@@ -1,6 +1,7 @@
-package sim
+package papers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +13,7 @@ import (
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
+	"caelum/internal/sim"
 	"caelum/internal/trace"
 )
 
@@ -50,26 +52,52 @@ func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	return j
 }
 
+// cluster is the state of the GPUs and the queue in a test.
+type cluster struct {
+	*batches
+	place.Situation
+	queue  []waiting
+	recent place.Recent
+	speeds []float64 // for each GPU, the sum of the relative speeds of its running jobs
+}
+
+// newWaiting converts a job of the workload. It returns false if no GPU has a profile for the job.
+func (c *cluster) newWaiting(t trace.Job) (w waiting, ok bool) {
+	w.Job = t
+	profile := ""
+	for _, b := range c.kinds {
+		name, fits := t.On(b)
+		if !fits {
+			name = ""
+		}
+		w.profiles = append(w.profiles, name)
+		profile = cmp.Or(profile, name)
+	}
+	if profile != "" {
+		w.runTime = t.Takes(profile)
+	}
+	return w, profile != ""
+}
+
 // occupy creates random instances on the GPUs, and the jobs that hold them. Two GPUs often have the same instances.
-func occupy(t *rapid.T, s *simulation) {
-	c := s.room.(*cut)
-	for k, b := range s.GPUs {
+func (c *cluster) occupy(t *rapid.T) {
+	for k, b := range c.gpus {
 		g := place.GPU{Model: b}
 		var busy mig.Layout
-		if k > 0 && s.GPUs[k-1] == b && rapid.Bool().Draw(t, "the same again") {
+		if k > 0 && c.gpus[k-1] == b && rapid.Bool().Draw(t, "the same again") {
 			busy, g.Idle = c.Pool.GPU(k-1).Busy, c.Pool.GPU(k-1).Idle
 		} else {
 			busy, g.Idle = drawInstances(t, b)
 		}
 		c.Pool.Set(k, g)
-		var last *job
+		first := true
 		for i := range busy.Indices() {
-			c.Pool.Start(k, i, s.now+rapid.SampledFrom([]float64{0.5, 1, 10, 1000}).Draw(t, "end"))
-			if last == nil || rapid.IntRange(0, 3).Draw(t, "the same job's") > 0 {
-				last, _ = s.newJob(drawNeeds(t, []*mig.Model{b}, 0))
-				s.running = append(s.running, last)
+			c.Pool.Start(k, i, c.Now+rapid.SampledFrom([]float64{0.5, 1, 10, 1000}).Draw(t, "end"))
+			if first || rapid.IntRange(0, 3).Draw(t, "the same job's") > 0 {
+				j, _ := c.newWaiting(drawNeeds(t, []*mig.Model{b}, 0))
+				c.speeds[k] += speedOn(&j, j.profiles[c.kind(k)])
 			}
-			last.spots = append(last.spots, place.Spot{GPU: k, Placement: i})
+			first = false
 		}
 	}
 }
@@ -94,14 +122,13 @@ type chosen struct {
 }
 
 // exhaustive finds the best subset by trying every subset of the window on one GPU after another.
-func exhaustive(s *simulation) (best chosen) {
-	c := s.room.(*cut)
-	left := make([]int, len(s.GPUs))
+func exhaustive(c *cluster) (best chosen) {
+	left := make([]int, len(c.gpus))
 	for k := range left {
 		left[k] = k
 	}
 	for len(left) > 0 {
-		share := func(k int) float64 { return 1 - float64(units(c.Pool.GPU(k)))/float64(s.GPUs[k].Grid) }
+		share := func(k int) float64 { return 1 - float64(units(c.Pool.GPU(k)))/float64(c.gpus[k].Grid) }
 		least := 0
 		for n, k := range left {
 			if share(k) < share(left[least]) {
@@ -111,17 +138,17 @@ func exhaustive(s *simulation) (best chosen) {
 		k := left[least]
 		left = slices.Delete(left, least, least+1)
 		most := 0
-		for _, l := range s.GPUs[k].Layouts() {
+		for _, l := range c.gpus[k].Layouts() {
 			most = max(most, l.Count())
 		}
-		for set := 1; set < 1<<min(most, s.queue.len()); set++ {
+		for set := 1; set < 1<<min(most, len(c.queue)); set++ {
 			var jobs []int
-			for at := range s.queue.len() {
+			for at := range len(c.queue) {
 				if set&(1<<at) != 0 {
 					jobs = append(jobs, at)
 				}
 			}
-			got, ok := tried(s, k, jobs)
+			got, ok := tried(c, k, jobs)
 			if ok && (got.value > best.value+1e-6 || got.value > best.value-1e-6 && earlier(got.jobs, best.jobs)) {
 				best = got
 			}
@@ -151,15 +178,15 @@ func units(g place.GPU) (n int) {
 }
 
 // tried places jobs from the queue on the k-th GPU, largest profiles first.
-func tried(s *simulation, k int, jobs []int) (got chosen, ok bool) {
-	b, kind := s.GPUs[k], slices.Index(s.kinds, s.GPUs[k])
+func tried(c *cluster, k int, jobs []int) (got chosen, ok bool) {
+	b, kind := c.gpus[k], slices.Index(c.kinds, c.gpus[k])
 	profile := func(at int) mig.Profile {
-		p, _ := b.ProfileIndex(s.queue.at(at).profiles[kind])
+		p, _ := b.ProfileIndex(c.queue[at].profiles[kind])
 		return b.Profiles[p]
 	}
 	got.jobs = jobs
 	for _, at := range jobs {
-		if s.queue.at(at).profiles[kind] == "" {
+		if c.queue[at].profiles[kind] == "" {
 			return got, false
 		}
 	}
@@ -168,38 +195,33 @@ func tried(s *simulation, k int, jobs []int) (got chosen, ok bool) {
 		p, q := profile(x), profile(y)
 		return (q.Size*100 + q.Compute) - (p.Size*100 + p.Compute)
 	})
-	one := place.NewPool([]place.GPU{s.room.(*cut).Pool.GPU(k)})
+	one := place.NewPool([]place.GPU{c.Pool.GPU(k)})
 	var spots []string
-	speed := 0.0
+	speed := c.speeds[k]
 	for _, at := range order {
-		j := s.queue.at(at)
+		j := &c.queue[at]
 		sit := place.Situation{
 			Pool:         one,
-			Now:          s.now,
-			Weights:      s.recent.Weights(),
-			MeanDuration: s.recent.MeanDuration(),
+			Now:          c.Now,
+			Weights:      c.recent.Weights(),
+			MeanDuration: c.recent.MeanDuration(),
 		}
 		for range max(1, j.Slices) {
-			choice := s.Policy.Choose(&sit, place.Request{Profile: profile(at).Name, Duration: j.estimate})
+			choice := c.policy.Choose(&sit, place.Request{Profile: profile(at).Name, Duration: j.runTime})
 			if choice.Verdict != place.Here {
 				return got, false
 			}
-			one.Start(0, choice.Placement, s.now+j.estimate)
+			one.Start(0, choice.Placement, c.Now+j.runTime)
 			spots = append(spots, fmt.Sprint(k, choice.Placement, at))
 		}
 		speed += speedOn(j, profile(at).Name)
-	}
-	for _, j := range s.running {
-		if j.spots[0].GPU == k {
-			speed += speedOn(j, j.profiles[kind])
-		}
 	}
 	got.spots = strings.Join(spots, ", ")
 	got.value = float64(units(one.GPU(0))) / float64(b.Grid) * speed
 	return got, true
 }
 
-func speedOn(j *job, profile string) float64 {
+func speedOn(j *waiting, profile string) float64 {
 	if j.Speed == nil {
 		return 1
 	}
@@ -212,21 +234,23 @@ func TestBatchesAreTheBest(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		several, none := 0, 0
 		rapid.Check(t, func(t *rapid.T) {
-			s := newSimulation(Config{GPUs: drawModels(t), Policy: p, Discipline: Batches})
-			s.now = 3
-			occupy(t, s)
+			models := drawModels(t)
+			c := &cluster{batches: newBatches(models, p), speeds: make([]float64, len(models))}
+			c.Pool, c.Now = place.NewPool(make([]place.GPU, len(models))), 3
+			c.occupy(t)
 			for range rapid.IntRange(1, 9).Draw(t, "jobs") {
-				j, err := s.newJob(drawNeeds(t, s.GPUs, 0))
-				if err != nil {
+				j, ok := c.newWaiting(drawNeeds(t, models, 0))
+				if !ok {
 					continue // no GPU has the profile
 				}
-				s.queue.push(j)
-				s.recent.Add(s.request(j))
+				c.queue = append(c.queue, j)
+				c.recent.Add(place.Request{Profile: cmp.Or(j.profiles...), Duration: j.runTime})
 			}
-			want := exhaustive(s)
+			c.Weights, c.MeanDuration = c.recent.Weights(), c.recent.MeanDuration()
+			want := exhaustive(c)
 			var jobs []int
 			var spots []string
-			for _, m := range s.batches.next() {
+			for _, m := range c.next(c.Situation, c.queue, c.speeds) {
 				jobs = append(jobs, m.at)
 				for _, at := range m.spots {
 					spots = append(spots, fmt.Sprint(at.GPU, at.Placement, m.at))
@@ -244,7 +268,7 @@ func TestBatchesAreTheBest(t *testing.T) {
 			case len(jobs) > 1:
 				several++
 			}
-			if got := s.batches.best / float64(s.GPUs[s.batches.gpu].Grid); math.Abs(got-want.value) > 1e-6 {
+			if got := c.best / float64(c.gpus[c.gpu].Grid); math.Abs(got-want.value) > 1e-6 {
 				t.Fatalf("throughput %v, want %v", got, want.value)
 			}
 		})
@@ -295,13 +319,13 @@ func TestBatchesByHand(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var seen spans
-			config := Config{
-				GPUs:       gpus(t, "A100-40GB", c.gpus),
-				Policy:     policy(t, "first-fit"),
-				Discipline: Batches,
-				Observer:   &seen,
+			config := sim.Config{
+				GPUs:      gpus(t, "A100-40GB", c.gpus),
+				Policy:    policy(t, "first-fit"),
+				Scheduler: Batches,
+				Observer:  &seen,
 			}
-			if _, err := Run(config, slices.Values(c.jobs)); err != nil {
+			if _, err := sim.Run(config, slices.Values(c.jobs)); err != nil {
 				t.Fatal(err)
 			}
 			var got []string
@@ -314,8 +338,8 @@ func TestBatchesByHand(t *testing.T) {
 		})
 	}
 	apart[3].Slices = 3
-	c := Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: Batches}
-	if _, err := Run(c, slices.Values(apart)); !errors.Is(err, ErrNever) {
+	c := sim.Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Scheduler: Batches}
+	if _, err := sim.Run(c, slices.Values(apart)); !errors.Is(err, sim.ErrNever) {
 		t.Errorf("three on one GPU: %v", err)
 	}
 }
@@ -327,7 +351,7 @@ func TestBatchesOverlapNothing(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			var seen spans
 			times := rapid.SampledFrom([]float64{0, 0.25})
-			c := Config{GPUs: drawModels(t), Policy: p, Discipline: Batches, Observer: &seen}
+			c := sim.Config{GPUs: drawModels(t), Policy: p, Scheduler: Batches, Observer: &seen}
 			c.Create, c.Destroy = times.Draw(t, "create"), times.Draw(t, "destroy")
 			var jobs trace.Workload
 			slots := map[string]int{}
@@ -348,11 +372,11 @@ func TestBatchesOverlapNothing(t *testing.T) {
 					slots[j.ID] = max(1, j.Slices)
 				}
 			}
-			r, err := Run(c, slices.Values(jobs.Jobs))
+			r, err := sim.Run(c, slices.Values(jobs.Jobs))
 			if err != nil {
 				t.Fatal(err)
 			}
-			on := map[string]Span{}
+			on := map[string]sim.Span{}
 			for n, x := range seen.all {
 				if first, ok := on[x.Job]; ok && (x.GPU != first.GPU || x.From != first.From) {
 					t.Fatalf("%+v and %+v", first, x)
@@ -376,17 +400,4 @@ func TestBatchesOverlapNothing(t *testing.T) {
 			}
 		})
 	})
-}
-
-// TestBatchesNeedAPolicy checks that the Batches discipline requires a policy.
-func TestBatchesNeedAPolicy(t *testing.T) {
-	models := gpus(t, "A100-40GB", 1)
-	whole, _ := Whole(models[0])
-	for _, c := range []Config{{GPUs: models}, {GPUs: models, Static: []mig.Layout{whole}}} {
-		c.Discipline = Batches
-		if _, err := Run(c, slices.Values([]trace.Job{})); err == nil ||
-			!strings.HasPrefix(err.Error(), "the batches discipline requires a policy") {
-			t.Errorf("%v", err)
-		}
-	}
 }

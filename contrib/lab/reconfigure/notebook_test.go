@@ -27,7 +27,7 @@ import (
 //	                       an instance that must not be moved
 //	reject, merge          have the same arguments and output as depart, but without a GPU
 //
-// Rewrite the files with: go test ./internal/reconfigure -run Notebook -rewrite
+// Rewrite the files with: go test ./reconfigure -run Notebook -rewrite
 func TestNotebook(t *testing.T) {
 	datadriven.Walk(t, "testdata/notebook", func(t *testing.T, path string) {
 		var gpus []place.GPU
