@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"testing"
@@ -46,7 +47,9 @@ var endEstimates = []struct {
 	{
 		"predictions, lognormal error 0.3, corrected",
 		true,
-		func(seed uint64) func(trace.Job) float64 { return Predictions(0.3, seed) },
+		func(seed uint64) func(trace.Job) float64 {
+			return func(j trace.Job) float64 { return j.Duration * math.Exp(0.3*Chance(seed, j).NormFloat64()) }
+		},
 	},
 }
 

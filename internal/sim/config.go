@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -70,9 +71,9 @@ type Config struct {
 	// estimates. Agents do not correct estimates.
 	Learn bool
 
-	// Memory describes the accuracy with which the jobs' peak memory is predicted. If Memory is nil, jobs request
-	// exactly the amount of memory that they need.
-	Memory *Memory
+	// Memory determines how much memory jobs request and need. If Memory is nil, jobs request exactly the amount of
+	// memory that they need.
+	Memory Memory
 	// Growth determines which profiles jobs request, when their runs end, and whether they are run again. If Growth is
 	// nil, each job runs once for its duration, or as Memory determines.
 	Growth Growth
@@ -140,14 +141,23 @@ func (c *Config) check() error {
 	if c.Policy == nil && c.Static == nil && (c.Scheduler == nil || !Alike(c.GPUs)) {
 		return fmt.Errorf("without a scheduler and a single GPU model, a policy or fixed layouts are required")
 	}
-	if c.Scheduler != nil && (c.Offers || c.Sizing == Adaptive || c.WholeShare > 0 && c.quota() || c.Deadlines != nil) {
-		return fmt.Errorf("a scheduler places jobs directly, without offers, adaptive sizes, deadlines or " +
-			"a limit on the share of full GPUs")
-	}
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
 		return fmt.Errorf("%d fixed layouts for %d GPUs; specify one layout for each GPU", len(c.Static), len(c.GPUs))
 	}
-	return c.Deadlines.check(c)
+	return cmp.Or(c.Deadlines.check(c), c.checkScheduler())
+}
+
+// checkScheduler returns an error if a Scheduler does not support the other fields.
+func (c *Config) checkScheduler() error {
+	switch {
+	case c.Scheduler != nil &&
+		(c.Offers || c.Sizing == Adaptive || c.WholeShare > 0 && c.quota() || c.Deadlines != nil):
+		return fmt.Errorf("a scheduler places jobs directly, without offers, adaptive sizes, deadlines or " +
+			"a limit on the share of full GPUs")
+	case c.Moves && (c.Scheduler == nil || c.Policy == nil || c.Memory != nil || c.Growth != nil):
+		return fmt.Errorf("moves require a scheduler and a placement policy, without memory predictions or growth")
+	}
+	return nil
 }
 
 // Kinds returns the different GPU models, in the order of their first GPUs.

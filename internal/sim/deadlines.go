@@ -58,7 +58,7 @@ func (s *simulation) setDeadline(j *Job) {
 	if j.deadline == 0 {
 		j.deadline = math.Inf(1)
 		limit := s.estimate(j.Job)
-		if rng := chance(d.Seed+deadlineSeed, j.Job); rng.Float64() < d.Share && !math.IsInf(limit, 1) {
+		if rng := Chance(d.Seed+deadlineSeed, j.Job); rng.Float64() < d.Share && !math.IsInf(limit, 1) {
 			j.latest = j.Submit + limit*(d.From+(d.To-d.From)*rng.Float64())
 			j.deadline = j.latest + limit
 		}

@@ -13,18 +13,12 @@ import (
 // Limits returns a function that generates a random time limit for a job, similar to the limits that users set. The
 // limits are uniformly distributed between from*d and to*d, where d is the job's true duration.
 func Limits(from, to float64, seed uint64) func(trace.Job) float64 {
-	return func(j trace.Job) float64 { return j.Duration * (from + (to-from)*chance(seed, j).Float64()) }
+	return func(j trace.Job) float64 { return j.Duration * (from + (to-from)*Chance(seed, j).Float64()) }
 }
 
-// Predictions returns a function that generates a random prediction of a job's run time. A prediction is the true
-// duration with a lognormal error; sigma is the standard deviation of the logarithm of the error.
-func Predictions(sigma float64, seed uint64) func(trace.Job) float64 {
-	return func(j trace.Job) float64 { return j.Duration * math.Exp(sigma*chance(seed, j).NormFloat64()) }
-}
-
-// chance returns a random source that depends only on the seed and the job. A job is therefore given the same random
+// Chance returns a random source that depends only on the seed and the job. A job is therefore given the same random
 // numbers in every run.
-func chance(seed uint64, j trace.Job) *rand.Rand {
+func Chance(seed uint64, j trace.Job) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(j.ID))
 	h.Write(binary.LittleEndian.AppendUint64(nil, math.Float64bits(j.Submit)))

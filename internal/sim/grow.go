@@ -2,9 +2,42 @@ package sim
 
 import (
 	"cmp"
+	"container/heap"
 
+	"caelum/internal/mig"
 	"caelum/internal/trace"
 )
+
+// Memory determines how much memory jobs request and need. A job that runs out of memory is requeued.
+type Memory interface {
+	// Profile returns the profile that a job requests on a GPU model, on which it needs the profile own. had is the
+	// memory, in MiB, with which the job ran out of memory in its last run, or 0 before its first run.
+	Profile(j trace.Job, b *mig.Model, own string, had float64) string
+	// Lasts returns the fraction of its run after which a job runs out of memory on a slice with the given memory, in
+	// MiB, or 1 if the memory is sufficient.
+	Lasts(j trace.Job, memory float64) float64
+}
+
+// RequeueDelay is the time, in seconds, before a requeued job can start. slurmctld first waits for the job's
+// credentials to expire after 120 s (cred_expire of AuthInfo, slurm.conf(5)).
+const RequeueDelay = 121
+
+// ask makes a job request the profiles that Memory determines.
+func (s *simulation) ask(j *Job, had float64) {
+	for k, b := range s.kinds {
+		if own, ok := j.On(b); ok {
+			j.profiles[k] = s.Memory.Profile(j.Job, b, own, had)
+		}
+	}
+	s.settle(j)
+}
+
+// absent removes a job from the cluster after its run has ended and returns it to the queue after delay seconds.
+func (s *simulation) absent(j *Job, delay float64) {
+	j.units, j.spots, j.numbers = 0, nil, nil
+	j.since, j.ends = s.now, s.now+delay
+	heap.Push(&s.away, j)
+}
 
 // Growth determines what happens to jobs whose slices might not have enough memory. The simulation calls the methods in
 // order of simulated time.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"caelum/internal/mig"
 	"caelum/internal/trace"
 )
 
@@ -97,7 +98,7 @@ func TestGrowthRequiresAPolicy(t *testing.T) {
 		"no policy":  {GPUs: one},
 		"no queue":   {GPUs: one, Policy: policy(t, "best-fit"), Discipline: Loss},
 		"two models": {GPUs: append(gpus(t, "A30-24GB", 1), one...), Policy: policy(t, "best-fit")},
-		"memory":     {GPUs: one, Policy: policy(t, "best-fit"), Memory: &Memory{}},
+		"memory":     {GPUs: one, Policy: policy(t, "best-fit"), Memory: exact{}},
 		"stay":       {GPUs: one, Policy: policy(t, "best-fit"), Stay: true},
 	} {
 		c.Growth = &scripted{t: t}
@@ -106,3 +107,9 @@ func TestGrowthRequiresAPolicy(t *testing.T) {
 		}
 	}
 }
+
+// exact is a Memory that is always sufficient for a job's own profile.
+type exact struct{}
+
+func (exact) Profile(_ trace.Job, _ *mig.Model, own string, _ float64) string { return own }
+func (exact) Lasts(trace.Job, float64) float64                                { return 1 }

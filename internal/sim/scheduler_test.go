@@ -48,6 +48,9 @@ func TestSchedulerPlacesDirectly(t *testing.T) {
 		"offers":        {Scheduler: scheduler, Policy: place.Reach, Offers: true},
 		"sizes":         {Scheduler: scheduler, Policy: place.Reach, Sizing: Adaptive},
 		"deadlines":     {Scheduler: scheduler, Policy: place.Reach, Deadlines: &Deadlines{}},
+		"static moves":  {Scheduler: scheduler, Static: []mig.Layout{0}, Moves: true},
+		"only moves":    {Policy: place.Reach, Moves: true},
+		"memory":        {Scheduler: scheduler, Policy: place.Reach, Moves: true, Memory: exact{}},
 		"limit on full": {Scheduler: scheduler, Policy: place.Reach, WholeShare: 0.5, GPUs: fullGPUs(t, 1)},
 	} {
 		if c.GPUs == nil {

@@ -38,10 +38,8 @@ type Job struct {
 
 	offer offer.Job // the job in the form used by package offer
 
-	peak        float64 // the peak memory in MiB; 0 if the requested memory is always sufficient
-	failShare   float64 // the fraction of the run after which the job fails if memory is less than peak
 	memory      float64 // memory in MiB of the smallest slice of the last run
-	outOfMemory bool    // true if memory is less than peak, or, with Growth, if the job will run again
+	outOfMemory bool    // true if the job will run out of memory or, with Growth, run again
 	resubmits   bool    // true if the user of an absent job will resubmit it
 
 	// expected is the expected end of a running job. The field until is the time until which it remains valid.
@@ -166,7 +164,7 @@ func (s *simulation) submit(t trace.Job) error {
 	s.result.submitted(j)
 	switch {
 	case s.Memory != nil:
-		s.Memory.foresee(s, j)
+		s.ask(j, 0)
 	case s.Growth != nil:
 		s.demand(j, s.Growth.Submitted(j.Job))
 	}
@@ -292,7 +290,8 @@ func (s *simulation) end(j *Job) {
 	switch {
 	case s.Growth != nil && s.again(j):
 	case j.outOfMemory:
-		s.requeue(j)
+		s.ask(j, j.memory)
+		s.absent(j, RequeueDelay)
 	case s.corrected != nil:
 		s.corrected.Finished(j.estimate*s.takes(j), j.runs)
 	}
@@ -309,8 +308,9 @@ func (s *simulation) start(j *Job, takes float64, memory float64) {
 	j.started = s.now + takes
 	j.waited += j.started - j.since
 	j.memory = memory
-	if j.outOfMemory = memory < j.peak; j.outOfMemory {
-		j.runs *= j.failShare
+	if j.outOfMemory = false; s.Memory != nil {
+		lasts := s.Memory.Lasts(j.Job, memory)
+		j.runs, j.outOfMemory = j.runs*lasts, lasts < 1
 	}
 	j.ends = j.started + j.runs
 	j.from, j.lost = j.started, 0

@@ -62,7 +62,7 @@ func (o options) parseMoves(gpus []*mig.Model) (*papers.Moves, error) {
 }
 
 // memory returns the memory predictions for --memory-error, or nil if the flag is not given.
-func (o options) memory() (*sim.Memory, error) {
+func (o options) memory(gpus []*mig.Model) (sim.Memory, error) {
 	switch e, m := o.memoryError, o.memoryMargin; {
 	case !(e >= 0 && e < 10 && m >= 0 && m < 100):
 		return nil, errors.New("--memory-error must be at least 0 and below 10, and --memory-margin must be at least " +
@@ -71,7 +71,7 @@ func (o options) memory() (*sim.Memory, error) {
 		return nil, errors.New("--stay and --memory-error cannot be combined, because jobs that never end cannot run " +
 			"out of memory")
 	case e > 0:
-		return &sim.Memory{Error: e, Margin: m, Seed: o.seed}, nil
+		return papers.Memory{Models: sim.Kinds(gpus), Error: e, Margin: m, Seed: o.seed}, nil
 	}
 	return nil, nil
 }

@@ -80,7 +80,7 @@ func (o options) config() (c sim.Config, err error) {
 	case o.sizing == "adaptive" && !reserves:
 		return c, errors.New("--sizing adaptive requires --queue fifo or easy")
 	}
-	if c.Memory, err = o.memory(); err != nil {
+	if c.Memory, err = o.memory(c.GPUs); err != nil {
 		return c, err
 	}
 	if _, err := o.parseMoves(c.GPUs); err != nil {
@@ -201,7 +201,7 @@ func (o options) expected() (seconds func(trace.Job) float64, learn bool, err er
 		}
 	case "error":
 		if s, err := strconv.ParseFloat(value, 64); err == nil && s >= 0 && s < 10 {
-			return sim.Predictions(s, o.seed), true, nil
+			return papers.Predictions(s, o.seed), true, nil
 		}
 	}
 	const forms = "exact, limits, limits=1-6, corrected, corrected=1-6 or error=0.3"

@@ -1,4 +1,4 @@
-package sim
+package papers
 
 import (
 	"math"
@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"caelum/internal/sim"
 	"caelum/internal/trace"
 )
 
@@ -18,38 +19,48 @@ func TestOutOfMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 12)
 		c := drawConfig(t, models)
+		if c.Moves {
+			c.Scheduler, c.Moves = nil, false
+		}
 		var seen spans
 		c.Observer = &seen
-		c.Memory = &Memory{
+		c.Memory = Memory{
+			Models: models[:1],
 			Error:  rapid.Float64Range(0, 2).Draw(t, "error"),
 			Margin: rapid.Float64Range(0, 1).Draw(t, "margin"),
 			Seed:   7,
 		}
-		r, err := Run(c, named(jobs))
+		r, err := sim.Run(c, slices.Values(traceJobs(jobs)))
 		if err != nil {
-			t.Skip(err) // a job might not fit
+			if c.Static != nil || c.Policy != nil { // a job might not fit
+				t.Skip(err)
+			}
+			t.Fatal(err)
 		}
 		requeued += r.Requeued
-		if r.Submitted != len(jobs) || r.Started+r.Refused != len(jobs) || c.Discipline != Loss && r.Refused > 0 {
+		if r.Submitted != len(jobs) || r.Started+r.Refused != len(jobs) || c.Discipline != sim.Loss && r.Refused > 0 {
 			t.Fatalf("of %d jobs %d started and %d were rejected", len(jobs), r.Started, r.Refused)
+		}
+		if c.Policy == nil {
+			return
 		}
 		memory := func(profile string) float64 {
 			p, _ := models[0].ProfileIndex(profile)
 			return models[0].Profiles[p].Memory()
 		}
-		last := map[string]Span{}
+		last := map[string]sim.Span{}
 		for _, s := range seen.all {
 			if before, again := last[s.Job]; again &&
-				(s.From < before.To+RequeueDelay || memory(s.Profile) <= memory(before.Profile)) {
+				(s.From < before.To+sim.RequeueDelay || memory(s.Profile) <= memory(before.Profile)) {
 				t.Fatalf("%+v, then %+v", before, s)
 			}
 			last[s.Job] = s
 		}
-		if c.Discipline == Loss {
+		if c.Discipline == sim.Loss {
 			return
 		}
 		for k, j := range jobs {
-			id := "#" + strconv.Itoa(k+1) + "#"
+			id := strconv.Itoa(k)
 			if s := last[id]; math.Abs(s.To-s.From-j.Duration) > 1e-9 {
 				t.Fatalf("the last run of %+v is from %v to %v", j, s.From, s.To)
 			}
@@ -69,9 +80,12 @@ func TestForeseenExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 12)
 		c := drawConfig(t, models)
-		want, err1 := waits(c, named(jobs))
-		c.Memory = &Memory{Seed: rapid.Uint64().Draw(t, "seed")}
-		got, err2 := waits(c, named(jobs))
+		if c.Moves {
+			c.Scheduler, c.Moves = nil, false
+		}
+		want, err1 := waits(c, traceJobs(jobs))
+		c.Memory = Memory{Models: models[:1], Seed: rapid.Uint64().Draw(t, "seed")}
+		got, err2 := waits(c, traceJobs(jobs))
 		if (err1 == nil) != (err2 == nil) || !slices.Equal(got, want) {
 			t.Fatalf("%v (%v), not %v (%v)", got, err2, want, err1)
 		}
@@ -82,11 +96,11 @@ func TestForeseenExactly(t *testing.T) {
 // A prediction of half of it gives the job a 1g.5gb, which is too small.
 func TestPeakThatIsKnown(t *testing.T) {
 	job := trace.Job{ID: "a", Duration: 1000, MemoryMiB: 9000}
-	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach")}
+	c := sim.Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach")}
 	for seed := range uint64(200) {
 		var seen spans
-		c.Observer, c.Memory = &seen, &Memory{Error: 0.7, Seed: seed}
-		if _, err := Run(c, slices.Values([]trace.Job{job})); err != nil {
+		c.Observer, c.Memory = &seen, Memory{Models: c.GPUs, Error: 0.7, Seed: seed}
+		if _, err := sim.Run(c, slices.Values([]trace.Job{job})); err != nil {
 			t.Fatal(err)
 		}
 		if len(seen.all) != 2 {
