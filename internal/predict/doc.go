@@ -8,7 +8,6 @@
 //	PredictShared     the need of a job, from the runs of other users
 //	Expect            the expected duration of a running job, from its earlier runs
 //	Series, Forecast  the memory of a running job over time, and the forecast of its peak
-//	Ends              the expected durations of running jobs, from the time limits of all jobs (simulations only)
 //	Larger, RanOut    the next profile of a job whose slice was too small; whether a run ran out of memory
 //	Partitions        the best profiles for a machine-learning model, from its measurements
 //
@@ -16,7 +15,6 @@
 //
 //	attempt.go    decides which runs were complete; merges the records of a run on several nodes; the thresholds
 //	compute.go    compute slices: Amdahl's law, busy share from run times or utilisation, max_slowdown, time limits
-//	ends.go       Ends: the expected duration of a running job, learned from up to 4096 finished jobs (at least 32)
 //	failure.go    decides which failed runs ran out of memory, from the share of runs that fail for other reasons
 //	forecast.go   Series.Forecast: the peak memory of a running job, and whether it will exceed the slice (Exceeds)
 //	grow.go       Growth, Larger, RanOut: jobs that get a larger profile after they have started

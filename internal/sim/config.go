@@ -67,9 +67,9 @@ type Config struct {
 	// returns a quantile, Said returns the median, and the simulation computes the expected end of a running job with
 	// predict.Expect, as the agents do. High may be nil.
 	High func(trace.Job) float64
-	// Learn is true if the simulation corrects each estimate using the ratios of finished jobs' run times to their
-	// estimates. Agents do not correct estimates.
-	Learn bool
+	// Corrector returns a new object that corrects the estimates using the run times of finished jobs. Agents do not
+	// correct estimates. If Corrector is nil, neither does the simulation.
+	Corrector func() Corrector
 
 	// Memory determines how much memory jobs request and need. If Memory is nil, jobs request exactly the amount of
 	// memory that they need.

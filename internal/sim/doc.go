@@ -28,7 +28,7 @@
 //	scheduler.go Scheduler and Control, its access to the simulation; GPUs on which slices are only counted
 //	sizing.go   Sizing: tightest or adaptive profiles; the expected speeds; starts the jobs of package offer's plan
 //	endings.go  the running jobs in the order of their ends
-//	estimates.go estimated run times: users' limits, correction by finished jobs; random numbers of a job
+//	estimates.go estimated run times: users' limits; Corrector; random numbers of a job
 //	deadlines.go Deadlines: jobs with --deadline, which slurmctld removes if they start too late
 //	grow.go     Memory and Growth: another package determines profiles and ends of runs, and whether a job runs again
 //	            after a requeue (RequeueDelay)

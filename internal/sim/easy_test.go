@@ -228,14 +228,39 @@ func TestNoJobIsLost(t *testing.T) {
 	})
 }
 
+// mean is a Corrector that expects jobs to run for the mean ratio of run time to estimate.
+type mean struct {
+	jobs  int
+	ratio float64 // the sum over the jobs
+}
+
+func newMean() Corrector { return &mean{} }
+
+func (m *mean) Finished(estimate, ran float64) { m.jobs, m.ratio = m.jobs+1, m.ratio+ran/estimate }
+func (m *mean) Version() int                   { return m.jobs }
+
+func (m *mean) Expect(estimate, ran float64) (total, until float64) {
+	if m.jobs > 0 && !math.IsInf(estimate, 1) {
+		estimate *= m.ratio / float64(m.jobs)
+	}
+	if ran >= estimate {
+		estimate = 1.25 * ran
+	}
+	return estimate, estimate
+}
+
 // TestTheSameAgain checks that a second run with the same Config has the same result, as BestStatic requires.
 func TestTheSameAgain(t *testing.T) {
-	for _, know := range endEstimates {
-		t.Run(know.name, func(t *testing.T) {
+	for name, estimates := range map[string]Config{
+		"exact":     {},
+		"limits":    {Said: Limits(1, 6, 1)},
+		"corrected": {Said: Limits(1, 6, 1), Corrector: newMean},
+	} {
+		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				models, jobs := drawCase(t, 10)
 				c := drawConfig(t, models)
-				c.Said, c.Learn = know.estimate(1), know.learn
+				c.Said, c.Corrector = estimates.Said, estimates.Corrector
 				first, err := Run(c, named(jobs))
 				again, failed := Run(c, named(jobs))
 				if fmt.Sprint(err) != fmt.Sprint(failed) || !reflect.DeepEqual(first, again) {
@@ -243,5 +268,27 @@ func TestTheSameAgain(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestCorrector checks that a Corrector changes the expected ends. Job a, which has a time limit of 1,000 s and holds
+// half of a GPU, is expected to end after 100 s, because the first job ran for a tenth of its limit. Job c must
+// therefore not start before job b, which needs the whole GPU.
+func TestCorrector(t *testing.T) {
+	jobs := []trace.Job{
+		{ID: "first", Submit: 0, Duration: 10, Limit: 100, Profile: "1g.5gb"},
+		{ID: "a", Submit: 20, Duration: 100, Limit: 1000, Profile: "4g.20gb"},
+		{ID: "b", Submit: 30, Duration: 10, Limit: 100, Profile: "7g.40gb"},
+		{ID: "c", Submit: 40, Duration: 85, Limit: 850, Profile: "1g.5gb"},
+	}
+	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: place.Reach, Discipline: EASY, Said: ownLimit}
+	for _, test := range []struct {
+		corrector func() Corrector
+		want      []float64 // waits in the order of the starts: first, a, then c and b, or b and c
+	}{{nil, []float64{0, 0, 0, 95}}, {newMean, []float64{0, 0, 90, 90}}} {
+		c.Corrector = test.corrector
+		if got, err := waits(c, slices.Values(jobs)); err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("waits %v (%v), want %v", got, err, test.want)
+		}
 	}
 }

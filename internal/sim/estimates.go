@@ -25,9 +25,20 @@ func Chance(seed uint64, j trace.Job) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
+// Corrector corrects estimated run times (contrib/lab/ends). Times are in seconds.
+type Corrector interface {
+	// Finished records the estimated and the actual run time of a job that has ended.
+	Finished(estimate, ran float64)
+	// Version returns a number that changes whenever the results of Expect may have changed.
+	Version() int
+	// Expect returns the expected run time of a job that has been running for ran seconds, and the run time up to which
+	// this result remains valid. The estimate can be +Inf.
+	Expect(estimate, ran float64) (total, until float64)
+}
+
 // foresight computes the expected ends of running jobs.
 type foresight struct {
-	corrected *predict.Ends // nil if the simulation does not correct estimates
+	corrected Corrector // nil if the simulation does not correct estimates
 }
 
 // version returns a number that changes whenever the result of total for a running job may have changed.

@@ -13,7 +13,6 @@ import (
 	"caelum/internal/mig"
 	"caelum/internal/offer"
 	"caelum/internal/place"
-	"caelum/internal/predict"
 	"caelum/internal/trace"
 )
 
@@ -44,7 +43,7 @@ type Job struct {
 
 	// expected is the expected end of a running job. The field until is the time until which it remains valid.
 	expected, until float64
-	version         int // the version of predict.Ends when expected was computed
+	version         int // the version of the Corrector when expected was computed
 
 	deadline, latest float64 // the deadline and the latest start in seconds; the deadline is +Inf if there is none
 
@@ -109,8 +108,8 @@ func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 
 func newSimulation(c Config) *simulation {
 	s := &simulation{Config: c, tick: math.Inf(1)}
-	if c.Learn {
-		s.corrected = &predict.Ends{}
+	if c.Corrector != nil {
+		s.corrected = c.Corrector()
 	}
 	s.kinds = Kinds(s.GPUs)
 	if s.perNode = s.Nodes != nil; !s.perNode {
@@ -233,7 +232,7 @@ func (s *simulation) settle(j *Job) {
 		Wants:     []offer.Want{want},
 		Nodes:     nodes,
 		RunTime:   j.estimate,
-		Learned:   s.Said == nil || s.Learn || j.high > 0,
+		Learned:   s.Said == nil || s.corrected != nil || j.high > 0,
 		TimeLimit: j.estimate,
 	}
 	s.setDeadline(j)

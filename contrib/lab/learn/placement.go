@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"caelum/contrib/lab/ends"
 	"caelum/internal/mig"
 	"caelum/internal/place"
 	"caelum/internal/predict"
@@ -97,8 +98,8 @@ func (m *memory) estimate(j trace.Job) float64 {
 // called first.
 func (m *memory) high(j trace.Job) float64 { return m.highs[j.ID] }
 
-// estimator is a source of expected run times. Its set function assigns the Said, High, Learn and Observer fields of a
-// simulation.
+// estimator is a source of expected run times. Its set function assigns the Said, High, Corrector and Observer fields
+// of a simulation.
 type estimator struct {
 	name string
 	set  func(c *sim.Config, scripts map[string]string)
@@ -127,11 +128,11 @@ func byRuns(c *sim.Config, scripts map[string]string) {
 	c.Said, c.High, c.Observer = m.estimate, m.high, m
 }
 
-// corrected returns a function that sets the same estimates as set, but also makes the simulation correct them (Learn).
+// corrected returns a function that sets the same estimates as set, but also makes the simulation correct them .
 func corrected(set func(*sim.Config, map[string]string)) func(*sim.Config, map[string]string) {
 	return func(c *sim.Config, scripts map[string]string) {
 		set(c, scripts)
-		c.Learn = true
+		c.Corrector = ends.New
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 
+	"caelum/contrib/lab/ends"
 	"caelum/internal/predict"
 )
 
@@ -53,7 +54,7 @@ func tasks(seed uint64) (all []task) {
 
 // past holds the data that a prediction can use when a task is submitted. All times are logarithms of seconds.
 type past struct {
-	ends    predict.Ends
+	ends    ends.Ends
 	byKey   map[int][]predict.Run
 	byUser  map[int][]float64
 	ratios  map[int][]float64 // the ratios of run time to limit, by user

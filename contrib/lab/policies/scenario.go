@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"caelum/contrib/lab/ends"
 	"caelum/contrib/lab/traces"
 	"caelum/internal/mig"
 	"caelum/internal/place"
@@ -88,7 +89,9 @@ func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
 	default:
 		return nil, fmt.Errorf("-queues %s: use one of %v", s.queue, queueNames)
 	}
-	c.Learn = s.ends == "learned"
+	if s.ends == "learned" {
+		c.Corrector = ends.New
+	}
 	if c.Said, err = s.said(seed); err != nil {
 		return nil, err
 	}

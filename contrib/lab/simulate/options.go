@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"caelum/contrib/lab/ends"
 	"caelum/contrib/lab/papers"
 	"caelum/internal/mig"
 	"caelum/internal/place"
@@ -86,8 +87,12 @@ func (o options) config() (c sim.Config, err error) {
 	if _, err := o.parseMoves(c.GPUs); err != nil {
 		return c, err
 	}
-	if c.Said, c.Learn, err = o.expected(); err != nil {
+	said, learn, err := o.expected()
+	if err != nil {
 		return c, err
+	}
+	if c.Said = said; learn {
+		c.Corrector = ends.New
 	}
 	if c.Deadlines, err = o.parseDeadlines(); err != nil {
 		return c, err

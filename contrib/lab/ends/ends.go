@@ -1,15 +1,19 @@
-package predict
+// Package ends corrects the estimated run times of jobs by the run times of earlier jobs. The agents do not do this,
+// because it did not shorten waiting times with backfill (contrib/lab/results.md, "Run times").
+package ends
 
 import (
 	"math"
 	"slices"
+
+	"caelum/internal/sim"
 )
 
 // Ends learns the ratio between jobs' run times and their stated durations. A stated duration is a time limit or a
 // prediction. Users' time limits are several times too long, but a job that has already run longer than most others
 // will probably run much longer still. The expected duration of a running job is therefore the mean over the past jobs
 // that ran at least as long, where all durations are relative to the stated one. The zero value has recorded no jobs
-// and expects each job to run for its stated duration.
+// and expects each job to run for its stated duration. Ends implements [sim.Corrector].
 type Ends struct {
 	ratios    []float64 // run time / stated duration of the last finished jobs, as a ring buffer
 	next      int
@@ -24,6 +28,9 @@ const (
 	endsFew       = 32   // if fewer jobs have finished, the expected duration is the stated duration
 	endsQuantiles = 64
 )
+
+// New returns an Ends that has recorded no jobs.
+func New() sim.Corrector { return &Ends{} }
 
 // Finished records a job that ended by itself, along with its stated duration and its run time, both in seconds.
 func (e *Ends) Finished(stated, ran float64) {
