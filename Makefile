@@ -176,8 +176,8 @@ learn:
 FUZZTIME ?= 3600
 fuzz: prerequisites
 	@command -v clang >/dev/null || { echo "couldn't find clang; run apt-get install clang"; exit 1; }
-	for f in internal/api:FuzzServer internal/agent:FuzzAgent internal/agent:FuzzRecords spank/submit:FuzzTable spank/submit:FuzzSubmit spank/submit:FuzzModify \
-		internal/mig:FuzzParse internal/trace:FuzzSacct internal/predict:FuzzSummaries internal/setup:FuzzMerge; do \
+	for f in internal/node/api:FuzzServer internal/node/agent:FuzzAgent internal/node/agent:FuzzRecords spank/submit:FuzzTable spank/submit:FuzzSubmit spank/submit:FuzzModify \
+		internal/core/mig:FuzzParse internal/sim/trace:FuzzSacct internal/core/predict:FuzzSummaries internal/cli/setup:FuzzMerge; do \
 		$(GO) test ./$${f%:*} -run '^$$' -fuzz "^$${f#*:}\$$" -parallel=1 -fuzztime=$(FUZZTIME)s -fuzzminimizetime=50x || exit 1; done
 	cd contrib/lab && $(GO) test ./reconfigure -run '^$$' -fuzz '^FuzzPlan$$' -parallel=1 -fuzztime=$(FUZZTIME)s \
 		-fuzzminimizetime=50x
@@ -202,11 +202,11 @@ check:
 # avoids repeating the lint target's vet run. Because some tests mostly wait, make unit tests twice as many packages in
 # parallel as the machine has cores.
 PURE := contrib/ansible contrib/mail contrib/monitoring contrib/devcluster/oracle \
-	spank/submit contrib/nvml-emulator/fuzz docs internal/config internal/decisions \
-	internal/eligible internal/gpuhours internal/inventory internal/jobreport internal/learn internal/ledger \
-	internal/lint internal/man internal/mig internal/offer internal/overview internal/part internal/place \
-	internal/place/placetest internal/plan internal/predict internal/preempt internal/report \
-	internal/setup internal/shadow internal/sim internal/sqlite internal/tags internal/trace internal/trust spank/fuzz
+	spank/submit contrib/nvml-emulator/fuzz docs internal/config internal/controller/decisions \
+	internal/core/eligible internal/cli/gpuhours internal/node/inventory internal/cli/jobreport internal/controller/learn internal/node/ledger \
+	internal/lint internal/cli/man internal/core/mig internal/core/offer internal/cli/overview internal/core/part internal/core/place \
+	internal/core/place/placetest internal/core/plan internal/core/predict internal/core/preempt internal/sim/report \
+	internal/cli/setup internal/controller/shadow internal/sim internal/sqlite internal/core/tags internal/sim/trace internal/trust spank/fuzz
 # On a loaded machine, TestKill runs for longer than go test's default of 10 minutes.
 GOTEST  = $(GO) test -vet=off -timeout 60m -p $(shell expr 2 \* $$(nproc)) $(SHORT)
 TESTED  = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)

@@ -269,7 +269,7 @@ func TestExampleShowsEveryKey(t *testing.T) {
 // TestEveryCheckIsDocumented checks that the table in docs/troubleshoot.md and the code have the same checks of `caelum
 // doctor`.
 func TestEveryCheckIsDocumented(t *testing.T) {
-	_, source, _ := strings.Cut(read(t, "internal/doctor/doctor.go"), "\nfunc checks() []check {")
+	_, source, _ := strings.Cut(read(t, "internal/cli/doctor/doctor.go"), "\nfunc checks() []check {")
 	source, _, _ = strings.Cut(source, "\n}\n")
 	checks := matches(source, `(?m)^\t\t\{\s*"([a-zA-Z ]+)",`)
 	_, table, _ := strings.Cut(read(t, "docs/troubleshoot.md"), "\n| check | reports an error or a warning if |\n")
@@ -287,9 +287,9 @@ func TestEveryCheckIsDocumented(t *testing.T) {
 
 // TestEveryVerdictIsDocumented checks that docs/troubleshoot.md has a row for each verdict of `caelum explain`.
 func TestEveryVerdictIsDocumented(t *testing.T) {
-	verdicts := matches(read(t, "internal/plan/explain.go"), `Verdict += "([a-z-]+)"`)
+	verdicts := matches(read(t, "internal/core/plan/explain.go"), `Verdict += "([a-z-]+)"`)
 	if len(verdicts) < 10 {
-		t.Fatalf("internal/plan has the verdicts %q", verdicts)
+		t.Fatalf("internal/core/plan has the verdicts %q", verdicts)
 	}
 	page := read(t, "docs/troubleshoot.md")
 	for _, verdict := range verdicts {

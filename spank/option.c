@@ -6,7 +6,7 @@
 #define DIGITS_MAX 9 /* the maximum number of digits of a --mig-mem value; doubles represent 9 digits exactly */
 
 /*
- * Accepts the characters of profile names (validName in internal/mig; NVML uses names such as 1g.10gb+me), which
+ * Accepts the characters of profile names (validName in internal/core/mig; NVML uses names such as 1g.10gb+me), which
  * include those of "auto" and "off". The prolog rechecks the value, because a user can set the option's environment
  * variable without going through check_mig.
  */

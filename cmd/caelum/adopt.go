@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // adoptTimeout is the timeout for a call to the agent's adopt method. It is longer than callTimeout because the agent

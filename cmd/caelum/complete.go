@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/api"
+	"caelum/internal/cli/overview"
 	"caelum/internal/config"
-	"caelum/internal/mig"
-	"caelum/internal/overview"
-	"caelum/internal/place"
-	"caelum/internal/repo"
+	"caelum/internal/controller/repo"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/node/api"
 	"caelum/internal/slurm"
 )
 

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/api"
-	"caelum/internal/mig"
-	"caelum/internal/place"
-	"caelum/internal/predict"
-	"caelum/internal/repo"
+	"caelum/internal/controller/repo"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/core/predict"
+	"caelum/internal/node/api"
 	"caelum/internal/slurm"
 )
 

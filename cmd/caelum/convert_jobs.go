@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/eligible"
+	"caelum/internal/core/eligible"
+	"caelum/internal/core/tags"
 	"caelum/internal/slurm"
-	"caelum/internal/tags"
 )
 
 func newConvertJobs() *cobra.Command {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"caelum/internal/config"
-	"caelum/internal/decisions"
-	"caelum/internal/learn"
+	"caelum/internal/controller/decisions"
+	"caelum/internal/controller/learn"
 )
 
 type decisionsOptions struct {

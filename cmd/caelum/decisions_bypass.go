@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/learn"
+	"caelum/internal/controller/learn"
 	"caelum/internal/slurm"
 )
 

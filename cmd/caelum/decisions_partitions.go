@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"caelum/internal/decisions"
+	"caelum/internal/controller/decisions"
 	"caelum/internal/slurm"
 )
 

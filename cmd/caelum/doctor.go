@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"caelum/internal/cli/doctor"
 	"caelum/internal/config"
-	"caelum/internal/doctor"
 	"caelum/internal/slurm"
 )
 

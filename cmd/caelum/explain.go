@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"caelum/internal/cli/jobreport"
 	"caelum/internal/config"
-	"caelum/internal/jobreport"
-	"caelum/internal/mig"
-	"caelum/internal/plan"
-	"caelum/internal/predict"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/plan"
+	"caelum/internal/core/predict"
 	"caelum/internal/slurm"
 )
 

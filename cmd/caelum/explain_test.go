@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/plan"
-	"caelum/internal/predict"
+	"caelum/internal/core/plan"
+	"caelum/internal/core/predict"
 )
 
 // TestExplainedPlace tests the first line of the output. If the job waits for slices, this line must show its position

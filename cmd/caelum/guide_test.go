@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"caelum/internal/gpu/gputest"
+	"caelum/internal/node/gpu/gputest"
 )
 
 // reproducible matches commands that call neither an agent nor Slurm. On a machine with two A100-40GB GPUs, their

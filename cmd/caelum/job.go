@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 func newJob(g *globals) *cobra.Command {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 )
 
 type layoutsOptions struct {

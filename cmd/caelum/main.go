@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 	"caelum/internal/slurm"
 	"caelum/internal/version"
 )

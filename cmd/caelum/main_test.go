@@ -11,9 +11,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"caelum/internal/api"
-	"caelum/internal/gpu"
-	"caelum/internal/gpu/gputest"
+	"caelum/internal/node/api"
+	"caelum/internal/node/gpu"
+	"caelum/internal/node/gpu/gputest"
 	"caelum/internal/slurm"
 )
 

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"caelum/internal/man"
+	"caelum/internal/cli/man"
 )
 
 var manDir = flag.String("man", "", "write the manual pages into this directory")

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"caelum/internal/api"
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
+	"caelum/internal/node/api"
 )
 
 // The functions in this file are shared by the profiles, layouts, place and simulate commands. They find GPU models and

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"caelum/internal/overview"
+	"caelum/internal/cli/overview"
 	"caelum/internal/slurm"
 )
 

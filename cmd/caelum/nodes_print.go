@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"caelum/internal/overview"
+	"caelum/internal/cli/overview"
 	"caelum/internal/slurm"
 )
 

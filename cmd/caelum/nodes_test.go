@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"caelum/internal/overview"
+	"caelum/internal/cli/overview"
 	"caelum/internal/slurm"
 )
 

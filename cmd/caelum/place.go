@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 )
 
 type placeOptions struct {

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"caelum/internal/api"
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/node/api"
 )
 
 func (t trial) print(w io.Writer) {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 )
 
 // readGPUs returns the GPUs described by --board, --gpu, --idle and --ends. GPUs of the same model share one mig.Model.

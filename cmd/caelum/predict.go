@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"caelum/internal/cli/jobreport"
 	"caelum/internal/config"
-	"caelum/internal/jobreport"
-	"caelum/internal/learn"
-	"caelum/internal/mig"
-	"caelum/internal/predict"
-	"caelum/internal/repo"
+	"caelum/internal/controller/learn"
+	"caelum/internal/controller/repo"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/predict"
 )
 
 // predictOptions holds the flags of caelum predict. Most of them correspond to options of sbatch and describe the job

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"caelum/internal/predict"
-	"caelum/internal/repo"
+	"caelum/internal/controller/repo"
+	"caelum/internal/core/predict"
+	"caelum/internal/core/tags"
 	"caelum/internal/slurm"
-	"caelum/internal/tags"
 )
 
 // namedJob is the job that the command line specifies. For a job specified by --key or --script, only JobKeys and limit

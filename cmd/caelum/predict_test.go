@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"caelum/internal/learn"
-	"caelum/internal/predict"
+	"caelum/internal/controller/learn"
+	"caelum/internal/core/predict"
 )
 
 // TestPredictNamed tests the output for a job whose profile was named by the user. The output must contain the profile,

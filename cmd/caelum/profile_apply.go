@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"caelum/internal/learn"
-	"caelum/internal/predict"
-	"caelum/internal/repo"
+	"caelum/internal/controller/learn"
+	"caelum/internal/controller/repo"
+	"caelum/internal/core/predict"
 )
 
 // applyChoice stores DynaP's choice in the repository under the measured script's job key. Because the user who wrote

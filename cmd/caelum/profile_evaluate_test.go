@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"caelum/internal/mig"
-	"caelum/internal/predict"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/predict"
 	"caelum/internal/slurm"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"caelum/internal/config"
-	"caelum/internal/mig"
-	"caelum/internal/predict"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/predict"
 )
 
 // profileJobOptions holds the flags of caelum profile-job. They determine what is measured and how the results are

@@ -10,9 +10,9 @@ import (
 	"os"
 	"time"
 
-	"caelum/internal/predict"
+	"caelum/internal/core/predict"
+	"caelum/internal/core/tags"
 	"caelum/internal/slurm"
-	"caelum/internal/tags"
 )
 
 // measurement is one run of a script on one profile. The files given by --out and --from contain one measurement per

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 )
 
 func newProfiles(g *globals) *cobra.Command {

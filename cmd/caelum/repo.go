@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"caelum/internal/config"
-	"caelum/internal/learn"
-	"caelum/internal/mig"
-	"caelum/internal/repo"
+	"caelum/internal/controller/learn"
+	"caelum/internal/controller/repo"
+	"caelum/internal/core/mig"
 	"caelum/internal/slurm"
 	"caelum/internal/trust"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/repo"
+	"caelum/internal/controller/repo"
 )
 
 type forgetOptions struct{ key, user, before string }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/learn"
-	"caelum/internal/predict"
-	"caelum/internal/repo"
+	"caelum/internal/controller/learn"
+	"caelum/internal/controller/repo"
+	"caelum/internal/core/predict"
 )
 
 // listed is the JSON form of a line in the output of caelum repo list.

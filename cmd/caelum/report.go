@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"caelum/internal/cli/jobreport"
 	"caelum/internal/config"
-	"caelum/internal/jobreport"
 	"caelum/internal/slurm"
 )
 

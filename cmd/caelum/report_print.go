@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"caelum/internal/jobreport"
-	"caelum/internal/mig"
-	"caelum/internal/predict"
+	"caelum/internal/cli/jobreport"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/predict"
 )
 
 // printReport prints the report on one job, array or het job.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"caelum/internal/cli/setup"
 	"caelum/internal/config"
-	"caelum/internal/inventory"
-	"caelum/internal/setup"
+	"caelum/internal/node/inventory"
 )
 
 type setupOptions struct {

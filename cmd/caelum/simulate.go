@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
-	"caelum/internal/report"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/report"
+	"caelum/internal/sim/trace"
 )
 
 type simulateOptions struct {

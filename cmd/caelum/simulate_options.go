@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 var disciplines = map[string]sim.Discipline{

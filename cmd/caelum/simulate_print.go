@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // print writes the facts about the simulation and the table of policies.

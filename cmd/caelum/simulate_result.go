@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"caelum/internal/mig"
-	"caelum/internal/report"
+	"caelum/internal/core/mig"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/report"
+	"caelum/internal/sim/trace"
 )
 
 // simulation is the JSON output of caelum simulate. Times are in seconds.

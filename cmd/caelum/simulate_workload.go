@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // workload returns the jobs to simulate. Depending on the flags, it generates them or reads them from a file or from

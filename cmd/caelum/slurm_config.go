@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"caelum/internal/config"
-	"caelum/internal/gpu"
-	"caelum/internal/inventory"
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
+	"caelum/internal/node/gpu"
+	"caelum/internal/node/inventory"
 )
 
 //go:embed slurm_config.tmpl

@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 func newStatus(g *globals) *cobra.Command {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"caelum/internal/overview"
+	"caelum/internal/cli/overview"
 )
 
 // These constants limit the load that users of caelum top put on slurmctld (contrib/lab/results.md, "Cost of caelum

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gdamore/tcell/v2"
 
-	"caelum/internal/overview"
+	"caelum/internal/cli/overview"
 )
 
 // simulated returns a top on a simulated screen with the given size. Each refresh returns the next element of results.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"caelum/internal/cli/gpuhours"
 	"caelum/internal/config"
-	"caelum/internal/gpuhours"
 	"caelum/internal/slurm"
 )
 

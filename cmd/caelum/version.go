@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/doctor"
+	"caelum/internal/cli/doctor"
 	"caelum/internal/version"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/api"
-	"caelum/internal/gpu"
-	"caelum/internal/predict"
+	"caelum/internal/core/predict"
+	"caelum/internal/node/api"
+	"caelum/internal/node/gpu"
 )
 
 func newReadmit(g *globals) *cobra.Command {

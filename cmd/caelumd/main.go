@@ -22,18 +22,18 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
-	"caelum/internal/agent"
 	"caelum/internal/config"
-	"caelum/internal/gpu"
-	"caelum/internal/learn"
-	"caelum/internal/ledger"
-	"caelum/internal/notify"
-	"caelum/internal/publish"
-	"caelum/internal/repo"
+	"caelum/internal/controller/learn"
+	"caelum/internal/controller/notify"
+	"caelum/internal/controller/repo"
+	"caelum/internal/controller/watch"
+	"caelum/internal/node/agent"
+	"caelum/internal/node/gpu"
+	"caelum/internal/node/ledger"
+	"caelum/internal/node/publish"
 	"caelum/internal/slurm"
 	"caelum/internal/trust"
 	"caelum/internal/version"
-	"caelum/internal/watch"
 )
 
 func main() {

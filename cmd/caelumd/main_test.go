@@ -8,7 +8,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"caelum/internal/gpu/gputest"
+	"caelum/internal/node/gpu/gputest"
 )
 
 func TestMain(m *testing.M) {

@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/api"
 	"caelum/internal/config"
-	"caelum/internal/qualify"
+	"caelum/internal/node/api"
+	"caelum/internal/node/qualify"
 	"caelum/internal/slurm"
 	"caelum/internal/trust"
 )

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/api"
-	"caelum/internal/gpu/gputest"
-	"caelum/internal/qualify"
+	"caelum/internal/node/api"
+	"caelum/internal/node/gpu/gputest"
+	"caelum/internal/node/qualify"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
 )

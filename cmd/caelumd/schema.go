@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"caelum/internal/config"
-	"caelum/internal/ledger"
-	"caelum/internal/repo"
+	"caelum/internal/controller/repo"
+	"caelum/internal/node/ledger"
 	"caelum/internal/sqlite"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/ledger"
-	"caelum/internal/repo"
+	"caelum/internal/controller/repo"
+	"caelum/internal/node/ledger"
 )
 
 // TestSchema compares this release's databases with the lines of other releases. The ledger is open during the

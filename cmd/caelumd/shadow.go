@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"caelum/internal/config"
-	"caelum/internal/gpu"
-	"caelum/internal/mig"
-	"caelum/internal/plan"
-	"caelum/internal/shadow"
+	"caelum/internal/controller/shadow"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/plan"
+	"caelum/internal/node/gpu"
 	"caelum/internal/slurm"
 )
 

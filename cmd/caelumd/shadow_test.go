@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"caelum/internal/config"
-	"caelum/internal/gpu"
-	"caelum/internal/gpu/gputest"
+	"caelum/internal/node/gpu"
+	"caelum/internal/node/gpu/gputest"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
 )

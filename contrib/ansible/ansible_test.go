@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/gpu/gputest"
+	"caelum/internal/node/gpu/gputest"
 )
 
 // conf is the site's slurm.conf. It has no newline at the end.

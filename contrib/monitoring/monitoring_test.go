@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/viper"
 
-	"caelum/internal/api"
-	"caelum/internal/metrics"
+	"caelum/internal/node/api"
+	"caelum/internal/node/metrics"
 )
 
 // vocabulary holds the names that an expression may use.

@@ -30,7 +30,7 @@ type boardTable struct {
 // readBoards parses models.txt independently of boards.awk.
 func readBoards(t *testing.T) []boardTable {
 	t.Helper()
-	f, err := os.Open("../../internal/mig/models.txt")
+	f, err := os.Open("../../internal/core/mig/models.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ var sources = sync.OnceFunc(func() {
 	if err != nil || len(names) == 0 {
 		panic("no sources")
 	}
-	for _, name := range append(names, "Makefile", "../../internal/mig/models.txt") {
+	for _, name := range append(names, "Makefile", "../../internal/core/mig/models.txt") {
 		if _, err := os.ReadFile(name); err != nil {
 			panic(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/machine"
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // hold is the script of a job that uses a slice until the end.NAME file exists, and fails if it loses the slice.

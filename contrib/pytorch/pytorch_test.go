@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // server is the handler of an agent that accepts reports.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/viper"
 
-	"caelum/internal/mig"
-	"caelum/internal/plan"
-	"caelum/internal/predict"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/plan"
+	"caelum/internal/core/predict"
 	"caelum/internal/slurm"
 	"caelum/internal/trust"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 )
 
 // Fault is an invalid or questionable entry in a configuration file.

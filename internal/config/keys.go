@@ -4,11 +4,11 @@ import (
 	"os"
 	"strings"
 
-	"caelum/internal/api"
-	"caelum/internal/place"
-	"caelum/internal/plan"
-	"caelum/internal/predict"
-	"caelum/internal/repo"
+	"caelum/internal/controller/repo"
+	"caelum/internal/core/place"
+	"caelum/internal/core/plan"
+	"caelum/internal/core/predict"
+	"caelum/internal/node/api"
 	"caelum/internal/slurm"
 )
 

@@ -15,16 +15,24 @@ import (
 	"testing"
 )
 
-// layers lists the packages in order. A package may import only those that precede it.
+// layers lists the packages in order, folder by folder. A package may import only those that precede it. The two lines
+// of core are separated by slurm, because the second works on slurmctld's records; node and controller are separated by
+// config, which checks the keys of all their packages.
 var layers = []string{
-	"internal/version", "internal/failpoint", "internal/trust", "internal/hook", "internal/sqlite", "internal/mig",
-	"internal/place", "internal/offer", "internal/predict", "internal/decisions",
-	"internal/ledger", "internal/repo", "internal/gpu", "internal/slurm", "internal/gpuhours", "internal/tags",
-	"internal/jobreport", "internal/eligible", "internal/learn", "internal/plan", "internal/preempt", "internal/part",
-	"internal/overview", "internal/notify", "internal/api", "internal/inventory", "internal/shadow",
-	"internal/config", "internal/metrics", "internal/usage", "internal/state", "internal/publish", "internal/agent",
-	"internal/watch", "internal/doctor", "internal/man", "internal/setup",
-	"internal/trace", "internal/sim", "internal/report",
+	"internal/version", "internal/failpoint", "internal/trust", "internal/hook", "internal/sqlite",
+	"internal/core/mig", "internal/core/place", "internal/core/offer", "internal/core/predict",
+	"internal/slurm",
+	"internal/core/tags", "internal/core/eligible", "internal/core/plan", "internal/core/preempt", "internal/core/part",
+	"internal/node/api", "internal/node/ledger", "internal/node/gpu", "internal/node/inventory",
+	"internal/controller/decisions", "internal/controller/notify", "internal/controller/repo",
+	"internal/controller/learn", "internal/controller/shadow",
+	"internal/config",
+	"internal/node/metrics", "internal/node/usage", "internal/node/state", "internal/node/publish",
+	"internal/node/agent", "internal/node/qualify",
+	"internal/controller/watch",
+	"internal/cli/gpuhours", "internal/cli/jobreport", "internal/cli/overview", "internal/cli/doctor",
+	"internal/cli/man", "internal/cli/setup",
+	"internal/sim/trace", "internal/sim", "internal/sim/report",
 }
 
 // leaves lists the packages that may not import any other Caelum package, with the reason for each.
@@ -35,35 +43,35 @@ var leaves = map[string]string{
 
 // exceptions lists the permitted imports that violate the order, with the reason for each.
 var exceptions = map[[2]string]string{
-	{"internal/ledger", "internal/api"}: "the ledger stores a lease in the form that the socket transmits",
+	{"internal/node/ledger", "internal/node/api"}: "the ledger stores a lease in the form that the socket transmits",
 }
 
 // pure lists the packages without I/O that make decisions both in production and in simulations, with a description
 // of these decisions, which must depend only on the input values.
 var pure = map[string]string{
-	"internal/mig":            "geometry",
-	"internal/place":          "placement",
-	"internal/offer":          "offers",
-	"internal/predict":        "prediction",
-	"internal/gpuhours":       "the GPU time of ended runs",
-	"internal/tags":           "the meaning of tags",
-	"internal/jobreport":      "advice on jobs",
-	"internal/eligible":       "eligibility",
-	"internal/preempt":        "preemption",
-	"internal/shadow":         "a trial without writes",
-	"internal/setup":          "changes to the site's configuration",
-	"internal/plan":           "the plan for all nodes",
-	"internal/part":           "a node's part of the plan",
-	"contrib/lab/reconfigure": "reconfiguration",
+	"internal/core/mig":          "geometry",
+	"internal/core/place":        "placement",
+	"internal/core/offer":        "offers",
+	"internal/core/predict":      "prediction",
+	"internal/cli/gpuhours":      "the GPU time of ended runs",
+	"internal/core/tags":         "the meaning of tags",
+	"internal/cli/jobreport":     "advice on jobs",
+	"internal/core/eligible":     "eligibility",
+	"internal/core/preempt":      "preemption",
+	"internal/controller/shadow": "a trial without writes",
+	"internal/cli/setup":         "changes to the site's configuration",
+	"internal/core/plan":         "the plan for all nodes",
+	"internal/core/part":         "a node's part of the plan",
+	"contrib/lab/reconfigure":    "reconfiguration",
 }
 
 // values lists the packages with I/O whose types and parsers pure packages may use. All other Caelum packages that a
 // pure package imports must be pure, so that it does no I/O through them.
 var values = map[string]string{
-	"internal/slurm":     "slurmctld's records",
-	"internal/gpu":       "the driver's description of a GPU",
-	"internal/inventory": "the GPUs and profiles of a node",
-	"internal/decisions": "the lines of a decision table",
+	"internal/slurm":                "slurmctld's records",
+	"internal/node/gpu":             "the driver's description of a GPU",
+	"internal/node/inventory":       "the GPUs and profiles of a node",
+	"internal/controller/decisions": "the lines of a decision table",
 }
 
 // forbidden maps each import that pure packages must not have to a description of what they must not use.
@@ -138,6 +146,10 @@ func listIn(t *testing.T, dir string) []pkg {
 // problems returns a message for each rule that a package's imports violate.
 func problems(p pkg) (broken []string) {
 	at := slices.Index(layers, p.ImportPath)
+	if at < 0 && strings.HasPrefix(p.ImportPath, "internal/") && !strings.HasSuffix(p.ImportPath, "test") &&
+		p.ImportPath != "internal/lint" {
+		broken = append(broken, p.ImportPath+" is not in layers")
+	}
 	for _, imported := range p.Imports {
 		name, ours := strings.CutPrefix(imported, "caelum/")
 		if why, banned := forbidden[imported]; banned && pure[p.ImportPath] != "" {
@@ -175,24 +187,26 @@ func TestLayers(t *testing.T) {
 // or both make decisions and change data.
 func TestForbiddenImports(t *testing.T) {
 	for _, c := range [][2]string{
-		{"internal/slurm", "caelum/internal/mig"},
-		{"internal/slurm", "caelum/internal/offer"},
-		{"internal/slurm", "caelum/internal/tags"},
-		{"internal/slurm", "caelum/internal/eligible"},
-		{"internal/slurm", "caelum/internal/plan"},
-		{"internal/mig", "caelum/internal/slurm"},
-		{"internal/offer", "caelum/internal/eligible"},
-		{"internal/eligible", "caelum/internal/plan"},
-		{"internal/eligible", "os"},
-		{"internal/tags", "os/exec"},
-		{"internal/plan", "caelum/internal/agent"},
-		{"internal/setup", "caelum/internal/ledger"}, // an earlier layer, but not pure
+		{"internal/slurm", "caelum/internal/core/mig"},
+		{"internal/slurm", "caelum/internal/core/offer"},
+		{"internal/slurm", "caelum/internal/core/tags"},
+		{"internal/slurm", "caelum/internal/core/eligible"},
+		{"internal/slurm", "caelum/internal/core/plan"},
+		{"internal/core/mig", "caelum/internal/slurm"},
+		{"internal/core/offer", "caelum/internal/core/eligible"},
+		{"internal/core/eligible", "caelum/internal/core/plan"},
+		{"internal/core/eligible", "os"},
+		{"internal/core/tags", "os/exec"},
+		{"internal/another", "os"},
+		{"internal/core/plan", "caelum/internal/node/agent"},
+		{"internal/cli/setup", "caelum/internal/node/ledger"}, // an earlier layer, but not pure
 	} {
 		if problems(pkg{ImportPath: c[0], Imports: []string{c[1]}}) == nil {
 			t.Errorf("problems accepts the import of %s by %s", c[1], c[0])
 		}
 	}
-	if p := problems(pkg{ImportPath: "internal/plan", Imports: []string{"caelum/internal/eligible"}}); p != nil {
+	allowed := pkg{ImportPath: "internal/core/plan", Imports: []string{"caelum/internal/core/eligible"}}
+	if p := problems(allowed); p != nil {
 		t.Error(p)
 	}
 }
@@ -240,8 +254,8 @@ func TestSpankObject(t *testing.T) {
 // files or call an agent, and need neither NVML's samplers nor the agent's ledger.
 func TestCommandLineWithoutAgent(t *testing.T) {
 	for _, p := range list(t) {
-		if p.ImportPath == "cmd/caelum" && slices.Contains(p.Deps, "caelum/internal/agent") {
-			t.Error("cmd/caelum must not depend on internal/agent")
+		if p.ImportPath == "cmd/caelum" && slices.Contains(p.Deps, "caelum/internal/node/agent") {
+			t.Error("cmd/caelum must not depend on internal/node/agent")
 		}
 	}
 }

@@ -11,16 +11,16 @@ import (
 
 // mapped lists the packages whose doc.go comment must have a line for each of their files.
 var mapped = []string{
-	"internal/agent", "internal/predict", "internal/repo", "internal/plan", "internal/part", "internal/offer",
-	"internal/slurm",
-	"internal/place", "internal/place/placetest", "internal/mig", "internal/sim",
-	"internal/gpu", "internal/doctor", "internal/api",
-	"internal/learn", "internal/trace", "internal/report", "internal/watch", "internal/notify", "internal/sqlite",
-	"internal/config", "internal/usage", "internal/jobreport",
-	"internal/ledger", "internal/trust", "internal/decisions", "cmd/caelum",
+	"cmd/caelum", "contrib/devcluster/chaos", "contrib/devcluster/cluster", "contrib/devcluster/oracle",
 	"contrib/lab/bench", "contrib/lab/learn", "contrib/lab/papers", "contrib/lab/policies",
 	"contrib/lab/reconfigure", "contrib/lab/simulate", "contrib/lab/sizing", "contrib/lab/traces",
-	"contrib/devcluster/chaos", "contrib/devcluster/cluster", "contrib/devcluster/oracle",
+	"internal/cli/doctor", "internal/cli/jobreport", "internal/config", "internal/controller/decisions",
+	"internal/controller/learn", "internal/controller/notify", "internal/controller/repo",
+	"internal/controller/watch", "internal/core/mig", "internal/core/offer", "internal/core/part",
+	"internal/core/place", "internal/core/place/placetest", "internal/core/plan", "internal/core/predict",
+	"internal/node/agent", "internal/node/api", "internal/node/gpu", "internal/node/ledger", "internal/node/publish",
+	"internal/node/state", "internal/node/usage", "internal/sim", "internal/sim/report", "internal/sim/trace",
+	"internal/slurm", "internal/sqlite", "internal/trust",
 }
 
 // entry matches the beginning of a line in a package comment that describes a file.

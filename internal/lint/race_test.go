@@ -12,8 +12,8 @@ import (
 
 // harmless lists the files whose goroutines need no race detector, with the reason for each.
 var harmless = map[string]string{
-	"cmd/caelum/main_test.go":     "the state is constant, and internal/api tests the server with the race detector",
-	"cmd/caelum/complete_test.go": "the state is constant, and internal/api tests the server with the race detector",
+	"cmd/caelum/main_test.go":     "the state is constant; internal/node/api tests the server with the race detector",
+	"cmd/caelum/complete_test.go": "the state is constant; internal/node/api tests the server with the race detector",
 }
 
 // withoutRace returns the packages that `make unit` tests without the race detector: those in the Makefile's PURE

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"caelum/internal/mig"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/sim/trace"
 )
 
 // Pattern is a list of fixed layouts. The first GPU is given the first layout, the second GPU the second layout, and so

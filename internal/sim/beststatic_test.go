@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 )
 
 // TestPatternsAreRead checks that ParsePattern parses the output of Names and returns a pattern with the same profiles.

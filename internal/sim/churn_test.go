@@ -4,9 +4,9 @@ import (
 	"runtime"
 	"testing"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/sim/trace"
 )
 
 func gpus(t testing.TB, model string, n int) []*mig.Model {

@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/sim/trace"
 )
 
 // Config describes a simulation.

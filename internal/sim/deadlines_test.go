@@ -3,9 +3,9 @@ package sim
 import (
 	"testing"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/sim/trace"
 )
 
 // TestDeadlines compares simulations in which different programs know the deadlines. Each job is counted once. With

@@ -11,10 +11,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
-	"caelum/internal/place/placetest"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/core/place/placetest"
+	"caelum/internal/sim/trace"
 )
 
 // watched is a room that records the reservations for the head of the queue, and the time at which each job gets

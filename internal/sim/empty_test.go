@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"caelum/internal/place"
-	"caelum/internal/trace"
+	"caelum/internal/core/place"
+	"caelum/internal/sim/trace"
 )
 
 // ownLimit returns the job's own time limit, or +Inf if the job has no limit.

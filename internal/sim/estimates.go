@@ -6,8 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"caelum/internal/predict"
-	"caelum/internal/trace"
+	"caelum/internal/core/predict"
+	"caelum/internal/sim/trace"
 )
 
 // Limits returns a function that generates a random time limit for a job, similar to the limits that users set. The

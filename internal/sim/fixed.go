@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 )
 
 // fixed implements room for GPUs with fixed layouts. A job is assigned the smallest free slice that is large enough and

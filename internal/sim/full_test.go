@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/sim/trace"
 )
 
 // fullGPUs returns n H100-80GB that may be full.

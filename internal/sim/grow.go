@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"container/heap"
 
-	"caelum/internal/mig"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/sim/trace"
 )
 
 // Memory determines how much memory jobs request and need. A job that runs out of memory is requeued.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"caelum/internal/mig"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/sim/trace"
 )
 
 // scripted is a Growth with a fixed list of runs for each job.

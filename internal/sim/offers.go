@@ -5,9 +5,9 @@ import (
 	"math"
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/offer"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/offer"
+	"caelum/internal/core/place"
 )
 
 // offers is the space on the GPUs in which agents place slices on demand, as in production. The agents publish offers,

@@ -8,9 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"caelum/internal/offer"
-	"caelum/internal/place"
-	"caelum/internal/trace"
+	"caelum/internal/core/offer"
+	"caelum/internal/core/place"
+	"caelum/internal/sim/trace"
 )
 
 // drawOffers returns a random cluster of several nodes with offers, and random jobs for it.

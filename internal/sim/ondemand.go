@@ -3,9 +3,9 @@ package sim
 import (
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/offer"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/offer"
+	"caelum/internal/core/place"
 )
 
 // cut implements room: a policy places slices on the GPUs on demand.

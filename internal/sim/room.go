@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"caelum/internal/offer"
-	"caelum/internal/place"
+	"caelum/internal/core/offer"
+	"caelum/internal/core/place"
 )
 
 // room is the set of GPUs on which jobs run.

@@ -4,8 +4,8 @@ import (
 	"container/heap"
 	"slices"
 
-	"caelum/internal/offer"
-	"caelum/internal/place"
+	"caelum/internal/core/offer"
+	"caelum/internal/core/place"
 )
 
 // Scheduler starts jobs in an order other than that of the disciplines, or moves running jobs. Programs that compare

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/sim/trace"
 )
 
 // lastFirst is a Scheduler that tries only the job that was submitted last.

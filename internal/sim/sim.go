@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"caelum/internal/mig"
-	"caelum/internal/offer"
-	"caelum/internal/place"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/offer"
+	"caelum/internal/core/place"
+	"caelum/internal/sim/trace"
 )
 
 // Job is a waiting or running job.

@@ -3,10 +3,10 @@ package sim
 import (
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/offer"
-	"caelum/internal/place"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/offer"
+	"caelum/internal/core/place"
+	"caelum/internal/sim/trace"
 )
 
 // Sizing determines which profile is assigned to a job whose Speed is set.

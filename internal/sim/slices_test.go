@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"caelum/internal/mig"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/sim/trace"
 )
 
 // TestSeveralSlices checks for every implementation of room that a job with several slices starts when all of its

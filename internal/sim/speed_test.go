@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"caelum/internal/mig"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/sim/trace"
 )
 
 // TestNoSpeedWithoutMeasurement checks that a job whose speed was measured only on some profiles runs only on them. The

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"caelum/internal/eligible"
+	"caelum/internal/core/eligible"
 	"caelum/internal/slurm"
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // agent answers the plugin's requests and logs them.

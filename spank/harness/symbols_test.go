@@ -94,8 +94,8 @@ var banned = map[string]string{
 	"github.com/mattn/go-sqlite3":      "only the agent uses the ledger",
 	"github.com/spf13/viper":           "the plugin's settings are in plugstack.conf",
 	"github.com/sirupsen/logrus":       "the plugin logs with slurm_error",
-	"caelum/internal/ledger":           "only the agent uses the ledger",
-	"caelum/internal/gpu":              "only the agent uses the hardware",
+	"caelum/internal/node/ledger":      "only the agent uses the ledger",
+	"caelum/internal/node/gpu":         "only the agent uses the hardware",
 	"github.com/coreos/go-systemd/v22": "a prolog communicates only with the agent",
 }
 
@@ -105,8 +105,8 @@ func TestGoObjectImports(t *testing.T) {
 		t.Fatalf("go list: %v", err)
 	}
 	deps := strings.Fields(string(out))
-	if !slices.Contains(deps, "caelum/internal/api") {
-		t.Fatal("the list of packages does not contain internal/api: the list is not the list of the Go object")
+	if !slices.Contains(deps, "caelum/internal/node/api") {
+		t.Fatal("the list of packages does not contain internal/node/api: the list is not the list of the Go object")
 	}
 	for _, d := range deps {
 		for b, why := range banned {
@@ -115,7 +115,7 @@ func TestGoObjectImports(t *testing.T) {
 			}
 		}
 		if domain, _, _ := strings.Cut(d, "/"); strings.Contains(domain, ".") {
-			t.Errorf("spank/job imports %s: only the standard library and internal/api are allowed", d)
+			t.Errorf("spank/job imports %s: only the standard library and internal/node/api are allowed", d)
 		}
 	}
 }

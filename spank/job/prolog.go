@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // call holds the arguments of one prolog or epilog. wait is in seconds. restart and slots are the values of environment

@@ -759,7 +759,7 @@ end
 
 -- The hash consists of two polynomials over the bytes, modulo the largest prime below 2^32. Their bases are below 2^20,
 -- so every product is below 2^53 and therefore exact in Lua 5.1's doubles. KEY.md specifies the hash, and
--- internal/predict implements it in Go.
+-- internal/core/predict implements it in Go.
 local PRIME, BASE_A, BASE_B = 4294967291, 1000003, 786433
 
 -- multiply returns x * y modulo PRIME. It splits y into two halves, because a double cannot represent x * y exactly.
@@ -1018,7 +1018,7 @@ end
 local UNKNOWN_BUSY = 80
 
 -- resources returns the sum of the numbers of compute slices and memory slices of an instance with the given number of
--- compute slices (resources in internal/predict/compute.go).
+-- compute slices (resources in internal/core/predict/compute.go).
 local function resources(compute)
   if compute == 3 or compute == 7 then return 2 * compute + 1 end
   return 2 * compute
@@ -1027,7 +1027,7 @@ end
 -- in_time returns the profile on which a job ends within its time limit in seconds. floor is the profile that the job
 -- would request without a limit, and run is the job's line in the decision table. If the returned profile is larger
 -- than floor, in_time also returns the job's expected run time on it and the 90% quantile. InTime in
--- internal/predict/limit.go makes the same choice, and its comment gives the rules. For profiles with up
+-- internal/core/predict/limit.go makes the same choice, and its comment gives the rules. For profiles with up
 -- to 7 compute slices, all products are whole numbers below 2^53, and therefore exact.
 local function in_time(t, kinds, floor, run, limit)
   local compute, gb = claims(floor)

@@ -18,7 +18,7 @@ func TestJobSubmit(t *testing.T) {
 			}
 			table := filepath.Join(t.TempDir(), "decisions")
 			cmd := exec.Command(
-				path, "test.lua", "job_submit.lua", table, "../../internal/predict/testdata/keys.txt",
+				path, "test.lua", "job_submit.lua", table, "../../internal/core/predict/testdata/keys.txt",
 			)
 			cmd.Env = append(os.Environ(), "CAELUM_DECISIONS="+table, "CAELUM_POKE="+filepath.Join(t.TempDir(), "poke"))
 			out, err := cmd.CombinedOutput()

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"strings"
 
-	"caelum/internal/decisions"
+	"caelum/internal/controller/decisions"
 )
 
 // concealment describes the partitions of a job that have catalogue nodes (fuzz.lua): the largest numbers of real

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"unicode"
 
-	"caelum/internal/decisions"
+	"caelum/internal/controller/decisions"
 	"caelum/internal/slurm"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"caelum/internal/decisions"
-	"caelum/internal/predict"
+	"caelum/internal/controller/decisions"
+	"caelum/internal/core/predict"
 )
 
 // This file is a second, simple and slow implementation of the rules in README.md.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"caelum/internal/decisions"
-	"caelum/internal/predict"
+	"caelum/internal/controller/decisions"
+	"caelum/internal/core/predict"
 )
 
 // This file parses requests according to the rules in README.md, with simple and slow code.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"caelum/internal/decisions"
+	"caelum/internal/controller/decisions"
 )
 
 var claimedWord = regexp.MustCompile(`^([1-9][0-9]?)g\.([1-9][0-9]{0,3})gb$`)

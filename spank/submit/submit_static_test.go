@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"caelum/internal/decisions"
+	"caelum/internal/controller/decisions"
 )
 
 // This file specifies the requests for static MIG devices and for GPUs that Caelum does not manage.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/decisions"
-	"caelum/internal/predict"
+	"caelum/internal/controller/decisions"
+	"caelum/internal/core/predict"
 )
 
 // script is the batch script of the jobs that probe a table.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"caelum/internal/tags"
+	"caelum/internal/core/tags"
 )
 
 // jobRun is one run of a job according to sacct.

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 )
 
 // worker is the script that each job runs on each of its nodes. It starts a CUDA process on each of the job's slices

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 )
 
 // snapshot is the state of the cluster according to the hardware, the files and the processes. No part of Caelum is

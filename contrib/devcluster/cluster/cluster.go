@@ -20,7 +20,7 @@ type Options struct {
 	Dir string
 	// Nodes is the number of nodes, and GPUs is the number of GPUs per node. Both default to 2.
 	Nodes, GPUs int
-	// Board is the name of a GPU model in internal/mig/models.txt, by default A100-40GB. It can also be a
+	// Board is the name of a GPU model in internal/core/mig/models.txt, by default A100-40GB. It can also be a
 	// comma-separated list of models, in which case node i uses the i-th model, and nodes beyond the end of the list
 	// use the last model.
 	Board string

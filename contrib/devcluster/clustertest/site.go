@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 	"caelum/internal/slurm"
 )
 

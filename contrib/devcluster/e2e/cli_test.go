@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // TestCommandLine runs caelum as an ordinary user, on a node, in a job and on the login node.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/doctor"
+	"caelum/internal/cli/doctor"
 )
 
 // diagnosis runs caelum doctor on n1 as root and returns its findings and exit status.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/predict"
+	"caelum/internal/core/predict"
 )
 
 // learnt is the command of a script that has two lines in the decision table: 2g.10gb for the user, and 1g.10gb for all

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // quietly returns the site. At the end of the test, a cleanup waits until nothing is left of the test's jobs, and

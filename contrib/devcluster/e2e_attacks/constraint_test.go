@@ -10,7 +10,7 @@ import (
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
-	"caelum/internal/eligible"
+	"caelum/internal/core/eligible"
 	"caelum/internal/slurm"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // asHolder is an environment variable that makes the test binary act as the attacker's program: it opens as many

@@ -8,7 +8,7 @@ import (
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
-	"caelum/internal/plan"
+	"caelum/internal/core/plan"
 )
 
 // TestEndsPrivate checks a site where slurmctld hides other users' jobs. A node's record must not show when hidden jobs

@@ -17,9 +17,9 @@ import (
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
-	"caelum/internal/predict"
-	"caelum/internal/repo"
-	"caelum/internal/tags"
+	"caelum/internal/controller/repo"
+	"caelum/internal/core/predict"
+	"caelum/internal/core/tags"
 )
 
 const script = "#!/bin/bash\ncuda-process --memory 15000 --seconds 1\n"

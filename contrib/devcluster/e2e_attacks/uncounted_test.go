@@ -9,7 +9,7 @@ import (
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // TestUncountedSlice checks jobs that request GPUs but no slices, and that a user moves into the managed partition, or

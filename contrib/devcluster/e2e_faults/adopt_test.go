@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // TestAdoptAfterLostLedger checks that only root can make the agent adopt the idle instances after the loss of the

@@ -11,7 +11,7 @@ import (
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // TestBadInput checks the effects of bad input while a job is running. Users submit invalid requests. The test damages

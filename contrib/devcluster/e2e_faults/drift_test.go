@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/internal/doctor"
+	"caelum/internal/cli/doctor"
 )
 
 // TestDrift checks a driver that renames 1g.5gb to 1g.6gb between two starts of the agent, while a job holds a 1g.5gb

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/internal/doctor"
+	"caelum/internal/cli/doctor"
 	"caelum/internal/slurm"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/internal/plan"
+	"caelum/internal/core/plan"
 	"caelum/internal/slurm"
 )
 

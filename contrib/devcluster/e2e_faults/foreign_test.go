@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // TestByHand bypasses the agent to create an instance, and to remove a running job's instance.

@@ -12,7 +12,7 @@ import (
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
-	"caelum/internal/plan"
+	"caelum/internal/core/plan"
 )
 
 // onOfferOn returns a profile that one node offers and the other node does not offer. A job that requests this profile

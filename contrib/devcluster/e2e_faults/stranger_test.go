@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/internal/api"
-	"caelum/internal/gpu"
+	"caelum/internal/node/api"
+	"caelum/internal/node/gpu"
 )
 
 // asStranger is an environment variable that makes the test binary act as a user's program that attacks other users'

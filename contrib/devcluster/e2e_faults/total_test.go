@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/internal/doctor"
+	"caelum/internal/cli/doctor"
 	"caelum/internal/slurm"
 )
 

@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/internal/predict"
-	"caelum/internal/repo"
+	"caelum/internal/controller/repo"
+	"caelum/internal/core/predict"
+	"caelum/internal/core/tags"
 	"caelum/internal/slurm"
-	"caelum/internal/tags"
 )
 
 // TestMain records runs in place of the nodes' agents if the arguments are "inside DIRECTORY ID...". The test binary

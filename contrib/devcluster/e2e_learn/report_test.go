@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"caelum/internal/jobreport"
+	"caelum/internal/cli/jobreport"
 )
 
 // reports checks `caelum report` with the jobs of TestUsage, which are user1's: the list, and a report on each kind of

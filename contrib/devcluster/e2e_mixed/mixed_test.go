@@ -12,8 +12,8 @@ import (
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
-	"caelum/internal/doctor"
-	"caelum/internal/plan"
+	"caelum/internal/cli/doctor"
+	"caelum/internal/core/plan"
 	"caelum/internal/slurm"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 	"caelum/internal/slurm"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"caelum/internal/predict"
+	"caelum/internal/core/predict"
 )
 
 const user, uid = "user1", 20001

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"caelum/contrib/devcluster/machine"
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 // exposure is the maximum exposure level of each unit, as rated by `systemd-analyze security` and multiplied by ten.

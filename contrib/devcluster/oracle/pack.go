@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 )
 
 // GPUs describes a node's GPUs, which are all of the same model. Each profile is a set of intervals.

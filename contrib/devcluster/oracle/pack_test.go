@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 )
 
 // TestPackAgainstLayouts checks that Pack accepts a multiset of profiles on an empty GPU if and only if a layout

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"caelum/contrib/lab/growtrace"
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 )
 
 // growthLog is an agent's log: job 7 is requeued once, before a failure, and job 8 fails and is resubmitted as job 9.

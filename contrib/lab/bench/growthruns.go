@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"caelum/contrib/lab/growtrace"
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 )
 
 // growthLease is the lease of one run, according to an agent's log.

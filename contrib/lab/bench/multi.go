@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // multiModel is the GPU model for traces with jobs that need several GPUs (-ways-multi). Changing its MIG mode does not

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // scenarios describes a comparison on a real Slurm cluster, in which the same trace of jobs runs with whole GPUs, with

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
-	"caelum/internal/mig"
-	"caelum/internal/predict"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/predict"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // speedWays lists the configurations that benchSpeeds compares.

@@ -1,4 +1,4 @@
-// Command learn compares internal/predict with simple rules in simulations and prints the tables for results.md.
+// Command learn compares internal/core/predict with simple rules in simulations and prints the tables for results.md.
 //
 //	go run ./learn population [-seeds 101,102] [-tune]   profiles of recurring jobs, in a random population
 //	go run ./learn variants [-seeds 101,102]             the same in populations with other distributions

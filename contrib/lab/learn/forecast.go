@@ -6,7 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"caelum/internal/predict"
+	"caelum/internal/core/predict"
 )
 
 // curvesPerSeed is the number of emulated runs for each shape and seed.

@@ -7,7 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"caelum/internal/predict"
+	"caelum/internal/core/predict"
 )
 
 // forecaster is a rule that forecasts a run's peak.

@@ -6,10 +6,10 @@ import (
 	"io"
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // growModes lists the values of the grow setting that compareGrow compares.

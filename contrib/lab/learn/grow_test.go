@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"caelum/contrib/lab/growtrace"
-	"caelum/internal/predict"
+	"caelum/internal/core/predict"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // TestGrowByHand checks the results for one job, which needs 8000 MiB, runs for 10,000 s, and starts on a 1g.5gb with

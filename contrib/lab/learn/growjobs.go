@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"caelum/contrib/lab/growtrace"
-	"caelum/internal/predict"
-	"caelum/internal/trace"
+	"caelum/internal/core/predict"
+	"caelum/internal/sim/trace"
 )
 
 // growing is a population of recurring jobs that arrive over time, for the grow command.

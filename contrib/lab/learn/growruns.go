@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/predict"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/predict"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"caelum/contrib/lab/growtrace"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // compareTrace prints, for each seed, the simulated results of the trace that `devcluster-bench -grow` runs with the

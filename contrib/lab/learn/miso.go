@@ -10,7 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"caelum/internal/predict"
+	"caelum/internal/core/predict"
 )
 
 // point holds the measurements of a machine-learning model with one batch size: the duration of a step, in seconds, on

@@ -9,11 +9,11 @@ import (
 	"slices"
 
 	"caelum/contrib/lab/ends"
-	"caelum/internal/mig"
-	"caelum/internal/place"
-	"caelum/internal/predict"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/core/predict"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 const (

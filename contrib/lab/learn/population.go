@@ -5,7 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 
-	"caelum/internal/predict"
+	"caelum/internal/core/predict"
 )
 
 const (

@@ -3,8 +3,8 @@ package main
 import (
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/predict"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/predict"
 )
 
 // rule chooses the profile for a job's next run based on its earlier runs.

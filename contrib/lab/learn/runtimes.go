@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"caelum/contrib/lab/ends"
-	"caelum/internal/predict"
+	"caelum/internal/core/predict"
 )
 
 // task is one submission of a script.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"caelum/internal/predict"
+	"caelum/internal/core/predict"
 )
 
 // compareVariants compares the rules on the variants, and several values of peak_quantile on populations that differ

@@ -5,7 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"caelum/internal/predict"
+	"caelum/internal/core/predict"
 )
 
 // work is a recurring job with a key of its own. The population has the following distributions, chosen before any

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // Batches starts several jobs from the queue together, using the DynaP method (placement-aware dynamic partitioning,

@@ -11,10 +11,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // drawModels returns one to three GPUs of one or two random models.

@@ -3,9 +3,9 @@ package papers
 import (
 	"math"
 
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // Memory describes a prediction of each job's peak memory. The prediction is the true peak, multiplied by a lognormal

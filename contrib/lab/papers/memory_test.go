@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // TestOutOfMemory checks that a job that runs out of memory returns to the queue after a delay, and requests more

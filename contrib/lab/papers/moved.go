@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"caelum/internal/place"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"caelum/contrib/lab/reconfigure"
-	"caelum/internal/place"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
 )
 

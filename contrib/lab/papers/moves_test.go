@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // TestStopForHead checks the times of a job that is stopped because another that needs the whole GPU would otherwise

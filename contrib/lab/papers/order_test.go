@@ -11,11 +11,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
-	"caelum/internal/place/placetest"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/core/place/placetest"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // drawCase returns a few random jobs, and one or two GPUs of any GPU model.

@@ -4,10 +4,10 @@ import (
 	"slices"
 	"testing"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 func gpus(t testing.TB, model string, n int) []*mig.Model {

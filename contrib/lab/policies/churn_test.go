@@ -8,10 +8,10 @@ import (
 
 	"caelum/contrib/lab/ends"
 	"caelum/contrib/lab/papers"
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // alike returns n A100-40GB.

@@ -10,10 +10,10 @@ import (
 
 	"caelum/contrib/lab/ends"
 	"caelum/contrib/lab/traces"
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // scenario describes a workload and the scheduler that runs it.

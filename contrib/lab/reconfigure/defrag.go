@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 )
 
 // Movable returns the job that holds a busy instance and reports whether the instance can be moved. The job is given by

@@ -6,8 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"caelum/internal/place"
-	"caelum/internal/place/placetest"
+	"caelum/internal/core/place"
+	"caelum/internal/core/place/placetest"
 )
 
 // busyInstances returns the sorted profiles of the busy instances on all GPUs, and their spots.

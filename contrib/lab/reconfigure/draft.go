@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 )
 
 // draft is an unfinished plan and the state of the GPUs after its steps.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 )
 
 // Running is a job that holds instances.

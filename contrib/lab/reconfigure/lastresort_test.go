@@ -7,9 +7,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
-	"caelum/internal/place/placetest"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/core/place/placetest"
 )
 
 // plainWait tries the end of every instance, and returns the time at which an instance fits on a GPU if no job is

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"caelum/internal/place"
-	"caelum/internal/place/placetest"
+	"caelum/internal/core/place"
+	"caelum/internal/core/place/placetest"
 )
 
 // TestNotebook runs the files in testdata/notebook, with these commands:

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 )
 
 // NoJob is the value of Step.Job for an idle instance.

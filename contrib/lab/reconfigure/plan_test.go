@@ -9,9 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
-	"caelum/internal/place/placetest"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
+	"caelum/internal/core/place/placetest"
 )
 
 // carryOut applies a plan step by step, checks every state, and returns the final state. The pool must not change.

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"caelum/internal/place"
+	"caelum/internal/core/place"
 )
 
 func spot(gpu, placement int) place.Spot { return place.Spot{GPU: gpu, Placement: placement} }

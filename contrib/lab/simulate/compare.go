@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"caelum/contrib/lab/papers"
-	"caelum/internal/mig"
+	"caelum/internal/core/mig"
 	"caelum/internal/sim"
 )
 

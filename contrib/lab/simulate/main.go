@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"caelum/contrib/lab/papers"
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 func main() {

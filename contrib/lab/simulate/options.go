@@ -12,10 +12,10 @@ import (
 
 	"caelum/contrib/lab/ends"
 	"caelum/contrib/lab/papers"
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 var disciplines = map[string]sim.Discipline{"fifo": sim.FIFO, "easy": sim.EASY, "none": sim.Loss}

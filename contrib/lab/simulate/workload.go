@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"caelum/contrib/lab/traces"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // workload returns the jobs to simulate. Depending on the flags, it generates them or reads them from a file.

@@ -5,10 +5,10 @@ import (
 	"math"
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // cluster describes the queue and the GPUs, which are all of the same model.

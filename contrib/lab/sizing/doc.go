@@ -1,5 +1,5 @@
 // Command sizing compares the turnaround of jobs on whole GPUs, on fixed layouts, on slices of the requested profile,
-// and on slices whose size the planner chooses (internal/offer/size.go). It prints Markdown tables for results.md.
+// and on slices whose size the planner chooses (internal/core/offer/size.go). It prints Markdown tables for results.md.
 //
 //	go run ./sizing rates [-seeds 101-120] PATH    MISO's 100 jobs: mean and longest turnarounds
 //	go run ./sizing speeds [-seeds 101-120]        drawn jobs on several GPU models, with exact and wrong speeds
@@ -20,6 +20,6 @@
 //	long.go      the long command: repeated jobs with several values of max_slowdown
 //	draw.go      drawn jobs: busy shares by Amdahl's law, memory, run times; estimated speeds and time limits
 //	speeds.go    the speeds command: drawn jobs on A100, H100 and A30
-//	learned.go   the learned command: internal/predict learns the speeds from the runs that have ended
+//	learned.go   the learned command: internal/core/predict learns the speeds from the runs that have ended
 //	equal.go     the equal command: mean waits of churn
 package main

@@ -5,10 +5,10 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"caelum/internal/mig"
-	"caelum/internal/predict"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/predict"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // drawing describes a set of random jobs.
@@ -17,7 +17,7 @@ type drawing struct {
 	jobs    int
 	gap     float64 // mean time between submissions, in seconds
 	mean    float64 // mean run time on a whole GPU, in seconds; the distribution is exponential
-	uniform bool    // busy shares are uniform; otherwise, they have the density 4 b^3 (internal/predict/compute.go)
+	uniform bool    // busy shares are uniform; otherwise, they have the density 4 b^3 (core/predict/compute.go)
 }
 
 // draw returns the jobs generated from a seed. Each job needs all of the memory of a randomly chosen profile.
@@ -58,8 +58,8 @@ const (
 	unlimited = 0.3
 )
 
-// wrong returns a cluster whose planner uses estimated speeds and run times. internal/predict estimates the speeds from
-// two runs with inexact run times. The time limits serve as estimated run times.
+// wrong returns a cluster whose planner uses estimated speeds and run times. internal/core/predict estimates the speeds
+// from two runs with inexact run times. The time limits serve as estimated run times.
 func (c cluster) wrong(seed uint64) cluster {
 	random := func(j trace.Job, stream uint64) *rand.Rand {
 		return rand.New(rand.NewPCG(seed, stream<<32+math.Float64bits(j.Submit)))
@@ -111,9 +111,9 @@ func runOf(b *mig.Model, job uint32, profile string, seconds float64) predict.Ru
 	}
 }
 
-// estimate returns the speed on a profile, relative to a whole GPU, that internal/predict estimates from earlier runs.
-// If the runs do not show the busy share, max_slowdown does not apply (predict.Need), so the returned speed always
-// satisfies it.
+// estimate returns the speed on a profile, relative to a whole GPU, that internal/core/predict estimates from earlier
+// runs. If the runs do not show the busy share, max_slowdown does not apply (predict.Need), so the returned speed
+// always satisfies it.
 func estimate(b *mig.Model, runs []predict.Run, profile string) float64 {
 	compute, _ := mig.Claims(profile)
 	need, _ := predict.Predict(predict.History{Runs: runs}, predict.DefaultSite)

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // mean returns the mean of the given values. There must be at least one.

@@ -5,10 +5,10 @@ import (
 	"io"
 	"strings"
 
-	"caelum/internal/mig"
-	"caelum/internal/predict"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/predict"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 const (
@@ -36,7 +36,7 @@ func (l *learner) ran(s sim.Span) {
 	l.runs[key] = append(l.runs[key], finished{run, s.To})
 }
 
-// speed returns the estimated speed of a job on a profile. internal/predict makes this estimate from the runs that
+// speed returns the estimated speed of a job on a profile. internal/core/predict makes this estimate from the runs that
 // ended before the job was submitted.
 func (l *learner) speed(j trace.Job, profile string) float64 {
 	key, _, _ := strings.Cut(j.ID, "/")

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"caelum/contrib/lab/traces"
-	"caelum/internal/predict"
-	"caelum/internal/trace"
+	"caelum/internal/core/predict"
+	"caelum/internal/sim/trace"
 )
 
 // maxSlowdown is the default of the `max_slowdown` configuration key.

@@ -5,7 +5,7 @@ import (
 	"io"
 	"slices"
 
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // tail holds statistics of the turnarounds, averaged over the seeds.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/mig"
-	"caelum/internal/predict"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/predict"
 	"caelum/internal/sim"
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 func a100(t *testing.T) *mig.Model {

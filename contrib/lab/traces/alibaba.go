@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"caelum/internal/mig"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/sim/trace"
 )
 
 // pod is a row of a pod list in Alibaba's gpu-v2023 trace (openb_pod_list_*.csv).

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/mig"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/sim/trace"
 )
 
 const podHead = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase," +

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // MISO returns a workload based on the measurements published with the MISO paper (arXiv 2207.11428). They consist of a

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 const (

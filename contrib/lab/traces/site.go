@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // Site is a synthetic workload that resembles the workload of a real site. Like the tasks of a job array, jobs arrive

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"caelum/internal/trace"
+	"caelum/internal/sim/trace"
 )
 
 // commas splits rows of comma-separated values, which may be quoted.

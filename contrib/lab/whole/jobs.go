@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"caelum/contrib/lab/traces"
-	"caelum/internal/mig"
-	"caelum/internal/trace"
+	"caelum/internal/core/mig"
+	"caelum/internal/sim/trace"
 )
 
 // A workload based on Alibaba's list consists of whole days, drawn from the list at random with replacement. Each day

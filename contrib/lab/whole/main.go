@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"caelum/contrib/lab/seeds"
-	"caelum/internal/mig"
-	"caelum/internal/place"
+	"caelum/internal/core/mig"
+	"caelum/internal/core/place"
 )
 
 func main() {

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"caelum/internal/place"
+	"caelum/internal/core/place"
 )
 
 // each calls the function do for every combination of queue, source of the expected ends, and load.

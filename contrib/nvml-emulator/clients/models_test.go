@@ -70,7 +70,7 @@ func modelNamed(t *testing.T, name string) model {
 
 func readModels(t *testing.T) map[string]model {
 	t.Helper()
-	text, err := os.ReadFile("../../../internal/mig/models.txt")
+	text, err := os.ReadFile("../../../internal/core/mig/models.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

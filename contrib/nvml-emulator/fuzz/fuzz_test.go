@@ -19,7 +19,7 @@ func TestStateCases(t *testing.T) {
 		t.Fatalf("testdata/state contains no inputs (%v)", err)
 	}
 	// go test's cache considers only files that the test itself opens, so the test opens the source files.
-	for _, pattern := range []string{"Makefile", "c/*", "../src/*", "../../../internal/mig/models.txt"} {
+	for _, pattern := range []string{"Makefile", "c/*", "../src/*", "../../../internal/core/mig/models.txt"} {
 		names, _ := filepath.Glob(pattern)
 		if len(names) == 0 {
 			t.Fatalf("no file matches %s", pattern)

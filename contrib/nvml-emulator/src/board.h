@@ -1,6 +1,6 @@
 /*
  * This header declares the GPU models and their MIG profiles. boards.awk generates the table from
- * internal/mig/models.txt.
+ * internal/core/mig/models.txt.
  */
 #ifndef EMU_BOARD_H
 #define EMU_BOARD_H

@@ -1,4 +1,4 @@
-# This program generates the C table of GPU models from internal/mig/models.txt. The comment at the top of models.txt
+# This program generates the C table of GPU models from internal/core/mig/models.txt. The comment at the top of models.txt
 # describes the columns.
 #
 # The table also has the GPU model H100-80GB-NEWER, an H100-80GB whose driver has a profile with a higher number than the
@@ -71,7 +71,7 @@ function flush_board() {
 }
 
 BEGIN {
-    print "/* Generated from internal/mig/models.txt by boards.awk. */"
+    print "/* Generated from internal/core/mig/models.txt by boards.awk. */"
     print "#include \"board.h\"\n\nconst struct board boards[] = {"
     n = full = 0
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"caelum/internal/eligible"
+	"caelum/internal/core/eligible"
 	"caelum/internal/slurm"
 )
 

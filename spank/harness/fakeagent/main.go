@@ -23,7 +23,7 @@ import (
 	"strconv"
 	"strings"
 
-	"caelum/internal/api"
+	"caelum/internal/node/api"
 )
 
 func main() {

@@ -1,0 +1,205 @@
+package learn
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"caelum/internal/controller/repo"
+	"caelum/internal/core/predict"
+)
+
+// Written is the result of Write.
+type Written struct {
+	Table      string `json:"table"`
+	Generation uint64 `json:"generation"`
+	Learned    int    `json:"learned"` // the number of learned lines
+	LeftOut    int    `json:"left_out,omitempty"`
+	Measured   int    `json:"measured,omitempty"` // the number of learned lines with a choice made by profile-job
+	Changed    bool   `json:"changed"`
+}
+
+// errUnread is the error for a repository that does not yet contain all runs from slurmdbd. A table based on such a
+// repository would lack learned lines.
+var errUnread = errors.New("the repository is new and does not contain all runs from slurmdbd yet; " +
+	"the decision table was not changed; run `caelum repo sync`")
+
+// Write writes the repository's predictions into the decision table at path, below the administrator's lines, and
+// increments the generation number. If the predictions have not changed, it leaves the file untouched. If the
+// repository does not yet contain all runs from slurmdbd, it returns errUnread.
+func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
+	t, was, err := readTable(path)
+	if err != nil {
+		return Written{}, err
+	}
+	if unread, err := unread(r); err != nil || unread {
+		return Written{}, cmp.Or(err, errUnread)
+	}
+	lines, err := decide(r, t.forPredictions(), site)
+	if err != nil {
+		return Written{}, err
+	}
+	text := t.with(lines)
+	now, err := parseTable(text)
+	if err != nil {
+		return Written{}, err
+	}
+	done := Written{Table: path, Generation: t.generation, Learned: strings.Count(now.learned, "\n")}
+	done.LeftOut, done.Measured = len(lines)-done.Learned, strings.Count(now.learned, measuredComment)
+	if now.learned == t.learned {
+		return done, nil
+	}
+	done.Generation, done.Changed = now.generation, true
+	return done, replace(path, was, text)
+}
+
+// unread reports whether a repository does not yet contain all runs from slurmdbd, either because its first sync has
+// not completed or because it is empty and no sync has run.
+func unread(r *repo.Repo) (bool, error) {
+	if deep, err := noteTime(r, noteDeep); err != nil || !deep.IsZero() {
+		return false, err
+	}
+	if synced, err := noteTime(r, noteSynced); err != nil || !synced.IsZero() {
+		return true, err
+	}
+	scripts, err := r.Scripts()
+	return len(scripts) == 0, err
+}
+
+// alike reports whether line d is redundant because it is equivalent to line o, which would apply without d. Because
+// run times vary, run times and quantiles that differ by at most a quarter are considered equivalent. The same applies
+// to busy shares that differ by at most 10 percentage points. A line without a busy share is equivalent to a line with
+// any busy share.
+func alike(d, o predict.Line) bool {
+	within := func(a, b int) bool { return math.Abs(float64(a-b)) <= 0.25*float64(b) }
+	near := d.Seconds == 0 || o.Seconds > 0 && within(d.Seconds, o.Seconds) && within(d.High, o.High)
+	asBusy := d.Busy < 0 || o.Busy >= 0 && max(d.Busy, o.Busy)-min(d.Busy, o.Busy) <= 10
+	return d.Profile == o.Profile && near && asBusy
+}
+
+// learnedLine is a learned line of the table. last is the start of the newest run on which the line is based, in Unix
+// seconds.
+type learnedLine struct {
+	kind    predict.Level
+	subject string
+	predict.Line
+	last  int64
+	owner int64 // a user id, or allUsers for a site line
+	// measured is the choice made by profile-job that the line contains, or nil.
+	measured *Measured
+}
+
+// measuredComment is the beginning of the comment in a line with a choice made by profile-job.
+const measuredComment = " # profile-job"
+
+// allUsers is the owner of lines that are based on the runs of several users.
+const allUsers = -1
+
+func (l learnedLine) text() string {
+	figures := ""
+	if l.Seconds > 0 {
+		figures = " " + predict.RunTime(l.Seconds, l.High)
+		if l.Busy >= 0 {
+			figures += fmt.Sprintf(" %d", l.Busy)
+		}
+	}
+	if l.measured != nil {
+		figures += fmt.Sprintf("%s, job %d", measuredComment, l.measured.Job)
+	}
+	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.subject, l.Profile, figures)
+}
+
+// subject returns the second word of the line that would apply to a job at the given level.
+func subject(kind predict.Level, job repo.JobKeys) string {
+	switch kind {
+	case predict.ByKey:
+		return fmt.Sprintf("%d:%s", job.UID, job.Key)
+	case predict.ByUser:
+		return fmt.Sprintf("%d:%s", job.UID, job.Fingerprint)
+	}
+	return job.Fingerprint
+}
+
+// lineName returns the first two words of the line that would apply to a job at the given level.
+func lineName(kind predict.Level, job repo.JobKeys) string {
+	return string(kind) + " " + subject(kind, job)
+}
+
+// decider creates the learned lines, from the most general to the most specific. It does not create a line for a script
+// if the more general line that applies to the script is equivalent.
+type decider struct {
+	repo  *repo.Repo
+	table Table
+	site  predict.Site
+	lines []learnedLine
+	// now maps the name of each possible line to the prediction for the jobs to which it would apply. has contains the
+	// names of the existing lines.
+	now map[string]Prediction
+	has map[string]bool
+}
+
+// decide returns the learned lines in the order of their newest runs, newest first.
+func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
+	scripts, err := r.Scripts()
+	if err != nil {
+		return nil, err
+	}
+	d := decider{repo: r, table: t, site: site, now: map[string]Prediction{}, has: map[string]bool{}}
+	general := predict.Unknown // the kind of the more general line that applies if there is no line of this kind
+	for _, kind := range slices.Backward(predict.Levels) {
+		for _, w := range scripts { // newest first, because the newest script determines a line
+			base, ok := d.now[lineName(general, w.JobKeys)]
+			if !ok {
+				base = t.without()
+			}
+			if err := d.line(kind, w, base); err != nil {
+				return nil, err
+			}
+		}
+		general = kind
+	}
+	byAge(d.lines)
+	return d.lines, nil
+}
+
+// line creates the line of the given kind for a script, unless the line is redundant. base is the prediction without
+// the line. There is no line for jobs submitted without a script, because they have no script fingerprint and their
+// keys do not identify the program.
+//
+// If the table has a site line for the script, it also has a user line for each user with complete runs, even if the
+// two are equivalent, because other users' runs may change or remove the site line.
+func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error {
+	name := lineName(kind, w.JobKeys)
+	if _, seen := d.now[name]; seen || w.Fingerprint == "" {
+		return nil
+	}
+	now, err := d.table.at(kind, w.JobKeys, base, d.repo, d.site)
+	if err != nil {
+		return err
+	}
+	d.now[name] = base
+	if _, own := d.table.decided[name]; own {
+		d.now[name], d.has[name] = now, true
+		return nil
+	}
+	complete := now.Complete && now.Need.Level == kind
+	own := kind == predict.ByUser && complete && d.has[lineName(predict.BySite, w.JobKeys)]
+	if alike(now.line(), base.line()) && !own {
+		return nil
+	}
+	d.now[name], d.has[name] = now, true
+	owner := int64(w.UID)
+	if kind == predict.BySite {
+		owner = allUsers
+	}
+	d.lines = append(d.lines, learnedLine{
+		kind, subject(kind, w.JobKeys), now.line(), w.Last, owner, now.Measured,
+	})
+	return nil
+}
+
+// maxSeconds is the longest run time, in seconds, that fits into the nine digits that the table format allows.
+const maxSeconds = 999_999_999

@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"caelum/internal/config"
+	"caelum/internal/controller/notify"
+	"caelum/internal/node/publish"
+	"caelum/internal/slurm"
+)
+
+// maxNotifyPause is the maximum time that the agent ignores notifications after passes that were triggered by a
+// notification but changed nothing.
+const maxNotifyPause = 15 * time.Second
+
+// listen runs a pass for each notification from the watcher until ctx is done. It reads the key file once slurmctld's
+// configuration is known.
+func (a *Agent) listen(ctx context.Context) {
+	for ctx.Err() == nil && a.knownConfig() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(publish.RetryInterval):
+		}
+	}
+	c := a.knownConfig()
+	if c == nil {
+		return
+	}
+	key, err := readWakeKey(a.cfg, *c)
+	if err != nil {
+		a.log.WithError(err).WithField("poll_interval", a.cfg.PollInterval).
+			Warn("the wake port was not opened; the agent only polls the queue")
+		return
+	}
+	a.sender.Store(&notify.Sender{Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress})
+	l := notify.Listener{
+		Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress, Port: a.cfg.WakePort,
+		MaxPause: min(a.cfg.PollInterval, maxNotifyPause),
+		Hosts: func(sender string) []string {
+			if !strings.HasPrefix(sender, notify.Watcher) {
+				return nil
+			}
+			return c.Controllers()
+		},
+		Refused: func(n int, from netip.AddrPort, reason string) {
+			a.log.WithField("datagrams", n).WithField("from", from).WithField("reason", reason).
+				Warn("rejected datagrams to the wake port")
+		},
+		Confirmed: a.publisher.Confirm,
+	}
+	a.listenAgain(ctx, l)
+}
+
+// listenAgain receives notifications until ctx is done. If the port cannot be opened, it tries again with pauses of up
+// to portInterval, because another program may have taken the port while the agent was not running.
+func (a *Agent) listenAgain(ctx context.Context, l notify.Listener) {
+	// If a pass fails, the publisher logs the error and repeats the pass.
+	seen := a.publisher.Changes()
+	l.Listening = func() {
+		if a.deaf.Swap(nil) != nil {
+			a.log.WithField("port", a.cfg.WakePort).Info("opened the wake port")
+		}
+	}
+	failures := publish.Backoff{First: publish.RetryInterval, Most: portInterval}
+	for ctx.Err() == nil {
+		err := l.Listen(ctx, func() bool {
+			a.Publish(ctx)
+			now := a.publisher.Changes()
+			changed := now != seen
+			seen = now
+			return changed
+		})
+		if err == nil {
+			return
+		}
+		text := err.Error()
+		if a.deaf.Swap(&text) == nil {
+			a.log.WithError(err).WithField("poll_interval", a.cfg.PollInterval).
+				Error("couldn't listen for notifications from the watcher; the agent only polls the queue, and tries " +
+					"to open the port at least once a minute")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(failures.Pause(err)):
+		}
+	}
+}
+
+// readWakeKey reads the key file, which must belong to the user of this process or to SlurmUser, because the watcher
+// might be running as SlurmUser on the same host.
+func readWakeKey(cfg config.Config, c slurm.Config) (notify.Key, error) {
+	owners := []uint32{uint32(os.Geteuid())}
+	if uid, ok := c.SlurmUser(); ok {
+		owners = append(owners, uid)
+	}
+	return notify.ReadKey(cfg.WakeKey, owners...)
+}
+
+// knownConfig returns slurmctld's configuration, or nil if the agent has not read it yet.
+func (a *Agent) knownConfig() *slurm.Config {
+	a.slurmMu.Lock()
+	defer a.slurmMu.Unlock()
+	return a.slurm
+}
+
+// wakeWatcher notifies the watchers on all slurmctld hosts that this node has published a change.
+func (a *Agent) wakeWatcher() {
+	sender, c := a.sender.Load(), a.knownConfig()
+	if sender == nil || c == nil {
+		return
+	}
+	for _, host := range c.Controllers() {
+		if err := sender.Send(notify.Watcher, host, a.cfg.WakePort); err != nil {
+			a.log.WithError(err).WithField("host", host).Debug("couldn't notify the watcher")
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"slices"
+
+	"caelum/internal/node/gpu"
+	"caelum/internal/node/ledger"
+	"caelum/internal/node/state"
+)
+
+// adoptInstances loads a GPU's instances from the ledger and changes their profile names to those that the driver
+// reports. It removes from the ledger any instance that is no longer on the GPU and whose profile the driver does not
+// report.
+func (a *Agent) adoptInstances(g int, c *state.Card, held []ledger.Instance) error {
+	found, err := a.hw.Instances(g)
+	if err != nil { // the GPU is lost; compareGPUs reports this
+		a.log.WithError(err).WithField("gpu", g).Error("couldn't list the instances")
+	}
+	for _, in := range held {
+		if i := slices.IndexFunc(found, func(f gpu.Instance) bool {
+			return f.GI == in.GI && f.Start == in.Start && f.Size == in.Size && f.UUID == in.UUID
+		}); i >= 0 && found[i].Profile != in.Profile {
+			a.log.WithField("gpu", g).
+				WithField("uuid", in.UUID).
+				Warnf("the driver now reports %s at %d as %s", in.Profile, in.Start, found[i].Profile)
+			in.Profile = found[i].Profile
+		}
+		if p, ok := c.Model.Placement(in.Profile, in.Start); ok {
+			c.Ours[p] = &state.Instance{Instance: in}
+		} else if err == nil {
+			if err := a.gone(g, c, in); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// gone logs that an instance is no longer on its GPU, and removes it from the ledger.
+func (a *Agent) gone(g int, c *state.Card, in ledger.Instance) error {
+	log := a.log.WithField("gpu", g).WithField("uuid", in.UUID)
+	if in.Job != 0 {
+		log.WithField("job", in.Job).
+			Errorf("%s at %d was removed by another program while the job held it; the job will fail",
+				in.Profile, in.Start)
+	} else {
+		log.Warnf("%s at %d was removed by another program", in.Profile, in.Start)
+	}
+	return a.ledger.Forget(c.UUID, in.GI)
+}
+
+// renameLeases updates the profile and memory of each leased slice from its instance. AdvertisedAs keeps the earlier
+// profile name, because slurmctld still counts the slice under that name.
+func (a *Agent) renameLeases() {
+	for _, l := range a.node.Leases {
+		for i := range l.Slices {
+			s := &l.Slices[i]
+			if s.GPU >= len(a.node.Cards) {
+				continue
+			}
+			for p, in := range a.node.Cards[s.GPU].Ours {
+				if in.UUID == s.UUID {
+					b := a.node.Cards[s.GPU].Model
+					if s.AdvertisedAs == "" && s.Profile != in.Profile {
+						s.AdvertisedAs = s.Profile
+					}
+					s.Profile, s.MemoryMiB = in.Profile, b.Profiles[b.Placements[p].Profile].MemoryMiB
+				}
+			}
+		}
+	}
+}

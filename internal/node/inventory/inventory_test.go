@@ -1,0 +1,59 @@
+package inventory
+
+import (
+	"slices"
+	"testing"
+
+	"caelum/internal/core/mig"
+	"caelum/internal/node/gpu"
+	"caelum/internal/slurm"
+)
+
+// TestSlots tests a node that also has GPUs without slices.
+func TestSlots(t *testing.T) {
+	for gres, want := range map[string][2]int{
+		"gpu:a100:14,mig:1g.5gb:3,mig:closed:56":               {14, 56},
+		"gpu:whole:1,gpu:a100:14,mig:1g.5gb:3,mig:closed:56":   {14, 56},
+		"gpu:a100:14,gpu:h100:7,gpu:t4:2,mig:closed:84":        {21, 84},
+		"gpu:a100:14,gpu:t4:2,mig:1g.5gb:3,mig:closed:53":      {14, 56},
+		"gpu:14,mig:1g.5gb:3,mig:closed:53,nvme:3000,gpu:t4:1": {14, 56},
+	} {
+		list, err := slurm.ParseGRES(gres)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := slurm.Node{Gres: list}
+		if slots, total := Slots(node, want[0]), GuessTotal(node); slots != want[0] || total != want[1] {
+			t.Errorf("%s: %d slots and N = %d, want %v", gres, slots, total, want)
+		}
+	}
+}
+
+// TestOfferedByTwoModels tests a profile name that two GPU models have with different memory sizes. The result must
+// have the smaller size, and its Whole field must be the largest profile of the first GPU model with this profile.
+func TestOfferedByTwoModels(t *testing.T) {
+	var found []gpu.GPU
+	for i, name := range []string{"A100-40GB", "A100-80GB"} {
+		b, err := mig.ModelByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, gpu.GPU{Index: i, Model: b})
+	}
+	gpus, names, err := Divide(found, nil, mig.Whole{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []Offered
+	for _, name := range []string{"1g.5gb", "1g.10gb", "7g.80gb"} {
+		got = append(got, offered(gpus, names, name))
+	}
+	want := []Offered{
+		{TypedCount{"1g.5gb", 7}, 4864, "7g.40gb"},
+		{TypedCount{"1g.10gb", 4 + 7}, 9728, "7g.40gb"},
+		{TypedCount{"7g.80gb", 1}, 80384, "7g.80gb"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

@@ -1,0 +1,88 @@
+package usage
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"caelum/internal/node/gpu"
+)
+
+// TestUsageQuantiles checks that the peak is exact. A reported quantile must be at least as high as the exact one,
+// and at most one bin higher.
+func TestUsageQuantiles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		u := &sliceUsage{MemoryMiB: 100 + rng.Float64()*80000}
+		most := u.MemoryMiB * (0.01 + rng.Float64()*1.05) // the driver may report slightly more than the slice's memory
+		var all []float64
+		for range 1 + rng.IntN(500) {
+			mib := most * math.Pow(rng.Float64(), 1+3*rng.Float64())
+			all = append(all, mib)
+			u.add(gpu.Use{MemoryMiB: mib, Util: -1})
+		}
+		slices.Sort(all)
+		if u.PeakMiB != all[len(all)-1] || u.Samples != len(all) {
+			t.Fatalf("%d samples with the peak %v, want %d with %v", u.Samples, u.PeakMiB, len(all), all[len(all)-1])
+		}
+		for _, q := range []float64{0.01, 0.5, 0.95, 1} {
+			want := all[max(int(math.Ceil(q*float64(len(all)))), 1)-1]
+			bin := u.MemoryMiB / usageBins
+			if want > u.MemoryMiB-bin { // quantile returns the peak for the last bin
+				bin = u.PeakMiB - (u.MemoryMiB - bin)
+			}
+			if got := u.quantile(q); got < want || got > want+bin {
+				t.Fatalf("quantile %v of %d samples is %v, want %v with bins of %v", q, len(all), got, want, bin)
+			}
+		}
+	}
+	if q := new(sliceUsage).quantile(0.5); q != 0 {
+		t.Errorf("the median of no samples is %v", q)
+	}
+}
+
+// TestUsageUtil checks that the mean ignores samples without a utilisation.
+func TestUsageUtil(t *testing.T) {
+	u := &sliceUsage{MemoryMiB: 1000}
+	for _, util := range []float64{-1, 0.2, -1, 0.6} {
+		u.add(gpu.Use{MemoryMiB: 10, Util: util})
+	}
+	if got := u.util(); math.Abs(got-0.4) > 1e-9 {
+		t.Errorf("the mean of 0.2 and 0.6 is %v", got)
+	}
+	if got := new(sliceUsage).util(); got != -1 {
+		t.Errorf("without samples: %v", got)
+	}
+}
+
+// FuzzParseObservation checks that parseObservation returns either an error or an observation that can be continued.
+func FuzzParseObservation(f *testing.F) {
+	u := &sliceUsage{MemoryMiB: 1000, UUID: "MIG-1", Profile: "1g.5gb"}
+	u.add(gpu.Use{MemoryMiB: 10, Util: 0.5})
+	text, err := json.Marshal(&observation{Slices: []*sliceUsage{u}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := parseObservation(text); err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{
+		string(text), "", "{}", "null", `{"Slices":[null]}`, `{"Slices":[{"MemoryMiB":1,"Samples":-1}]}`,
+		`{"Slices":[{"MemoryMiB":1,"Samples":3,"Bins":[3],"BusySamples":3,"Busy":1e300}]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		o, err := parseObservation(text)
+		if err != nil {
+			return
+		}
+		r := o.run(o.Seen)
+		if !(r.Seconds >= 0 && r.MedianMiB <= r.HighMiB && r.HighMiB <= r.PeakMiB && r.Util <= 1 && r.Slices > 0) {
+			t.Errorf("%+v", r)
+		}
+		o.Slices[0].add(gpu.Use{MemoryMiB: 5, Util: 0.1})
+	})
+}
