@@ -253,7 +253,7 @@ func (o repoOptions) unchanged(ctx context.Context, cfg config.Config) (*repo.Re
 	if o.ownOnly(cfg) {
 		return ownRuns(ctx, cfg)
 	}
-	path := cmp.Or(o.path, cfg.Repo)
+	path := cmp.Or(o.path, repo.Find(cfg.Repo))
 	if _, err := os.Stat(path); err != nil {
 		return nil, err
 	}

@@ -43,9 +43,9 @@ func newDecisionsCheck(g *globals, o *decisionsOptions) *cobra.Command {
 		Long: `check reads FILE or, without FILE, the site's decision table, and prints each fault with its line.
 If job_submit.lua would reject the table, the exit status is 1. If the table is valid, check warns
 about partitions that slurmctld does not have. To be safe, edit a copy of the table, check the copy,
-and then move it into place.`,
+and then copy it over the table. Do not move it: the table may be a link.`,
 		Example: `  caelum decisions check
-  caelum decisions check decisions.new && mv decisions.new /etc/caelum/decisions`,
+  caelum decisions check decisions.new && cp decisions.new /etc/caelum/decisions`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var path string
@@ -96,6 +96,9 @@ if the line names a partition that slurmctld does not have.`,
 func (o *decisionsOptions) change(w io.Writer, g *globals, text string, edit func(path string) (bool, error)) error {
 	path, err := o.path()
 	if err != nil {
+		return err
+	}
+	if err := becomeOwner(path); err != nil {
 		return err
 	}
 	changed, err := edit(path)

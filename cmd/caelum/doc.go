@@ -23,6 +23,7 @@
 //	adopt.go                caelum adopt
 //	xid.go                  caelum readmit; the text of Xid errors for status, job and report
 //	doctor.go               caelum doctor
+//	owner.go                root's commands continue as SlurmUser to change SlurmUser's files
 //	decisions.go            caelum decisions check and set: the decision table of job_submit.lua
 //	decisions_bypass.go     caelum decisions bypass and remove
 //	decisions_partitions.go warnings about partitions that slurmctld does not have

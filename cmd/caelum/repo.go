@@ -68,9 +68,12 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	if err != nil {
 		return nil, cfg, err
 	}
+	cfg.Repo = repo.Find(cfg.Repo)
 	open, path := openOwn, cfg.Repo
 	if o.path != "" {
 		open, path = repo.OpenAsItIs, o.path
+	} else if err := becomeOwner(path); err != nil {
+		return nil, cfg, err
 	}
 	if err := trust.Directory(path); err != nil {
 		return nil, cfg, err // opening a repository writes to its directory
@@ -103,7 +106,7 @@ func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error
 // ownOnly reports whether read is limited to the caller's own runs because the caller cannot use the configured
 // repository.
 func (o repoOptions) ownOnly(cfg config.Config) bool {
-	return o.path == "" && os.Getuid() != 0 && !mayUse(cfg.Repo)
+	return o.path == "" && os.Getuid() != 0 && !mayUse(repo.Find(cfg.Repo))
 }
 
 // mayUse reports whether the caller may read and write a file, or create it if it does not exist.

@@ -82,17 +82,30 @@ EXIT STATUS
 		Long: `watch reads the nodes and the queue after each submission that job_submit.lua processes and after
 each publication by an agent. It then notifies the nodes that have to change their offers or release
 a job. A notification is a datagram that makes an agent read the queue immediately; it carries no
-other instruction. Without watch, agents read the queue every poll_interval. With "learn: true" in
-the configuration file, watch also updates the decision table every minute.
+other instruction. Without watch, agents read the queue every poll_interval. Every minute, watch also
+learns from the runs that have ended: it updates the repository and the decision table.
 
-Run watch as slurmctld's user. On slurmctld's host, caelum.yaml must contain the same wake_port as
-on the nodes, and slurmctld's user must own the wake key file.
+Run watch as slurmctld's user. For notifications, caelum.yaml must contain the same wake_port on this
+host as on the nodes, and slurmctld's user must own the wake key file.
 
 EXIT STATUS
   0  a signal stopped watch (SIGTERM, SIGINT)
   1  watch could not start or continue; the reason is on standard error`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return watchQueue(path) },
+	}, &cobra.Command{
+		Use:   "prepare",
+		Short: "Move the decision table to the watcher's state directory",
+		Long: `prepare makes the decision table writable for the watcher: it moves /etc/caelum/decisions to
+/var/lib/caelum-watch, whose owner it makes the owner of the table, and leaves a link. If the table
+is a link already, if there is none, or if learn is false, it changes nothing. caelum-watch.service
+runs it as root before the watcher.
+
+EXIT STATUS
+  0  the watcher can write the table, or does not need to
+  1  the table was not moved; the reason is on standard error`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return prepare(path) },
 	}, &cobra.Command{
 		Use:   "close",
 		Short: "Withdraw all offers of this node, after the agent has stopped",
@@ -193,17 +206,16 @@ func watchQueue(path string) error {
 	if err != nil {
 		return err
 	}
-	if cfg.WakePort == 0 {
-		return fmt.Errorf("%s: wake_port is not set; set it to the same port as on the nodes", path)
-	}
 	settings, err := cfg.Planning()
 	if err != nil {
 		return err
 	}
 	log := logger(cfg).WithField("watcher", cfg.Node)
-	key, err := notify.ReadKey(cfg.WakeKey, uint32(os.Geteuid()))
-	if err != nil {
-		log.WithError(err).Error("the wake port was not opened; agents receive no notifications of submissions")
+	var key notify.Key
+	if cfg.WakePort > 0 {
+		if key, err = notify.ReadKey(cfg.WakeKey, uint32(os.Geteuid())); err != nil {
+			log.WithError(err).Error("the wake port was not opened; agents receive no notifications of submissions")
+		}
 	}
 	ctl := slurm.New(slurm.Options{})
 	own := watch.Config{
@@ -223,11 +235,7 @@ func watchQueue(path string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	go saveMemory(ctx)
-	if cfg.Learn {
-		loop, err := learning(cfg)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
+	if loop := learning(cfg); loop != nil {
 		go loop.Run(ctx) // the loop runs concurrently, because a slow slurmdbd must not delay notifications
 	}
 	return w.Run(ctx)
@@ -236,21 +244,45 @@ func watchQueue(path string) error {
 // dbdTimeout is the timeout for a query to slurmdbd. It is long because a query covers the jobs of at least one day.
 const dbdTimeout = 5 * time.Minute
 
-// learning returns the loop that updates the repository and the decision table.
-func learning(cfg config.Config) (*learn.Loop, error) {
+// learning returns the loop that updates the repository and the decision table, or nil if the configuration disables
+// it.
+func learning(cfg config.Config) *learn.Loop {
+	log := logger(cfg).WithField("learn", cfg.Table)
 	field, err := cfg.Field()
-	if err != nil {
-		return nil, fmt.Errorf("learn: %w", err)
+	switch {
+	case !cfg.Learn:
+		return nil
+	case err != nil:
+		log.WithError(err).Warn("not learning from earlier runs")
+		return nil
+	}
+	runs := cfg.Repo
+	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" && os.Geteuid() != 0 && runs == repo.DefaultPath {
+		runs = filepath.Join(dir, filepath.Base(repo.WatcherPath))
 	}
 	return &learn.Loop{
 		Every: time.Minute,
 		DBD:   slurm.New(slurm.Options{Timeout: dbdTimeout}),
-		Repo:  cfg.Repo,
+		Repo:  runs,
 		Table: cfg.Table,
 		Field: field,
 		Site:  cfg.Site(),
-		Log:   logger(cfg).WithField("learn", cfg.Table),
-	}, nil
+		Log:   log,
+	}
+}
+
+// prepare moves the decision table to the watcher's state directory, if the watcher learns. caelum-watch.service runs
+// it as root before the watcher.
+func prepare(path string) error {
+	cfg, err := config.Load(path)
+	if err != nil || !cfg.Learn {
+		return err
+	}
+	to, err := learn.MoveTable(cfg.Table, cmp.Or(os.Getenv("STATE_DIRECTORY"), filepath.Dir(repo.WatcherPath)))
+	if to != "" {
+		fmt.Printf("%s is now a link to %s, so that the watcher can write learned lines into it\n", cfg.Table, to)
+	}
+	return err
 }
 
 // closeOffers withdraws this node's offers. If the configuration is invalid, it uses the defaults and the node name in

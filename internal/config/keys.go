@@ -88,8 +88,7 @@ var keys = []Key{
 		"The interval of reading the queue without a notification. With `planner: true`, the watcher reads it " +
 			"at least every 5 s.", "configure/watcher.md#polling"},
 	{"wake_port", 0, "", "a UDP port or 0", Both,
-		"The UDP port for notifications, the same on all hosts. With 0, the agent opens no port, and the watcher " +
-			"does not start.", "configure/watcher.md"},
+		"The UDP port for notifications, the same on all hosts. With 0, they open no port.", "configure/watcher.md"},
 	{"wake_address", "", "all addresses", "an IP address", Both,
 		"The address that the host uses to send and receive notifications.", "configure/watcher.md#notifications"},
 	{"wake_key", "/etc/caelum/wake.key", "", aPath, Both,
@@ -117,13 +116,15 @@ var keys = []Key{
 		"The program that the watcher calls before and after a move. It requires `moves_per_day`.",
 		"configure/watcher.md#moves-of-running-jobs"},
 	{"repo", repo.DefaultPath, "", aPath, Both,
-		"The repository of earlier runs. On a GPU node, it contains the runs of this node; on the host that runs " +
-			"`caelum repo sync` or a watcher with `learn: true`, all runs.", "configure/learning.md"},
+		"The repository of earlier runs: on a GPU node of this node's runs, elsewhere of all runs. The default of " +
+			"a watcher that is not root is repo.db in its state directory, /var/lib/caelum-watch.",
+		"configure/learning.md"},
 	{"accounting_field", string(slurm.AdminComment), "", "AdminComment, SystemComment or none", Both,
 		"The accounting field that contains the summaries of a job's runs. Set the same value on all hosts.",
 		"configure/learning.md#text-of-other-tools-in-the-accounting-field"},
-	{"learn", false, "", trueOrFalse, Watcher,
-		"With true, the watcher updates the repository and the decision table every minute.",
+	{"learn", true, "", trueOrFalse, Watcher,
+		"With true, the watcher updates the repository and the decision table every minute. Without " +
+			"`accounting_field`, it does not.",
 		"configure/learning.md#learning-automatically"},
 	{"table", "/etc/caelum/decisions", "", aPath, Watcher,
 		"The decision table. If you change it, also set CAELUM_DECISIONS in slurmctld's environment.",

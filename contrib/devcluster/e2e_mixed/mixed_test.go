@@ -46,7 +46,7 @@ func start(t *testing.T, cgroup string) *site {
 		t.Skip("CAELUM_NEW_ROOT is not set; run make mixed")
 	}
 	config := filepath.Join(t.TempDir(), "caelum.yaml")
-	text := "poll_interval: 1s\nwake_port: 6873\nlog_format: json\n"
+	text := "poll_interval: 1s\nwake_port: 6873\nlearn: false\nlog_format: json\n"
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,8 @@ const growthAttempts = 5
 
 // growthConfig is the configuration of all agents. With sizing: tightest, no job is given a larger slice unless it
 // needs the memory. Because the jobs are much shorter than real ones, the agents take four samples per second.
-const growthConfig = "poll_interval: 1m\nwake_port: 6873\nlog_format: json\nsizing: tightest\nsample_interval: 250ms\n"
+const growthConfig = "poll_interval: 1m\nwake_port: 6873\nlearn: false\n" +
+	"log_format: json\nsizing: tightest\nsample_interval: 250ms\n"
 
 // growthConf makes slurmctld release requeued jobs after growtrace.RequeueDelay, and process the queue every 2 s.
 const growthConf = "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min," +

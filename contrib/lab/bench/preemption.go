@@ -78,7 +78,8 @@ type preemptionWay struct {
 	c      *cluster.Cluster
 }
 
-const preemptionConfig = "planner: true\npreempt: true\npoll_interval: 5s\nwake_port: 6873\nlog_format: json\n" +
+const preemptionConfig = "planner: true\npreempt: true\npoll_interval: 5s\nwake_port: 6873\nlearn: false\n" +
+	"log_format: json\n" +
 	"sizing: tightest\n"
 
 // benchPreemption runs the same cases concurrently on two clusters: one with static slices, on which slurmctld preempts

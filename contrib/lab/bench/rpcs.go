@@ -30,9 +30,9 @@ type requests struct {
 // measurement takes two minutes without jobs, a minute with jobs that run for 2 s and have one slice each, and a minute
 // with the same jobs without slices.
 func benchRPCs(ctx context.Context, r requests) (err error) {
-	config := "poll_interval: 1m\nwake_port: 6873\n"
+	config := "poll_interval: 1m\nwake_port: 6873\nlearn: false\n"
 	if r.planner {
-		config = "wake_port: 6873\nplanner: true\n"
+		config = "wake_port: 6873\nlearn: false\nplanner: true\n"
 	}
 	conf, others := []string{scenarioConf}, ""
 	if r.records > r.nodes {

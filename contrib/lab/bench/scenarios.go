@@ -220,7 +220,7 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 		}
 	}
 	options.Board = strings.Join(models, ",")
-	config := "poll_interval: 1m\nwake_port: 6873\nlog_format: json\n"
+	config := "poll_interval: 1m\nwake_port: 6873\nlearn: false\nlog_format: json\n"
 	if s.multi > 0 {
 		config += "whole_gpus: auto\n"
 	}

@@ -44,7 +44,7 @@ func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	var clusters []*cluster.Cluster
 	for _, way := range shortWays {
 		o := cluster.Options{Nodes: 1, GPUs: 4, NoAgent: way.noAgent}
-		c, down, err := up(ctx, "poll_interval: 15s\nwake_port: 6873\nlog_format: json\n", o)
+		c, down, err := up(ctx, "poll_interval: 15s\nwake_port: 6873\nlearn: false\nlog_format: json\n", o)
 		if err != nil {
 			return err
 		}

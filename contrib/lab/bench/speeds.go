@@ -174,7 +174,7 @@ type speedRun struct {
 
 func (r *speedRun) run(ctx context.Context) (text string, err error) {
 	o := cluster.Options{Nodes: r.nodes, GPUs: r.gpus, NoAgent: r.sizing == "", Conf: []string{speedConf}}
-	config := "poll_interval: 1m\nwake_port: 6873\nlog_format: json\n"
+	config := "poll_interval: 1m\nwake_port: 6873\nlearn: false\nlog_format: json\n"
 	if r.sizing != "" {
 		config += "sizing: " + r.sizing + "\n"
 	}

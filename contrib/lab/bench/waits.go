@@ -30,10 +30,10 @@ func benchWaits(ctx context.Context, pairs, nodes int) error {
 	)
 	if nodes > 1 {
 		name := fmt.Sprintf("%d nodes with a planner", nodes)
-		return waits(ctx, pairs, nodes, name, "wake_port: 6873\nplanner: true\n")
+		return waits(ctx, pairs, nodes, name, "wake_port: 6873\nlearn: false\nplanner: true\n")
 	}
 	return errors.Join(
-		waits(ctx, pairs, 1, "with a watcher", "poll_interval: 1h\nwake_port: 6873\n"),
+		waits(ctx, pairs, 1, "with a watcher", "poll_interval: 1h\nwake_port: 6873\nlearn: false\n"),
 		waits(ctx, (pairs+9)/10, 1, "no watcher, polls every 15 s, for a tenth of the jobs", "poll_interval: 15s\n"),
 	)
 }

@@ -19,5 +19,6 @@
 //	set.go     SetLine and CheckTable: the administrator's changes and checks of the decision table
 //	share.go   each user's share of the decision table when not all learned lines fit
 //	sync.go    Sync: reads runs from slurmdbd in pages of 1 to 32 days; finds the accounting record of each run
+//	move.go    moves the table to the watcher's directory and leaves a link (MoveTable)
 //	table.go   reads and replaces the decision table: marker line, the administrator's lines, the GPU models
 package learn

@@ -183,7 +183,9 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".decisions-*")
-	if err != nil {
+	if errors.Is(err, os.ErrPermission) && os.Geteuid() != 0 {
+		return fmt.Errorf("%w; restart caelum-watch, whose unit moves the table to the watcher's directory", err)
+	} else if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) // no effect if the file was renamed

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,6 +16,23 @@ import (
 
 // DefaultPath is the path of the repository unless caelum.yaml sets another one.
 const DefaultPath = "/var/lib/caelum/repo.db"
+
+// WatcherPath is the path of the repository of a watcher that does not run as root, if caelum.yaml sets no path.
+const WatcherPath = "/var/lib/caelum-watch/repo.db"
+
+// Find returns path, or WatcherPath if path is DefaultPath and only the watcher's repository exists.
+func Find(path string) string {
+	if path != DefaultPath {
+		return path
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return path
+	}
+	if _, err := os.Stat(WatcherPath); err != nil {
+		return path
+	}
+	return WatcherPath
+}
 
 // schema holds the SQL statements of each version. A database's user_version is the number of these versions that
 // have been applied to it.
