@@ -1,6 +1,6 @@
-// Package failpoint simulates crashes and delays of the agent in tests. It can kill the agent at a named point between
-// two lasting effects, or delay it between a read and a write. The package does nothing unless the CAELUM_FAILPOINT
-// environment variable names a point, or CAELUM_FAILPOINT_PAUSE is set to a duration. With
+// Package failpoint simulates crashes and delays of the agent and the watcher in tests. It can kill a process at a
+// named point between two lasting effects, or delay it between a read and a write. The package does nothing unless the
+// CAELUM_FAILPOINT environment variable names a point, or CAELUM_FAILPOINT_PAUSE is set to a duration. With
 // CAELUM_FAILPOINT=create.done, SIGKILL ends the process when it first reaches the create.done point. With
 // CAELUM_FAILPOINT=create.done:3, the process is killed the third time it reaches the point.
 //

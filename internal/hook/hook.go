@@ -1,5 +1,5 @@
-// Package hook runs the programs that a site configures: the agent's destroy_hook and the watcher's move_command. It
-// decides neither when a program runs nor what its failure means.
+// Package hook runs the programs that a site configures: the agent's destroy_hook and the watcher's move_command. Its
+// callers decide when a program runs and how they handle its failure.
 //
 // Files:
 //

@@ -35,7 +35,7 @@
 //	once.go          runs an update that must not reach a slurmctld that starts later (connecting)
 //	errors.go        the package's errors, and the messages of Slurm's commands that cause them
 //	class.go         how the agent handles an error of a request about a job
-//	release.go       all differences between Slurm releases
+//	release.go       Release: the behaviours that differ between Slurm releases
 //
 // Reading slurmctld:
 //
@@ -44,7 +44,7 @@
 //	deadline.go      the latest start of a job with --deadline (LatestStart); parses --deadline and --time-min
 //	waiting.go       Waiting: the pending jobs in slurmctld's order
 //	constraint.go    parses --constraint (MaxFeatures)
-//	record.go        squeue's columns, the random separator, and joining the tasks of an array into one job
+//	record.go        squeue's columns in each Slurm release, the random separator; joins the tasks of an array
 //	alloc.go         a job's GRES on each node (`scontrol -d show job`); detects imitations in users' texts
 //	node.go          a node: the request, `scontrol -d show node`, valid names; nodes whose slurmd has not registered
 //	managed.go       which nodes Caelum manages; catalogue nodes; unmanaged GPU nodes

@@ -6,7 +6,7 @@
 //	go run ./learn miso PATH                             profiles and speeds from MISO's measurements
 //	                                                     (a100_40gb_mig_step_time.csv)
 //	go run ./learn forecast [-seeds 101-120]             forecasts of running jobs' memory, on emulated
-//	                                                     runs; -bounds: what no rule can foresee
+//	                                                     runs; -bounds: errors that no rule can avoid
 //	go run ./learn grow [-seeds 101,102]                 jobs that grow: work lost and turnaround in simulations
 //	                                                     of recurring jobs whose memory grows during a run
 //	go run ./learn grow -devcluster 64 -seeds 7          the same for the trace of `devcluster-bench -grow 64`

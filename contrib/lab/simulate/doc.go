@@ -1,5 +1,5 @@
 // simulate runs a workload on a simulated cluster under several policies, like `caelum simulate`, and prints the
-// results as comma-separated values. It also supports what serves only the comparison with papers: their traces, queues
+// results as comma-separated values. It also has options for comparisons with papers only: their traces, queues
 // and moves, errors in predictions, deadlines, and the times that a GPU takes to change.
 //
 //	go run -C contrib/lab ./simulate --churn uniform6 --policies best-fit,lifetime,moved --queue skip

@@ -9,8 +9,8 @@
 // endings (including CRLF) and the order of the lines are preserved. If Caelum's lines are already in the files, the
 // patch is empty.
 //
-// The GPUs keep the types that the site gave them. Setup removes only what Caelum replaces: the GPUs of the inventory,
-// and MIG instances with a fixed layout.
+// The GPUs keep the types that the site gave them. Setup removes only the GPUs of the inventory and MIG instances with
+// a fixed layout, because Caelum's entries replace them.
 //
 // Merge reports a Problem, with its file and line, for each construct that it cannot change safely, such as a value
 // that continues on another line. A caller must not print a patch if there are problems.

@@ -1,4 +1,4 @@
-// Package shadow computes what Caelum would do on a node without an agent, for a trial alongside the node's current
+// Package shadow computes the plan that an agent would carry out on a node, for a trial alongside the node's current
 // configuration. `caelumd shadow` reads the state of the GPUs and of slurmctld, and prints the passes. The package
 // makes the same plan as the agents (package plan) and performs no I/O, so it can change neither the GPUs nor
 // slurmctld.

@@ -13,7 +13,7 @@
 //	watch.go          Config; trigger file; queries slurmctld; sends notifications; pauses (retry, slowdown, maxPause)
 //	planner.go        with `planner: true`: writes the parts of the plan and the heartbeat into the nodes' Comments
 //	powereddown.go    with `planner: true`: publishes the offers of nodes that are powered down
-//	deferred.go       the parts that may wait for the next heartbeat, because no job waits
+//	deferred.go       the parts that need not be written before the next heartbeat, because no job waits for them
 //	preempt.go        with `preempt: true`: stops jobs for a waiting job that needs another profile (package preempt)
 //	move.go           with `moves_per_day`: limits the number of moves, and calls the site's move_command
 //	catalogue.go      sets catalogue nodes back to FUTURE after `scontrol update nodename=ALL state=resume`

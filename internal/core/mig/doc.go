@@ -45,6 +45,6 @@
 //	layout.go    Layout: a set of placements in one word
 //	model.go     Model, Placement; Select, Carry (between models), EquivalentProfile; MaxPlacements
 //	profile.go   Profile: name, size, memory, engines; plain profiles; the numbers in a name (Claims)
-//	nodes.go     Table and Node: reach, CC, fragmentation and free units of every layout, computed once
+//	table.go     Table and Node: reach, CC, fragmentation and free units of every layout, computed once
 //	modellist.go the GPU models in models.txt: parser and lookup by name
 package mig

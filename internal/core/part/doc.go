@@ -1,6 +1,6 @@
-// Package part stores a node's part of a plan in the node's Comment in slurmctld. The watcher makes the plan for the
-// entire cluster once and writes the parts. Each agent reads only its own node's part (docs/internals/watcher.md, "A
-// plan from the watcher").
+// Package part converts a node's part of a plan to the text in the node's Comment in slurmctld, and back. The watcher
+// makes the plan for the entire cluster once and writes the parts. Each agent reads only its own node's part
+// (docs/internals/watcher.md, "A plan from the watcher"). The package is pure.
 //
 //	Of          the part of one node in a plan
 //	Text, Parse the format of a part
@@ -13,7 +13,7 @@
 //
 //	part.go  Part; Of; the entries in a node's Comment
 //	text.go  the format of a part: Text and Parse
-//	beat.go  the heartbeat: its format, its period (Every) and the age at which a part expires (Expiry)
+//	beat.go  the planner's heartbeat: its format, its period (Every) and the age at which it expires (Expiry)
 //	confirmation.go  the confirmation that a node's record has not changed; Digest
 //
 // # The model

@@ -9,8 +9,8 @@
 // State of the GPUs, and the interface of a policy:
 //
 //	gpu.go          GPU; Acquisition, the ways to acquire a placement; idle instances that are in the way
-//	node.go         nodeSlots: the nodes as slots, for jobs with several full GPUs
-//	pool.go         Pool, Spot: groups of GPUs with the same layout; starts and ends placements; when a slot is free
+//	nodeslots.go    nodeSlots: the time at which all GPUs of a node are free, for jobs with several full GPUs
+//	pool.go         Pool, Spot: groups of GPUs with the same layout; starts and ends placements; times of free units
 //	place.go        Request, Situation, Policy, Choice; the policies by name (ByName), the default policy; costs, ties
 //	recent.go       the recent requests: each profile's frequency, mean duration
 //	weights.go      the frequency of profiles, converted to weights for a GPU model

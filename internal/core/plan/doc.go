@@ -1,12 +1,12 @@
-// Package plan makes the plan for the whole cluster from the queue and the nodes that slurmctld returns. A node's
-// data includes the state of its GPUs, which its agent has published. Every agent, the watcher and `caelum explain`
-// run this package on the same data, so they all make the same plan without exchanging messages, and there is no
-// leader. Package agent carries out a node's part of the plan.
+// Package plan makes the plan for the whole cluster from the queue and the nodes that slurmctld returns. A node's data
+// includes the state of its GPUs, which its agent has published. Every agent, the watcher and `caelum explain` run this
+// package on the same data, so they all make the same plan without exchanging messages, and there is no leader. Package
+// publish carries out a node's part of the plan.
 //
 //	Text, Parse   the state of a node's GPUs, which the node's agent publishes in the node's Extra
 //	Snapshot      the nodes and the queue, as slurmctld returned them
 //	View          a snapshot converted for package offer: the GPUs of all nodes, and the waiting jobs
-//	Planner       converts successive snapshots, and computes again only what depends on changed records
+//	Planner       converts successive snapshots, and recomputes only the parts that depend on changed records
 //	Explain       the reason why a job waits
 //	Unresponsive  the nodes whose agents do not follow the plan
 //	Unstarted     the jobs that slurmctld does not start although their slices are offered
@@ -29,10 +29,10 @@
 // # Files
 //
 //	snapshot.go      Snapshot; converts a waiting job (Job)
-//	planner.go       Planner, New; the cluster of a view; forgets what the last snapshot does not contain
-//	known.go         what a Planner knows about a node: the state of its GPUs, and the jobs on it
-//	queue.go         what a Planner knows about a waiting job; the waiting jobs that could start with their slices
-//	request.go       what a Planner knows about jobs with equal requests: the nodes on which they can run
+//	planner.go       Planner, New; the cluster of a view; forgets records that the last snapshot does not contain
+//	known.go         a Planner's data about a node: the state of its GPUs, and the jobs on it
+//	queue.go         a Planner's data about a waiting job; the waiting jobs that could start with their slices
+//	request.go       a Planner's data about jobs with equal requests: the nodes on which they can run
 //	verdicts.go      the nodes that accept a request, in little memory for many different requests
 //	recent.go        the jobs that were submitted last: weights of profiles, mean duration, expected arrivals
 //	view.go          View: the nodes and jobs of a snapshot for package offer; Plan, Counts

@@ -11,10 +11,10 @@
 //
 // Files:
 //
-//	rules.go      Rules
-//	choose.go     Choose for jobs that need one slice on each node; jobs on several nodes
-//	several.go    Choose for jobs that need several slices on a node
-//	next.go       Next: continues the current preemption
-//	candidate.go  Next: begins a preemption
-//	move.go       Next: begins a move; Settings.Permits; Refuse
+//	rules.go    Rules: whether a job may preempt another one, and how slurmctld stops it
+//	next.go     Next: continues the current preemption or move, or begins one
+//	begin.go    begins a preemption: the waiting jobs that may preempt, the running jobs that may be stopped, and limits
+//	move.go     begins a move: the running jobs that may be moved, and whether a move is worthwhile; Refuse
+//	choose.go   Choose, for preemptions and moves: the smallest set of jobs to stop, if each node needs one slice
+//	several.go  Choose, if a node needs several slices
 package preempt

@@ -1,14 +1,3 @@
-// Package tags defines and interprets the tags in a job's admin_comment, which job_submit.lua and the agents write. The
-// section "Tags in admin_comment" of docs/internals/submission.md specifies which of them writes each tag. Package
-// slurm reads and writes the comment as plain text.
-//
-// Files:
-//
-//	tags.go  the tags; finds, removes and replaces a tag among other tools' text
-//	job.go   the meaning of a job's tags: profile chosen by Caelum, expected run time and end, busy
-//	         share
-//	preempt.go  the tags of a preemption or a move: the stopped run, and the job for which it is stopped
-//	move.go  the moved runs of a job, and the words in the job's Comment with which its user permits moves
 package tags
 
 import "strings"

@@ -1,11 +1,10 @@
 // Package agent implements caelumd. The agent manages the node's MIG instances, leases slices to jobs, publishes the
-// free slices as offers, and keeps the GPUs, the ledger and slurmctld consistent. The pure packages place and offer
-// choose placements and offers. The agent never changes instances that it did not create, and never carves a slice that
-// slurmctld has not counted for the job.
+// free slices as offers, and keeps the GPUs, the ledger and slurmctld consistent. The agent never changes instances
+// that it did not create, and never carves a slice that slurmctld has not counted for the job.
 //
-// Package state holds the node's state in memory, and package publish writes it to slurmctld. Agent serves prologs,
-// epilogs and commands, calls the driver, and repairs differences. caelumd's main function (cmd/caelumd) creates an
-// Agent with New and calls Run.
+// Package state holds the node's state in memory, and the pure packages plan, offer and place choose the offers, which
+// package publish writes to slurmctld. Agent serves prologs, epilogs and commands, calls the driver, and repairs
+// differences. caelumd's main function (cmd/caelumd) creates an Agent with New and calls Run.
 //
 // Files:
 //

@@ -15,7 +15,7 @@
 //	nvlink.go       the GPUs that NVLinks connect
 //	full.go         GPUs whose MIG mode is off: switches, device files
 //	gpu.go          the interface Hardware, its errors (ErrNoRoom, ErrInUse, ErrLost, ErrNotFound), GPU and Instance
-//	list.go         lists the instances by id; UUIDs of MIG devices; what earlier calls have shown (learned)
+//	list.go         lists the instances by id; UUIDs of MIG devices; the results of earlier calls (learned)
 //	meter.go        a usage sample of an instance: memory, utilisation (GPM), processes
 //	nvml.go         opens NVML; processes; retries while in use; error codes (check)
 //	processes.go    a process by pid and start time; its cgroups; Kill, which also ends tracers (maxKilled, endLimit)

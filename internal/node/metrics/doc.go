@@ -1,7 +1,7 @@
 // Package metrics provides the state of a node's agent to Prometheus, as a text file for node_exporter and on an
 // optional HTTP port. It depends on neither Slurm nor NVML: the agent provides its state as a State and reports events
-// through the methods of Metrics. No metric has a label for a job, a user or an account, because every user on the host
-// can read the metrics.
+// through the methods of Metrics. The watcher has no metrics. No metric has a label for a job, a user or an account,
+// because every user on the host can read the metrics.
 //
 // Files:
 //

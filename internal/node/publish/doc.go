@@ -9,7 +9,8 @@
 //	pass.go        one pass: plan, lower, check, raise (maxReplans)
 //	nodeplan.go    computes this node's part of the cluster's plan
 //	nextplan.go    the next jobs in the plan, to which a released slice is offered again without a pass
-//	follow.go      reads this node and its part of the watcher's plan, if the heartbeat is fresh (relist)
+//	follow.go      reads this node and its part of the watcher's plan, if the heartbeat is fresh (relist); omits polls
+//	               after a confirmation (Confirm)
 //	frompart.go    converts the node's part of the watcher's plan to the plan of a pass
 //	started.go     the jobs that slurmctld has started on this node and that have no lease yet
 //	gres.go        writes counts and Extra ("published"); the GRES type closed; the age of node data (Fresh)

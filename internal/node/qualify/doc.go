@@ -38,4 +38,31 @@
 //
 // The package never changes an instance that existed before, resets no GPU itself, and writes no UUID, host name or
 // serial number to the record.
+//
+// Files:
+//
+// The run:
+//
+//	run.go          Options and Run: the order of the checks, and the restoration of the node
+//	journal.go      the journal: its lines and its lock; the instances that a killed run left
+//	recover.go      undoes the changes of a killed run
+//	node.go         the device files, and the restoration of their owners and modes
+//	helper.go       Helper, the second process of a run, which holds files open or reads a GPU as root or as a user
+//	card.go         a GPU with its profiles and instances, read with NVML
+//	slice.go        creates and destroys this run's instances
+//
+// The checks:
+//
+//	assumptions.go  the assumptions, in the order of docs/driver.md
+//	static.go       checks that create no instance: minor numbers, driver parameters, NVLink peers
+//	places.go       placements: an instance of each profile at each free start; calls that the driver must refuse
+//	inspect.go      a new instance: UUID, SMs and memory, minor numbers
+//	users.go        access of an ordinary user and of nvidia-modprobe; open capability files
+//	program.go      an instance that a CUDA program uses
+//	mode.go         a GPU without clients; MIG mode, switched off and on again; the NVLink fabric
+//
+// The results:
+//
+//	report.go       Report: one row for each assumption; the verdict
+//	record.go       Record: facts and durations, in a file that a site can send to Caelum's developers
 package qualify

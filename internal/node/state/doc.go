@@ -8,7 +8,7 @@
 // Files:
 //
 //	node.go      Node: New, the state as input for the planner (View), the slices that jobs hold
-//	card.go      Card and Instance: a GPU and the instances on it; what prevents their use
+//	card.go      Card and Instance: a GPU and the instances on it; why they cannot be used
 //	planpart.go  PlanPart: the node's part of the plan; offers a released slice again to the next job (OfferAgain)
 //	pending.go   pending leases: chooses among the offers for a job (TakeOffers); finds spots for unplaced ones
 //	wants.go     the slices that a job gets on this node; the errors for invalid requests

@@ -8,7 +8,7 @@
 // Files:
 //
 //	churn.go    the synthetic workload Churn, and its mixes of profiles
-//	sacct.go    a site's own jobs from `sacct -P`: the columns; what a job needs, according to AllocTRES or its usage
+//	sacct.go    a site's own jobs from `sacct -P`: the columns; the needs of a job, from AllocTRES or its usage
 //	table.go    Table: parses rows of values below a line of column names; the errors
 //	trace.go    Job and Workload; the profile of a job on a GPU model; jobs left out, by reason; LineError
 package trace

@@ -1,5 +1,3 @@
-// Package usagetest provides a repository and an emulated slurmdbd, both in memory, for tests of package usage and of
-// the agent.
 package usagetest
 
 import (
