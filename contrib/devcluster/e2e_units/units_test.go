@@ -179,8 +179,8 @@ func owners(t *testing.T, m *machine.Machine, job string) {
 		"/run/caelum/root.sock": "600 root",
 		"/var/lib/caelum":       "700 root", "/var/lib/caelum/ledger.db": "600 root",
 		"/var/lib/caelum/repo.db": "600 root", "/var/lib/caelum-watch": "700 slurm",
-		"/var/lib/caelum-watch/repo.db": "600 slurm", "/var/lib/caelum-watch/decisions": "644 slurm", "/run/caelum-watch": "700 slurm",
-		"/run/caelum-watch/poke": "600 slurm"} {
+		"/var/lib/caelum-watch/repo.db": "600 slurm", "/var/lib/caelum-watch/decisions": "644 slurm",
+		"/run/caelum-watch": "700 slurm", "/run/caelum-watch/poke": "600 slurm"} {
 		if got := m.Must("stat", "-c", "%a %U", path); got != want {
 			t.Errorf("%s is %s, not %s", path, got, want)
 		}
