@@ -108,8 +108,8 @@ type Facts struct {
 	// Settings is this host's policy and sizing, formatted by plan.Settings.Text.
 	Settings string
 
-	// Preempt is this host's preempt key, which only the watcher uses.
-	Preempt bool
+	// Preempt and Learn are this host's preempt and learn keys, which only the watcher uses.
+	Preempt, Learn bool
 	// MovesPerDay and MovePartitions are this host's moves_per_day and move_partitions.
 	MovesPerDay    int
 	MovePartitions []string
@@ -174,6 +174,12 @@ func checks() []check {
 			"job_submit.lua can read the table, and the table agrees with slurm.conf",
 			[]Source{Slurmctld, Decisions},
 			decisionTable,
+		},
+		{
+			"learning",
+			"the watcher can write learned lines into the decision table",
+			[]Source{Slurmctld, Decisions},
+			learning,
 		},
 		{
 			"unlisted partitions",

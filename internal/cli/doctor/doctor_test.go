@@ -121,14 +121,14 @@ func TestUnreadSources(t *testing.T) {
 	for source, skipped := range map[Source]string{
 		Slurmctld: "prolog, batch start, reconfigure, select, backfill, preemption, moves, het jobs, gres types, " +
 			"accounting, release, clock, node, closed, total, used, slots, partitions, catalogue, " +
-			"features, resources, mixed partitions, profiles, decision table, unlisted partitions, plugin, " +
+			"features, resources, mixed partitions, profiles, decision table, learning, unlisted partitions, plugin, " +
 			"isolation, plan settings, wake key, whole GPUs, limits",
 		OwnNode:   "closed, total, used, slots, partitions, features, profiles, isolation",
 		Agent:     "gpus, instances, ledger, slot files, device files, used, slots, profiles, whole GPUs",
 		Plugstack: "plugin",
 		Devices:   "ledger, whole GPUs",
 		Module:    "capability files, memory",
-		Decisions: "unlisted partitions",
+		Decisions: "learning, unlisted partitions",
 		Slurmdbd:  "limits",
 	} {
 		f := healthy()

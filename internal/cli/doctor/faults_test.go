@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"caelum/internal/controller/decisions"
+	"caelum/internal/core/predict"
 	"caelum/internal/node/api"
 	"caelum/internal/node/gpu"
 	"caelum/internal/slurm"
@@ -456,6 +457,19 @@ var cases = []struct {
 	{"isolation", Info, "not known yet", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2} }},
 	{"isolation", Warning, "ConstrainDevices is not yes", set("ConstrainDevices", "no")},
 	{"isolation", Warning, "TaskPlugin does not include", set("TaskPlugin", "task/affinity")},
+	{"learning", Warning, "the watcher cannot write /etc/caelum/decisions", func(f *Facts) {
+		f.Controller, f.Learn = true, true
+		set("SlurmUser", "slurm(64030)")(f)
+	}},
+	{"learning", OK, "", func(f *Facts) {
+		f.Controller, f.Learn, f.Table.Folder = true, true, 64030
+		set("SlurmUser", "slurm(64030)")(f)
+	}},
+	{"learning", OK, "", func(f *Facts) {
+		f.Controller, f.Learn, f.Table.Site = true, true, map[string]predict.Line{"0123456789abcdef": {}}
+		set("SlurmUser", "slurm(64030)")(f)
+	}},
+	{"learning", Info, "learn is false", func(f *Facts) { f.Controller = true }},
 	{
 		"wake key",
 		Warning,

@@ -58,7 +58,7 @@ func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 	f.Wake = readWake(host.Config)
 	settings, _ := host.Config.Planning() // config.Load has checked the settings
 	f.Settings = settings.Text
-	f.Preempt = host.Config.Preempt
+	f.Preempt, f.Learn = host.Config.Preempt, host.Config.Learn
 	f.MovesPerDay, f.MovePartitions = host.Config.MovesPerDay, host.Config.MovePartitions
 	f.readOwners(host)
 	if !host.Controller {

@@ -21,6 +21,8 @@ type Table struct {
 	Path  string
 	Mode  fs.FileMode
 	Owner uint32
+	// Folder is the owner of the directory.
+	Folder uint32
 	// Problem explains why job_submit.lua rejects the table. It is empty if the table is accepted.
 	Problem string
 }
@@ -41,6 +43,11 @@ func readTable(path string) (Table, error) {
 		return Table{}, err
 	}
 	t := Table{Path: path, Mode: info.Mode(), Owner: info.Sys().(*syscall.Stat_t).Uid}
+	folder, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return Table{}, err
+	}
+	t.Folder = folder.Sys().(*syscall.Stat_t).Uid
 	if t.Table, err = decisions.Parse(string(text)); err != nil {
 		t.Problem = err.Error()
 	}
