@@ -111,6 +111,23 @@ func TestUnchangedScript(t *testing.T) {
 	s.predictAlike(first, write("tabled.yaml", "table: "+filepath.Join(folder, "decisions")+"\n"))
 }
 
+// TestWatcherLearns checks that a watcher without a port and a key writes the learned line of a script into the table,
+// so that the second run of the unchanged script gets a slice of the size that the first one needed.
+func TestWatcherLearns(t *testing.T) {
+	s := start(t, "learn: true\npoll_interval: 1s\nsample_interval: 200ms\nlog_format: json\n",
+		cluster.Options{Nodes: 1, GPUs: 1})
+	if _, profile := s.run("user1", "train", train); profile != "7g.40gb" {
+		t.Errorf("the first run got %s", profile)
+	}
+	s.until("1", "grep", "-c", "^user .* 1g.10gb", "/etc/caelum/decisions")
+	if _, profile := s.run("user1", "train", train); profile != "1g.10gb" {
+		t.Errorf("the second run got %s", profile)
+	}
+	if out := s.on("", "caelum", "doctor", "--controller"); !strings.Contains(out, "ok       learning: ") {
+		t.Errorf("caelum doctor --controller:\n%s", out)
+	}
+}
+
 var sourceRuns = regexp.MustCompile(`"source_runs": [0-9]+,`)
 
 // predictAlike checks that every host, including one that has lost its repository, makes the same prediction for a job

@@ -144,7 +144,7 @@ func (s site) submit(args ...string) string {
 // until waits until a command prints the wanted text.
 func (s site) until(want string, args ...string) {
 	s.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		out, _, err := s.Exec(s.Context(), "root", args...)
 		if err == nil && strings.TrimSpace(out) == want {
 			return

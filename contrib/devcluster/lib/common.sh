@@ -42,8 +42,9 @@ process_stat() {
     echo "${fields[0]} ${fields[19]}"
 }
 
-# watched: succeeds if the agents' configuration sets wake_port, which means that the cluster has a watcher.
-watched() { [[ $AGENT == yes ]] && grep -q '^wake_port: *[1-9]' "$AGENT_CONFIG"; }
+# watched: succeeds if the agents' configuration sets wake_port or contains learn: true, which means that the cluster
+# has a watcher.
+watched() { [[ $AGENT == yes ]] && grep -qE '^(wake_port: *[1-9]|learn: true)' "$AGENT_CONFIG"; }
 
 node_names() {
     local i

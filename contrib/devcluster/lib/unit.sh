@@ -164,7 +164,7 @@ list() {
 check_unit() {
     case $1 in
     munged | mariadbd | slurmdbd | slurmctld) return 0 ;;
-    watcher) watched || die "the cluster has no watcher: its caelum.yaml does not set wake_port" && return 0 ;;
+    watcher) watched || die "the cluster has no watcher: its caelum.yaml sets neither wake_port nor learn: true" && return 0 ;;
     agent-*) [[ $AGENT == yes ]] || die "the cluster has no agents: devcluster up was run with --no-agent" ;;&
     # A pipe from node_names to grep -q can fail: grep -q ends at the first match, node_names gets SIGPIPE, and pipefail
     # reports the signal. That is why grep reads from a process substitution.
