@@ -50,6 +50,26 @@ func TestNamedFilesExist(t *testing.T) {
 	}
 }
 
+// placed matches an identifier and the file that a page says it is in.
+var placed = regexp.MustCompile("`([A-Za-z_]\\w*)`\\s(?:in|\\()\\s?`([\\w./-]+\\.(?:go|c|h|lua))`")
+
+// TestNamedFilesHaveIdentifiers checks that a file contains the identifier that a page says is in it. For a path that
+// several files have, one of them is enough.
+func TestNamedFilesHaveIdentifiers(t *testing.T) {
+	sources := files(t, ".go", ".c", ".h", ".lua")
+	for _, page := range pages(t) {
+		for _, m := range placed.FindAllStringSubmatch(read(t, page), -1) {
+			found := slices.ContainsFunc(sources, func(file string) bool {
+				return (file == m[2] || strings.HasSuffix(file, "/"+m[2])) &&
+					slices.Contains(word.FindAllString(read(t, file), -1), m[1])
+			})
+			if !found {
+				t.Errorf("%s says that %s is in %s", page, m[1], m[2])
+			}
+		}
+	}
+}
+
 // members matches the forms of a field or a method: Type.member, package.Type.member and variable.member.
 var members = regexp.MustCompile(`^(?:[a-z]+\.)?([A-Za-z]+\.[A-Za-z]+)$`)
 
