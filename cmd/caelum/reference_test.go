@@ -63,7 +63,8 @@ func referenceName(cmd *cobra.Command) string {
 	return strings.ReplaceAll(cmd.CommandPath(), " ", "_") + ".md"
 }
 
-// referencePage returns the page of a command, with the indented output of `--help`.
+// referencePage returns the page of a command, with the indented output of `--help`. The page links to those parts that
+// the help texts of other commands repeat: the exit statuses, and the flags of the groups that contain the command.
 func referencePage(t *testing.T, cmd *cobra.Command) string {
 	t.Helper()
 	var help bytes.Buffer
@@ -73,13 +74,33 @@ func referencePage(t *testing.T, cmd *cobra.Command) string {
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
+	own := withoutPart(t, strings.Replace(help.String(), exitStatusHelp+"\n", "", 1), "\nGlobal Flags:\n")
+	and := " and\n"
+	if group := cmd.Parent(); group != root {
+		and = fmt.Sprintf(",\nthe flags of [%s](%s), and\n", group.CommandPath(), referenceName(group))
+	}
 	var page strings.Builder
 	path := cmd.CommandPath()
-	fmt.Fprintf(&page, "# %s\n\n%s.\n\n`%s --help` prints:\n\n", path, upperFirst(cmd.Short), path)
-	for line := range strings.Lines(help.String()) {
+	fmt.Fprintf(&page, "# %s\n\n%s.\n\n`%s --help` prints this text%s", path, upperFirst(cmd.Short), path, and)
+	page.WriteString("[the exit statuses and flags of all commands](README.md#exit-statuses-and-flags):\n\n")
+	for line := range strings.Lines(own) {
 		page.WriteString(strings.TrimRight("    "+line, " \n") + "\n")
 	}
 	return page.String()
+}
+
+// withoutPart returns a help text without the part that begins with a heading and ends with a blank line.
+func withoutPart(t *testing.T, help, heading string) string {
+	t.Helper()
+	before, part, found := strings.Cut(help, heading)
+	if !found {
+		t.Fatalf("the help has no part %q:\n%s", heading, help)
+	}
+	_, after, more := strings.Cut(part, "\n\n")
+	if more {
+		after = "\n" + after
+	}
+	return before + after
 }
 
 // referenceIndex returns the list of all commands.
@@ -90,6 +111,10 @@ func referenceIndex(root *cobra.Command) string {
 		"command | purpose |\n|---|---|\n")
 	for _, cmd := range documented(root) {
 		fmt.Fprintf(&page, "| [%s](%s) | %s |\n", cmd.CommandPath(), referenceName(cmd), cmd.Short)
+	}
+	page.WriteString("\n## Exit statuses and flags\n\nThe help of every command contains these lines:\n")
+	for line := range strings.Lines(exitStatusHelp + "\n\nGlobal Flags:\n" + root.PersistentFlags().FlagUsages()) {
+		page.WriteString(strings.TrimRight("    "+line, " \n") + "\n")
 	}
 	return page.String()
 }
