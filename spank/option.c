@@ -1,6 +1,7 @@
 #include "option.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define MIG_MAX 31   /* the maximum number of characters of a --mig value */
 #define DIGITS_MAX 9 /* the maximum number of digits of a --mig-mem value; doubles represent 9 digits exactly */
@@ -23,8 +24,11 @@ bool option_valid_size(const char *text)
 	size_t n = strspn(text, "0123456789");
 	const char *unit = text + n;
 
-	return n > 0 && n <= DIGITS_MAX && strspn(text, "0") < n &&
-	       (unit[0] == '\0' || (strchr("KMGTkmgt", unit[0]) && unit[1] == '\0'));
+	if (n == 0 || n > DIGITS_MAX || strspn(text, "0") == n)
+		return false;
+	if (unit[0] == '\0')
+		return true;
+	return strchr("KMGTkmgt", unit[0]) && (unit[1] == '\0' || !strcasecmp(unit + 1, "B") || !strcasecmp(unit + 1, "iB"));
 }
 
 bool option_valid_growth(const char *text)

@@ -13,7 +13,7 @@ extern struct spank_option option_mig_grow;
 /* Reports whether text can be a value of --mig. A valid value is safe in a command line, a path and JSON. */
 bool option_valid(const char *text);
 
-/* Reports whether text can be a value of --mig-mem: a positive number of MiB, or a positive number and K, M, G or T. */
+/* Reports whether text can be a value of --mig-mem: a positive number of MiB, or a positive number and K, M, G or T (8G, 8GB, 8GiB). */
 bool option_valid_size(const char *text);
 
 /* Reports whether text can be a value of --mig-grow: off, oom or forecast. */

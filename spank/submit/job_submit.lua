@@ -858,9 +858,13 @@ end
 local UNITS = {[""] = 1, k = 1 / 1024, m = 1, g = 1024, t = 1048576}
 
 -- mebibytes parses a memory size in Slurm's format, and returns MiB. A size without a suffix (K, M, G or T) is in MiB.
+-- 8G, 8GB and 8GiB are equal.
 local function mebibytes(size)
-  local digits, unit = size:match("^(%d+)([kKmMgGtT]?)$")
-  if digits and #digits <= 9 and tonumber(digits) > 0 then return math.ceil(tonumber(digits) * UNITS[unit:lower()]) end
+  local digits, unit, bytes = size:match("^(%d+)([kKmMgGtT]?)(i?I?[bB]?)$")
+  if not digits or #digits > 9 or tonumber(digits) == 0 then return nil end
+  bytes = bytes:lower()
+  if bytes ~= "" and (unit == "" or bytes ~= "b" and bytes ~= "ib") then return nil end
+  return math.ceil(tonumber(digits) * UNITS[unit:lower()])
 end
 
 -- learned returns the contents of the first matching line as profile, seconds, high and busy. It looks for the key line
@@ -910,6 +914,7 @@ end
 -- nil and the reason. full is the result of full_of.
 local function size(t, given, predicted, full, gpus)
   local mig, memory = given.mig, given.mig_mem
+  if mig and not t.profiles[mig] and t.profiles[mig:lower()] then mig = mig:lower() end
   if mig == "auto" then mig = nil end
   local named = mig == "off" and (full or t.whole) or mig
   if gpus > 1 and full then predicted = full end

@@ -102,8 +102,8 @@ func (m maker) job() fields {
 	for i, name := range []string{"mig", "mig_mem", "mig_grow", "static"} {
 		some(4, fmt.Sprint("env.", i+1), func() any {
 			values := map[string][]string{
-				"mig":      {"1g.5gb", "auto", "off", "", "closed"},
-				"mig_mem":  {"", "0", "1", "4864", "8G", "9856m", "10092544K", "1T", "8GB", "4g"},
+				"mig":      {"1g.5gb", "1G.5GB", "auto", "off", "", "closed"},
+				"mig_mem":  {"", "0", "1", "4864", "8G", "9856m", "10092544K", "1T", "8GB", "8GiB", "8iB", "8B", "4g"},
 				"mig_grow": {"off", "oom", "forecast", "OOM", ""},
 				"static":   {"1g.5gb", "a100_1g.5gb", "9g.99gb", "a100", "x(", "10gb"},
 			}[name]

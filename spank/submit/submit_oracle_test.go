@@ -22,7 +22,7 @@ const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long gro
 
 var (
 	profileWord = regexp.MustCompile(`^([0-9]+)g\.([0-9]+)gb$`)
-	sizeWord    = regexp.MustCompile(`^([0-9]{1,9})([kKmMgGtT]?)$`)
+	sizeWord    = regexp.MustCompile(`^([0-9]{1,9})(?:([kKmMgGtT])(?:[iI]?[bB])?)?$`)
 )
 
 // lacksSlots reports whether a job in an unmanaged partition requests slices without an equal number of GPUs per node.
@@ -107,6 +107,11 @@ func size(q fields, d decisions.Table, known *predict.Line) (profile string, siz
 	has := map[string]int{}
 	for _, p := range d.Profiles {
 		has[p.Name] = p.MiB
+	}
+	if _, listed := has[mig]; !listed {
+		if _, listed := has[strings.ToLower(mig)]; listed {
+			mig = strings.ToLower(mig)
+		}
 	}
 	named := mig
 	switch mig {
