@@ -7,6 +7,7 @@
 //
 // Files:
 //
-//	ledger.go  instances, leases, intents and former users: reads them, and changes them in one transaction each
+//	ledger.go  instances, leases, intents and former users: reads them, and changes them in one transaction each. A
+//	           lease is stored as the JSON text of api.Lease
 //	open.go    the database schema and its versions; opening; the lock timeout (5 s); remedies for an invalid file
 package ledger
