@@ -4,8 +4,9 @@
 //
 // Files:
 //
-//	publisher.go   the Publisher; when a pass runs: poll, pauses (RetryInterval, settling, slowdown)
-//	backoff.go     the pauses before failed operations are repeated
+//	publisher.go   the Publisher; when a pass runs: poll, pauses (settling, slowdown), and the shortest and the longest
+//	               pause after a failed pass (RetryInterval, maxRetry)
+//	backoff.go     Backoff: doubles the pauses before failed operations are repeated, between two limits of the caller
 //	pass.go        one pass: plan, lower, check, raise (maxReplans)
 //	nodeplan.go    computes this node's part of the cluster's plan
 //	nextplan.go    the next jobs in the plan, to which a released slice is offered again without a pass

@@ -155,7 +155,7 @@ func (p *Publisher) Last() Status {
 }
 
 // RetryInterval is the pause before the first repetition of a failed pass, and maxRetry is the longest pause before a
-// repetition, both without the random part (backoff).
+// repetition, both without the random part (Backoff).
 const (
 	RetryInterval = time.Second
 	maxRetry      = 15 * time.Second
