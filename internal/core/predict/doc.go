@@ -16,7 +16,8 @@
 //	attempt.go    decides which runs were complete; merges the records of a run on several nodes; the thresholds
 //	compute.go    compute slices: Amdahl's law, busy share from run times or utilisation, max_slowdown, time limits
 //	failure.go    decides which failed runs ran out of memory, from the share of runs that fail for other reasons
-//	forecast.go   Series.Forecast: the peak memory of a running job, and whether it will exceed the slice (Exceeds)
+//	forecast.go   Series.Forecast: the peak memory of a running job, from the growth in the last half of its run, and
+//	              whether it will exceed the slice (Exceeds)
 //	grow.go       Growth, Larger, RanOut: jobs that get a larger profile after they have started
 //	key.go        job key and script fingerprint; the number of hashed bytes of name (256) and script (4096)
 //	limit.go      Line.InTime: the profile that a job requests so that it ends within its time limit
