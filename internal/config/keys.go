@@ -88,7 +88,8 @@ var keys = []Key{
 		"The interval of reading the queue without a notification. With `planner: true`, the watcher reads it " +
 			"at least every 5 s.", "configure/watcher.md#polling"},
 	{"wake_port", 0, "", "a UDP port or 0", Both,
-		"The UDP port for notifications, the same on all hosts. With 0, they open no port.", "configure/watcher.md"},
+		"The UDP port for notifications, the same on all hosts. With 0, the hosts open no port.",
+		"configure/watcher.md"},
 	{"wake_address", "", "all addresses", "an IP address", Both,
 		"The address that the host uses to send and receive notifications.", "configure/watcher.md#notifications"},
 	{"wake_key", "/etc/caelum/wake.key", "", aPath, Both,
