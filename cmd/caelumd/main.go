@@ -271,6 +271,28 @@ func learning(cfg config.Config) *learn.Loop {
 	}
 }
 
+// slurmctldTimeout is how long prepare waits for slurmctld, which may start at the same time.
+const slurmctldTimeout = 30 * time.Second
+
+// isSlurmUser returns an error unless the user is SlurmUser. Otherwise, slurmctld could not read the table.
+func isSlurmUser(user uint32) error {
+	ctx, cancel := context.WithTimeout(context.Background(), slurmctldTimeout)
+	defer cancel()
+	ctl := slurm.New(slurm.Options{})
+	c, err := ctl.Config(ctx)
+	for ; err != nil && ctx.Err() == nil; c, err = ctl.Config(ctx) {
+		time.Sleep(time.Second)
+	}
+	if err != nil {
+		return fmt.Errorf("couldn't ask slurmctld for SlurmUser: %w", err)
+	}
+	if uid, known := c.SlurmUser(); !known || uid != user {
+		return fmt.Errorf("the watcher's user ID is %d, but SlurmUser is %s; set User= in the unit (`systemctl edit "+
+			"caelum-watch`)", user, c.Values["SlurmUser"])
+	}
+	return nil
+}
+
 // prepare moves the decision table to the watcher's state directory, if the watcher learns. caelum-watch.service runs
 // it as root before the watcher.
 func prepare(path string) error {
@@ -278,7 +300,8 @@ func prepare(path string) error {
 	if err != nil || !cfg.Learn {
 		return err
 	}
-	to, err := learn.MoveTable(cfg.Table, cmp.Or(os.Getenv("STATE_DIRECTORY"), filepath.Dir(repo.WatcherPath)))
+	to, err := learn.MoveTable(
+		cfg.Table, cmp.Or(os.Getenv("STATE_DIRECTORY"), filepath.Dir(repo.WatcherPath)), isSlurmUser)
 	if to != "" {
 		fmt.Printf("%s is now a link to %s, so that the watcher can write learned lines into it\n", cfg.Table, to)
 	}

@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,6 +30,8 @@ func places(t *testing.T) (table, state string) {
 	return table, state
 }
 
+func anyone(uint32) error { return nil }
+
 const simple = "caelum-decisions 1 7\npartition gpu\nprofile 1g.5gb\ndefault 1g.5gb\n"
 
 // TestMoveTable moves a table, and then one that an administrator has put in the place of the link.
@@ -39,7 +42,7 @@ func TestMoveTable(t *testing.T) {
 		if err := os.WriteFile(table, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		to, err := MoveTable(table, state)
+		to, err := MoveTable(table, state, anyone)
 		if err != nil || to != filepath.Join(state, "decisions") {
 			t.Fatalf("%q, %v", to, err)
 		}
@@ -55,7 +58,7 @@ func TestMoveTable(t *testing.T) {
 		if want := []string{"", simple}[k]; string(old) != want {
 			t.Errorf("the old table is %q, want %q", old, want)
 		}
-		if to, err := MoveTable(table, state); to != "" || err != nil {
+		if to, err := MoveTable(table, state, anyone); to != "" || err != nil {
 			t.Errorf("moved again: %q, %v", to, err)
 		}
 	}
@@ -75,7 +78,7 @@ func TestMoveTableFollowsNoLink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if to, err := MoveTable(table, state); err != nil || to == "" {
+	if to, err := MoveTable(table, state, anyone); err != nil || to == "" {
 		t.Fatalf("%q, %v", to, err)
 	}
 	info, err := os.Stat(victim)
@@ -88,16 +91,20 @@ func TestMoveTableFollowsNoLink(t *testing.T) {
 // TestMoveTableChangesNothing checks the cases in which the watcher can write the table, or there is none.
 func TestMoveTableChangesNothing(t *testing.T) {
 	table, state := places(t)
-	if to, err := MoveTable(table, state); to != "" || err != nil {
+	if to, err := MoveTable(table, state, anyone); to != "" || err != nil {
 		t.Errorf("without a table: %q, %v", to, err)
 	}
 	if err := os.WriteFile(table, []byte(simple), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	refuse := func(uint32) error { return errors.New("not SlurmUser") }
+	if to, err := MoveTable(table, state, refuse); to != "" || err == nil {
+		t.Errorf("for another user than SlurmUser: %q, %v", to, err)
+	}
 	if err := os.Chown(state, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	if to, err := MoveTable(table, state); to != "" || err != nil {
+	if to, err := MoveTable(table, state, anyone); to != "" || err != nil {
 		t.Errorf("with a state directory of root: %q, %v", to, err)
 	}
 	if err := os.Chown(state, someone, someone); err != nil {
@@ -106,7 +113,7 @@ func TestMoveTableChangesNothing(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(table), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if to, err := MoveTable(table, state); to != "" || err == nil {
+	if to, err := MoveTable(table, state, anyone); to != "" || err == nil {
 		t.Errorf("in a directory that everyone can change: %q, %v", to, err)
 	}
 	if info, err := os.Lstat(table); err != nil || !info.Mode().IsRegular() {
