@@ -14,8 +14,8 @@ import (
 // MoveTable moves the decision table at path into dir, gives it to dir's owner, and leaves a link. It returns the new
 // path. It changes nothing and returns "" if there is no table, if it is not a regular file, or if root owns dir, whose
 // processes can write the table anyway. The caller must be root. A table that is already in dir is kept as
-// decisions.old. Before the move, MoveTable calls accept with the user ID of dir's owner: slurmctld must be able to read
-// the table as this user.
+// decisions.old. Before the move, MoveTable calls accept with the user ID of dir's owner: slurmctld must be able to
+// read the table as this user.
 //
 // job_submit.lua can read the table at any time: path is replaced by rename(2).
 func MoveTable(path, dir string, accept func(owner uint32) error) (to string, err error) {
