@@ -47,7 +47,7 @@ func TestWatcher(t *testing.T) {
 	}
 	starts("after slurmctld was restarted", "--gres=mig:3g.20gb:4")
 	starts("and again", "--gres=mig:7g.40gb:2")
-	s.Try("", "scontrol", "update", "nodename=ALL", "state=resume") // fails for the idle nodes
+	s.Try("", "scontrol", "update", "nodename=ALL", "state=resume")          // fails for the idle nodes
 	starts("after the catalogue nodes were resumed", "--gres=mig:3g.20gb:4") // the watcher reads the nodes again
 	s.Within("the watcher has hidden the catalogue nodes", func() bool {
 		log, err := s.Log("watcher")
