@@ -109,7 +109,7 @@ func TestWishesThatAreRefused(t *testing.T) {
 	}{
 		{"--mig-mem=64G: no MIG profile has enough memory; the profiles have, in MiB: 1g.5gb 4864, ",
 			[]string{"sbatch", "--gres=gpu:1", "--mig-mem=64G"}},
-		{"--mig-mem: couldn't read '8GB'", []string{"sbatch", "--gres=gpu:1", "--mig-mem=8GB"}},
+		{"--mig-mem: couldn't read '8GX'", []string{"sbatch", "--gres=gpu:1", "--mig-mem=8GX"}},
 		{"--mig-mem: couldn't read '8G;id'", []string{"env", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig_mem=8G;id",
 			"sbatch", "--gres=gpu:1"}},
 		{"--mig=1g.5gb and --mig-mem=8G contradict each other, because 1g.5gb has 4864 MiB",
