@@ -229,7 +229,7 @@ func keys(cmd *cobra.Command, _ []string) (all []string) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 	defer cancel()
 	o := repoOptions{config: cmd.Flag("config").Value.String(), path: cmd.Flag("repo").Value.String()}
-	cfg, err := config.Load(o.config)
+	cfg, err := o.load()
 	if err != nil {
 		return nil
 	}
@@ -253,7 +253,7 @@ func (o repoOptions) unchanged(ctx context.Context, cfg config.Config) (*repo.Re
 	if o.ownOnly(cfg) {
 		return ownRuns(ctx, cfg)
 	}
-	path := cmp.Or(o.path, repo.Find(cfg.Repo))
+	path := cmp.Or(o.path, cfg.Repo)
 	if _, err := os.Stat(path); err != nil {
 		return nil, err
 	}

@@ -60,15 +60,21 @@ whole cluster from slurmdbd into the local host's repository.`,
 	return cmd
 }
 
+// load reads the configuration. Its Repo is the path of this host's repository.
+func (o repoOptions) load() (config.Config, error) {
+	cfg, err := config.Load(o.config)
+	cfg.Repo = repo.Find(cfg.Repo)
+	return cfg, err
+}
+
 // open reads the configuration and opens the repository. A file that is not a repository is renamed if its path comes
 // from caelum.yaml, and left unchanged if its path comes from --repo. If the repository does not exist, open creates it
 // or, if mustExist is true, returns an error.
 func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
-	cfg, err := config.Load(o.config)
+	cfg, err := o.load()
 	if err != nil {
 		return nil, cfg, err
 	}
-	cfg.Repo = repo.Find(cfg.Repo)
 	open, path := openOwn, cfg.Repo
 	if o.path != "" {
 		open, path = repo.OpenAsItIs, o.path
@@ -92,7 +98,7 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 // read opens the repository for a command that does not change it. Because ordinary users are not allowed to read the
 // repository, and login nodes do not have one, it falls back to the caller's own runs from slurmdbd.
 func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error) {
-	cfg, err := config.Load(o.config)
+	cfg, err := o.load()
 	if err != nil {
 		return nil, cfg, err
 	}
@@ -106,7 +112,7 @@ func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error
 // ownOnly reports whether read is limited to the caller's own runs because the caller cannot use the configured
 // repository.
 func (o repoOptions) ownOnly(cfg config.Config) bool {
-	return o.path == "" && os.Getuid() != 0 && !mayUse(repo.Find(cfg.Repo))
+	return o.path == "" && os.Getuid() != 0 && !mayUse(cfg.Repo)
 }
 
 // mayUse reports whether the caller may read and write a file, or create it if it does not exist.

@@ -257,8 +257,8 @@ func learning(cfg config.Config) *learn.Loop {
 		return nil
 	}
 	runs := cfg.Repo
-	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" && os.Geteuid() != 0 && runs == repo.DefaultPath {
-		runs = filepath.Join(dir, filepath.Base(repo.WatcherPath))
+	if runs == repo.DefaultPath && os.Geteuid() != 0 {
+		runs = repo.WatcherPath
 	}
 	return &learn.Loop{
 		Every: time.Minute,
@@ -300,8 +300,7 @@ func prepare(path string) error {
 	if err != nil || !cfg.Learn {
 		return err
 	}
-	to, err := learn.MoveTable(
-		cfg.Table, cmp.Or(os.Getenv("STATE_DIRECTORY"), filepath.Dir(repo.WatcherPath)), isSlurmUser)
+	to, err := learn.MoveTable(cfg.Table, filepath.Dir(repo.WatcherPath), isSlurmUser)
 	if to != "" {
 		fmt.Printf("%s is now a link to %s, so that the watcher can write learned lines into it\n", cfg.Table, to)
 	}

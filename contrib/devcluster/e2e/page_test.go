@@ -88,9 +88,11 @@ compares the results of all releases with this page.
 
 | cell | meaning |
 |---|---|
-| ok | The job ran. Each task saw exactly one MIG device, the device had the default profile, and no other task held the device. SLURM_GPUS_ON_NODE was 1 on stock Slurm and with Caelum. |
+| ok | The job ran. Each task saw exactly one MIG device, the device had the default profile, and no ` +
+	`other task held the device. SLURM_GPUS_ON_NODE was 1 on stock Slurm and with Caelum. |
 | ok 2 | The job ran as in a cell with "ok", but SLURM_GPUS_ON_NODE was 2 on stock Slurm and with Caelum. |
-| (1), (2), ... | At least one release refuses the job, with the same message on stock Slurm and with Caelum. [The list](#refused-requests) has the messages. |
+| (1), (2), ... | At least one release refuses the job, with the same message on stock ` +
+	`Slurm and with Caelum. [The list](#refused-requests) has the messages. |
 
 The columns have the following meanings:
 

@@ -49,22 +49,16 @@ func MoveTable(path, dir string, accept func(owner uint32) error) (to string, er
 		return "", err
 	}
 	to = filepath.Join(dir, "decisions")
-	// dir belongs to another user: CreateTemp follows no link, and a rename replaces one.
-	f, err := os.CreateTemp(dir, ".decisions-*")
+	// dir belongs to another user: writeNew follows no link, and a rename replaces one.
+	made, err := writeNew(dir, text, info.Mode().Perm(), owner)
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(f.Name()) // no effect if the file was renamed
-	defer f.Close()
-	_, err = f.WriteString(text)
-	err = errors.Join(err, f.Chown(int(owner.Uid), int(owner.Gid)), f.Chmod(info.Mode().Perm()), f.Sync())
-	if err != nil {
-		return "", err
-	}
+	defer os.Remove(made) // no effect if the file was renamed
 	if err := os.Rename(to, to+".old"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	if err := os.Rename(f.Name(), to); err != nil {
+	if err := os.Rename(made, to); err != nil {
 		return "", err
 	}
 	link := path + ".link"

@@ -182,33 +182,11 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 	if err := trust.Directory(path); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".decisions-*")
-	if errors.Is(err, os.ErrPermission) && os.Geteuid() != 0 {
-		return fmt.Errorf("%w; restart caelum-watch, whose unit moves the table to the watcher's directory", err)
-	} else if err != nil {
+	made, err := writeNew(filepath.Dir(path), text, was.Mode().Perm(), was.Sys().(*syscall.Stat_t))
+	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // no effect if the file was renamed
-	defer f.Close()
-	if _, err := f.WriteString(text); err != nil {
-		return err
-	}
-	owner := was.Sys().(*syscall.Stat_t)
-	if mine, err := f.Stat(); err != nil {
-		return err
-	} else if is := mine.Sys().(*syscall.Stat_t); is.Uid != owner.Uid || is.Gid != owner.Gid {
-		// The user may have permission to replace the file but not to change its owner.
-		err := f.Chown(int(owner.Uid), int(owner.Gid))
-		if err != nil && (os.Getuid() == 0 || !errors.Is(err, os.ErrPermission)) {
-			return err
-		}
-	}
-	if err := f.Chmod(was.Mode().Perm()); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
+	defer os.Remove(made) // no effect if the file was renamed
 	now, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -216,5 +194,37 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 	if !os.SameFile(was, now) || now.ModTime() != was.ModTime() || now.Size() != was.Size() {
 		return errChanged
 	}
-	return os.Rename(f.Name(), path)
+	return os.Rename(made, path)
+}
+
+// writeNew writes a table into a new file in a directory, with the given mode and, if permissions allow, the given
+// owner. It returns the file's path.
+func writeNew(dir, text string, mode os.FileMode, owner *syscall.Stat_t) (path string, err error) {
+	f, err := os.CreateTemp(dir, ".decisions-*")
+	if errors.Is(err, os.ErrPermission) && os.Geteuid() != 0 {
+		return "", fmt.Errorf("%w; restart caelum-watch, whose unit moves the table to the watcher's directory", err)
+	} else if err != nil {
+		return "", err
+	}
+	defer func() {
+		if f.Close(); err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err := f.WriteString(text); err != nil {
+		return "", err
+	}
+	if mine, err := f.Stat(); err != nil {
+		return "", err
+	} else if is := mine.Sys().(*syscall.Stat_t); is.Uid != owner.Uid || is.Gid != owner.Gid {
+		// The user may have permission to replace the file but not to change its owner.
+		err := f.Chown(int(owner.Uid), int(owner.Gid))
+		if err != nil && (os.Getuid() == 0 || !errors.Is(err, os.ErrPermission)) {
+			return "", err
+		}
+	}
+	if err := f.Chmod(mode); err != nil {
+		return "", err
+	}
+	return f.Name(), f.Sync()
 }

@@ -174,7 +174,7 @@ func (a *Agent) open(lease api.Lease, held []*state.Instance) error {
 	a.node.Lock()
 	for _, in := range held {
 		in.Fresh, in.User = false, nil
-		a.node.Former[state.Minors{Gpu: in.GPU, Gi: in.GI}] = lease.UID
+		a.node.Former[state.Minors{GPU: in.GPU, GI: in.GI}] = lease.UID
 	}
 	a.node.Unlock()
 	for k, in := range held {

@@ -217,7 +217,7 @@ func (a *Agent) endsHolders() bool {
 func (a *Agent) formerUser(in *state.Instance) (uid uint32, ok bool) {
 	a.node.Lock()
 	defer a.node.Unlock()
-	uid, ok = a.node.Former[state.Minors{Gpu: in.GPU, Gi: in.GI}]
+	uid, ok = a.node.Former[state.Minors{GPU: in.GPU, GI: in.GI}]
 	return uid, ok && uid != 0
 }
 
@@ -232,7 +232,7 @@ func (a *Agent) note(p placed, note string) {
 	same := p.in.Note == note
 	p.in.Note = note
 	a.node.Unlock()
-	if !same && note != "" && a.mayLog(state.Minors{Gpu: p.in.GPU, Gi: p.in.GI}) {
+	if !same && note != "" && a.mayLog(state.Minors{GPU: p.in.GPU, GI: p.in.GI}) {
 		a.log.WithField("gpu", p.gpu).WithField("job", p.in.Job).WithField("uuid", p.in.UUID).Warnf(
 			"%s at %d was set aside: %s; its units will not be offered while a process holds the slice open",
 			p.in.Profile, p.in.Start, note)

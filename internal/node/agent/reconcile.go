@@ -57,7 +57,7 @@ func (a *Agent) load() (rebooted bool, err error) {
 		return false, err
 	}
 	for _, f := range former {
-		a.node.Former[state.Minors{Gpu: f.GPU, Gi: f.GI}] = f.UID
+		a.node.Former[state.Minors{GPU: f.GPU, GI: f.GI}] = f.UID
 	}
 	leases, err := a.ledger.Leases()
 	for _, l := range leases {

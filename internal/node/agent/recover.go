@@ -138,7 +138,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 		made := in.card.NewInstance(p, in.Instance)
 		made.Job = l.Job
 		in.card.Ours[p] = made
-		a.node.Former[state.Minors{Gpu: made.GPU, Gi: made.GI}] = l.UID
+		a.node.Former[state.Minors{GPU: made.GPU, GI: made.GI}] = l.UID
 		held = append(held, made)
 	}
 	l.Recovered = true

@@ -84,7 +84,7 @@ func (p *Publisher) findExcess(ctx context.Context, node slurm.Node) error {
 // first reading; the argument allocated holds their allocations. The result same is false if the runs on the node have
 // changed since then. The excess is then unknown: a job may have ended before the jobs were first read, and another job
 // may have started on its slice before the node was reread. This can happen before the next pass, because the epilog of
-// the first job may offer the slice again (reoffer.go).
+// the first job may offer the slice again (state.Node.OfferAgain).
 func (p *Publisher) confirmExcess(
 	ctx context.Context, here []slurm.Job, allocated map[string]int,
 ) (excess map[string]int, same bool, err error) {

@@ -44,7 +44,7 @@ type Options struct {
 	Controller Controller
 	Ledger     *ledger.Ledger
 	Log        *logrus.Entry
-	// slurm returns slurmctld's configuration, or an error if it does not support leases.
+	// SlurmConfig returns slurmctld's configuration, or an error if it does not support leases.
 	SlurmConfig func(context.Context) (slurm.Config, error)
 	// Privacy is slurmctld's configuration in the agent.
 	Privacy *atomic.Pointer[slurm.Config]
@@ -61,7 +61,7 @@ type Options struct {
 	Pause func()
 }
 
-// Publisher writes the node's offers to slurmctld. Except for the channels, changes, confirmed and Status, its fields
+// Publisher writes the node's offers to slurmctld. Except for the channels, changes, confirmed and status, its fields
 // are used only by the goroutine of [Publisher.Run].
 type Publisher struct {
 	Options
@@ -101,7 +101,7 @@ type Status struct {
 	Err       error
 	Closed    string // the node's state in Slurm if slurmctld does not start jobs on the node
 	// Excess is, for each profile, the number of slices that slurmctld counts as used even though it has not allocated
-	// them to a job. short is the part of excess that is omitted from the published totals because it does not fit into
+	// them to a job. Short is the part of Excess that is omitted from the published totals because it does not fit into
 	// N.
 	Excess, Short map[string]int
 	Read          bool     // whether a pass has read the queue

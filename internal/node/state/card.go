@@ -19,7 +19,7 @@ type Card struct {
 	// GPU holds the GPU's properties. Only Problem changes; it is protected by the node's lock (see [Node.Usable]).
 	inventory.GPU
 	// Hardware ensures that only one call at a time changes the GPU. A goroutine that needs both locks must lock
-	// hardware before the node.
+	// Hardware before the node.
 	Hardware sync.Mutex
 	// Ours holds the instances that the agent created, by placement.
 	Ours map[int]*Instance
@@ -29,8 +29,8 @@ type Card struct {
 	// Held is the reason why the agent cannot switch MIG mode off, or an empty string. While it is set, the GPU is
 	// not offered as a full GPU.
 	Held string
-	// Unregistered is the reason why the GPU, while it is full, cannot be used (fabric.go), or an empty string. While
-	// it is set, the GPU is not offered as a full GPU.
+	// Unregistered is the reason why the GPU, while it is full, cannot be used (agent/fabric.go), or an empty string.
+	// While it is set, the GPU is not offered as a full GPU.
 	Unregistered string
 	// withoutFull is the GPU model without the mig.Full profile, for plans while one of these reasons applies. Because
 	// mig.Full is the last profile, the other placements have the same indices as in Model.
@@ -43,7 +43,7 @@ type Card struct {
 	Unlisted bool
 	// Xids holds the Xid errors since the agent started, in the order of their first occurrence.
 	Xids []api.XidCount
-	// Withdrawn is the fatal Xid error after which the agent stopped managing the GPU, or 0 (xid.go).
+	// Withdrawn is the fatal Xid error after which the agent stopped managing the GPU, or 0 (agent/xid.go).
 	Withdrawn int
 	// Asked receives the result of the discovery in progress. Only a goroutine that holds the hardware lock may use it.
 	Asked chan gpu.GPU
@@ -115,6 +115,7 @@ func (c *Card) NewInstance(p int, made gpu.Instance) *Instance {
 // such compute instances on GPU instances of one slice with double memory.
 func (in *Instance) short() bool { return in.SMs < in.MaxSMs }
 
+// Idle reports whether the instance can be leased to a job.
 func (in *Instance) Idle() bool { return in.Job == 0 && !in.Stuck }
 
 // HardwareOf converts an instance to a gpu.Instance.
@@ -163,14 +164,14 @@ func (n *Node) Reported() map[string]bool {
 	return all
 }
 
-// PlanWithoutFull sets withoutFull. The caller holds the agent's lock.
+// PlanWithoutFull sets withoutFull. The caller holds the node's lock.
 func (c *Card) PlanWithoutFull() {
 	if c.withoutFull == nil {
 		c.withoutFull = c.Model.Select(func(p mig.Profile) bool { return p.Name != mig.Full })
 	}
 }
 
-// IdleFull reports whether the GPU is an idle full GPU of the agent. The caller holds the agent's lock.
+// IdleFull reports whether the GPU is an idle full GPU of the agent. The caller holds the node's lock.
 func (c *Card) IdleFull() bool {
 	for _, in := range c.Ours {
 		if in.GI == gpu.FullGI {
@@ -181,7 +182,7 @@ func (c *Card) IdleFull() bool {
 }
 
 // HeldBack returns the reason why the GPU is not offered as a full GPU, or an empty string. The caller holds the
-// agent's lock.
+// node's lock.
 func (c *Card) HeldBack() string {
 	if c.IdleFull() {
 		return c.Unregistered
@@ -192,9 +193,10 @@ func (c *Card) HeldBack() string {
 	return c.Held
 }
 
+// MayBeFull reports whether the site allows the GPU to be a full GPU.
 func (c *Card) MayBeFull() bool { return c.Model != nil && c.Model.Full() != 0 }
 
-// IsFull reports whether the GPU's MIG mode is off. The caller holds the agent's lock.
+// IsFull reports whether the GPU's MIG mode is off. The caller holds the node's lock.
 func (c *Card) IsFull() bool {
 	for _, in := range c.Ours {
 		if in.GI == gpu.FullGI {
@@ -235,7 +237,7 @@ func (n *Node) Promised(s offer.Spot) bool {
 	return false
 }
 
-// HookState records whether the hook must run for an instance or for a GPU's MIG mode. the node's lock guards it.
+// HookState records whether the hook must run for an instance or for a GPU's MIG mode. The node's lock guards it.
 type HookState struct {
 	WantsHook bool      // the hook must run
 	HookedAt  time.Time // the time at which the hook last ran
@@ -244,8 +246,8 @@ type HookState struct {
 // Minors identifies the capabilities that belong to a GPU instance id. All instances with the same GPU instance id on
 // a GPU have the same capabilities.
 type Minors struct {
-	Gpu string // UUID
-	Gi  int
+	GPU string // UUID
+	GI  int
 }
 
 // Stranger is a foreign process: a process that uses a leased slice but does not belong to its job. Process.Start

@@ -40,10 +40,10 @@ type Node struct {
 	// Unserved holds the restart counts of the jobs on the node that are given neither a pending lease nor slices.
 	Unserved map[uint32]int
 	Former   map[Minors]uint32    // the last user of each GPU instance id
-	NVLinks  map[Pair]bool        // the pairs of GPUs that are connected by NVLinks (nvlink.go)
+	NVLinks  map[Pair]bool        // the pairs of GPUs that are connected by NVLinks (nvlinks.go)
 	PlanPart                      // the current plan
 	Here     map[uint32]slurm.Job // the jobs that were on the node when slurmctld was last queried
-	Noted    map[uint32]slurm.Job // the jobs granted a lease since the last listing began (follow.go)
+	Noted    map[uint32]slurm.Job // the jobs granted a lease since the last listing began (publish/follow.go)
 	// Version counts the changes to the state on which plans are based. The publisher applies a plan only if the
 	// version has not changed since.
 	Version int
@@ -93,6 +93,7 @@ func New(cfg config.Config, hw gpu.Hardware) (*Node, error) {
 	return n, nil
 }
 
+// SlotCount returns the number of gres/gpu on the node.
 func (n *Node) SlotCount() int {
 	count := 0
 	for _, c := range n.Cards {
@@ -253,14 +254,7 @@ func (n *Node) DropLease(job uint32) {
 }
 
 // Full reports whether any GPU of the node can be used as a full GPU.
-func (n *Node) Full() bool {
-	for _, c := range n.Cards {
-		if c.MayBeFull() {
-			return true
-		}
-	}
-	return false
-}
+func (n *Node) Full() bool { return n.MostFull() > 0 }
 
 // WithNoted returns the jobs in here together with the noted jobs that still have a lease. The result is a copy,
 // because releaseGone reads the original. The caller holds the node's lock.

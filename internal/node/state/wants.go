@@ -142,13 +142,11 @@ func (n *Node) EquivalentProfiles(profile string) (names []string) {
 }
 
 // kinds returns the GPUs of the node for plan.Sizes, or nil if jobs are given exactly the profiles that they request.
-func (n *Node) kinds() (all []place.GPU) {
-	for _, c := range n.Cards {
-		if !n.Settings.Tightest && c.Model != nil {
-			all = append(all, place.GPU{Model: c.Model, Offerable: c.Offerable})
-		}
+func (n *Node) kinds() []place.GPU {
+	if n.Settings.Tightest {
+		return nil
 	}
-	return all
+	return n.EmptyGPUs()
 }
 
 func asksForGPU(job slurm.Job) bool {
