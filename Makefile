@@ -22,6 +22,8 @@ FIRST_RELEASE := 0.9.0
 VERSION ?= $(shell (git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || \
 	echo v$(FIRST_RELEASE)-rc0-$$(git rev-list --count HEAD)-g$$(git describe --always --dirty --match none)) | sed 's/^v//')
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# PROGRAMS lists the programs in Go.
+PROGRAMS := caelum caelumd caelum-watch
 # SOURCE_DATE_EPOCH sets the date that goes into generated files.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 LDFLAGS := -X caelum/internal/version.Version=$(VERSION) -X caelum/internal/version.Commit=$(COMMIT)
@@ -44,13 +46,13 @@ packages:
 else
 
 .PHONY: all demo test test-matrix release-test upgrade-test mixed check bench chaos learn fuzz unit race norace e2e units lint prerequisites install clean FORCE
-all: $(B)/caelumd $(B)/caelum plugin emulator
+all: $(PROGRAMS:%=$(B)/%) plugin emulator
 
 prerequisites:
 	@command -v $(GO) >/dev/null || { echo "couldn't find $(GO); install Go 1.26, or set GO to its path"; exit 1; }
 	@contrib/devcluster/prerequisites
 
-$(B)/caelumd $(B)/caelum: $(B)/%: FORCE
+$(PROGRAMS:%=$(B)/%): $(B)/%: FORCE
 	$(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 .PHONY: plugin emulator
@@ -61,12 +63,12 @@ emulator:
 
 # Generates the manual pages from the help texts, and the completion scripts for the shells.
 .PHONY: manual
-manual: $(B)/caelumd $(B)/caelum
+manual: $(PROGRAMS:%=$(B)/%)
 	rm -rf $(B)/man $(B)/completions
 	mkdir -p $(B)/man $(B)/completions
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(GO) test -count=1 -ldflags '$(LDFLAGS)' -run '^TestManPages$$' \
-		./cmd/caelum ./cmd/caelumd -man=$(B)/man
-	for program in caelum caelumd; do for shell in bash zsh fish; do \
+		$(PROGRAMS:%=./cmd/%) -man=$(B)/man
+	for program in $(PROGRAMS); do for shell in bash zsh fish; do \
 		$(B)/$$program completion $$shell >$(B)/completions/$$program.$$shell || exit 1; done; done
 
 # RELEASES lists Slurm releases. The test-matrix target tests Caelum on each of them, and the test-packages and release
@@ -87,7 +89,7 @@ release:
 PACKAGES ?= caelum caelum-spank caelum-controller
 .PHONY: packages
 packages: prerequisites
-	$(MAKE) plugin $(if $(filter caelum,$(PACKAGES)),manual)
+	$(MAKE) plugin $(if $(filter-out caelum-spank,$(PACKAGES)),manual)
 	rm -rf $(B)/packages
 	VERSION=$(VERSION) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) \
 		contrib/packages/build "$(SLURM_CFLAGS)" $(PACKAGES)
@@ -191,7 +193,7 @@ fuzz: prerequisites
 # omits the pause of one second in which a process that ends waits for races in its remaining goroutines. -j3 runs lint,
 # race and norace at the same time.
 check: export SHORT := -short
-check: export WITHOUT_RACE := cmd/caelum cmd/caelumd contrib/nvml-emulator contrib/packages contrib/pytorch internal/slurm \
+check: export WITHOUT_RACE := $(PROGRAMS:%=cmd/%) contrib/nvml-emulator contrib/packages contrib/pytorch internal/slurm \
 	spank/harness
 check: export GORACE := atexit_sleep_ms=0
 check:
@@ -261,7 +263,7 @@ lint:
 PLUGINDIR ?= $(shell scontrol show config 2>/dev/null | sed -n 's/^PluginDir *= *//p')
 install: all
 	@test -n "$(PLUGINDIR)" || { echo "couldn't read PluginDir from Slurm; run make install PLUGINDIR=DIR, for example /usr/lib/x86_64-linux-gnu/slurm-wlm"; exit 1; }
-	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/sbin $(B)/caelumd $(B)/caelum-show
+	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/sbin $(B)/caelumd $(B)/caelum-watch $(B)/caelum-show
 	install -D -m 0755 $(B)/caelum $(DESTDIR)$(PREFIX)/bin/caelum
 	install -D -m 0644 -t $(DESTDIR)$(PLUGINDIR) $(B)/spank_caelum.so $(B)/libcaelum_spank.so
 	install -D -m 0644 etc/caelumd.service $(DESTDIR)/lib/systemd/system/caelumd.service

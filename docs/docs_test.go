@@ -142,12 +142,15 @@ func TestMarkdownLines(t *testing.T) {
 	}
 }
 
-// commands returns the names of the subcommands and flags that the sources of cmd/<name> register with cobra.
+// commands returns the names of the subcommands and flags that the program <name> registers with cobra.
 func commands(t *testing.T, name string) (subcommands, flags []string) {
 	t.Helper()
 	sources, err := filepath.Glob(filepath.Join(root, "cmd", name, "*.go"))
 	if err != nil || len(sources) == 0 {
 		t.Fatalf("no sources in cmd/%s (%v)", name, err)
+	}
+	if name != "caelum" {
+		sources = append(sources, filepath.Join(root, "internal/daemon/version.go"))
 	}
 	for _, path := range sources {
 		if strings.HasSuffix(path, "_test.go") {
@@ -186,7 +189,7 @@ func groupOf(t *testing.T, path string) string {
 
 func TestAdminPagesNameEveryCommandAndFlag(t *testing.T) {
 	guide := adminText(t)
-	for _, name := range []string{"caelum", "caelumd"} {
+	for _, name := range []string{"caelum", "caelumd", "caelum-watch"} {
 		subcommands, flags := commands(t, name)
 		if len(subcommands) == 0 || len(flags) == 0 {
 			t.Fatalf(
@@ -211,7 +214,7 @@ func TestAdminPagesNameEveryCommandAndFlag(t *testing.T) {
 
 // TestNamedCommandsExist checks that every command which a page or a message refers to exists.
 func TestNamedCommandsExist(t *testing.T) {
-	for _, name := range []string{"caelum", "caelumd"} {
+	for _, name := range []string{"caelum", "caelumd", "caelum-watch"} {
 		subcommands, _ := commands(t, name)
 		// exists is asked for two words, of which the second may be an argument.
 		exists := func(words string) bool {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +13,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"caelumd": main})
+	testscript.Main(m, map[string]func(){
+		"caelumd":      main,
+		"caelum-watch": func() { fmt.Println(strings.Join(os.Args, " ")) },
+	})
 }
 
 // TestScripts runs testdata/*.txtar. The scripts check the error messages of an agent that cannot start, on a node with

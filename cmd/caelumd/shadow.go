@@ -17,6 +17,7 @@ import (
 	"caelum/internal/controller/shadow"
 	"caelum/internal/core/mig"
 	"caelum/internal/core/plan"
+	"caelum/internal/daemon"
 	"caelum/internal/node/gpu"
 	"caelum/internal/slurm"
 )
@@ -111,7 +112,7 @@ func (t trial) run(ctx context.Context, cfg config.Config) error {
 		case err != nil && t.options.once:
 			return err
 		case err != nil:
-			fmt.Fprintf(t.errout, "caelumd: couldn't make a pass: %s; trying again in %v\n", printable(err),
+			fmt.Fprintf(t.errout, "caelumd: couldn't make a pass: %s; trying again in %v\n", daemon.Printable(err),
 				cfg.PollInterval)
 		case pass.Text() != last:
 			if err := t.print(pass); err != nil {

@@ -64,6 +64,12 @@ func TestUpgradeUnderJobs(t *testing.T) {
 	h.installAgain(first)
 }
 
+// programs maps the packages with programs in Go to the directories of these programs.
+var programs = map[string]map[string]string{
+	"caelum":            {"caelumd": "usr/sbin", "caelum": "usr/bin"},
+	"caelum-controller": {"caelum-watch": "usr/sbin"},
+}
+
 // releases writes the packages of the current build to dir, the packages of a later release to dir/next, and a package
 // of an earlier release with older schemas to dir/old. It returns the names of the packages. The later release has
 // different programs and a different caelum.yaml.
@@ -74,15 +80,14 @@ func releases(t *testing.T, dir string) []string {
 		deb := file(t, built, name, ".deb")
 		output(t, "cp", deb, dir)
 		repack(t, deb, filepath.Join(dir, "next"), next, func(tree string) {
-			if name != "caelum" {
-				return
-			}
-			for program, path := range map[string]string{"caelumd": "usr/sbin", "caelum": "usr/bin"} {
+			for program, path := range programs[name] {
 				output(t, "go", "build", "-trimpath", "-buildvcs=false",
 					"-ldflags", "-s -w -X caelum/internal/version.Version="+next,
 					"-o", filepath.Join(tree, path, program), "../../cmd/"+program)
 			}
-			appendTo(t, filepath.Join(tree, "etc/caelum/caelum.yaml"), "# a new comment\n")
+			if name == "caelum" {
+				appendTo(t, filepath.Join(tree, "etc/caelum/caelum.yaml"), "# a new comment\n")
+			}
 		})
 	}
 	older(t, filepath.Join(dir, "old"))

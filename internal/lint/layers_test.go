@@ -26,7 +26,7 @@ var layers = []string{
 	"internal/node/api", "internal/node/ledger", "internal/node/gpu", "internal/node/inventory",
 	"internal/controller/decisions", "internal/controller/notify", "internal/controller/repo",
 	"internal/controller/learn", "internal/controller/shadow",
-	"internal/config",
+	"internal/config", "internal/daemon",
 	"internal/node/metrics", "internal/node/usage", "internal/node/state", "internal/node/publish",
 	"internal/node/agent", "internal/node/qualify",
 	"internal/controller/watch",
@@ -250,12 +250,28 @@ func TestSpankObject(t *testing.T) {
 	}
 }
 
-// TestCommandLineWithoutAgent checks that the caelum program does not depend on package agent. caelum's commands read
-// files or call an agent, and need neither NVML's samplers nor the agent's ledger.
-func TestCommandLineWithoutAgent(t *testing.T) {
+// programBans lists the packages that a program must not import directly or indirectly. caelum's commands read files or
+// call an agent, and need neither NVML's samplers nor the agent's ledger. The agent runs as root on every node, and
+// does not need the code of the watcher.
+var programBans = map[string][]string{
+	"cmd/caelum": {"internal/node/agent", "internal/controller/watch"},
+	"cmd/caelumd": {
+		"internal/controller/decisions", "internal/controller/learn", "internal/controller/watch",
+		"internal/core/preempt",
+	},
+	"cmd/caelum-watch": {"internal/node/agent", "internal/node/ledger"},
+}
+
+func TestProgramsWithoutOthers(t *testing.T) {
+	seen := 0
 	for _, p := range list(t) {
-		if p.ImportPath == "cmd/caelum" && slices.Contains(p.Deps, "caelum/internal/node/agent") {
-			t.Error("cmd/caelum must not depend on internal/node/agent")
+		for _, ban := range programBans[p.ImportPath] {
+			if seen++; slices.Contains(p.Deps, "caelum/"+ban) {
+				t.Errorf("%s must not depend on %s", p.ImportPath, ban)
+			}
 		}
+	}
+	if seen < 8 {
+		t.Errorf("only %d of the packages in programBans were checked", seen)
 	}
 }

@@ -8,7 +8,7 @@
 -- Because slurmctld holds its locks while it runs the script, the script reads only one small file per GPU job, starts
 -- no processes and never waits. It runs on Lua 5.1 to 5.4, and needs only the standard libraries.
 
--- TRIGGER is the trigger file of the watcher (caelumd watch), which creates this file and reads the queue after each
+-- TRIGGER is the trigger file of the watcher (caelum-watch), which creates this file and reads the queue after each
 -- write to it.
 local TRIGGER = os.getenv("CAELUM_POKE") or "/run/caelum-watch/poke"
 

@@ -46,7 +46,7 @@ daemon() {
         ;;
     watcher)
         mkdir -p /run/caelum-watch # the unit's RuntimeDirectory=
-        exec_on_host ctl env "${AGENT_ENV[@]}" caelumd watch --config /etc/caelum/caelum.yaml
+        exec_on_host ctl env "${AGENT_ENV[@]}" caelum-watch --config /etc/caelum/caelum.yaml
         ;;
     agent-*) exec_on_host "${1#agent-}" env "${AGENT_ENV[@]}" caelumd --config /etc/caelum/caelum.yaml ;;
     esac

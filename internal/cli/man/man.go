@@ -87,7 +87,7 @@ func Configuration(page string) ([]byte, error) {
 	fmt.Fprintf(&b, "%% \"CAELUM.YAML\" \"5\" \"\" \"Caelum %s\" \"Caelum\"\n", version.Version)
 	b.WriteString("# NAME\ncaelum.yaml - the configuration file of Caelum's agent and watcher\n\n" +
 		"# SYNOPSIS\n/etc/caelum/caelum.yaml\n\n" +
-		"# DESCRIPTION\ncaelumd reads this YAML file when it starts. It does not start if the file " +
+		"# DESCRIPTION\ncaelumd and caelum-watch read this YAML file when they start. They do not start if the file " +
 		"contains an unknown key or an invalid value, or if a user other than root can change the file. A key that " +
 		"is not in the file has its default value. Without the file, all keys have their defaults.\n\n# KEYS\n")
 	for row := range strings.Lines(table) {
@@ -102,7 +102,7 @@ func Configuration(page string) ([]byte, error) {
 			cells[1], cells[2], cells[3], strings.TrimSpace(more.ReplaceAllString(cells[4], "")))
 	}
 	b.WriteString("# FILES\n/usr/share/caelum/caelum.yaml\n: An example that contains every key with its default.\n" +
-		"\n# SEE ALSO\n**caelumd(8)**, **caelum-doctor(1)**\n")
+		"\n# SEE ALSO\n**caelumd(8)**, **caelum-watch(8)**, **caelum-doctor(1)**\n")
 	return md2man.Render([]byte(b.String())), nil
 }
 

@@ -3,7 +3,7 @@
 //
 // The table is a text file that job_submit.lua reads. Its first line contains the generation number. It is followed by
 // the administrator's lines, a marker line and the learned lines, sorted by their newest runs. Package learn writes
-// only the generation number and the learned lines. `caelumd watch` writes the table periodically (Loop). `caelum repo
+// only the generation number and the learned lines. `caelum-watch` writes the table periodically (Loop). `caelum repo
 // sync` runs one sync, and `caelum repo decisions` writes the table once.
 //
 // Sync and Write may be called at any time, as often as necessary, and by any user who can read and write the files. A

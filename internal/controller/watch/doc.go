@@ -1,4 +1,4 @@
-// Package watch implements the watcher, which runs on slurmctld's host as `caelumd watch`. With a watcher, a submitted
+// Package watch implements the watcher, which runs on slurmctld's host as `caelum-watch`. With a watcher, a submitted
 // job does not need to wait for an agent's next poll. At each submission, job_submit.lua writes to the trigger file (by
 // default /run/caelum-watch/poke). The watcher then reads the queue and the nodes once for the whole cluster and sends
 // datagrams to notify the nodes in the notification set (package notify). A notified agent makes a pass immediately

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"encoding/json"
@@ -9,7 +9,8 @@ import (
 	"caelum/internal/version"
 )
 
-func newVersion() *cobra.Command {
+// VersionCommand returns the version command of a program.
+func VersionCommand(program string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -24,7 +25,7 @@ EXIT STATUS
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "caelumd %s\ncommit %s\n%s\n", v.Version, v.Commit, v.Go)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s\ncommit %s\n%s\n", program, v.Version, v.Commit, v.Go)
 			return err
 		},
 	}
