@@ -47,8 +47,10 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 	(void)ac;
 	(void)av;
 	if (spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR) {
-		request_mark_test(sp);
+		request_mark(sp);
 		request_remove_static(sp);
+		if (spank_context() == S_CTX_LOCAL)
+			request_warn_no_gpu();
 	}
 	return 0;
 }

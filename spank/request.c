@@ -30,10 +30,12 @@ static bool isset(const char *option)
 	return isset && opt && isset(opt, option);
 }
 
-void request_mark_test(spank_t sp)
+void request_mark(spank_t sp)
 {
 	if (isset("test-only"))
 		spank_job_control_setenv(sp, OPTION "test_only", "1", 1);
+	if (isset("parsable"))
+		spank_job_control_setenv(sp, OPTION "quiet", "1", 1);
 }
 
 /* Reports whether a comma-separated list contains a type. */
@@ -89,6 +91,28 @@ static bool is_gpu(const char *entry, bool only_gpus)
 	const char *gres = gres_of(entry);
 
 	return only_gpus || (!strncmp(gres, "gpu", 3) && (!gres[3] || strchr(":=,", gres[3])));
+}
+
+void request_warn_no_gpu(void)
+{
+	char *(*get)(void *, const char *) = (char *(*)(void *, const char *))dlsym(RTLD_DEFAULT, "slurm_option_get");
+	void *opt = dlsym(RTLD_DEFAULT, "opt");
+	char *gres = get && opt ? get(opt, "gres") : NULL;
+	bool slices = false;
+
+	for (const char *entry = gres, *next; entry && *entry; entry = next + (*next == ',')) {
+		const char *name = gres_of(entry);
+
+		next = entry + strcspn(entry, ",");
+		if (is_gpu(entry, false))
+			return;
+		slices = slices || (!strncmp(name, "mig", 3) && strchr(":=", name[3]));
+	}
+	for (size_t i = 1; slices && i < N_OPTIONS; i++)
+		slices = !isset(gpu_options[i]);
+	if (slices)
+		slurm_info("caelum: the step gets no device, because it requests a slice but no GPU: write "
+			   "--gres=gpu:1,mig:PROFILE:1");
 }
 
 /*

@@ -3,8 +3,11 @@
 
 #include <slurm/spank.h>
 
-/* Adds the option test_only to those that job_submit.lua reads, if sbatch or srun runs with --test-only. */
-void request_mark_test(spank_t sp);
+/* Adds the options test_only and quiet to those that job_submit.lua reads, for --test-only and --parsable. */
+void request_mark(spank_t sp);
+
+/* Warns the user of srun if the step requests slices, but no GPU. */
+void request_warn_no_gpu(void);
 
 /*
  * Removes the types of static MIG devices from a request of srun or salloc, and adds the option static to those that

@@ -103,17 +103,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		_, err = fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because it sets "+
 			"--mig=off or requests several GPUs per node; to get slices instead, name a profile with --mig")
 	} else if e.Sized != "" && err == nil {
-		predictable := e.Ref
-		if strings.Contains(predictable, "[") { // predict does not accept a list of tasks
-			predictable = fmt.Sprint(e.Job)
-		}
-		_, err = fmt.Fprintf(
-			w,
-			"Caelum chose %s for the job: according to --mig-mem or --mig=off if the job sets one of these options, "+
-				"otherwise according to its earlier runs (see `caelum predict %s`) or, without earlier runs, "+
-				"the default profile\n",
-			printable(e.Sized), printable(predictable),
-		)
+		_, err = fmt.Fprintf(w, "Caelum chose %s for the job: %s\n", printable(e.Sized), printable(sourceOf(e)))
 	}
 	if e.InsteadOf != "" && err == nil {
 		_, err = fmt.Fprintf(
@@ -131,6 +121,30 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	}
 	_, err = fmt.Fprintf(w, "slurmctld's reason: %s\n", printable(e.Reason))
 	return err
+}
+
+// sources describes the values of tags.By. %s is the job for `caelum predict`.
+var sources = map[string]string{
+	"key":     "its user's earlier runs of this job determine the size (see `caelum predict %s`)",
+	"user":    "its user's earlier runs of this script determine the size (see `caelum predict %s`)",
+	"site":    "other users' runs of this script determine the size (see `caelum predict %s`)",
+	"default": "no earlier runs were known when it was submitted, so it gets the default profile",
+	"full":    "it requests several GPUs per node",
+	"memory":  "it is the smallest profile for --mig-mem",
+	"off":     "the job sets --mig=off",
+}
+
+// sourceOf returns what determined the profile that Caelum chose for a job.
+func sourceOf(e plan.Explanation) string {
+	text, known := sources[e.By]
+	if !known {
+		text = "according to its options, its earlier runs (see `caelum predict %s`) or the default profile"
+	}
+	predictable := e.Ref
+	if strings.Contains(predictable, "[") { // predict does not accept a list of tasks
+		predictable = fmt.Sprint(e.Job)
+	}
+	return strings.ReplaceAll(text, "%s", predictable)
 }
 
 // printGrowths prints, for each growth of a job, the reason why an agent replaced the job's profile with a larger one.

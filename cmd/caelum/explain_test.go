@@ -64,18 +64,22 @@ func TestExplainedGrowths(t *testing.T) {
 	}
 }
 
-// TestExplainedFull tests the output for a job that gets full GPUs.
-func TestExplainedFull(t *testing.T) {
-	for sized, want := range map[string]string{
-		"full":   "the job gets full GPUs, ",
-		"1g.5gb": "Caelum chose 1g.5gb for the job: according to --mig-mem or --mig=off if the job sets one ",
+// TestExplainedSize tests the reason for the size of a job.
+func TestExplainedSize(t *testing.T) {
+	for _, c := range []struct{ sized, by, want string }{
+		{"full", "full", "the job gets full GPUs, "},
+		{"1g.5gb", "", "Caelum chose 1g.5gb for the job: according to its options, its earlier runs (see `caelum"},
+		{"1g.5gb", "key", "its user's earlier runs of this job determine the size (see `caelum predict 7`)\n"},
+		{"1g.5gb", "default", "no earlier runs were known when it was submitted, so it gets the default profile\n"},
+		{"1g.5gb", "memory", "it is the smallest profile for --mig-mem\n"},
 	} {
 		var b strings.Builder
-		if err := printExplanation(&b, plan.Explanation{Job: 7, State: "RUNNING", Sized: sized}); err != nil {
+		e := plan.Explanation{Job: 7, Ref: "7", State: "RUNNING", Sized: c.sized, By: c.by}
+		if err := printExplanation(&b, e); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("%s: the output does not contain %q:\n%s", sized, want, b.String())
+		if !strings.Contains(b.String(), c.want) {
+			t.Errorf("%s: the output does not contain %q:\n%s", c.sized, c.want, b.String())
 		}
 	}
 }

@@ -179,6 +179,8 @@ local function read_line(t, n, line)
     t.max_nodes = tonumber(value)
   elseif word == "max_cpus" and number(value) then
     t.max_cpus = math.max(number(value), t.max_cpus or 0)
+  elseif word == "size_message" and not t.size_message and (value == "on" or value == "off") then
+    t.size_message = value
   elseif word == "bypass" and not t.bypass and not value:find(",", 1, true) then
     t.bypass, t.bypass_line = value, n
   else
@@ -831,7 +833,8 @@ end
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
 -- options returns the arguments of --mig, --mig-mem and --mig-grow in the mig, mig_mem and mig_grow fields. The plugin
--- sets the test_only field for --test-only, and the static field to the type that it has removed from a request.
+-- sets the test_only field for --test-only, the quiet field for --parsable, and the static field to the type that it
+-- has removed from a request.
 -- --mig and --mig-mem choose the profile for a GPU request, and have no effect without one. If spank_job_env has more
 -- than MAX_ENV entries, options returns nil and the reason, because a user can send a million entries, all of which
 -- slurmctld copies on each access to job.spank_job_env.
@@ -867,9 +870,9 @@ local function mebibytes(size)
   return math.ceil(tonumber(digits) * UNITS[unit:lower()])
 end
 
--- learned returns the contents of the first matching line as profile, seconds, high and busy. It looks for the key line
--- of the user's job key, then for the user line of the user's script fingerprint, and then for the site line of the
--- script fingerprint. If there is none, the result is empty.
+-- learned returns the contents of the first matching line as profile, seconds, high and busy, and its first word as
+-- kind. It looks for the key line of the user's job key, then for the user line of the user's script fingerprint, and
+-- then for the site line of the script fingerprint. If there is none, the result is empty.
 local function learned(t, uid, key, fingerprint)
   local kind, subject = "key", string.format("%d:%s", uid, key)
   if not t.key[subject] then
@@ -879,7 +882,7 @@ local function learned(t, uid, key, fingerprint)
   end
   return {
     profile = t[kind][subject], seconds = t.seconds[kind][subject], high = t.high[kind][subject],
-    busy = t.busy[kind][subject],
+    busy = t.busy[kind][subject], kind = t[kind][subject] and kind,
   }
 end
 
@@ -1088,9 +1091,16 @@ local function lacks(r, gpus, t)
   end
 end
 
--- choose returns the profile of a request that names none and, if Caelum chose it, the choice: the profile, the warning
--- for the user and, if the time limit requires a larger profile, the smaller one (instead_of) and the run time in
--- seconds. If there is no such profile, choose returns nil and the reason.
+-- source returns what determines the profile that size chooses: off (--mig=off), memory (--mig-mem), full (the profile
+-- for several GPUs), default, or the first word of the learned line. The caelum:by tag contains it.
+local function source(given, run, full, gpus)
+  return given.mig == "off" and "off" or given.mig_mem and "memory" or gpus > 1 and full and "full" or run.kind or
+    "default"
+end
+
+-- choose returns the profile of a request that names none and, if Caelum chose it, the choice: the profile, its source
+-- (by), the warning for the user and, if the time limit requires a larger profile, the smaller one (instead_of) and the
+-- run time in seconds. If there is no such profile, choose returns nil and the reason.
 local function choose(gpus, t, run, limit, full)
   if not run.options then return nil, run.too_many end
   local profile, chosen, warning = size(t, run.options, run.profile, full, gpus.all)
@@ -1104,7 +1114,7 @@ local function choose(gpus, t, run, limit, full)
       table.concat(of, ", ")
   end
   local floor = on_model(t, gpus.types, profile)
-  local choice = {warning = warning}
+  local choice = {warning = warning, by = source(run.options, run, full, gpus.all)}
   choice.profile, choice.seconds, choice.high = in_time(t, gpus.types, floor, run, limit)
   if choice.profile ~= floor then choice.instead_of = floor end
   return choice.profile, choice
@@ -1262,19 +1272,34 @@ local function send_past(job, r, to)
   return slurm.SUCCESS
 end
 
--- warn_unused tells the user which of Caelum's options have no effect because the job requests no GPU. It does not
--- refuse the job, because the options may come from a site's or a user's defaults, or from the job that submits this
--- one. It does not warn about a component of a het job, because another component may request the GPU.
-local function warn_unused(job)
+-- warn_unused tells the user which of Caelum's options have no effect, and why. It does not refuse the job, because the
+-- options may come from a site's or a user's defaults, or from the job that submits this one. It does not warn about a
+-- component of a het job, because the options may be for another component.
+local function warn_unused(job, given, why, only_grow)
   if type(job.het_job_offset) == "number" and job.het_job_offset < slurm.NO_VAL then return end
-  local given = options(job) or {}
   local unused = {}
-  if given.mig and given.mig ~= "auto" then unused[#unused + 1] = "--mig" end
-  if given.mig_mem then unused[#unused + 1] = "--mig-mem" end
+  if given.mig and given.mig ~= "auto" and not only_grow then unused[#unused + 1] = "--mig" end
+  if given.mig_mem and not only_grow then unused[#unused + 1] = "--mig-mem" end
   if given.mig_grow and given.mig_grow ~= "off" then unused[#unused + 1] = "--mig-grow" end
   if #unused == 0 then return end
-  inform(table.concat(unused, ", ") .. (#unused == 1 and " has" or " have") ..
-    " no effect, because the job requests no GPU: add --gres=gpu:1 or --gpus=1")
+  inform(table.concat(unused, ", ") .. (#unused == 1 and " has" or " have") .. " no effect, because " .. why)
+end
+
+-- REASONS explains the sources of a job's size to its user.
+local REASONS = {
+  memory = "the smallest slice with this memory (--mig-mem)", full = "because the job requests several GPUs per node",
+  default = "the default, because no earlier runs are known", key = "from your earlier runs of this job",
+  user = "from your earlier runs of this script", site = "from other users' runs of this script",
+}
+
+-- explain tells the user the size of a new job and its source, unless the job has a whole GPU because of --mig=off, the
+-- table contains "size_message off", or sbatch runs with --parsable, which programs use that may read both its output
+-- and its messages.
+local function explain(choice, t, quiet)
+  local why = REASONS[choice.by]
+  if not why or quiet or t.size_message == "off" then return end
+  inform(choice.profile .. ", " .. why .. (choice.instead_of and "; larger than " .. choice.instead_of ..
+    ", so that the job ends within its time limit" or ""))
 end
 
 -- test prepares a request of sbatch or srun --test-only, which the plugin marks. slurmctld answers it for the nodes as
@@ -1297,7 +1322,7 @@ end
 local function submit(job, parts, converts)
   local r, why = request(job)
   if not r and not why then
-    warn_unused(job)
+    warn_unused(job, options(job) or {}, "the job requests no GPU: add --gres=gpu:1 or --gpus=1")
     return hide(job, parts)
   end
   local given, too_many = options(job)
@@ -1307,7 +1332,9 @@ local function submit(job, parts, converts)
   if not t then return refuse(no_table) end
   if not managed(job.partition, parts, t) then
     local without = lacks_slots(job, r, why)
-    return without and refuse(without) or slurm.SUCCESS
+    if without then return refuse(without) end
+    warn_unused(job, given or {}, "the job's partition has no MIG slices")
+    return slurm.SUCCESS
   end
   if t.bypass then
     r, why = request(job, t)
@@ -1352,7 +1379,7 @@ local function submit(job, parts, converts)
   end
   -- The tag means that the user did not name the profile. A node with another GPU model may then run the job on an
   -- equivalent one.
-  if choice then tags[#tags + 1] = "caelum:sized=" .. choice.profile end
+  if choice then tags[#tags + 1] = "caelum:sized=" .. choice.profile .. " caelum:by=" .. choice.by end
   if grow ~= "off" then tags[#tags + 1] = "caelum:grow=" .. grow end
   if choice and choice.instead_of then tags[#tags + 1] = "caelum:instead-of=" .. choice.instead_of end
   local times = choice and choice.seconds and choice or run
@@ -1371,7 +1398,13 @@ local function submit(job, parts, converts)
   write(job, job, changes)
   job.admin_comment = table.concat(tags, " ")
   if hold then job.priority = 0 end
-  if choice and choice.warning then inform(choice.warning) end
+  if choice and choice.warning then
+    inform(choice.warning)
+  elseif choice then
+    explain(choice, t, given.quiet)
+  elseif given then
+    warn_unused(job, given, "the job names its profile", given.mig and r.node.mig.all == 0 and not r.static)
+  end
   if changes.slots.rounded then inform(changes.slots.rounded) end
   notify()
   return slurm.SUCCESS

@@ -262,10 +262,9 @@ func FuzzSubmit(f *testing.F) {
 	table := tables{path: path}
 	f.Fuzz(func(t *testing.T, seed uint64, raw string) {
 		m := newMaker(seed, raw)
-		q, site := m.job(), m.site()
+		given, site := m.job(), m.site()
 		d := table.write(t, site)
-		given := q
-		q = q.with(restored(q))
+		q := given.with(restored(given))
 		o := oracle(q, d, nil)
 		if o.stamp.key != "" {
 			d = table.write(t, site+m.learned(o.stamp))
@@ -278,8 +277,9 @@ func FuzzSubmit(f *testing.F) {
 			checkRefusal(t, q, got)
 			return
 		case o.none:
-			want = reply{messages: unused(q), writes: hide(q, d)}
+			want = reply{messages: unused(q, noGPU, false), writes: hide(q, d)}
 		case !managed(text(q, "partition")):
+			want.messages = unused(q, "the job's partition has no MIG slices", false)
 		case d.Bypass != "":
 			checkBypass(t, q, d, got)
 			return
@@ -397,13 +397,15 @@ func asRecord(q fields) fields {
 	return record
 }
 
-// unused returns the message about the options of a job without GPUs, or nothing if it has none.
-func unused(q fields) []string {
+const noGPU = "the job requests no GPU: add --gres=gpu:1 or --gpus=1"
+
+// unused returns the message about the options of a job that have no effect, or nothing if it has none.
+func unused(q fields, why string, onlyGrow bool) []string {
 	var names []string
 	for _, o := range []struct{ name, field, none string }{
 		{"--mig", "mig", "auto"}, {"--mig-mem", "mig_mem", ""}, {"--mig-grow", "mig_grow", "off"},
 	} {
-		if v := option(q, o.field); v != "" && v != o.none {
+		if v := option(q, o.field); v != "" && v != o.none && (!onlyGrow || o.name == "--mig-grow") {
 			names = append(names, o.name)
 		}
 	}
@@ -415,8 +417,7 @@ func unused(q fields) []string {
 	default:
 		verb = " have"
 	}
-	return []string{"caelum: " + strings.Join(names, ", ") + verb +
-		" no effect, because the job requests no GPU: add --gres=gpu:1 or --gpus=1"}
+	return []string{"caelum: " + strings.Join(names, ", ") + verb + " no effect, because " + why}
 }
 
 // accepted returns the answer to a submission that gets slices.
@@ -433,7 +434,7 @@ func (o outcome) accepted(q fields) (r reply) {
 		tags = append(tags, "caelum:share="+share)
 	}
 	if o.sized != "" {
-		tags = append(tags, "caelum:sized="+o.sized)
+		tags = append(tags, "caelum:sized="+o.sized, "caelum:by="+o.by)
 	}
 	if o.sized != "" {
 		tags = append(tags, strings.Fields(growTag(o.grow))...)
@@ -454,8 +455,16 @@ func (o outcome) accepted(q fields) (r reply) {
 	if o.hold {
 		r.writes = append(r.writes, write{"priority", 0.0})
 	}
-	if o.warning != "" {
+	if why := sizeMessages[o.by]; o.warning != "" {
 		r.messages = []string{o.warning}
+	} else if why != "" {
+		larger := ""
+		if o.insteadOf != "" {
+			larger = "; larger than " + o.insteadOf + ", so that the job ends within its time limit"
+		}
+		r.messages = []string{"caelum: " + o.sized + ", " + why + larger}
+	} else if o.sized == "" {
+		r.messages = unused(q, "the job names its profile", o.onlyGrow)
 	}
 	if o.rounded != "" {
 		r.messages = append(r.messages, o.rounded)

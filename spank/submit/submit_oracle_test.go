@@ -63,6 +63,8 @@ type outcome struct {
 	tasksPerNode  int    // 0 if it does not change
 	stamp         stamp
 	sized         string  // the profile that Caelum chose; empty if the user named the profile
+	by            string  // what determined sized
+	onlyGrow      bool    // of Caelum's options, only --mig-grow has no effect
 	grow          string  // off, oom or forecast
 	insteadOf     string  // the smaller profile that the job would request without its time limit
 	runs          string  // run time with its quantile, in seconds; "" if unknown
@@ -152,6 +154,36 @@ func size(q fields, d decisions.Table, known *predict.Line) (profile string, siz
 			mem, profile, known.Profile)
 	}
 	return profile, true, warning, profile != ""
+}
+
+// sourceOf returns what determines the profile that Caelum chooses for a job. The table has no profile for several
+// GPUs.
+func sourceOf(q fields, d decisions.Table, s stamp) string {
+	_, key := d.Key[fmt.Sprintf("%d:%s", s.uid, s.key)]
+	_, user := d.User[fmt.Sprintf("%d:%s", s.uid, s.fingerprint)]
+	_, site := d.Site[s.fingerprint]
+	switch {
+	case option(q, "mig") == "off":
+		return "off"
+	case option(q, "mig_mem") != "":
+		return "memory"
+	case key:
+		return "key"
+	case user:
+		return "user"
+	case site:
+		return "site"
+	}
+	return "default"
+}
+
+// sizeMessages holds what the user learns about the source of a size.
+var sizeMessages = map[string]string{
+	"memory":  "the smallest slice with this memory (--mig-mem)",
+	"default": "the default, because no earlier runs are known",
+	"key":     "from your earlier runs of this job",
+	"user":    "from your earlier runs of this script",
+	"site":    "from other users' runs of this script",
 }
 
 // onModel returns the profile that Caelum chose or, if the request names a GPU model that does not have it, the model's
@@ -320,6 +352,7 @@ func (o *outcome) place(q fields, r request, s slots, d decisions.Table, profile
 	if p.perTask {
 		o.grow = "off"
 	}
+	o.onlyGrow = option(q, "mig") != "" && mig.all() == 0 && len(o.changed) == 0
 	o.kept = r.kept()
 	if !p.perTask && r.gpu["node"].all() == 0 {
 		o.added = p.gpus.entries()
@@ -419,7 +452,7 @@ func growTag(mode string) string {
 // choose sets the fields for a job whose profile Caelum chose, and returns this profile. floor is the profile that it
 // would have without its time limit.
 func (o *outcome) choose(q fields, d decisions.Table, known *predict.Line, kind, floor string) string {
-	o.sized, o.busy = floor, busyOf(known)
+	o.sized, o.by, o.busy = floor, sourceOf(q, d, o.stamp), busyOf(known)
 	if known != nil {
 		o.sized = known.InTime(floor, d.Alternatives(kind, floor), limitOf(q))
 	}

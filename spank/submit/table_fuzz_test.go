@@ -211,6 +211,7 @@ func (p probe) force(d decisions.Table, why error) {
 func (p probe) partitions(d decisions.Table, known *predict.Line) (log []string) {
 	p.Helper()
 	profile, figures := d.Default, ""
+	by := sourceOf(nil, d, stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed)})
 	if known != nil {
 		profile = known.Profile
 		if runs := runTimeOf(known); runs != "" {
@@ -233,7 +234,7 @@ func (p probe) partitions(d decisions.Table, known *predict.Line) (log []string)
 		r := p.gives(fields{"tres_per_node": "gres:gpu:1", "partition": partition}, want)
 		log = append(log, r.log...)
 		mode, _ := grow(fields{"partition": partition}, d)
-		tags := " caelum:sized=" + profile + growTag(mode) + figures
+		tags := " caelum:sized=" + profile + " caelum:by=" + by + growTag(mode) + figures
 		for _, w := range r.writes {
 			if comment, ok := w.value.(string); ok && w.field == "admin_comment" &&
 				!strings.HasSuffix(strings.TrimSuffix(comment, " caelum:held"), tags) {

@@ -152,7 +152,7 @@ for _, case in ipairs(accepted) do
   check(rc == slurm.SUCCESS, case[1] .. " is accepted", said[1])
   check(job.tres_per_node == case[3], case[1], job.tres_per_node)
   check(job.tres_per_job == case[2].tres_per_job and job.tres_per_task == case[2].tres_per_task, case[1] .. " keeps the rest", "a change")
-  local words = "^caelum:key=%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x caelum:work=%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x" .. (case[4] and "$" or " caelum:sized=2g%.10gb$")
+  local words = "^caelum:key=%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x caelum:work=%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x" .. (case[4] and "$" or " caelum:sized=2g%.10gb caelum:by=default$")
   check((job.admin_comment or ""):find(words), case[1] .. " has a key, and the tag sized if the request named no profile", job.admin_comment)
   check(job.priority == NO_VAL, case[1] .. " is not held", job.priority)
 end
@@ -234,7 +234,7 @@ for name, fields in pairs({
   fields.tres_per_node = "gres:gpu:1"
   local rc, job = submit(fields)
   check(rc == slurm.SUCCESS and job.priority == 0, name .. " is held", job.priority)
-  check((job.admin_comment or ""):find("^caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb caelum:held$"), name .. " has the tag", job.admin_comment)
+  check((job.admin_comment or ""):find("^caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb caelum:by=default caelum:held$"), name .. " has the tag", job.admin_comment)
   fields.priority = 0
   rc, job = submit(fields)
   check(rc == slurm.SUCCESS and job.priority == 0 and not (job.admin_comment or ""):find("held"), name .. " with the user's --hold has no tag", job.admin_comment)
@@ -243,7 +243,7 @@ for name, fields in pairs({
   check(rc == slurm.SUCCESS and job.priority == NO_VAL, name .. " in an unmanaged partition is not held", job.priority)
 end
 local _, noted = submit({tres_per_node = "gres:gpu:1", admin_comment = "JS1:abc"})
-check(noted.admin_comment:find("^JS1:abc caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb$"), "the existing admin_comment is kept", noted.admin_comment)
+check(noted.admin_comment:find("^JS1:abc caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb caelum:by=default$"), "the existing admin_comment is kept", noted.admin_comment)
 
 ---------------------------------------------------------------- catalogue nodes: a job sees only the real nodes
 
@@ -352,7 +352,9 @@ for _, case in ipairs({
   {"--mig and --mig-mem that agree", "3g.20gb", "8G", "3g.20gb", false},
 }) do
   local rc, job = submit({tres_per_node = "gres:gpu:2", spank_job_env = env(case[2], case[3])})
-  check(rc == slurm.SUCCESS and #said == 0, case[1] .. " is accepted without a message", said[1])
+  local want = case[5] and case[2] ~= "off" and "caelum: " .. case[4] .. ", the smallest slice with this memory (--mig-mem)"
+  if want and not case[3] then want = "caelum: 2g.10gb, the default, because no earlier runs are known" end
+  check(rc == slurm.SUCCESS and said[1] == (want or nil) and #said == (want and 1 or 0), case[1] .. ": the message", said[1])
   check(job.tres_per_node == "gres:gpu:2,gres:mig:" .. case[4] .. ":2", case[1], job.tres_per_node)
   check(word(job, "sized") == (case[5] and case[4] or nil), case[1] .. ": whether Caelum chose", job.admin_comment)
 end
@@ -865,11 +867,46 @@ local _, own = submit({tres_per_node = "gres:gpu:1", spank_job_env = env("7g.40g
 check(own.tres_per_node == "gres:gpu:1,gres:mig:7g.40gb:1" and word(own, "runs") == "60" and not word(own, "sized"), "--mig takes precedence over learned lines, and the run time is written", own.admin_comment)
 write_table(TABLE .. "key 1001:" .. plain .. " 3g.20gb 60\n")
 for mem, case in pairs({
-  ["8G"] = {"2g.10gb", "caelum: --mig-mem=8G selects 2g.10gb, but earlier runs of this job indicate 3g.20gb"}, ["16G"] = {"3g.20gb"}, ["32G"] = {"7g.40gb"},
+  ["8G"] = {"2g.10gb", "caelum: --mig-mem=8G selects 2g.10gb, but earlier runs of this job indicate 3g.20gb"}, ["16G"] = {"3g.20gb", "caelum: 3g.20gb, the smallest slice with this memory (--mig-mem)"},
+  ["32G"] = {"7g.40gb", "caelum: 7g.40gb, the smallest slice with this memory (--mig-mem)"},
 }) do
   local rc, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, mem)})
   check(rc == slurm.SUCCESS and job.tres_per_node == "gres:gpu:1,gres:mig:" .. case[1] .. ":1", "--mig-mem=" .. mem .. " takes precedence over learned lines", job.tres_per_node)
   check(said[1] == case[2] and #said == (case[2] and 1 or 0), "the message to the user for --mig-mem=" .. mem, said[1])
+end
+
+-- The user learns the size of a job and its source, unless the table or sbatch's --parsable turns the message off.
+local quiet = {[0] = "_SLURM_SPANK_OPTION_caelum_quiet=1"}
+local work_line = "user 1001:" .. work .. " 3g.20gb\n"
+for _, case in ipairs({
+  {"key 1001:" .. plain .. " 3g.20gb\n", {}, "caelum: 3g.20gb, from your earlier runs of this job", "key"},
+  {work_line, {}, "caelum: 3g.20gb, from your earlier runs of this script", "user"},
+  {"site " .. work .. " 3g.20gb\n", {}, "caelum: 3g.20gb, from other users' runs of this script", "site"},
+  {"", {}, "caelum: 2g.10gb, the default, because no earlier runs are known", "default"},
+  {"", {spank_job_env = env("off")}, nil, "off"},
+  {work_line .. "size_message on\n", {}, "caelum: 3g.20gb, from your earlier runs of this script", "user"},
+  {work_line .. "size_message off\n", {}, nil, "user"},
+  {work_line, {spank_job_env = quiet}, nil, "user"},
+  {"key 1001:" .. plain .. " 1g.5gb 3600-4500 80\n", {time_limit = 50},
+    "caelum: 2g.10gb, from your earlier runs of this job; larger than 1g.5gb, so that the job ends within its time limit", "key"},
+  {"", {spank_job_env = env("3g.20gb", nil, "oom")}, "caelum: --mig-grow has no effect, because the job names its profile"},
+  {"", {spank_job_env = env("3g.20gb", "1G"), tres_per_node = "gres:gpu:1,gres:mig:1g.5gb:1"},
+    "caelum: --mig, --mig-mem have no effect, because the job names its profile"},
+  {"", {spank_job_env = env("3g.20gb"), partition = "cpu"}, "caelum: --mig has no effect, because the job's partition has no MIG slices"},
+}) do
+  write_table(TABLE .. case[1])
+  case[2].tres_per_node = case[2].tres_per_node or "gres:gpu:1"
+  local rc, job = submit(case[2])
+  check(rc == slurm.SUCCESS and said[1] == case[3] and #said == (case[3] and 1 or 0), "the size: " .. tostring(case[3]), said[1])
+  check(word(job, "by") == case[4], "the source: " .. tostring(case[4]), job.admin_comment)
+end
+for _, lines in ipairs({"size_message\n", "size_message of\n", "size_message on\nsize_message on\n"}) do
+  write_table(TABLE)
+  submit({})
+  write_table(TABLE .. lines)
+  submit({tres_per_node = "gres:gpu:1"})
+  check((log[#log] or ""):find("is not valid", 1, true), "an invalid line: " .. lines, log[#log])
+  log = {}
 end
 -- The second number of a run time is its 90% quantile. The profile is larger if the job could otherwise reach its time
 -- limit (in minutes). On the profiles in this table, the line's run time is 60, 36, 28 and 19 minutes, and its quantile

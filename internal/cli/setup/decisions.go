@@ -144,7 +144,7 @@ func (m *merger) extendTable(f *file, missing []string) {
 	for _, l := range lines {
 		word, _, _ := strings.Cut(l.text, " ")
 		if slices.Contains([]string{"partition", "profile", "model", "alias", "per_gpu", "default", "whole",
-			"max_nodes", "max_cpus"}, word) {
+			"max_nodes", "max_cpus", "size_message"}, word) {
 			last = l
 		}
 	}

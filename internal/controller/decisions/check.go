@@ -15,20 +15,21 @@ type Fault struct {
 
 // forms holds the forms of all lines after the first, by their first words.
 var forms = map[string]string{
-	"partition": "partition NAME [PROFILE] [grow=off|oom|forecast]",
-	"profile":   "profile NAME [MIB [MOST]]",
-	"model":     "model TYPE PROFILE",
-	"alias":     "alias TYPE PROFILE, once for each type",
-	"per_gpu":   "per_gpu PARTITION CPUS MIB, once for each partition",
-	"default":   "default PROFILE, once",
-	"whole":     "whole PROFILE, once",
-	"grow":      "grow off|oom|forecast, once",
-	"max_nodes": "max_nodes NUMBER, once",
-	"max_cpus":  "max_cpus NUMBER",
-	"bypass":    "bypass PARTITION|off, once",
-	"key":       "key USER_ID:KEY PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each key",
-	"user":      "user USER_ID:FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",
-	"site":      "site FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",
+	"partition":    "partition NAME [PROFILE] [grow=off|oom|forecast]",
+	"profile":      "profile NAME [MIB [MOST]]",
+	"model":        "model TYPE PROFILE",
+	"alias":        "alias TYPE PROFILE, once for each type",
+	"per_gpu":      "per_gpu PARTITION CPUS MIB, once for each partition",
+	"default":      "default PROFILE, once",
+	"whole":        "whole PROFILE, once",
+	"grow":         "grow off|oom|forecast, once",
+	"max_nodes":    "max_nodes NUMBER, once",
+	"max_cpus":     "max_cpus NUMBER",
+	"bypass":       "bypass PARTITION|off, once",
+	"size_message": "size_message on|off, once",
+	"key":          "key USER_ID:KEY PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each key",
+	"user":         "user USER_ID:FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",
+	"site":         "site FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",
 }
 
 // Check returns all faults of a table, in line order. The result is empty if and only if Parse and job_submit.lua

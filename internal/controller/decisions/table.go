@@ -179,7 +179,8 @@ type reader struct {
 	Table
 	named map[string]int // for each profile that needs a profile line, the first line that names it
 	// bypass is the number of the bypass line, or 0 if there is none.
-	bypass int
+	bypass      int
+	sizeMessage string // the value of the size_message line, or empty if there is none
 }
 
 // read parses line n, which may contain a comment. It returns false if the line is invalid.
@@ -247,6 +248,11 @@ func (r *reader) single(n int, word, value string) bool {
 		ok := positive(value, &n)
 		r.MaxCPUs = max(r.MaxCPUs, n)
 		return ok
+	case "size_message":
+		if r.sizeMessage != "" || value != "on" && value != "off" {
+			return false
+		}
+		r.sizeMessage = value
 	case "bypass":
 		if r.bypass > 0 || strings.Contains(value, ",") {
 			return false

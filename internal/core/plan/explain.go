@@ -39,6 +39,8 @@ type Explanation struct {
 	State  string `json:"state"`
 	Reason string `json:"reason"`          // slurmctld's reason why the job is pending
 	Sized  string `json:"sized,omitempty"` // the profile that Caelum chose, if the user did not name one
+	// By names what determined Sized (tags.By), or is empty if an earlier release chose it.
+	By string `json:"by,omitempty"`
 	// InsteadOf is the smaller profile that the job would request without its time limit, or empty if the limit makes
 	// no difference. TimeLimit is that limit in seconds, or 0 if the job has none.
 	InsteadOf string `json:"instead_of,omitempty"`
@@ -103,6 +105,7 @@ func Explain(snapshot Snapshot, settings Settings, id uint32) (e Explanation, er
 	j := snapshot.Queue.All[k]
 	e = Explanation{
 		Job: id, Ref: ref(j), State: j.State, Reason: j.Reason, Sized: tags.Value(j.AdminComment, tags.Size),
+		By:        tags.Value(j.AdminComment, tags.By),
 		InsteadOf: tags.Value(j.AdminComment, tags.InsteadOf), TimeLimit: int(j.TimeLimit.Seconds()),
 		Grown: tags.Growths(j),
 	}

@@ -21,6 +21,10 @@ const (
 	Unconverted = "caelum:unconverted="
 	// Size is followed by the profile that Caelum chose for a job that did not name one.
 	Size = "caelum:sized="
+	// By is followed by what determined the profile in the Size tag: key, user or site for a learned line of the
+	// decision table, default for its default line, full for its profile for several GPUs, memory for --mig-mem, or off
+	// for --mig=off.
+	By = "caelum:by="
 	// Share is followed by cpus, memory or cpusmemory: Caelum has added the slice's share of these to a job that
 	// requested none.
 	Share = "caelum:share="
