@@ -242,33 +242,6 @@ func TestNamedCommandsExist(t *testing.T) {
 	}
 }
 
-// keys returns the agent's configuration keys.
-func keys(t *testing.T) []string {
-	t.Helper()
-	all := matches(read(t, "internal/config/config.go"), "`mapstructure:\"([a-z_]+)\"`")
-	if len(all) == 0 {
-		t.Fatal("no keys found in internal/config/config.go")
-	}
-	return all
-}
-
-// TestExampleShowsEveryKey checks that etc/caelum.yaml shows each key, and no others. TestPage in internal/config
-// checks the table in docs/configure.md.
-func TestExampleShowsEveryKey(t *testing.T) {
-	known, example := keys(t), read(t, "etc/caelum.yaml")
-	shown := matches(example, `(?m)^# ([a-z_]+): `)
-	for _, key := range known {
-		if !slices.Contains(shown, key) {
-			t.Errorf("etc/caelum.yaml does not show the key %s", key)
-		}
-	}
-	for _, key := range matches(example, `(?m)^(?:# )?([a-z_]+): [^ ]+`) {
-		if !slices.Contains(known, key) {
-			t.Errorf("etc/caelum.yaml shows the key %s, which does not exist", key)
-		}
-	}
-}
-
 // TestEveryCheckIsDocumented checks that the table in docs/troubleshoot.md and the code have the same checks of `caelum
 // doctor`.
 func TestEveryCheckIsDocumented(t *testing.T) {

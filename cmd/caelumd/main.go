@@ -70,8 +70,8 @@ EXIT STATUS
   1  slurmctld could not be updated; the reason is on standard error`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return closeOffers(path) },
-	}, daemon.VersionCommand("caelumd"), newSchema(&path), newCheck(&path), newShadow(&path), newQualify(&path),
-		newQualifyHelper())
+	}, daemon.VersionCommand("caelumd"), newSchema(&path), newCheck(&path), newConfig(&path), newShadow(&path),
+		newQualify(&path), newQualifyHelper())
 	cmd.AddCommand(newFormer(&path)...)
 	return cmd
 }

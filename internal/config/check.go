@@ -131,9 +131,6 @@ func (c Config) checkWatcher() error {
 		return fmt.Errorf(
 			"wake_address: %q is not an IP address (omit the key to use all addresses of this node)", c.WakeAddress)
 	}
-	if c.Preempt && !c.Planner {
-		return errors.New("preempt: true has no effect without planner: true; set both for the watcher, or neither")
-	}
 	return c.checkMoves()
 }
 

@@ -4,6 +4,6 @@
 //
 //	keys.go    the keys, with their defaults, valid values and descriptions
 //	config.go  reads the file, and checks whether other users can change it
-//	file.go    all faults in a file, with their lines, for `caelumd check`
+//	file.go    the faults and the effective settings of a file, with their lines, for `caelumd check` and `config`
 //	check.go   the ranges of the values, and the errors for invalid values
 package config

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -53,6 +54,43 @@ func CheckFile(path string) ([]Fault, error) {
 	}
 	slices.SortStableFunc(faults, func(a, b Fault) int { return a.Line - b.Line })
 	return faults, nil
+}
+
+// Effective returns the settings that apply with the file at path, in the order of the documentation: for each key, a
+// line of YAML with a comment that names the line of the file, or says that the value is the default. Its errors are
+// those of Load.
+func Effective(path string) ([]string, error) {
+	if _, err := Load(path); err != nil {
+		return nil, err
+	}
+	v, err := read(path, os.Geteuid())
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node
+	if text, err := os.ReadFile(path); err == nil {
+		yaml.Unmarshal(text, &doc) // Load has accepted the file
+	}
+	at := map[string]int{}
+	for _, root := range doc.Content {
+		for k := 0; k+1 < len(root.Content); k += 2 {
+			at[strings.ToLower(root.Content[k].Value)] = root.Content[k].Line
+		}
+	}
+	var lines []string
+	for _, k := range keys {
+		v.SetDefault(k.Name, k.Default)
+		value, err := json.Marshal(v.Get(k.Name)) // JSON is YAML on one line
+		if err != nil {
+			return nil, err
+		}
+		source := strings.TrimSuffix("default: "+k.Unset, ": ")
+		if n := at[k.Name]; n > 0 {
+			source = fmt.Sprintf("%s:%d", path, n)
+		}
+		lines = append(lines, fmt.Sprintf("%-45s # %s", k.Name+": "+string(value), source))
+	}
+	return lines, nil
 }
 
 // checkKey checks one key and its value, using the defaults for the other keys. The argument lines maps each earlier

@@ -98,12 +98,12 @@ var keys = []Key{
 	{"poke_file", "/run/caelum-watch/poke", "", aPath, Watcher,
 		"The trigger file. If you change it, also set CAELUM_POKE in slurmctld's environment.",
 		"configure/watcher.md#notifications"},
-	{"planner", false, "", trueOrFalse, Watcher,
-		"With true, the watcher makes the plan for all nodes.",
+	{"planner", true, "", trueOrFalse, Watcher,
+		"With true, the watcher makes the plan for all nodes; with false, each agent makes it.",
 		"configure/watcher.md#one-plan-for-many-nodes"},
-	{"preempt", false, "", trueOrFalse, Watcher,
-		"With true, the watcher preempts jobs for jobs that need another profile, by Slurm's rules. It requires " +
-			"`planner: true`.", "configure/watcher.md#preemption"},
+	{"preempt", true, "", trueOrFalse, Watcher,
+		"With true, the watcher preempts jobs for jobs that need another profile, if Slurm's own settings allow it. " +
+			"It requires `planner: true`.", "configure/watcher.md#preemption"},
 	{"moves_per_day", 0, "", "a whole number from 0 to 1440", Both,
 		"How many running jobs the watcher may move per day. It requires `planner: true`. Set it on the nodes, " +
 			"too: agents then publish which job holds which slice.",

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/viper"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the table of keys to docs/configure.md")
+var rewrite = flag.Bool("rewrite", false, "write the table of keys to docs/configure.md, and etc/caelum.yaml")
 
 const (
 	page   = "../../docs/configure.md"
@@ -40,6 +40,60 @@ func (k Key) row() string {
 		k.Page)
 }
 
+const (
+	exampleFile = "../../etc/caelum.yaml"
+	exampleHead = "The configuration of Caelum on this host. Every key is optional. Keys without a value have no " +
+		"fixed default. docs/configure.md explains all keys, and `caelumd config` prints the values that apply."
+)
+
+// exampleOf returns the value in "(example: VALUE)".
+var exampleOf = regexp.MustCompile(` \(example: (.*)\)`)
+
+// example returns the key's lines in etc/caelum.yaml.
+func (k Key) example() string {
+	text := strings.ReplaceAll(k.Meaning, "`", "") + " Valid: " + exampleOf.ReplaceAllString(k.Values, "")
+	value := fmt.Sprint(k.Default)
+	if k.Unset != "" {
+		text += ". Default: " + k.Unset
+		if value = "..."; exampleOf.MatchString(k.Values) {
+			value = exampleOf.FindStringSubmatch(k.Values)[1]
+		}
+	}
+	return comment(strings.TrimSpace(text)+".") + "# " + k.Name + ": " + value + "\n"
+}
+
+// comment returns a text as comment lines of at most 120 columns.
+func comment(text string) string {
+	var b strings.Builder
+	line := "#"
+	for word := range strings.FieldsSeq(text) {
+		if len(line)+1+len(word) > 120 {
+			fmt.Fprintln(&b, line)
+			line = "#"
+		}
+		line += " " + word
+	}
+	return b.String() + line + "\n"
+}
+
+// TestExample compares etc/caelum.yaml with the keys. The -rewrite flag writes the file.
+func TestExample(t *testing.T) {
+	want := comment(exampleHead)
+	for _, k := range keys {
+		want += "\n" + k.example()
+	}
+	got, err := os.ReadFile(exampleFile)
+	if string(got) == want && err == nil {
+		return
+	}
+	if !*rewrite {
+		t.Fatalf("%s differs from the keys (%v); run: go test ./internal/config -rewrite", exampleFile, err)
+	}
+	if err := os.WriteFile(exampleFile, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestPage compares the table in docs/configure.md with the keys. The -rewrite flag writes the table.
 func TestPage(t *testing.T) {
 	var table strings.Builder
@@ -59,7 +113,7 @@ func TestPage(t *testing.T) {
 		return
 	}
 	if !*rewrite {
-		t.Fatalf("the table in %s differs from the keys; run: go test ./internal/config -run TestPage -rewrite", page)
+		t.Fatalf("the table in %s differs from the keys; run: go test ./internal/config -rewrite", page)
 	}
 	if err := os.WriteFile(page, []byte(before+header+table.String()+rest[len(old):]), 0o644); err != nil {
 		t.Fatal(err)
@@ -140,9 +194,6 @@ func set(key, value string) error {
 	v := viper.New()
 	v.SetConfigType("yaml")
 	text := fmt.Sprintf("node: n1\n%s: %s\n", key, value)
-	if key == "moves_per_day" {
-		text += "planner: true\n"
-	}
 	if err := v.ReadConfig(strings.NewReader(text)); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // Same reports whether two node records are equal. It ignores Asked, which is not part of the record, and Comment,
-// because no plan depends on it and a watcher with `planner: true` changes it every few seconds.
+// because no plan depends on it and a watcher changes it every few seconds.
 func (n *Node) Same(o *Node) bool {
 	return n.Name == o.Name && slices.Equal(n.States, o.States) && n.Reason == o.Reason &&
 		slices.Equal(n.Partitions, o.Partitions) && slices.Equal(n.Gres, o.Gres) &&

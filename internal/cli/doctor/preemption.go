@@ -61,7 +61,7 @@ func preemption(f *Facts) (found []Finding) {
 	}
 	if !f.Preempt && len(found) == 0 {
 		found = append(found, note("Slurm preempts jobs, but only for slices of the same profile: preempt is false in "+
-			"this host's caelum.yaml. On slurmctld's host, preempt: true lets the watcher stop jobs for others"))
+			"this host's caelum.yaml; remove the key on slurmctld's host, so that the watcher stops jobs for others"))
 	}
 	return found
 }

@@ -3,7 +3,7 @@
 // to the agents, and the agents send them to the watcher. Each receives them on its host's UDP port wake_port
 // (Listener) and, if wake_address is set, only on that address. Notifications can be lost.
 //
-// A watcher with `planner: true` also sends confirmations. A confirmation is a datagram with a text, which contains a
+// A watcher that makes plans also sends confirmations. A confirmation is a datagram with a text, which contains a
 // digest of the node's record (part.Confirmation). If the agent last read the same record, it omits its polls.
 //
 // A datagram contains the sender's name, the receiver's name, a time, in a confirmation also the text, and an

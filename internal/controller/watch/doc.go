@@ -3,18 +3,18 @@
 // default /run/caelum-watch/poke). The watcher then reads the queue and the nodes once for the whole cluster and sends
 // datagrams to notify the nodes in the notification set (package notify). A notified agent makes a pass immediately
 // instead of at its next poll. Without a watcher, agents detect submissions only when they poll. The watcher's only
-// socket is the UDP port for notifications from agents. With `planner: true`, it writes each node's part of the plan
+// socket is the UDP port for notifications from agents. Unless planner is false, it writes each node's part of the plan
 // and a heartbeat into the nodes' Comments (docs/internals/watcher.md, "A plan from the watcher"), and it publishes the
-// offers of nodes that are powered down. With `preempt: true` or `moves_per_day`, it also stops jobs and records this
-// in the jobs' AdminComments.
+// offers of nodes that are powered down. If Slurm's settings or moves_per_day allow it, it also stops jobs and records
+// this in the jobs' AdminComments.
 //
 // Files:
 //
 //	watch.go          Config; trigger file; queries slurmctld; sends notifications; pauses (retry, slowdown, maxPause)
-//	planner.go        with `planner: true`: writes the parts of the plan and the heartbeat into the nodes' Comments
-//	powereddown.go    with `planner: true`: publishes the offers of nodes that are powered down
+//	planner.go        unless planner is false: writes the parts of the plan and the heartbeat into the nodes' Comments
+//	powereddown.go    unless planner is false: publishes the offers of nodes that are powered down
 //	deferred.go       the parts that need not be written before the next heartbeat, because no job waits for them
-//	preempt.go        with `preempt: true`: stops jobs for a waiting job that needs another profile (package preempt)
+//	preempt.go        unless preempt is false: stops jobs for a waiting job that needs another profile (package preempt)
 //	move.go           with `moves_per_day`: limits the number of moves, and calls the site's move_command
 //	catalogue.go      sets catalogue nodes back to FUTURE after `scontrol update nodename=ALL state=resume`
 //	deadlines.go      logs the jobs that cannot meet their deadlines

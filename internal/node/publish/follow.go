@@ -11,7 +11,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// If the watcher makes plans (`planner: true`), it writes each node's part to the node's Comment, and a heartbeat to
+// If the watcher makes plans, it writes each node's part to the node's Comment, and a heartbeat to
 // the Comment of one node (package part). While the heartbeat is fresh, the agent follows its part: a pass reads only
 // this node's record, and lists the jobs only if the agent's leases do not account for the node's used counts.
 // Otherwise, the agent makes the plan itself.
