@@ -19,6 +19,7 @@
 //	multi.go        -ways-multi: -ways with jobs that need several full GPUs; the best split; results by class
 //	speeds.go       -ways-speeds: one trace of jobs whose run times depend on their slices, in four configurations
 //	granted.go      the results of -ways-speeds, and the check of all slices against the jobs' outputs and sacct
+//	learned.go      -learned: equal jobs after one earlier run, with whole GPUs and with Caelum's default configuration
 //	growth.go       -grow, -grow-seed: one trace of jobs whose memory grows, with each growth mode
 //	growthruns.go   the results of -grow from the agents' logs: GPU-seconds lost, turnaround, failures, requeues
 //	outcomes.go     the results of -ways: waits, makespan, utilization, slurmctld's scheduling cycles

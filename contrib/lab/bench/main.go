@@ -38,6 +38,7 @@ type options struct {
 	against     string
 	short       int
 	rounds      int
+	learned     int
 	growth      int
 	growthSeed  uint64
 	growthOnly  string
@@ -86,6 +87,9 @@ func (o *options) flags() {
 	flag.BoolVar(&o.together, "ways-together", false, "-ways-speeds: run all configurations at the same time")
 	flag.IntVar(&o.short, "short", 0,
 		"run only this number of short jobs, and compare gres/gpu, static slices and Caelum")
+	flag.IntVar(&o.learned, "learned", 0,
+		"run only this number of equal jobs after one earlier run, with whole GPUs and with Caelum's default "+
+			"configuration, at the same time")
 	flag.IntVar(&o.growth, "grow", 0,
 		"run only a trace of this number of jobs whose memory grows, with the growth modes off, oom and forecast, in "+
 			"three clusters at the same time")
@@ -111,6 +115,8 @@ func (o *options) run(ctx context.Context) error {
 		return benchSubmissions(ctx, o.submissions)
 	case o.short > 0:
 		return benchShort(ctx, o.short, o.rounds)
+	case o.learned > 0:
+		return benchLearned(ctx, o.learned)
 	case o.growth > 0:
 		return benchGrowth(ctx, o.growth, o.growthSeed, o.growthOnly)
 	case o.speeds > 0:
