@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -12,19 +14,36 @@ import (
 
 // trainScript is the script of -learned: it names no size, and needs the smallest slice for 20 s.
 const trainScript = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\n#SBATCH --output=/dev/null\n" +
-	"cuda-process --util 20 --curve 0:500,2:1500,20:1500\n"
+	"cuda-process --curve 0:500,2:1500,20:1500\n"
+
+// plainSubmit is the job_submit.lua of the cluster with whole GPUs. It changes nothing.
+const plainSubmit = "function slurm_job_submit() return slurm.SUCCESS end\n" +
+	"function slurm_job_modify() return slurm.SUCCESS end\nreturn slurm.SUCCESS\n"
 
 // learnedWait is how long benchLearned waits for the learned line. The watcher learns once a minute.
 const learnedWait = 3 * time.Minute
 
 // benchLearned submits the same script once and, after a minute in which Caelum can learn from its run, as many times
-// as jobs, on a cluster with whole GPUs and on a cluster with Caelum's default configuration, at the same time. Each has
-// one A100. It prints the mean and the longest wait according to sacct, and the ratio of the means.
+// as jobs, on a cluster with whole GPUs and on a cluster with Caelum's default configuration, at the same time. Each
+// has one A100. It prints the mean and the longest wait according to sacct, and the ratio of the means.
 func benchLearned(ctx context.Context, jobs int) (err error) {
 	names, waits := []string{"whole GPU", "Caelum"}, make([][]float64, 2)
 	failures := make(chan error)
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	plain := filepath.Join(dir, "job_submit.lua")
+	if err := os.WriteFile(plain, []byte(plainSubmit), 0o644); err != nil {
+		return err
+	}
 	for k, stock := range []bool{true, false} {
-		c, down, err := up(ctx, "learn: true\n", cluster.Options{Nodes: 1, GPUs: 1, Stock: stock})
+		o := cluster.Options{Nodes: 1, GPUs: 1, Stock: stock}
+		if stock {
+			o.JobSubmit = plain
+		}
+		c, down, err := up(ctx, "learn: true\n", o)
 		if err != nil {
 			return err
 		}
