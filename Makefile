@@ -86,7 +86,7 @@ release:
 	contrib/packages/release $(RELEASES)
 
 # Builds deb and rpm packages in build/packages (contrib/packages/README.md).
-PACKAGES ?= caelum caelum-spank caelum-controller
+PACKAGES ?= caelum-client caelum caelum-spank caelum-controller
 .PHONY: packages
 packages: prerequisites
 	$(MAKE) plugin $(if $(filter-out caelum-spank,$(PACKAGES)),manual)

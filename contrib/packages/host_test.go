@@ -5,6 +5,7 @@ package packages
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -126,8 +127,8 @@ func (h *host) leases() map[string]string {
 }
 
 // replace runs a dpkg command that replaces the packages, and submits jobs while the command runs. It checks that the
-// jobs complete, that the daemons run afterwards, and that the command did not restart slurmd.
-func (h *host) replace(command string) {
+// jobs complete, that the command restarted the units and no others, and that all run afterwards.
+func (h *host) replace(command string, restarted ...string) {
 	h.t.Helper()
 	pids := map[string]string{}
 	for _, unit := range units {
@@ -159,7 +160,8 @@ func (h *host) replace(command string) {
 	}
 	h.t.Logf("%s: %d jobs were submitted meanwhile; no agent ran for %v", command, len(jobs), h.pause())
 	for unit, pid := range pids {
-		if now := h.Property(unit, "MainPID"); now == pid || h.unit(unit) != "enabled active" {
+		now := h.Property(unit, "MainPID")
+		if (now != pid) != slices.Contains(restarted, unit) || h.unit(unit) != "enabled active" {
 			h.t.Errorf("%s is %s; its pid was %s and is %s", unit, h.unit(unit), pid, now)
 		}
 	}

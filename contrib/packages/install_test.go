@@ -46,20 +46,21 @@ func TestInstallation(t *testing.T) {
 }
 
 // site returns a directory with the installation script and the packages that it needs: the packages of `make
-// packages`, a plugin for another release of Slurm, packages of a later release in next, and in old a package of an
-// earlier release that supports only older schemas. All packages have identical programs but different control files.
+// packages`, a plugin for another release of Slurm, packages of a later release in next, in old those of an earlier
+// release that supports only older schemas, and in former those of a release without caelum-client. All packages have
+// identical programs but different control files.
 func site(t *testing.T, release, other string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, host := names(t)
-	for _, name := range []string{"caelum", "caelum-controller", "caelum-spank-" + release} {
+	all, host := names(t)
+	for _, name := range append(all[:3], "caelum-spank-"+release) {
 		output(t, "cp", file(t, built, name, ".deb"), file(t, built, name, ".rpm"), dir)
 	}
 	output(t, "cp", "installation", dir)
-	build(t, filepath.Join(dir, "next"), "9999.0", "", "caelum", "caelum-controller")
+	build(t, filepath.Join(dir, "next"), "9999.0", "", all[:3]...)
 	build(t, filepath.Join(dir, "next"), "9999.0", header(t, release), "caelum-spank")
 	// This machine's build needs the Slurm library of this machine.
 	repack(t, file(t, built, "caelum-spank-"+release, ".deb"), filepath.Join(dir, "next"), "9999.0", nil)
@@ -67,14 +68,31 @@ func site(t *testing.T, release, other string) string {
 		build(t, dir, "1.0.0", header(t, other), "caelum-spank")
 	}
 	older(t, filepath.Join(dir, "old"))
+	former(t, filepath.Join(dir, "former"))
 	return dir
 }
 
-// older writes to dir a caelum package of an earlier release that supports only older schemas.
+// older writes to dir the packages for nodes of an earlier release that supports only older schemas.
 func older(t *testing.T, dir string) {
 	t.Helper()
+	for _, name := range []string{"caelum", "caelum-client"} {
+		repack(t, file(t, built, name, ".deb"), dir, "0.0.0", func(tree string) {
+			output(t, "sed", "-i", "s/repository=[0-9]*/repository=0/", tree+"/DEBIAN/preinst")
+		})
+	}
+}
+
+// former writes to dir packages of an earlier release in which the caelum package contained the command line.
+func former(t *testing.T, dir string) {
+	t.Helper()
 	repack(t, file(t, built, "caelum", ".deb"), dir, "0.0.0", func(tree string) {
-		output(t, "sed", "-i", "s/repository=[0-9]*/repository=0/", tree+"/DEBIAN/preinst")
+		output(t, "dpkg-deb", "-x", file(t, built, "caelum-client", ".deb"), tree)
+		output(t, "rm", "-r", tree+"/usr/share/doc/caelum-client")
+		output(t, "sed", "-i", "s/caelum-client (= [^)]*), //", tree+"/DEBIAN/control")
+	})
+	repack(t, file(t, built, "caelum-controller", ".deb"), dir, "0.0.0", func(tree string) {
+		output(t, "rm", tree+"/usr/sbin/caelum-watch")
+		output(t, "sed", "-i", "s/caelum-client (=/caelum (=/", tree+"/DEBIAN/control")
 	})
 }
 
@@ -88,7 +106,7 @@ func repack(t *testing.T, deb, dir, version string, change func(tree string)) {
 	tree := filepath.Join(t.TempDir(), "tree")
 	output(t, "dpkg-deb", "-R", deb, tree)
 	output(t, "sed", "-i", "-e", "s/^Version: .*/Version: "+version+"-1/",
-		"-e", "s/caelum (= [^)]*)/caelum (= "+version+"-1)/", tree+"/DEBIAN/control")
+		"-e", "s/caelum-client (= [^)]*)/caelum-client (= "+version+"-1)/", tree+"/DEBIAN/control")
 	if change != nil {
 		change(tree)
 	}

@@ -33,7 +33,7 @@ func names(t *testing.T) (all []string, release string) {
 	major, _ := strconv.ParseUint(m[1], 16, 8)
 	minor, _ := strconv.ParseUint(m[2], 16, 8)
 	release = fmt.Sprintf("%d.%02d", major, minor)
-	return []string{"caelum", "caelum-controller", "caelum-spank-" + release}, release
+	return []string{"caelum-client", "caelum", "caelum-controller", "caelum-spank-" + release}, release
 }
 
 func output(t *testing.T, name string, args ...string) string {
@@ -75,7 +75,7 @@ func TestContents(t *testing.T) {
 			version, "VERSION", strings.TrimSuffix(version, "-1"), "VERSION",
 			fmt.Sprintf("%s.%02d", major, next+1), "NEXT", release, "RELEASE",
 		)
-		fields := "Pre-Depends Depends Recommends Conflicts Replaces Provides Section Priority License"
+		fields := "Pre-Depends Depends Recommends Conflicts Breaks Replaces Provides Section Priority License"
 		text := "deb\n" + output(t, "dpkg-deb", append([]string{"-f", deb}, strings.Fields(fields)...)...)
 		for line := range strings.Lines(output(t, "dpkg-deb", "-c", deb)) {
 			if f := strings.Fields(line); !strings.HasSuffix(f[5], "/") {
@@ -156,7 +156,7 @@ func compare(a, b string) int {
 func TestLint(t *testing.T) {
 	debs, _ := filepath.Glob(filepath.Join(built, "*.deb"))
 	rpms, _ := filepath.Glob(filepath.Join(built, "*.rpm"))
-	if len(debs) < 3 || len(debs) != len(rpms) {
+	if len(debs) < 4 || len(debs) != len(rpms) {
 		t.Fatalf("the packages are %q and %q; run `make packages`", debs, rpms)
 	}
 	t.Log(output(t, "lintian", append([]string{"--allow-root", "--fail-on", "error"}, debs...)...))
@@ -198,11 +198,11 @@ func TestReproducible(t *testing.T) {
 	var sums [2]string
 	for i := range sums {
 		dir := t.TempDir()
-		build(t, dir, "1.0.0", "", "caelum", "caelum-spank", "caelum-controller")
+		build(t, dir, "1.0.0", "", "caelum-client", "caelum", "caelum-spank", "caelum-controller")
 		cmd := exec.Command("sh", "-c", "sha256sum *")
 		cmd.Dir = dir
 		out, err := cmd.Output()
-		if err != nil || bytes.Count(out, []byte("\n")) != 6 {
+		if err != nil || bytes.Count(out, []byte("\n")) != 8 {
 			t.Fatalf("%s, %v", out, err)
 		}
 		sums[i] = string(out)
@@ -216,13 +216,14 @@ func TestReproducible(t *testing.T) {
 // versions.
 func TestVersions(t *testing.T) {
 	last := "0"
+	_, release := names(t)
 	for _, version := range []string{
 		"0.9.0-rc0-418-gabc", "0.9.0", "0.9.0-2-gabc",
 		"1.2.0-rc1", "1.2.0-rc1-3-gabc", "1.2.0", "1.2.0-3-gabc", "1.2.0-12-g012", "1.2.1",
 	} {
 		dir := t.TempDir()
-		build(t, dir, version, "", "caelum-controller")
-		has := strings.TrimSpace(output(t, "dpkg-deb", "-f", file(t, dir, "caelum-controller", ".deb"), "Version"))
+		build(t, dir, version, "", "caelum-spank")
+		has := strings.TrimSpace(output(t, "dpkg-deb", "-f", file(t, dir, "caelum-spank-"+release, ".deb"), "Version"))
 		if err := exec.Command("dpkg", "--compare-versions", last, "lt", has).Run(); err != nil {
 			t.Errorf("%s is not later than %s", has, last)
 		}

@@ -41,17 +41,17 @@ func TestUpgradeUnderJobs(t *testing.T) {
 	}
 
 	// If the administrator has changed caelum.yaml, dpkg asks which version to install, and fails if there is no
-	// answer.
+	// answer. The watcher's package does not depend on that of the agent.
 	h.refused("conffile prompt", "dpkg -i /packages/next/*.deb </dev/null")
 	h.serves(first, before)
-	h.replace("dpkg --force-confold --configure -a")
+	h.replace("dpkg --force-confold --configure -a", "caelumd")
 	h.serves(next, before)
 	h.completes(3, before)
 	if files := h.Must("ls", "/etc/caelum"); !strings.Contains(files, "caelum.yaml.dpkg-dist") {
 		t.Errorf("the new caelum.yaml is not next to the old one: %s", files)
 	}
 
-	h.replace("dpkg --force-confold -i /packages/*.deb")
+	h.replace("dpkg --force-confold -i /packages/*.deb", units...)
 	h.serves(first, before)
 	h.completes(3, before)
 
@@ -66,11 +66,12 @@ func TestUpgradeUnderJobs(t *testing.T) {
 
 // programs maps the packages with programs in Go to the directories of these programs.
 var programs = map[string]map[string]string{
-	"caelum":            {"caelumd": "usr/sbin", "caelum": "usr/bin"},
+	"caelum":            {"caelumd": "usr/sbin"},
+	"caelum-client":     {"caelum": "usr/bin"},
 	"caelum-controller": {"caelum-watch": "usr/sbin"},
 }
 
-// releases writes the packages of the current build to dir, the packages of a later release to dir/next, and a package
+// releases writes the packages of the current build to dir, the packages of a later release to dir/next, and packages
 // of an earlier release with older schemas to dir/old. It returns the names of the packages. The later release has
 // different programs and a different caelum.yaml.
 func releases(t *testing.T, dir string) []string {
