@@ -12,9 +12,15 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// trainScript is the script of -learned: it names no size, and needs the smallest slice for 20 s.
-const trainScript = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\n#SBATCH --output=/dev/null\n" +
-	"cuda-process --curve 0:500,2:1500,20:1500\n"
+// trainScript is the script of -learned, which runs for 20 s and names no size. With whole GPUs, MIG mode is on and
+// there are no instances, so its last line is sleep.
+const trainScript = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\n#SBATCH --output=/dev/null\n"
+
+// wholeWork and sliceWork are the last lines of trainScript. A job needs the smallest slice.
+const (
+	wholeWork = "sleep 20\n"
+	sliceWork = "cuda-process --curve 0:500,2:1500,20:1500\n"
+)
 
 // plainSubmit is the job_submit.lua of the cluster with whole GPUs. It changes nothing.
 const plainSubmit = "function slurm_job_submit() return slurm.SUCCESS end\n" +
@@ -80,7 +86,11 @@ func learnedWaits(ctx context.Context, c *cluster.Cluster, jobs int, learns bool
 		}
 		return out
 	}
-	run("user1", "cat >train <<'E'\n"+trainScript+"E\nsbatch --wait train")
+	work := wholeWork
+	if learns {
+		work = sliceWork
+	}
+	run("user1", "cat >train <<'E'\n"+trainScript+work+"E\nsbatch --wait train")
 	for end := time.Now().Add(learnedWait); err == nil && learns; time.Sleep(time.Second) {
 		if strings.Contains(run("root", "cat /etc/caelum/decisions"), "\nuser ") {
 			break
