@@ -212,6 +212,25 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
+// TestWithoutDpkg checks that a host without dpkg, such as one with Enterprise Linux, builds all rpm packages.
+func TestWithoutDpkg(t *testing.T) {
+	bin, out := t.TempDir(), t.TempDir()
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		programs, _ := filepath.Glob(filepath.Join(dir, "*"))
+		for _, p := range programs {
+			if name := filepath.Base(p); !strings.HasPrefix(name, "dpkg") && !strings.HasPrefix(name, "apt") {
+				os.Symlink(p, filepath.Join(bin, name)) // fails if an earlier directory has the program
+			}
+		}
+	}
+	t.Setenv("PATH", bin)
+	build(t, out, "1.0.0", "", "caelum-client", "caelum", "caelum-spank", "caelum-controller")
+	all, _ := filepath.Glob(filepath.Join(out, "*"))
+	if rpms, _ := filepath.Glob(filepath.Join(out, "*.rpm")); len(all) != 4 || len(rpms) != 4 {
+		t.Errorf("the packages are %q", all)
+	}
+}
+
 // TestVersions checks that the packages of a release candidate, the release, and a later commit have increasing
 // versions.
 func TestVersions(t *testing.T) {
