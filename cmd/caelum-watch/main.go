@@ -38,8 +38,7 @@ the queue immediately; it carries no other instruction. Without the watcher, age
 every poll_interval. Every minute, the watcher also learns from the runs that have ended: it updates
 the repository and the decision table.
 
-Run caelum-watch as slurmctld's user. For notifications, caelum.yaml must contain the same wake_port
-on this host as on the nodes, and slurmctld's user must own the wake key file.
+Run caelum-watch as slurmctld's user.
 
 EXIT STATUS
   0  a signal stopped caelum-watch (SIGTERM, SIGINT)

@@ -9,7 +9,6 @@ import (
 
 	"caelum/internal/config"
 	"caelum/internal/controller/learn"
-	"caelum/internal/controller/notify"
 	"caelum/internal/controller/repo"
 	"caelum/internal/controller/watch"
 	"caelum/internal/daemon"
@@ -26,19 +25,13 @@ func watchQueue(path string) error {
 		return err
 	}
 	log := daemon.Logger(cfg).WithField("watcher", cfg.Node)
-	var key notify.Key
-	if cfg.WakePort > 0 {
-		if key, err = notify.ReadKey(cfg.WakeKey, uint32(os.Geteuid())); err != nil {
-			log.WithError(err).Error("the wake port was not opened; agents receive no notifications of submissions")
-		}
-	}
 	ctl := slurm.New(slurm.Options{})
 	own := watch.Config{
 		TriggerFile: cfg.PokeFile,
 		WakePort:    cfg.WakePort,
 		Address:     cfg.WakeAddress,
 		Name:        cfg.Node,
-		Key:         key,
+		WakeKey:     cfg.WakeKey,
 		Interval:    cfg.PollInterval,
 		Settings:    settings,
 		Planner:     cfg.Planner,

@@ -16,7 +16,7 @@ const caelumFiles = "find /etc /usr /opt /var/lib /var/log /run /dev -xdev -path
 // the decision table. The slots also remain until the next boot, because gres.conf may still name the slots.
 var siteFiles = []string{
 	"/dev/caelum",
-	"/etc/caelum", "/etc/caelum/decisions", "/etc/caelum/wake.key", "/etc/caelum/watch.key", "/etc/caelum/watch.yaml",
+	"/etc/caelum", "/etc/caelum/decisions", "/etc/caelum/watch.yaml",
 	"/etc/systemd/system/caelum-watch.service.d", "/etc/systemd/system/caelum-watch.service.d/emulator.conf",
 	"/etc/systemd/system/caelumd.service.d", "/etc/systemd/system/caelumd.service.d/emulator.conf",
 	"/var/lib/caelum", "/var/lib/caelum/ledger.db", "/var/lib/caelum/repo.db",

@@ -125,7 +125,7 @@ func (c Config) checkIntervals() error {
 // checkWatcher checks the port and the address on which the agent receives notifications.
 func (c Config) checkWatcher() error {
 	if c.WakePort < 0 || c.WakePort > 65535 {
-		return fmt.Errorf("wake_port: %d is neither a UDP port nor 0 (no watcher)", c.WakePort)
+		return fmt.Errorf("wake_port: %d is neither a UDP port nor 0 (no notifications)", c.WakePort)
 	}
 	if c.WakeAddress != "" && net.ParseIP(c.WakeAddress) == nil {
 		return fmt.Errorf(

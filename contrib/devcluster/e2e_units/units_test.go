@@ -78,6 +78,11 @@ func TestUnits(t *testing.T) {
 		!strings.Contains(log, "watching") {
 		t.Errorf("the watcher: %s", log)
 	}
+	// SlurmUser is not root here. munge authenticates the datagrams between the watcher and the agent.
+	if log := m.Must("journalctl", "--no-pager", "-u", "caelum-watch", "-u", "caelumd"); !strings.Contains(
+		log, "agent notified") || strings.Contains(log, "rejected datagrams") {
+		t.Errorf("the agent or the watcher rejects notifications: %s", log)
+	}
 	if log := m.Must("journalctl", "--no-pager", "-u", "caelumd"); strings.Contains(log, "ermission denied") ||
 		strings.Contains(log, "not permitted") {
 		t.Errorf("the agent's log shows a missing permission: %s", log)

@@ -42,6 +42,9 @@ process_stat() {
     echo "${fields[0]} ${fields[19]}"
 }
 
+# keyed: succeeds if the agents' configuration sets wake_key, so that the hosts have a key file for notifications.
+keyed() { [[ $AGENT == yes ]] && grep -q '^wake_key:' "$AGENT_CONFIG"; }
+
 # watched: succeeds if the agents' configuration sets wake_port or contains learn: true, which means that the cluster
 # has a watcher.
 watched() { [[ $AGENT == yes ]] && grep -qE '^(wake_port: *[1-9]|learn: true)' "$AGENT_CONFIG"; }

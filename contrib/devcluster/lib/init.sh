@@ -86,9 +86,10 @@ make_munge_key() {
     chown -R munge:munge /etc/munge /run/munge /var/lib/munge
 }
 
-# make_wake_key: creates the key for the watcher's notifications to the agents. Each node has its own /etc/caelum, into
-# which it copies the key from DIR.
+# make_wake_key: creates the key file for notifications, if the agents' configuration sets wake_key. Otherwise, munge
+# authenticates notifications. Each node has its own /etc/caelum, into which it copies the key from DIR.
 make_wake_key() {
+    keyed || return 0
     (umask 077 && head -c 32 /dev/urandom >"$DIR/wake.key")
     install -m 400 "$DIR/wake.key" /etc/caelum/wake.key
 }
@@ -182,7 +183,7 @@ main() {
     make_users
     install_driver
     make_munge_key
-    ! watched || make_wake_key
+    make_wake_key
     write_configuration
     start_daemons >&2
     echo ready

@@ -59,11 +59,9 @@ private_state() {
 install_agent() {
     local new=/run/nvml-emulator/proc
     mkdir -p "$new"
-    cp "$AGENT_CONFIG" /etc/caelum/caelum.yaml
-    if watched; then
-        echo "wake_address: $(address_of "$NODE")" >>/etc/caelum/caelum.yaml
-        install -m 400 "$DIR/wake.key" /etc/caelum/wake.key
-    fi
+    # All nodes share the machine's network namespace, so each agent opens the wake port on its own address.
+    { cat "$AGENT_CONFIG" && echo "wake_address: $(address_of "$NODE")"; } >/etc/caelum/caelum.yaml
+    ! keyed || install -m 400 "$DIR/wake.key" /etc/caelum/wake.key
     nvml-emulator init --board "$(board_of "$NODE")" --gpus "$GPUS" --proc-root "$new" \
         --modify-device-files "$MODIFY_DEVICE_FILES" ${NVLINK:+--mig off --nvlink "$NVLINK"}
     mount --bind "$new/devices" /proc/devices

@@ -177,8 +177,7 @@ prolog_delay() {
 write_configuration() {
     local line
     mkdir -p "$DIR/ctl/slurmctld"
-    [[ $AGENT == no ]] || cp "$AGENT_CONFIG" /etc/caelum/caelum.yaml
-    ! watched || echo "wake_address: 127.0.0.1" >>/etc/caelum/caelum.yaml
+    [[ $AGENT == no ]] || { cat "$AGENT_CONFIG" && echo "wake_address: 127.0.0.1"; } >/etc/caelum/caelum.yaml
     if [[ -n $JOB_SUBMIT ]]; then
         cp "$JOB_SUBMIT" /etc/slurm/job_submit.lua
         [[ $STOCK == yes ]] || decisions >/etc/caelum/decisions

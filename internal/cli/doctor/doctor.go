@@ -207,7 +207,7 @@ func checks() []check {
 			capabilityFiles,
 		},
 		{"plan settings", "all agents have the same policy and sizing as this host", ctld, planSettings},
-		{"wake key", "only Caelum's daemon can read the key, or no wake port is set", ctld, wakeKey},
+		{"wake port", "the port is open, and munge or a key file authenticates notifications", ctld, wakePort},
 		{
 			"whole GPUs",
 			"no job can open a GPU that Slurm did not allocate to it",

@@ -471,7 +471,7 @@ var cases = []struct {
 	}},
 	{"learning", Info, "learn is false", func(f *Facts) { f.Controller = true }},
 	{
-		"wake key",
+		"wake port",
 		Warning,
 		"the wake port is not open",
 		func(f *Facts) { f.Wake = Wake{Port: 6873, Path: "/etc/caelum/wake.key", Err: fs.ErrNotExist} },

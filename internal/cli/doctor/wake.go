@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 
@@ -9,9 +10,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Wake describes this host's wake port and key file.
+// Wake describes this host's wake port and key file, which need not exist.
 type Wake struct {
-	Port int // 0 if no wake port is set
+	Port int // 0 if this host opens no wake port
 	Path string
 	// Info describes the key file. Err is the error from reading it.
 	Info fs.FileInfo
@@ -23,36 +24,46 @@ func readWake(cfg config.Config) Wake {
 	return Wake{Port: cfg.WakePort, Path: cfg.WakeKey, Info: info, Err: err}
 }
 
-// wakeKey checks the path, owner and mode of the key file in the same way as the agent and the watcher do. It does not
-// read the key itself, because the agent and the watcher log an invalid key.
-func wakeKey(f *Facts) []Finding {
+// wakePort checks that notifications can be authenticated and that the agent has opened the port. It checks the path,
+// owner and mode of a key file in the same way as the agent and the watcher do. It does not read the key itself,
+// because the agent and the watcher log an invalid key.
+func wakePort(f *Facts) []Finding {
 	if f.Wake.Port == 0 {
 		return nil
 	}
-	owners := wakeOwners(f.Config, f.Controller)
-	err := f.Wake.Err
-	if err == nil {
-		_, err = notify.Locate(f.Wake.Path, owners...)
-	}
-	if err == nil {
-		err = notify.CheckKey(f.Wake.Path, f.Wake.Info, owners...)
-	}
-	if err != nil {
-		return []Finding{warning(
-			"the wake port is not open, so jobs wait up to poll_interval longer: "+err.Error(),
-			"create the key with `(umask 077; head -c 32 /dev/urandom >"+f.Wake.Path+")`; copy the key to "+
-				"slurmctld's host (owner SlurmUser) and to every GPU node (owner root) with mode 0400; restart "+
-				"caelumd and caelum-watch",
-		)}
+	if errors.Is(f.Wake.Err, fs.ErrNotExist) {
+		if err := notify.CheckMunge(f.Config); err != nil {
+			return []Finding{unopened(f.Wake.Path, err)}
+		}
+	} else if err := keyFile(f); err != nil {
+		return []Finding{unopened(f.Wake.Path, err)}
 	}
 	if f.Agent.Deaf != "" {
 		return []Finding{warning(
 			"the agent could not open the wake port, so jobs wait up to poll_interval longer: "+f.Agent.Deaf,
-			"end the program that uses the port (`ss -ulnp`), or set another wake_port on all hosts; the agent tries "+
-				"to open the port at least once a minute",
+			"end the program that uses the port (`ss -ulnp`) or, if it is caelum-watch, give it another wake_address; "+
+				"or set another wake_port on all hosts. The agent tries to open the port at least once a minute",
 		)}
 	}
 	return nil
+}
+
+func keyFile(f *Facts) error {
+	owners := wakeOwners(f.Config, f.Controller)
+	if f.Wake.Err != nil {
+		return f.Wake.Err
+	}
+	if _, err := notify.Locate(f.Wake.Path, owners...); err != nil {
+		return err
+	}
+	return notify.CheckKey(f.Wake.Path, f.Wake.Info, owners...)
+}
+
+func unopened(path string, why error) Finding {
+	return warning("the wake port is not open, so jobs wait up to poll_interval longer: "+why.Error(),
+		"create the key with `(umask 077; head -c 32 /dev/urandom >"+path+")`; copy the key to slurmctld's host "+
+			"(owner SlurmUser) and to every GPU node (owner root) with mode 0400; restart caelumd and caelum-watch; "+
+			"or set wake_port to 0 if no watcher runs")
 }
 
 // wakeOwners returns the users who may own the key file. On a host other than a GPU node, only SlurmUser may own it. On

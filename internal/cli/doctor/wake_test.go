@@ -10,20 +10,22 @@ import (
 	"caelum/internal/config"
 )
 
-// TestWakeKey tests that the "wake key" check returns a warning if a wake port is set and the key file is missing or
-// has the wrong owner or mode. The remedy must include the command that creates the key.
-func TestWakeKey(t *testing.T) {
+// TestWakePort tests that the "wake port" check returns a warning if a wake port is set and the key file has the wrong
+// owner or mode, or is missing although Slurm does not use munge. The remedy must include the command that creates the
+// key.
+func TestWakePort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.key")
 	me := strconv.Itoa(os.Geteuid())
-	deaf := ""
+	deaf, auth := "", "auth/munge"
 	judge := func(port int, slurmUser string) string {
 		f := healthy()
 		f.Controller = true
 		f.Agent.Deaf = deaf
+		f.Config.Values["AuthType"] = auth
 		f.Config.Values["SlurmUser"] = "slurm(" + slurmUser + ")"
 		f.Wake = readWake(config.Config{WakePort: port, WakeKey: path})
 		for _, found := range Examine(f) {
-			if found.Check == "wake key" {
+			if found.Check == "wake port" {
 				return string(found.Severity) + ": " + found.Text + found.Next
 			}
 		}
@@ -36,7 +38,12 @@ func TestWakeKey(t *testing.T) {
 		}
 	}
 	want("no port", judge(0, me), "ok:")
+	want("no key, but munge", judge(6873, me), "ok:")
+	deaf = "port in use"
+	want("munge and deaf", judge(6873, me), "warning: the agent could not open the wake port, so jobs wait")
+	deaf, auth = "", "auth/slurm"
 	want("no key", judge(6873, me), "warning: the wake port is not open")
+	want("no key", judge(6873, me), `AuthType is "auth/slurm"`)
 	want("no key", judge(6873, me), "head -c 32 /dev/urandom >"+path)
 	if err := os.WriteFile(path, []byte(strings.Repeat("k", 32)), 0o400); err != nil {
 		t.Fatal(err)

@@ -7,17 +7,25 @@
 // digest of the node's record (part.Confirmation). If the agent last read the same record, it omits its polls.
 //
 // A datagram contains the sender's name, the receiver's name, a time, in a confirmation also the text, and an
-// HMAC-SHA256 computed with the site's key. A receiver accepts a datagram only once, and only if all of the following
-// conditions are met:
+// HMAC-SHA256 computed with the site's key or, without a key file, with the sender's session key. A receiver accepts a
+// datagram only once, and only if all of the following conditions are met:
 //
 //   - The MAC is correct, and the datagram names this receiver.
 //   - The time in the datagram differs from the receiver's clock by at most 30 seconds. It is also later than both the
 //     start of the receiver and the time in the sender's previous datagram.
 //   - The datagram comes from one of the sender's addresses.
 //
-// A captured datagram therefore has no effect after its first arrival, and a forged datagram costs the receiver only
-// the computation of one MAC. If the clocks differ by more than 30 seconds, receivers reject all datagrams, and agents
-// rely on polling.
+// A captured datagram therefore has no effect after its first arrival, and with a key, a forged datagram costs the
+// receiver only the computation of one MAC. If the clocks differ by more than 30 seconds, receivers reject all
+// datagrams, and agents rely on polling.
+//
+// A session key is random. Each datagram of a session contains the munge credential that carries the key and that only
+// the receiver's user can decode, so a receiver needs no earlier datagram, and decodes the credential only once. The
+// sender creates a new session every half hour. With a new credential in each datagram, a receiver would have to limit
+// the datagrams that it opens, because decoding is expensive, and a flood of forged ones would displace the genuine
+// ones. A receiver decodes an unknown credential only if the datagram meets all other conditions, and at most ten times
+// per second after a burst. Datagrams that do not come from the sender's wake port have a lower limit of their own,
+// because users cannot send from this port while the sender listens on it.
 //
 // The package also limits the reactions to datagrams: at most 20 in a burst, and then two per second. The pause between
 // reactions doubles for as long as the reactions do not change anything.
@@ -27,5 +35,8 @@
 //	notify.go    Sender, Listener; the reasons for rejecting datagrams; limits on reactions (burst, every) and pauses
 //	addresses.go looks up the addresses of hosts, and keeps them for a minute (lookupAge)
 //	datagram.go  the format of a datagram (magic, maxLength), its MAC, the accepted clock difference (window)
+//	auth.go      what authenticates datagrams: munge or the key file
+//	session.go   session keys (renewal), and the limit on decodings of munge credentials (decodeEvery, decodeBurst)
+//	munge.go     calls munge and unmunge (mungeTimeout, mungePause)
 //	key.go       the key file: its owner, mode and length (minKey, maxKey); the errors and their remedies
 package notify

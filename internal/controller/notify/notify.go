@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -28,13 +29,15 @@ const (
 
 // Sender sends datagrams under one name.
 type Sender struct {
-	Key     Key
+	Auth    Auth
 	Name    string
 	Address string // the local address; if empty, the kernel chooses the address
 
 	hosts addresses
+	conn  atomic.Pointer[net.UDPConn] // the socket of this host's Listener while it listens
 	mu    sync.Mutex
 	last  int64
+	own   session
 }
 
 // Send sends a notification to the receiver with the given name, on the given host and port.
@@ -46,43 +49,63 @@ func (s *Sender) Confirm(to, host string, port int, text string) error {
 }
 
 func (s *Sender) send(d datagram, host string, port int) error {
+	data, err := s.seal(d)
+	if err != nil {
+		return err
+	}
+	all, err := s.hosts.of(context.Background(), host, lookupAge)
+	for _, address := range all {
+		if err = s.write(data, netip.AddrPortFrom(address, uint16(port))); err == nil {
+			return nil
+		}
+	}
+	return cmp.Or(err, fmt.Errorf("%s has no address", host))
+}
+
+func (s *Sender) seal(d datagram) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = max(time.Now().UnixNano(), s.last+1)
+	d.at, d.from = s.last, s.Name
+	if s.Auth.Key != nil {
+		return s.Auth.Key.seal(d), nil
+	}
+	if err := s.own.renew(s.Auth); err != nil {
+		return nil, err
+	}
+	return append([]byte(mungePrefix+s.own.credential+"\n"), s.own.key.seal(d)...), nil
+}
+
+// write sends a datagram from the wake port if this host listens on it, so that receivers can distinguish it from a
+// user's. There may be no route to the address.
+func (s *Sender) write(data []byte, to netip.AddrPort) error {
+	if conn := s.conn.Load(); conn != nil {
+		_, err := conn.WriteToUDPAddrPort(data, to)
+		return err
+	}
 	dialer := net.Dialer{}
 	if s.Address != "" {
 		dialer.LocalAddr = &net.UDPAddr{IP: net.ParseIP(s.Address)}
 	}
-	conn, err := s.dial(dialer, host, port)
+	conn, err := dialer.Dial("udp", to.String())
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	s.mu.Lock()
-	s.last = max(time.Now().UnixNano(), s.last+1)
-	at := s.last
-	s.mu.Unlock()
-	d.at, d.from = at, s.Name
-	_, err = conn.Write(s.Key.seal(d))
+	_, err = conn.Write(data)
 	return err
-}
-
-// dial connects to the first of a host's addresses to which there is a route.
-func (s *Sender) dial(dialer net.Dialer, host string, port int) (conn net.Conn, err error) {
-	all, err := s.hosts.of(context.Background(), host, lookupAge)
-	for _, address := range all {
-		if conn, err = dialer.Dial("udp", netip.AddrPortFrom(address, uint16(port)).String()); err == nil {
-			return conn, nil
-		}
-	}
-	return nil, cmp.Or(err, fmt.Errorf("%s has no address", host))
 }
 
 // Listener receives datagrams on a UDP port and accepts or rejects them.
 type Listener struct {
-	Key     Key
+	Auth    Auth
 	Name    string // the name of this receiver
 	Address string // the local address; if empty, all addresses of this host
 	Port    int
-	// Hosts returns the names or addresses of a sender's hosts, or nil for an unknown sender. It is called only for
-	// datagrams with a valid MAC.
+	// Sender, if set, sends from this port while Listen runs.
+	Sender *Sender
+	// Hosts returns the names or addresses of a sender's hosts, or nil for an unknown sender. With a key, it is called
+	// only for datagrams with a valid MAC.
 	Hosts func(sender string) []string
 	// Confirmed is called with the text of each accepted confirmation and the time at which it was sent. It must return
 	// quickly. If it is nil, confirmations are ignored.
@@ -105,6 +128,10 @@ func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) erro
 		return err
 	}
 	conn := packets.(*net.UDPConn)
+	if l.Sender != nil {
+		l.Sender.conn.Store(conn)
+		defer l.Sender.conn.Store(nil)
+	}
 	if l.Listening != nil {
 		l.Listening()
 	}
@@ -156,7 +183,7 @@ func (l *Listener) nextPause(pause time.Duration, changed bool, took time.Durati
 // receive reads datagrams until conn is closed and sends to the notified channel after each accepted notification.
 // While a call to react is pending, it sends nothing.
 func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan<- struct{}) error {
-	a := acceptor{Listener: l, start: time.Now(), last: map[kind]int64{}}
+	a := newAcceptor(l, time.Now())
 	refused, reported := 0, time.Time{}
 	var data [maxLength + 1]byte
 	for {
@@ -167,7 +194,7 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan
 		if err != nil {
 			return err
 		}
-		d, reason := a.accept(ctx, data[:n], from.Addr().Unmap(), time.Now())
+		d, reason := a.accept(ctx, data[:n], from, time.Now())
 		if reason != "" {
 			if refused++; time.Since(reported) >= time.Minute && l.Refused != nil {
 				l.Refused(refused, from, reason)
@@ -191,9 +218,18 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan
 // acceptor accepts or rejects datagrams in order of arrival.
 type acceptor struct {
 	*Listener
-	start time.Time
-	last  map[kind]int64 // the time in the last accepted datagram
-	hosts addresses
+	start     time.Time
+	last      map[kind]int64 // the time in the last accepted datagram
+	hosts     addresses
+	sessions  map[string]session // by sender; without a key
+	decodings *rate.Limiter      // the limit on decodings of credentials in datagrams from the wake port
+	strangers *rate.Limiter      // the same for datagrams from other ports
+}
+
+func newAcceptor(l *Listener, start time.Time) *acceptor {
+	return &acceptor{Listener: l, start: start, last: map[kind]int64{}, sessions: map[string]session{},
+		decodings: rate.NewLimiter(rate.Every(decodeEvery), decodeBurst),
+		strangers: rate.NewLimiter(rate.Every(strangerEvery), strangerBurst)}
 }
 
 // kind distinguishes the notifications and the confirmations of a sender, because they can overtake each other.
@@ -202,35 +238,52 @@ type kind struct {
 	confirms bool
 }
 
+const wrongMAC = "the MAC is wrong: the sender has no key or a different key"
+
 // accept opens a datagram. If it is rejected, reason is not empty.
 func (a *acceptor) accept(
-	ctx context.Context, data []byte, from netip.Addr, now time.Time,
+	ctx context.Context, data []byte, from netip.AddrPort, now time.Time,
 ) (d datagram, reason string) {
-	d, ok := a.Key.open(data)
-	at, k := time.Unix(0, d.at), kind{d.from, d.text != ""}
-	switch {
-	case !ok:
-		return d, "the MAC is wrong: the sender has no key or a different key"
-	case d.to != a.Name:
-		return d, "the datagram is for " + strconv.Quote(d.to)
-	case at.Before(now.Add(-window)) || at.After(now.Add(window)):
-		return d, "the time in the datagram differs from this host's clock by more than " + window.String() +
-			": the datagram is old, or a clock is wrong"
-	case !at.After(a.start), d.at <= a.last[k]:
-		return d, "the datagram is not newer than the sender's last accepted datagram or the start of this daemon"
-	case !a.comesFrom(ctx, d.from, from):
-		return d, "the datagram does not come from an address of " + strconv.Quote(d.from) +
-			"; set wake_address on that host to an address in slurm.conf"
+	var ok bool
+	if a.Auth.Key != nil {
+		if d, ok = a.Auth.Key.open(data); !ok {
+			return d, wrongMAC
+		}
+		reason = a.check(ctx, d, from.Addr().Unmap(), now, lookupAge, time.Second)
+	} else {
+		d, reason = a.acceptMunge(ctx, data, from, now)
 	}
-	a.last[k] = d.at
-	return d, ""
+	if reason == "" {
+		a.last[kind{d.from, d.text != ""}] = d.at
+	}
+	return d, reason
 }
 
-// comesFrom reports whether an address belongs to a sender. Before it rejects an address, it looks up addresses that
-// are older than a second again.
-func (a *acceptor) comesFrom(ctx context.Context, sender string, from netip.Addr) bool {
+// check returns the reason why a datagram is rejected although its MAC is or may be correct, or "". It rejects a
+// datagram if its address is not the sender's according to lookups of all the given ages.
+func (a *acceptor) check(
+	ctx context.Context, d datagram, from netip.Addr, now time.Time, ages ...time.Duration,
+) (reason string) {
+	at := time.Unix(0, d.at)
+	switch {
+	case d.to != a.Name:
+		return "the datagram is for " + strconv.Quote(d.to)
+	case at.Before(now.Add(-window)) || at.After(now.Add(window)):
+		return "the time in the datagram differs from this host's clock by more than " + window.String() +
+			": the datagram is old, or a clock is wrong"
+	case !at.After(a.start), d.at <= a.last[kind{d.from, d.text != ""}]:
+		return "the datagram is not newer than the sender's last accepted datagram or the start of this daemon"
+	case !a.comesFrom(ctx, d.from, from, ages):
+		return "the datagram does not come from an address of " + strconv.Quote(d.from) +
+			"; set wake_address on that host to an address in slurm.conf"
+	}
+	return ""
+}
+
+// comesFrom reports whether an address belongs to a sender according to a lookup of one of the given ages.
+func (a *acceptor) comesFrom(ctx context.Context, sender string, from netip.Addr, ages []time.Duration) bool {
 	hosts := a.Hosts(sender)
-	for _, age := range []time.Duration{lookupAge, time.Second} {
+	for _, age := range ages {
 		for _, host := range hosts {
 			if found, _ := a.hosts.of(ctx, host, age); slices.Contains(found, from) {
 				return true

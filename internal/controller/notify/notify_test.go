@@ -15,7 +15,7 @@ import (
 var key = Key(strings.Repeat("k", 32))
 
 // port returns an unused UDP port of the loopback interface.
-func port(t *testing.T) int {
+func port(t testing.TB) int {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -35,13 +35,7 @@ func hosts(sender string) []string {
 // TestAccept checks which datagrams an agent accepts. It must reject a datagram with any kind of fault.
 func TestAccept(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	a := acceptor{
-		Listener: &Listener{
-			Key:   key,
-			Name:  "n1",
-			Hosts: hosts,
-		}, start: now.Add(-20 * time.Second), last: map[kind]int64{},
-	}
+	a := newAcceptor(&Listener{Auth: Auth{Key: key}, Name: "n1", Hosts: hosts}, now.Add(-20*time.Second))
 	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
 	good := datagram{at: at(0), from: "watcher/ctl", to: "n1"}
 	whole := key.seal(good)
@@ -71,7 +65,7 @@ func TestAccept(t *testing.T) {
 			key.seal(datagram{at: at(-1), from: "watcher/ctl", to: "n1"})},
 		{"the next datagram", "", "127.0.0.1", key.seal(datagram{at: at(1), from: "watcher/ctl", to: "n1"})},
 	} {
-		_, reason := a.accept(t.Context(), c.data, netip.MustParseAddr(c.from), now)
+		_, reason := a.accept(t.Context(), c.data, netip.AddrPortFrom(netip.MustParseAddr(c.from), 40000), now)
 		if (reason == "") != (c.reason == "") || !strings.Contains(reason, c.reason) {
 			t.Errorf("%s: %q, want %q", c.what, reason, c.reason)
 		}
@@ -82,10 +76,9 @@ func TestAccept(t *testing.T) {
 // rules to both.
 func TestAcceptConfirmation(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	a := acceptor{Listener: &Listener{Key: key, Name: "n1", Hosts: hosts}, start: now.Add(-time.Minute),
-		last: map[kind]int64{}}
+	a := newAcceptor(&Listener{Auth: Auth{Key: key}, Name: "n1", Hosts: hosts}, now.Add(-time.Minute))
 	d := datagram{at: now.UnixNano(), from: "watcher/ctl", to: "n1", text: "beat@1 \x00digest"}
-	from := netip.MustParseAddr("127.0.0.1")
+	from := netip.MustParseAddrPort("127.0.0.1:40000")
 	whole := key.seal(d)
 	if got, reason := a.accept(t.Context(), whole, from, now); got.text != d.text || reason != "" {
 		t.Errorf("%q, %q", got.text, reason)
@@ -109,11 +102,11 @@ func TestConfirm(t *testing.T) {
 	texts := make(chan string, 100)
 	ctx, stop := context.WithCancel(context.Background())
 	reactions := 0
-	l := Listener{Key: key, Name: "n1", Address: "127.0.0.1", Port: at, Hosts: hosts,
+	l := Listener{Auth: Auth{Key: key}, Name: "n1", Address: "127.0.0.1", Port: at, Hosts: hosts,
 		Confirmed: func(text string, _ time.Time) { texts <- text }}
 	done := make(chan error, 1)
 	go func() { done <- l.Listen(ctx, func() bool { reactions++; return true }) }()
-	sender := &Sender{Key: key, Name: "watcher/ctl", Address: "127.0.0.1"}
+	sender := &Sender{Auth: Auth{Key: key}, Name: "watcher/ctl", Address: "127.0.0.1"}
 	for end := time.Now().Add(20 * time.Second); len(texts) == 0 && time.Now().Before(end); {
 		if err := sender.Confirm("n1", "localhost", at, "beat@1 digest"); err != nil {
 			t.Log(err) // the receiver may not listen yet
@@ -133,7 +126,7 @@ func TestConfirm(t *testing.T) {
 func run(t *testing.T, at int, changes bool) (reactions *atomic.Int32, refused *atomic.Int32) {
 	ctx, stop := context.WithCancel(context.Background())
 	reactions, refused = new(atomic.Int32), new(atomic.Int32)
-	l := Listener{Key: key, Name: "n1", Address: "127.0.0.1", Port: at, Hosts: hosts, MaxPause: time.Hour,
+	l := Listener{Auth: Auth{Key: key}, Name: "n1", Address: "127.0.0.1", Port: at, Hosts: hosts, MaxPause: time.Hour,
 		Refused: func(n int, _ netip.AddrPort, _ string) { refused.Add(int32(n)) }}
 	done := make(chan error, 1)
 	go func() { done <- l.Listen(ctx, func() bool { reactions.Add(1); return changes }) }()
@@ -152,7 +145,7 @@ func TestListen(t *testing.T) {
 	at := port(t)
 	began := time.Now()
 	reactions, refused := run(t, at, true)
-	sender := &Sender{Key: key, Name: "watcher/ctl", Address: "127.0.0.1"}
+	sender := &Sender{Auth: Auth{Key: key}, Name: "watcher/ctl", Address: "127.0.0.1"}
 	for reactions.Load() == 0 { // several datagrams may be necessary, because the receiver may not listen yet
 		if err := sender.Send("n1", "127.0.0.1", at); err != nil {
 			t.Log(err)
@@ -168,7 +161,7 @@ func TestListen(t *testing.T) {
 	}
 	for end := time.Now().Add(20 * time.Second); refused.Load() == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
-		(&Sender{Key: key[1:], Name: "watcher/ctl", Address: "127.0.0.1"}).Send("n1", "127.0.0.1", at)
+		(&Sender{Auth: Auth{Key: key[1:]}, Name: "watcher/ctl", Address: "127.0.0.1"}).Send("n1", "127.0.0.1", at)
 	}
 	if refused.Load() == 0 {
 		t.Error("Listen reported no forged datagram")
@@ -203,7 +196,7 @@ func TestBackOff(t *testing.T) {
 	at := port(t)
 	began := time.Now()
 	reactions, _ := run(t, at, false)
-	sender := &Sender{Key: key, Name: "watcher/ctl", Address: "127.0.0.1"}
+	sender := &Sender{Auth: Auth{Key: key}, Name: "watcher/ctl", Address: "127.0.0.1"}
 	for end := began.Add(700 * time.Millisecond); time.Now().Before(end) || reactions.Load() == 0; {
 		time.Sleep(time.Millisecond)
 		sender.Send("n1", "127.0.0.1", at)

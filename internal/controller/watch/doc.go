@@ -40,7 +40,7 @@
 //	slurmctld is slow              the watcher pauses for four times as long as a reading takes, at most 2 s
 //	a datagram is lost             the agent reads the queue at its next poll
 //	a user sends datagrams         package notify rejects them
-//	there is no key file           the watcher neither sends nor accepts datagrams; agents poll
+//	neither munge nor a key file   the watcher neither sends nor accepts datagrams; agents poll
 //	reactions change nothing       the pause doubles after each reaction, up to 2 s in the watcher and 15 s in agents
 //	the watcher ends               systemd restarts it, and it notifies the nodes in the notification set
 //	the trigger file is removed    the watcher recreates it at its next reading, after the interval at the latest

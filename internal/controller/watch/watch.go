@@ -24,10 +24,10 @@ import (
 // Config is the configuration of a watcher.
 type Config struct {
 	TriggerFile string        // the file that job_submit.lua writes to
-	WakePort    int           // the UDP port of agents and watcher
+	WakePort    int           // the UDP port of agents and watcher; if 0, the watcher sends and accepts no datagrams
 	Address     string        // the address on which datagrams are received; if empty, all addresses of the host
 	Name        string        // the name of this host
-	Key         notify.Key    // the key; if nil, the watcher neither sends nor accepts datagrams
+	WakeKey     string        // the path of the key file; if it does not exist, munge authenticates datagrams
 	Interval    time.Duration // the time between reads when there are no notifications or submissions
 	Settings    plan.Settings // the settings of the agents
 	Planner     bool          // whether the watcher writes each node's part of the plan to the node's Comment
@@ -77,16 +77,14 @@ type Watcher struct {
 	log           *logrus.Entry
 	notifications notifications
 	deadlines     deadlines
-	planner       *planner                    // nil unless the watcher writes parts
-	preemption    *preemption                 // nil unless the watcher preempts or moves jobs
-	config        slurm.Config                // slurmctld's configuration, for the confirmations
-	configRead    time.Time                   // the time at which config was read
-	hideNext      time.Time                   // the earliest time for the next attempt to hide catalogue nodes
-	send          func(node slurm.Node) error // sends a notification to the node's agent
-	// confirm sends a confirmation to the node's agent.
-	confirm func(node slurm.Node, text string) error
-	sent    atomic.Int64                      // number of notifications sent
-	hosts   atomic.Pointer[map[string]string] // each node's address according to slurmctld
+	planner       *planner                          // nil unless the watcher writes parts
+	preemption    *preemption                       // nil unless the watcher preempts or moves jobs
+	config        slurm.Config                      // slurmctld's configuration, for the confirmations
+	configRead    time.Time                         // the time at which config was read
+	hideNext      time.Time                         // the earliest time for the next attempt to hide catalogue nodes
+	sender        atomic.Pointer[notify.Sender]     // nil until listen knows how datagrams are authenticated
+	sent          atomic.Int64                      // number of notifications sent
+	hosts         atomic.Pointer[map[string]string] // each node's address according to slurmctld
 }
 
 // New returns a watcher. slurmctld and the trigger file need not be available yet.
@@ -96,21 +94,10 @@ func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
 		ctl:       ctl,
 		log:       log,
 		deadlines: deadlines{},
-		send:      cfg.Send,
-		confirm:   cfg.Confirm,
 		notifications: notifications{
 			settings:     cfg.Settings,
 			unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.Interval)},
 		},
-	}
-	sender := &notify.Sender{Key: cfg.Key, Name: notify.Watcher + cfg.Name, Address: cfg.Address}
-	if w.send == nil {
-		w.send = func(n slurm.Node) error { return sender.Send(n.Name, n.Addr, cfg.WakePort) }
-	}
-	if w.confirm == nil {
-		w.confirm = func(n slurm.Node, text string) error {
-			return sender.Confirm(n.Name, n.Addr, cfg.WakePort, text)
-		}
 	}
 	if cfg.Planner {
 		w.cfg.Interval = min(cfg.Interval, part.Every)
@@ -141,7 +128,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	w.log.WithField("file", w.cfg.TriggerFile).Info("watching")
 	published := make(chan struct{})
-	if w.cfg.Key != nil {
+	if w.cfg.WakePort > 0 {
 		go w.listen(ctx, published)
 	}
 	next, earliest := time.NewTimer(0), time.Time{}
@@ -193,10 +180,33 @@ func pauseAfter(took time.Duration, limit *rate.Limiter) time.Duration {
 	return min(max(debt, slowdown*took), maxPause)
 }
 
-// listen receives the datagrams from agents that have published.
+// listen receives the datagrams from agents that have published. Before that, it waits for slurmctld's configuration,
+// which says how datagrams are authenticated, and starts a round that can send datagrams.
 func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
+	c, err := w.ctl.Config(ctx)
+	for ; err != nil && ctx.Err() == nil; c, err = w.ctl.Config(ctx) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry):
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	auth, err := notify.WatcherAuth(w.cfg.WakeKey, c)
+	if err != nil {
+		w.log.WithError(err).Error("the wake port was not opened; agents receive no notifications of submissions")
+		return
+	}
+	sender := &notify.Sender{Auth: auth, Name: notify.Watcher + w.cfg.Name, Address: w.cfg.Address}
+	w.sender.Store(sender)
+	select {
+	case published <- struct{}{}:
+	case <-ctx.Done():
+	}
 	l := notify.Listener{
-		Key: w.cfg.Key, Name: notify.Watcher, Address: w.cfg.Address, Port: w.cfg.WakePort, MaxPause: maxPause,
+		Auth: auth, Name: notify.Watcher, Address: w.cfg.Address, Port: w.cfg.WakePort, MaxPause: maxPause,
+		Sender: sender,
 		Hosts: func(node string) []string {
 			if hosts := w.hosts.Load(); hosts != nil && (*hosts)[node] != "" {
 				return []string{(*hosts)[node]}
@@ -211,7 +221,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 		},
 	}
 	seen := w.sent.Load()
-	err := l.Listen(ctx, func() bool {
+	err = l.Listen(ctx, func() bool {
 		select {
 		case published <- struct{}{}:
 		case <-ctx.Done():
@@ -241,7 +251,7 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 		w.log.WithError(err).
 			Error("couldn't create the trigger file for job_submit.lua; the watcher will notice submissions late")
 	}
-	if w.cfg.Key == nil && w.planner == nil {
+	if !w.notifies() && w.planner == nil {
 		return false, nil
 	}
 	read := time.Now() // earlier than snapshot.At, which is the time after the reads
@@ -276,7 +286,7 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 			}
 		}
 	}
-	if w.cfg.Key != nil {
+	if w.notifies() {
 		var waits deferred
 		if w.planner != nil {
 			waits = w.planner.deferred
@@ -326,6 +336,23 @@ func (w *Watcher) readConfig(ctx context.Context) bool {
 		w.config, w.configRead = c, now
 	}
 	return true
+}
+
+// notifies reports whether the watcher can send datagrams.
+func (w *Watcher) notifies() bool { return w.cfg.Send != nil || w.sender.Load() != nil }
+
+func (w *Watcher) send(n slurm.Node) error {
+	if w.cfg.Send != nil {
+		return w.cfg.Send(n)
+	}
+	return w.sender.Load().Send(n.Name, n.Addr, w.cfg.WakePort)
+}
+
+func (w *Watcher) confirm(n slurm.Node, text string) error {
+	if w.cfg.Confirm != nil {
+		return w.cfg.Confirm(n, text)
+	}
+	return w.sender.Load().Confirm(n.Name, n.Addr, w.cfg.WakePort, text)
 }
 
 func (w *Watcher) notify(n slurm.Node) {

@@ -104,7 +104,11 @@ var key = notify.Key(strings.Repeat("k", 32))
 
 // run starts a watcher with an interval of an hour, and returns the path of its trigger file.
 func run(t *testing.T, q *queue, port int) (path string) {
-	path = filepath.Join(t.TempDir(), "trigger")
+	dir := t.TempDir()
+	path = filepath.Join(dir, "trigger")
+	if err := os.WriteFile(filepath.Join(dir, "wake.key"), key, 0o400); err != nil {
+		t.Fatal(err)
+	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	ctx, stop := context.WithCancel(context.Background())
@@ -115,7 +119,7 @@ func run(t *testing.T, q *queue, port int) (path string) {
 			WakePort:    port,
 			Address:     "127.0.0.2",
 			Name:        "ctl",
-			Key:         key,
+			WakeKey:     filepath.Join(dir, "wake.key"),
 			Interval:    time.Hour,
 			Settings:    plan.Settings{Policy: place.Reach, Tightest: true},
 		}
@@ -158,7 +162,8 @@ func TestPublicationNotifiesAnAgent(t *testing.T) {
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
 	run(t, q, port)
 	q.set(func() { q.waiting = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")} })
-	sender := notify.Sender{Key: key, Name: "127.0.0.1", Address: "127.0.0.1"} // the node has this name in the test
+	// The node has this name in the test.
+	sender := notify.Sender{Auth: notify.Auth{Key: key}, Name: "127.0.0.1", Address: "127.0.0.1"}
 	// The first datagrams may arrive before the watcher listens.
 	for range 2000 {
 		sender.Send(notify.Watcher, "127.0.0.2", port)

@@ -12,7 +12,6 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"caelum/internal/config"
-	"caelum/internal/controller/notify"
 	"caelum/internal/controller/watch"
 	"caelum/internal/core/place"
 	"caelum/internal/core/plan"
@@ -193,7 +192,6 @@ func (f *fleet) plannerOn(host string, ctl watch.Controller, policy place.Policy
 		Interval:    time.Hour,
 		Planner:     true,
 		Now:         f.clock,
-		Key:         notify.Key("a fleet sends no datagrams"),
 		Send:        func(slurm.Node) error { return nil },
 		Confirm: func(n slurm.Node, text string) error {
 			if f.confirms {

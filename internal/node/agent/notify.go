@@ -3,11 +3,9 @@ package agent
 import (
 	"context"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 
-	"caelum/internal/config"
 	"caelum/internal/controller/notify"
 	"caelum/internal/node/publish"
 	"caelum/internal/slurm"
@@ -17,8 +15,8 @@ import (
 // notification but changed nothing.
 const maxNotifyPause = 15 * time.Second
 
-// listen runs a pass for each notification from the watcher until ctx is done. It reads the key file once slurmctld's
-// configuration is known.
+// listen runs a pass for each notification from the watcher until ctx is done. It waits until slurmctld's configuration
+// is known, which says how datagrams are authenticated.
 func (a *Agent) listen(ctx context.Context) {
 	for ctx.Err() == nil && a.knownConfig() == nil {
 		select {
@@ -30,15 +28,16 @@ func (a *Agent) listen(ctx context.Context) {
 	if c == nil {
 		return
 	}
-	key, err := readWakeKey(a.cfg, *c)
+	auth, err := notify.AgentAuth(a.cfg.WakeKey, *c)
 	if err != nil {
 		a.log.WithError(err).WithField("poll_interval", a.cfg.PollInterval).
 			Warn("the wake port was not opened; the agent only polls the queue")
 		return
 	}
-	a.sender.Store(&notify.Sender{Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress})
+	sender := &notify.Sender{Auth: auth, Name: a.cfg.Node, Address: a.cfg.WakeAddress}
+	a.sender.Store(sender)
 	l := notify.Listener{
-		Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress, Port: a.cfg.WakePort,
+		Auth: auth, Name: a.cfg.Node, Address: a.cfg.WakeAddress, Port: a.cfg.WakePort, Sender: sender,
 		MaxPause: min(a.cfg.PollInterval, maxNotifyPause),
 		Hosts: func(sender string) []string {
 			if !strings.HasPrefix(sender, notify.Watcher) {
@@ -88,16 +87,6 @@ func (a *Agent) listenAgain(ctx context.Context, l notify.Listener) {
 		case <-time.After(failures.Pause(err)):
 		}
 	}
-}
-
-// readWakeKey reads the key file, which must belong to the user of this process or to SlurmUser, because the watcher
-// might be running as SlurmUser on the same host.
-func readWakeKey(cfg config.Config, c slurm.Config) (notify.Key, error) {
-	owners := []uint32{uint32(os.Geteuid())}
-	if uid, ok := c.SlurmUser(); ok {
-		owners = append(owners, uid)
-	}
-	return notify.ReadKey(cfg.WakeKey, owners...)
 }
 
 // knownConfig returns slurmctld's configuration, or nil if the agent has not read it yet.

@@ -47,7 +47,7 @@ func listeningOn(t *testing.T, w *world, key notify.Key, port int) *notify.Sende
 	done := make(chan struct{})
 	go func() { a.listen(ctx); close(done) }()
 	t.Cleanup(func() { stop(); <-done })
-	return &notify.Sender{Key: key, Name: notify.Watcher + "ctl", Address: "127.0.0.1"}
+	return &notify.Sender{Auth: notify.Auth{Key: key}, Name: notify.Watcher + "ctl", Address: "127.0.0.1"}
 }
 
 // TestWoken checks that the agent publishes after a datagram from the watcher, but not after other datagrams.
@@ -66,9 +66,9 @@ func TestWoken(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	for _, other := range []*notify.Sender{
-		{Key: notify.Key(strings.Repeat("l", 32)), Name: watcher.Name, Address: "127.0.0.1"},
-		{Key: key, Name: "n2", Address: "127.0.0.1"},
-		{Key: key, Name: watcher.Name, Address: "127.0.0.7"},
+		{Auth: notify.Auth{Key: notify.Key(strings.Repeat("l", 32))}, Name: watcher.Name, Address: "127.0.0.1"},
+		{Auth: notify.Auth{Key: key}, Name: "n2", Address: "127.0.0.1"},
+		{Auth: notify.Auth{Key: key}, Name: watcher.Name, Address: "127.0.0.7"},
 	} {
 		for range 20 {
 			other.Send(a.cfg.Node, "127.0.0.1", a.cfg.WakePort)

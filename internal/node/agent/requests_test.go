@@ -29,9 +29,12 @@ var commands = map[string]int{"Job": 2, "Hold": 2, "Release": 2, "SetJobGRES": 2
 // watcher of a submission.
 func (f *fleet) watched(b *testing.B, planner bool, port int) (submitted func()) {
 	key := notify.Key(strings.Repeat("k", 32))
-	trigger := filepath.Join(b.TempDir(), "trigger")
+	trigger, path := filepath.Join(b.TempDir(), "trigger"), filepath.Join(b.TempDir(), "wake.key")
+	if err := os.WriteFile(path, key, 0o400); err != nil {
+		b.Fatal(err)
+	}
 	w := watch.New(watch.Config{
-		TriggerFile: trigger, WakePort: port, Address: "127.0.0.1", Name: "ctl", Key: key, Interval: time.Hour,
+		TriggerFile: trigger, WakePort: port, Address: "127.0.0.1", Name: "ctl", WakeKey: path, Interval: time.Hour,
 		Settings: plan.Settings{Policy: place.Reach, Tightest: true}, Planner: planner, Now: f.clock,
 	}, f.fake, f.log.WithField("", ""))
 	ctx, stop := context.WithCancel(context.Background())

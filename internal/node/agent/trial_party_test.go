@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"caelum/internal/controller/notify"
 	"caelum/internal/controller/watch"
 	"caelum/internal/core/part"
 	"caelum/internal/core/place"
@@ -167,7 +166,6 @@ func (t *trial) startPlanner(host string, policy place.Policy) *plannerProcess {
 	w := watch.New(watch.Config{
 		Name:        host,
 		TriggerFile: t.trigger,
-		Key:         notify.Key("the trial sends no datagrams"),
 		Settings:    plan.Settings{Policy: policy, Tightest: true},
 		Interval:    trialPoll,
 		Planner:     true,

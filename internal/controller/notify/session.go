@@ -1,0 +1,98 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// session is a random key with which a sender seals its datagrams. Each datagram contains the munge credential that
+// carries the key, so that receivers need no earlier datagram.
+type session struct {
+	credential string
+	key        Key
+	at         time.Time // the time of the encoding or decoding
+}
+
+const (
+	credentialTTL = time.Hour // munge's maximum
+	renewal       = credentialTTL / 2
+	decodeEvery   = 100 * time.Millisecond // time per decoding after a burst, for datagrams from the wake port
+	decodeBurst   = 100                    // number of decodings without delay
+	strangerEvery = time.Second            // the same for datagrams from other ports
+	strangerBurst = 10
+	maxQuoted     = 200 // maximum length of a quoted error, in bytes
+)
+
+// renew creates a new session if this one is too old. If munge does not respond, the session remains in use until its
+// credential expires.
+func (s *session) renew(auth Auth) error {
+	if s.key != nil && time.Since(s.at) < renewal {
+		return nil
+	}
+	key := make(Key, minKey)
+	rand.Read(key)
+	at := time.Now()
+	credential, err := auth.Munge.Encode(append([]byte(mungePrefix), key...), auth.Receiver)
+	if err == nil {
+		*s = session{credential, key, at}
+	} else if s.key != nil && time.Since(s.at) < credentialTTL {
+		return nil
+	}
+	return err
+}
+
+// acceptMunge opens a datagram with a munge credential. Because users can send such datagrams, it decodes a credential
+// that the sender has not used before only after all other checks. If it accepts a datagram, it keeps the session.
+func (a *acceptor) acceptMunge(
+	ctx context.Context, data []byte, from netip.AddrPort, now time.Time,
+) (d datagram, reason string) {
+	credential, sealed := split(data)
+	d, ok := read(sealed)
+	if !ok || credential == "" {
+		return d, "the datagram has no munge credential: it is not from Caelum, or the sender uses a key file"
+	}
+	// A second lookup is omitted, because a datagram that only claims to be from the sender could trigger it.
+	if reason := a.check(ctx, d, from.Addr().Unmap(), now, lookupAge); reason != "" {
+		return d, reason
+	}
+	s := a.sessions[d.from]
+	if s.credential != credential || now.Sub(s.at) >= credentialTTL {
+		if s, reason = a.decode(credential, from.Port(), now); reason != "" {
+			return d, reason
+		}
+	}
+	if _, ok := s.key.open(sealed); !ok {
+		return d, wrongMAC
+	}
+	a.sessions[d.from] = s
+	return d, ""
+}
+
+// decode returns the session of a munge credential. The limit for datagrams from the sender's wake port is separate:
+// while the sender listens there, users' processes cannot send from this port, so they cannot use up its decodings. A
+// sender that could not open the port sends from another one.
+func (a *acceptor) decode(credential string, port uint16, now time.Time) (s session, reason string) {
+	limit := a.decodings
+	if int(port) != a.Port {
+		limit = a.strangers
+	}
+	if !limit.AllowN(now, 1) {
+		return s, "too many datagrams have new munge credentials"
+	}
+	payload, uid, err := a.Auth.Munge.Decode(credential)
+	key, ours := bytes.CutPrefix(payload, []byte(mungePrefix))
+	switch {
+	case err != nil:
+		return s, err.Error()
+	case !slices.Contains(a.Auth.Senders, uid):
+		return s, fmt.Sprintf("the munge credential belongs to user %d, who may not send notifications", uid)
+	case !ours || len(key) != minKey:
+		return s, "the munge credential was not created for a notification"
+	}
+	return session{credential, key, now}, ""
+}
