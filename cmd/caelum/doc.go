@@ -33,6 +33,8 @@
 //	report.go               caelum report: reads the records of a job, or of the caller's latest jobs, from slurmdbd
 //	report_print.go         caelum report: prints a job, the tasks of an array, or a list of jobs (package jobreport)
 //	usage.go                caelum usage: reads the records from slurmdbd and prints the totals of package gpuhours
+//	usage_saved.go          caelum usage --saved: the table and the page of what slices saved (package jobreport)
+//	usage_replay.go         caelum usage --saved: simulates the waits with slices and with whole GPUs (mostReplayed)
 //
 // Earlier runs:
 //

@@ -20,6 +20,9 @@ import (
 type usageOptions struct {
 	config, since, until string
 	by                   []string
+	saved                bool
+	html                 string
+	gpus                 []string
 }
 
 func newUsage(g *globals) *cobra.Command {
@@ -38,21 +41,43 @@ it counts the requested profiles from AllocTRES and ReqTRES, so AccountingStorag
 every gres/mig:PROFILE. For --exclusive jobs, only the requested slices count. Jobs that are still
 running count until now, or until --until.
 
+With --saved, usage compares the slices with the whole GPUs that the same jobs would have taken: the
+GPU-hours, which users saved most, and which jobs ran out of GPU memory or had a slice that was too
+large for their peak. It also simulates how long the jobs would have waited on the same GPUs, with
+slices and with whole GPUs, like caelum simulate --queue easy --ends limits. The simulation assumes that
+the jobs arrive as they did, run as long on a whole GPU as they did on their slices, and have the
+managed GPUs for themselves. It replays at most the last ` + strconv.Itoa(mostReplayed) + ` jobs on slices.
+
 slurmdbd decides which users may see which jobs (PrivateData in slurmdbd.conf).`,
 		Example: `  caelum usage                                    # accounts and users, since the first of this month
   caelum usage --since 2026-10-01 --until 2026-11-01 --by account
-  caelum usage --by partition --json`,
+  caelum usage --by partition --json
+  caelum usage --saved                            # the last week
+  caelum usage --saved --html saved.html          # the last 30 days, as a page with charts`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch by := cmd.Flags().Changed("by"); {
+			case o.saved && by:
+				return usageError{errors.New("--by does not apply to --saved")}
+			case o.saved:
+				return runSaved(cmd.Context(), cmd.OutOrStdout(), g, o)
+			case o.html != "" || o.gpus != nil:
+				return usageError{errors.New("--html and --gpus require --saved")}
+			}
 			return runUsage(cmd.Context(), cmd.OutOrStdout(), g, o)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath, "the configuration file with the accounting_field key")
 	f.StringVar(&o.since, "since", "",
-		"start of the period, for example 2026-11-21 or 2026-11-21T04:57:35 (default: the first of this month)")
+		"start of the period, for example 2026-11-21 or 2026-11-21T04:57:35 (default: the first of this month; "+
+			"with --saved the last 7 days, with --html the last 30 days)")
 	f.StringVar(&o.until, "until", "", "end of the period (default: now)")
 	f.StringSliceVar(&o.by, "by", []string{"account", "user"}, "columns to group by: account, user, partition")
+	f.BoolVar(&o.saved, "saved", false, "compare the slices with whole GPUs for the same jobs")
+	f.StringVar(&o.html, "html", "", "--saved: also write a self-contained HTML page with charts to this file")
+	f.StringSliceVar(&o.gpus, "gpus", nil, "--saved: the GPUs for the simulation, BOARD:COUNT,... (default: the "+
+		"managed GPUs in slurmctld's node records)")
 	return cmd
 }
 
@@ -119,6 +144,12 @@ func runUsage(ctx context.Context, w io.Writer, g *globals, o usageOptions) erro
 // period returns the times given by --since and --until, or their defaults.
 func (o usageOptions) period(now time.Time) (from, to time.Time, err error) {
 	from, to = time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, now.Location()), now
+	switch {
+	case o.html != "":
+		from = now.AddDate(0, 0, -30)
+	case o.saved:
+		from = now.AddDate(0, 0, -7)
+	}
 	if o.since != "" {
 		if from, err = readTime(o.since); err != nil {
 			return from, to, err

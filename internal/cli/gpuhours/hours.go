@@ -15,6 +15,8 @@ type Run struct {
 	Job                      uint32
 	Account, User, Partition string
 	Ended                    bool // false if the run has not ended
+	Outside                  bool // the run held whole GPUs on nodes that Caelum does not manage
+	Outgrown                 bool // the run ended because its slice had, or would have had, too little memory
 	// SliceSeconds is the time for which the run held slices or whole GPUs, multiplied by their number. In GPUSeconds,
 	// each slice counts as the fraction of the GPU that it occupied.
 	SliceSeconds, GPUSeconds float64
@@ -35,11 +37,16 @@ type Run struct {
 // The records must include all runs of a job between the times from and to, because slurmdbd stores the summaries of
 // all runs of a requeued job in the job's newest record.
 func Hours(records []slurm.Allocation, from, to time.Time) []Run {
-	observed := Observe(records)
+	return Observe(records).Hours(records, from, to)
+}
+
+// Hours is like the function Hours, but the summaries of the runs are in o, so the records may be a part of those from
+// which o was made.
+func (o Observed) Hours(records []slurm.Allocation, from, to time.Time) []Run {
 	var runs []Run
 	for _, r := range records {
 		run := Run{Job: r.ID, Account: r.Account, User: r.User, Partition: r.Partition, Ended: !r.End.IsZero()}
-		for _, h := range held(r, observed, to) {
+		for _, h := range held(r, o, to) {
 			run.add(h, from, to)
 		}
 		if run.SliceSeconds > 0 {
@@ -55,6 +62,7 @@ type holding struct {
 	profile  string
 	models   []*mig.Model // the possible GPU models of the instances
 	whole    bool         // whole GPUs on nodes that Caelum does not manage
+	outgrown bool         // see Run
 	count    int
 	from, to float64
 }
@@ -67,6 +75,7 @@ func (r *Run) add(h holding, from, to time.Time) {
 	}
 	seconds *= float64(h.count)
 	r.SliceSeconds += seconds
+	r.Outside, r.Outgrown = r.Outside || h.whole, r.Outgrown || h.outgrown
 	share, ok := shareOf(h.profile, h.models)
 	switch {
 	case h.whole:
@@ -90,7 +99,8 @@ func held(r slurm.Allocation, observed Observed, now time.Time) (all []holding) 
 		described += s.Slices
 		began := float64(s.Start)
 		all = append(all, holding{
-			profile: s.Profile, models: observed.Models(s.Node), count: s.Slices, from: began, to: began + s.Seconds,
+			profile: s.Profile, models: observed.Models(s.Node), outgrown: s.End != "", count: s.Slices,
+			from: began, to: began + s.Seconds,
 		})
 	}
 	if described > 0 && described == counted.Total("mig") {

@@ -11,4 +11,5 @@
 //	advice.go   Advice: the kinds of advice and the order in which a report lists them
 //	size.go     advice on the profile: well sized, too large, out of memory, not measured, not ended
 //	again.go    advice on requeues, growths and the time limit
+//	saved.go    Saved: the GPU-hours of slices, and of whole GPUs for the same jobs (maxDays)
 package jobreport

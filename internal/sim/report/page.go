@@ -118,8 +118,8 @@ func (f *File) Drop() {
 	os.Remove(f.temp.Name())
 }
 
-// Write writes the page, makes the file readable by all users, and replaces any existing file at the path.
-func (f *File) Write(p Page) error {
+// Write writes a Page or a Saved, makes the file readable by all users, and replaces any existing file at the path.
+func (f *File) Write(p interface{ Write(io.Writer) error }) error {
 	if err := errors.Join(p.Write(f.temp), f.temp.Chmod(0o644), f.temp.Close()); err != nil {
 		return err
 	}
