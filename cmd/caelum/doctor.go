@@ -12,6 +12,7 @@ import (
 
 	"caelum/internal/cli/doctor"
 	"caelum/internal/config"
+	"caelum/internal/controller/repo"
 	"caelum/internal/slurm"
 )
 
@@ -111,6 +112,9 @@ func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
 		doctor.Host{Config: cfg, RunDir: runDirOf(cmd, g, cfg), Controller: o.controller, Decisions: o.decisions},
 		slurm.New(slurm.Options{}),
 	)
+	if path := repo.Find(cfg.Repo); o.controller && becomeOwner(path) == nil { // after everything that only root can read
+		facts.ReadLearning(context.Background(), cfg, path, slurm.New(slurm.Options{}))
+	}
 	found := doctor.Examine(facts)
 	output := map[string]any{"node": cfg.Node, "findings": found}
 	title := "node " + cfg.Node

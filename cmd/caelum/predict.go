@@ -115,6 +115,7 @@ type predicted struct {
 	Why       string      `json:"why,omitempty"`
 	Runs      []repo.Line `json:"runs"`
 	runs      []predict.Run
+	learning  string // the state of learning, or empty if it is unknown
 	noScript  bool
 	anyModel  bool // true if at least one GPU model is known
 }
@@ -218,17 +219,20 @@ func (p *predicted) setRequest(job namedJob, given learn.Prediction, t learn.Tab
 }
 
 // setSource sets the fields that describe the source of the runs.
-func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) (err error) {
-	if p.SourceRuns, err = r.Runs(); err != nil {
+func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) error {
+	state, err := learn.StateOf(r)
+	if err != nil {
 		return err
 	}
+	p.SourceRuns = state.Runs
 	if o.ownOnly(cfg) {
 		p.Source = "slurmdbd, your own runs only"
 		return nil
 	}
 	p.Source = cmp.Or(o.path, cfg.Repo)
-	if synced, err := learn.HasSynced(r); err != nil || synced {
-		return err
+	if !state.Synced.IsZero() {
+		p.learning = state.String(time.Now())
+		return nil
 	}
 	p.Source += ", which does not contain runs on other nodes (`caelum repo sync` has never read slurmdbd)"
 	return nil
@@ -331,6 +335,9 @@ func printJob(w io.Writer, p predicted) {
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "%s from %s\n", plural(p.SourceRuns, "run"), printable(p.Source))
+	if p.learning != "" {
+		fmt.Fprintln(w, p.learning)
+	}
 	if p.Named != "" {
 		fmt.Fprintf(w, "the job named its profile (%s), which Caelum does not change; "+
 			"the following applies to a job that names no profile\n", printable(p.Named))

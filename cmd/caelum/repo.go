@@ -115,6 +115,25 @@ func (o repoOptions) ownOnly(cfg config.Config) bool {
 	return o.path == "" && os.Getuid() != 0 && !mayUse(cfg.Repo)
 }
 
+// learningHere returns the state of learning in this host's repository, or an empty string if the caller cannot read it
+// or if no sync has read slurmdbd into it. It continues as the owner of the repository (becomeOwner).
+func learningHere(cfg config.Config) string {
+	path := repo.Find(cfg.Repo)
+	if _, err := os.Stat(path); err != nil || !mayUse(path) || becomeOwner(path) != nil || trust.Directory(path) != nil {
+		return ""
+	}
+	r, err := repo.OpenAsItIs(path)
+	if err != nil {
+		return ""
+	}
+	defer r.Close()
+	state, err := learn.StateOf(r)
+	if err != nil || state.Synced.IsZero() {
+		return ""
+	}
+	return state.String(time.Now())
+}
+
 // mayUse reports whether the caller may read and write a file, or create it if it does not exist.
 func mayUse(path string) bool {
 	const readAndWrite = 6 // R_OK and W_OK of access(2)

@@ -94,7 +94,15 @@ func reportJob(
 		return printJSON(w, r)
 	}
 	printReport(w, r)
+	printLearning(w, cfg)
 	return nil
+}
+
+// printLearning prints the state of learning, if this host shows it to the caller.
+func printLearning(w io.Writer, cfg config.Config) {
+	if text := learningHere(cfg); text != "" {
+		fmt.Fprintf(w, "\n%s\n", text)
+	}
 }
 
 // addTags sets the admin_comment in the newest records of jobs that have not ended, because slurmctld sends it to
@@ -165,6 +173,7 @@ func reportLatest(
 		return err
 	}
 	printReports(w, all)
+	printLearning(w, cfg)
 	return nil
 }
 

@@ -23,7 +23,7 @@
 //	preemption.go the modes of Slurm's preemption; the settings for moves of running jobs
 //	limits.go     limits on gres/gpu in slurmdbd, which limit the number of slices
 //	settings.go   the agents' policy and sizing settings, which must be the same on all hosts
-//	learning.go   the watcher can write learned lines into the decision table
+//	learning.go   learning is on, has not stopped and has recorded the last day's runs (ReadLearning)
 //	table.go      the decision table: readable, partitions, profiles, max_nodes; partitions that it does not list
 //
 // Checks of the node:

@@ -114,6 +114,9 @@ type Facts struct {
 	MovesPerDay    int
 	MovePartitions []string
 
+	// Learning is the progress of learning. It is zero unless ReadLearning was called.
+	Learning Learning
+
 	// Limits lists the limits on gres/gpu in slurmdbd.
 	Limits []string
 }
@@ -177,7 +180,7 @@ func checks() []check {
 		},
 		{
 			"learning",
-			"the watcher can write learned lines into the decision table",
+			"Caelum learns from the runs that have ended",
 			[]Source{Slurmctld, Decisions},
 			learning,
 		},

@@ -35,7 +35,7 @@ func TestController(t *testing.T) {
 	for _, s := range nodeSources {
 		f.Missing[s] = fault("the source is missing", "add the source")
 	}
-	f.Table.MaxNodes = 2
+	f.Learn, f.Table.MaxNodes = true, 2
 	f.Nodes[slices.IndexFunc(f.Nodes, slurm.Node.Catalogue)].States = []string{"IDLE"}
 	found := Examine(f)
 	if Count(found, Error) != 3 || Count(found, Warning) != 0 || Count(found, OK) < 7 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"caelum/internal/controller/decisions"
+	"caelum/internal/controller/learn"
 	"caelum/internal/core/predict"
 	"caelum/internal/node/api"
 	"caelum/internal/node/gpu"
@@ -469,7 +470,36 @@ var cases = []struct {
 		f.Controller, f.Learn, f.Table.Site = true, true, map[string]predict.Line{"0123456789abcdef": {}}
 		set("SlurmUser", "slurm(64030)")(f)
 	}},
-	{"learning", Info, "learn is false", func(f *Facts) { f.Controller = true }},
+	{"learning", Warning, "learn is false", func(f *Facts) { f.Controller = true }},
+	{"learning", OK, "", func(f *Facts) { // caelum repo sync runs in a crontab
+		learned(f)
+		f.Learn, f.Learning.Synced = false, noon.Add(-23*time.Hour)
+	}},
+	{"learning", Info, "has no slurmdbd", func(f *Facts) {
+		learned(f)
+		f.Config.Values["AccountingStorageType"] = "accounting_storage/none"
+	}},
+	{"learning", OK, "", learned},
+	{"learning", Info, "could not be checked: no disk", func(f *Facts) {
+		learned(f)
+		f.Learning.Problem = "no disk"
+	}},
+	{"learning", Warning, "has not begun", func(f *Facts) {
+		learned(f)
+		f.Learning = Learning{Now: noon}
+	}},
+	{"learning", Warning, "learning has stopped: slurmdbd was last read on ", func(f *Facts) {
+		learned(f)
+		f.Learning.Synced = noon.Add(-61 * time.Minute)
+	}},
+	{"learning", Warning, "nothing in the last day: the 3 runs", func(f *Facts) {
+		learned(f)
+		f.Learning.Newest = noon.Add(-25 * time.Hour)
+	}},
+	{"learning", OK, "", func(f *Facts) { // no run ended
+		learned(f)
+		f.Learning.Newest, f.Learning.Ended = noon.Add(-25*time.Hour), 0
+	}},
 	{
 		"wake port",
 		Warning,
@@ -509,6 +539,15 @@ var cases = []struct {
 		f.Owners.Wrong = []WrongFile{{"/run/caelum/jobs", 0, 0o755, 0o700}}
 	}},
 	{"owners", Warning, "caelumd.service has DevicePolicy=auto", func(f *Facts) { f.Owners.Unit = "auto" }},
+}
+
+// learned makes f the facts of slurmctld's host, on which learning works.
+func learned(f *Facts) {
+	f.Controller, f.Learn = true, true
+	f.Learning = Learning{
+		State: learn.State{Runs: 9, First: noon.AddDate(0, -1, 0), Newest: noon.Add(-time.Hour), Synced: noon},
+		Now:   noon.Add(time.Minute), Ended: 3,
+	}
 }
 
 func TestEachFault(t *testing.T) {

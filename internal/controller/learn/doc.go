@@ -18,6 +18,7 @@
 //	loop.go    the watcher's periodic syncs and decisions; the minimum pause between them
 //	set.go     SetLine and CheckTable: the administrator's changes and checks of the decision table
 //	share.go   each user's share of the decision table when not all learned lines fit
+//	state.go   State: whether learning is on, since when, and from how many runs (stuckAfter)
 //	sync.go    Sync: reads runs from slurmdbd in pages of 1 to 32 days; finds the accounting record of each run
 //	move.go    moves the table to the watcher's directory and leaves a link (MoveTable)
 //	table.go   reads and replaces the decision table: marker line, the administrator's lines, the GPU models

@@ -129,13 +129,6 @@ func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err er
 	return synced.Add(-overlap), false, err
 }
 
-// HasSynced reports whether a sync has read runs from slurmdbd into the repository. Without a sync, the repository
-// contains only runs that were imported or recorded by this node's agent.
-func HasSynced(r *repo.Repo) (bool, error) {
-	synced, err := noteTime(r, noteSynced)
-	return !synced.IsZero(), err
-}
-
 func noteTime(r *repo.Repo, name string) (time.Time, error) {
 	text, err := r.Note(name)
 	if err != nil || text == "" {

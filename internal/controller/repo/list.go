@@ -34,10 +34,18 @@ func (r *Repo) Scripts() ([]Script, error) {
 		ORDER BY last DESC, key, uid`)
 }
 
-// Runs returns the number of runs in the repository.
-func (r *Repo) Runs() (n int, err error) {
-	err = r.read(func(q *sql.DB) error { return q.QueryRow("SELECT count(*) FROM run").Scan(&n) })
-	return n, err
+// Extent returns the number of runs, the start of the first run, and the end of the newest one. Without runs, the times
+// are zero.
+func (r *Repo) Extent() (n int, first, newest time.Time, err error) {
+	var from, to int64
+	err = r.read(func(q *sql.DB) error {
+		const span = "SELECT count(*), coalesce(min(start), 0), coalesce(CAST(max(start + seconds) AS INTEGER), 0) FROM run"
+		return q.QueryRow(span).Scan(&n, &from, &to)
+	})
+	if err != nil || n == 0 {
+		return n, first, newest, err
+	}
+	return n, time.Unix(from, 0), time.Unix(to, 0), nil
 }
 
 // Job lists the runs of a job, oldest first.

@@ -1,0 +1,46 @@
+package learn
+
+import (
+	"fmt"
+	"time"
+
+	"caelum/internal/controller/repo"
+)
+
+// State describes how far Caelum has learned from earlier runs.
+type State struct {
+	Runs          int       // the number of runs in the repository
+	First, Newest time.Time // the start of the first run and the end of the newest one; zero if there are none
+	// Synced is the time up to which slurmdbd's records were read. If it is zero, the repository contains only runs that
+	// were imported or recorded by this node's agent.
+	Synced time.Time
+}
+
+// stuckAfter is the age of the last sync after which learning has stopped. The watcher syncs every minute, but a query
+// to slurmdbd can take minutes.
+const stuckAfter = time.Hour
+
+// StateOf returns the state of learning in a repository.
+func StateOf(r *repo.Repo) (s State, err error) {
+	if s.Runs, s.First, s.Newest, err = r.Extent(); err != nil {
+		return s, err
+	}
+	s.Synced, err = noteTime(r, noteSynced)
+	return s, err
+}
+
+// Stuck reports whether no sync has read slurmdbd lately.
+func (s State) Stuck(now time.Time) bool { return now.Sub(s.Synced) > stuckAfter }
+
+// String describes the state at a time, for example "learning is on, from 12 runs since 2026-11-01".
+func (s State) String(now time.Time) string {
+	text := "learning is on"
+	if s.Stuck(now) {
+		text = fmt.Sprintf("learning is off or has stopped: slurmdbd was last read on %s",
+			s.Synced.Format(time.DateTime))
+	}
+	if s.Runs == 0 {
+		return text + ", but no run has been recorded"
+	}
+	return fmt.Sprintf("%s, from %d runs since %s", text, s.Runs, s.First.Format(time.DateOnly))
+}
