@@ -112,7 +112,8 @@ func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
 		doctor.Host{Config: cfg, RunDir: runDirOf(cmd, g, cfg), Controller: o.controller, Decisions: o.decisions},
 		slurm.New(slurm.Options{}),
 	)
-	if path := repo.Find(cfg.Repo); o.controller && becomeOwner(path) == nil { // after everything that only root can read
+	// Reading the repository is last, because this process then no longer runs as root.
+	if path := repo.Find(cfg.Repo); o.controller && becomeOwner(path) == nil {
 		facts.ReadLearning(context.Background(), cfg, path, slurm.New(slurm.Options{}))
 	}
 	found := doctor.Examine(facts)

@@ -95,24 +95,29 @@ func TestGuideShowsReport(t *testing.T) {
 	}
 }
 
-// TestStatusInGuide checks that the page for administrators shows the output of caelum status that
-// testdata/status_nodes.txtar tests.
-func TestStatusInGuide(t *testing.T) {
+// TestOutputInGuide checks that the page for administrators shows the output of commands that the scripts in testdata
+// test.
+func TestOutputInGuide(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operate.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	script, err := os.ReadFile("testdata/status_nodes.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, output, _ := strings.Cut(string(script), "\n-- all --\n")
-	output, _, _ = strings.Cut(output, "-- stopped --")
-	var indented strings.Builder
-	for line := range strings.Lines(output) {
-		indented.WriteString(strings.TrimRight("    "+line, " \n") + "\n")
-	}
-	if output == "" || !strings.Contains(string(page), "    $ caelum status\n"+indented.String()) {
-		t.Errorf("docs/operate.md does not contain the output\n%s", indented.String())
+	for command, section := range map[string][2]string{
+		"$ caelum status": {"status_nodes", "all"},
+		"# caelum usage --saved --since 2023-11-14T22:00:00 --until 2023-11-15 --gpus A100-40GB:1": {"usage_saved", "table"},
+	} {
+		script, err := os.ReadFile("testdata/" + section[0] + ".txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, output, _ := strings.Cut(string(script), "\n-- "+section[1]+" --\n")
+		output, _, _ = strings.Cut(output, "\n-- ")
+		var indented strings.Builder
+		for line := range strings.Lines(output) {
+			indented.WriteString(strings.TrimRight("    "+line, " \n") + "\n")
+		}
+		if output == "" || !strings.Contains(string(page), "    "+command+"\n"+indented.String()) {
+			t.Errorf("docs/operate.md does not contain %s and the output\n%s", command, indented.String())
+		}
 	}
 }

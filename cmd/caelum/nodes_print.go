@@ -90,7 +90,7 @@ func header(names ...string) (row []spans) {
 }
 
 // allNodesHead is the number of lines above the first node in the result of allNodes.
-const allNodesHead = 3
+const allNodesHead = 4
 
 // allNodes returns the output for all nodes.
 func allNodes(nodes []overview.Node) []spans {
@@ -110,7 +110,8 @@ func allNodes(nodes []overview.Node) []spans {
 	for _, n := range nodes {
 		table = append(table, nodeRow(n))
 	}
-	lines := append([]spans{say(title, "%s", sum), nil}, inColumns(table)...)
+	slices := say(plain, "slices in use: %d, on %.1f GPUs instead of %[1]d whole ones", t.Slices, t.Shares)
+	lines := append([]spans{say(title, "%s", sum), slices, nil}, inColumns(table)...)
 	return append(lines, nil, spans{
 		{"UNITS: ", plain}, {"3===", busy}, {" busy (3g...), ", plain}, {"~", idle}, {" idle, ", plain},
 		{".", free}, {" free, ", plain}, {"#", blocked}, {" blocked, - GPU without an agent", plain},

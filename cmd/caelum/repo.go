@@ -119,7 +119,8 @@ func (o repoOptions) ownOnly(cfg config.Config) bool {
 // or if no sync has read slurmdbd into it. It continues as the owner of the repository (becomeOwner).
 func learningHere(cfg config.Config) string {
 	path := repo.Find(cfg.Repo)
-	if _, err := os.Stat(path); err != nil || !mayUse(path) || becomeOwner(path) != nil || trust.Directory(path) != nil {
+	_, err := os.Stat(path)
+	if err != nil || !mayUse(path) || becomeOwner(path) != nil || trust.Directory(path) != nil {
 		return ""
 	}
 	r, err := repo.OpenAsItIs(path)

@@ -133,15 +133,16 @@ func onSlices(w *trace.Workload, c sim.Config) {
 func (r replay) describe(jobs []trace.Job) string {
 	text := fmt.Sprintf("Waits of %s in seconds. Only the first row was measured. The others are simulations on %s, "+
 		"with backfill, which assume that the same jobs arrive at the same times, run as long on a whole GPU as on "+
-		"their slices, and have all of these GPUs for themselves%s.", plural(len(jobs), "job"), r.Cluster, leftOut(r.LeftOut))
+		"their slices, and have all of these GPUs for themselves%s.", plural(len(jobs), "job"), r.Cluster,
+		leftOut(r.LeftOut))
 	asked, end := 0.0, 0.0
 	for _, j := range jobs {
 		asked += float64(max(j.Slices, 1)) * j.Duration
 		end = max(end, j.Submit+j.Waited+j.Duration)
 	}
 	if has := float64(r.GPUs) * end; asked > has {
-		text += fmt.Sprintf(" With whole GPUs, the jobs need %.0f%% of the time of all GPUs, so their queue grows until "+
-			"the last submission: these waits show that the GPUs would not suffice, not how long users would wait.",
+		text += fmt.Sprintf(" With whole GPUs, the jobs need %.0f%% of the time of all GPUs, so their queue grows "+
+			"until the last submission: these waits show that the GPUs would not suffice, not how long users would wait.",
 			100*asked/has)
 	}
 	if len(jobs) < fewJobs {

@@ -76,7 +76,8 @@ func runSaved(ctx context.Context, w io.Writer, g *globals, o usageOptions) erro
 // verdict returns the sentences with the most important figures.
 func (r savedReport) verdict() string {
 	t, hours := r.Total, float64(r.To-r.From)/3600
-	text := fmt.Sprintf("The slices of %s took %s GPU-hours. Whole GPUs for the same jobs would have taken %s.",
+	text := fmt.Sprintf("The slices of %s took %s GPU-hours. Whole GPUs for the same jobs would have taken %s, if the "+
+		"jobs ran as long on them.",
 		plural(t.Jobs, "job"), hundredths(t.SliceHours), hundredths(t.WholeHours))
 	if t.Saves() > 0 {
 		text += fmt.Sprintf(" The slices saved %s GPU-hours (%.0f%%), as much as %.1f GPUs in the whole period.",

@@ -120,11 +120,17 @@ func TestWatcherLearns(t *testing.T) {
 		t.Errorf("the first run got %s", profile)
 	}
 	s.until("1", "grep", "-c", "^user .* 1g.10gb", "/etc/caelum/decisions")
-	if _, profile := s.run("user1", "train", train); profile != "1g.10gb" {
+	second, profile := s.run("user1", "train", train)
+	if profile != "1g.10gb" {
 		t.Errorf("the second run got %s", profile)
 	}
 	if out := s.on("", "caelum", "doctor", "--controller"); !strings.Contains(out, "ok       learning: ") {
 		t.Errorf("caelum doctor --controller:\n%s", out)
+	}
+	for _, command := range []string{"predict", "report"} {
+		if out := s.on("", "caelum", command, second); !strings.Contains(out, "\nlearning is on, from ") {
+			t.Errorf("caelum %s:\n%s", command, out)
+		}
 	}
 }
 

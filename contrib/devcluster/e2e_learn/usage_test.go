@@ -60,7 +60,41 @@ func TestUsage(t *testing.T) {
 		t.Log(s.must("root", "sacct", "-a", "-X", "-D", "-n", "-P", "-o",
 			"JobIDRaw,State,Start,End,ElapsedRaw,ReqTRES%300,AllocTRES%300,AdminComment%9999"))
 	}
+	s.saved(want, report.Total.GPUHours)
 	s.reports(got)
+}
+
+// saved checks `caelum usage --saved` with the leases in the agents' logs, and with the GPU-hours that `caelum usage`
+// prints. No job runs out of memory, so every slice counts as one whole GPU.
+func (s site) saved(want leases, hours float64) {
+	s.Helper()
+	var saved struct {
+		Total struct {
+			Jobs         int
+			Whole, Slice float64
+		}
+		Waits struct {
+			Jobs, GPUs int
+			Policies   []struct{ Policy, Never string }
+		}
+	}
+	text := s.must("root", "caelum", "usage", "--saved", "--json", "--html", "/tmp/saved.html")
+	text = strings.NewReplacer(`"whole_gpu_hours"`, `"whole"`, `"slice_gpu_hours"`, `"slice"`).Replace(text)
+	if err := json.Unmarshal([]byte(text), &saved); err != nil {
+		s.Fatal(err)
+	}
+	whole := 3600 * saved.Total.Whole
+	s.Logf("whole GPUs: %.1f GPU-seconds in slurmdbd, %.1f in the agents' logs", whole, want.whole)
+	if math.Abs(whole-want.whole) > want.slices || math.Abs(saved.Total.Slice-hours) > 1e-9 {
+		s.Errorf("%+v; want a difference of at most %.0f GPU-seconds, and %v GPU-hours of slices", saved.Total,
+			want.slices, hours)
+	}
+	if w := saved.Waits; w.GPUs != 4 || w.Jobs < saved.Total.Jobs || len(w.Policies) != 3 {
+		s.Errorf("the simulation does not contain all jobs on 4 GPUs: %s", text)
+	}
+	if page := s.must("root", "cat", "/tmp/saved.html"); !strings.Contains(page, "user1: ") {
+		s.Errorf("the page does not contain the user:\n%s", page)
+	}
 }
 
 // summaries returns the number of different summaries in slurmdbd. Two records of a requeued job can contain the same
@@ -117,6 +151,7 @@ func (s site) mixed(rng *rand.Rand) []string {
 // leases is a sum over all leases in the agents' logs.
 type leases struct {
 	seconds, gpus float64 // the GPU-seconds, and the shares of a GPU that the leases occupied
+	whole, slices float64 // the same figures for whole GPUs instead of slices
 	leases, runs  int     // a run on two nodes has two leases
 }
 
@@ -133,7 +168,7 @@ func (s site) leased() (sum leases) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		held, since := map[int]float64{}, map[int]time.Time{}
+		held, slices, since := map[int]float64{}, map[int]float64{}, map[int]time.Time{}
 		for line := range strings.Lines(log) {
 			var event struct {
 				Msg          string
@@ -153,14 +188,17 @@ func (s site) leased() (sum leases) {
 					s.Errorf("the share of %s is unknown", profile)
 				}
 				held[event.Job] += eighths[profile] / 8
+				slices[event.Job]++
 				runs[[2]int{event.Job, event.Restart}] = true
 			case event.Msg == "prolog served":
 				since[event.Job] = event.Time.Add(-time.Duration(event.MS * float64(time.Millisecond)))
 			case event.Msg == "released" && held[event.Job] > 0:
-				sum.seconds += held[event.Job] * event.Time.Sub(since[event.Job]).Seconds()
-				sum.gpus += held[event.Job]
+				seconds := event.Time.Sub(since[event.Job]).Seconds()
+				sum.seconds, sum.gpus = sum.seconds+held[event.Job]*seconds, sum.gpus+held[event.Job]
+				sum.whole, sum.slices = sum.whole+slices[event.Job]*seconds, sum.slices+slices[event.Job]
 				sum.leases++
 				delete(held, event.Job)
+				delete(slices, event.Job)
 			}
 		}
 		if len(held) > 0 {

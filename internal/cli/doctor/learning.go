@@ -18,18 +18,18 @@ import (
 type Learning struct {
 	learn.State
 	Now time.Time // the time at which the state was read; zero if it was not read
-	// Ended is the number of runs on slices that ended in the last day, but not in the last hour, because their summaries
-	// may still be missing. Runs of less than a minute do not count, because they may be too short to measure.
+	// Ended is the number of runs on slices that ended in the last day, but not in the last hour, because their
+	// summaries may still be missing. Runs of less than a minute do not count, because they may be too short to measure.
 	Ended int
 	// Problem is the reason why the other fields are unknown, or empty.
 	Problem string
 }
 
-// settled is the time after which the summary of a run is normally in the repository, and shortest is the run time above
-// which every run should have a summary.
-const settled, shortest = time.Hour, time.Minute
-
-const day = 24 * time.Hour
+const (
+	settled  = time.Hour      // the time after which the summary of a run is normally in the repository
+	shortest = time.Minute    // the run time above which every run should have a summary
+	day      = 24 * time.Hour // the time in which learning nothing is a fault if jobs have ended
+)
 
 // ReadLearning reads the state of learning from the repository at path, as the owner of its directory, and the runs of
 // the last day from slurmdbd.
@@ -79,8 +79,8 @@ func learning(f *Facts) []Finding {
 		return []Finding{note("Caelum does not learn, because the cluster has no slurmdbd")}
 	case !f.Learn && (l.Now.IsZero() || l.Now.Sub(l.Synced) > day): // `caelum repo sync` may run in a crontab
 		return []Finding{warning("learning is off: learn is false or accounting_field is none in this host's "+
-			"caelum.yaml, so jobs that name no profile always get the default one", "set learn: true and an accounting_field "+
-			"in caelum.yaml, then restart caelum-watch")}
+			"caelum.yaml, so jobs that name no profile always get the default one", "set learn: true and an "+
+			"accounting_field in caelum.yaml, then restart caelum-watch")}
 	case known && uid != 0 && t.Folder != uid && empty:
 		return []Finding{warning(
 			"Caelum does not learn which profile a job needs: the watcher cannot write "+t.Path,
@@ -99,8 +99,8 @@ func learning(f *Facts) []Finding {
 			l.Synced.Format(time.DateTime)), watcher)}
 	case l.Ended > 0 && l.Newest.Before(l.Now.Add(-day)):
 		return []Finding{warning(fmt.Sprintf("Caelum has learned nothing in the last day: the %d runs on slices that "+
-			"ended have no summary in slurmdbd", l.Ended), "set the same accounting_field in caelum.yaml on all hosts, "+
-			"and find the cause in the agents' logs (journalctl -u caelumd) on the nodes of these jobs")}
+			"ended have no summary in slurmdbd", l.Ended), "set the same accounting_field in caelum.yaml on all "+
+			"hosts, and find the cause in the agents' logs (journalctl -u caelumd) on the nodes of these jobs")}
 	}
 	return nil
 }

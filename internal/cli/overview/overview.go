@@ -185,6 +185,9 @@ func instance(g place.GPU, i int) Instance {
 // Total is the sum over all nodes.
 type Total struct {
 	Nodes, GPUs, Units, Busy, Idle, Blocked int
+	// Slices is the number of busy instances, and Shares is the number of GPUs that they occupy.
+	Slices int
+	Shares float64
 	// Unknown is the number of nodes whose Problem is not empty. The sum omits their GPUs.
 	Unknown int
 }
@@ -199,6 +202,12 @@ func Sum(nodes []Node) (t Total) {
 		for _, g := range n.GPUs {
 			if g.Units > 0 {
 				t.GPUs++
+				t.Shares += float64(g.Busy) / float64(g.Units)
+			}
+			for _, in := range g.Instances {
+				if in.State == Busy {
+					t.Slices++
+				}
 			}
 			t.Units, t.Busy, t.Idle, t.Blocked = t.Units+g.Units, t.Busy+g.Busy, t.Idle+g.Idle, t.Blocked+g.Blocked
 		}

@@ -78,7 +78,8 @@ func TestNodes(t *testing.T) {
 		!strings.Contains(nodes[2].Problem, "has version") {
 		t.Errorf("%q, %q", nodes[1].Problem, nodes[2].Problem)
 	}
-	if got := Sum(nodes); got != (Total{Nodes: 3, GPUs: 1, Units: 8, Busy: 5, Idle: 1, Blocked: 1, Unknown: 2}) {
+	want := Total{Nodes: 3, GPUs: 1, Units: 8, Busy: 5, Idle: 1, Blocked: 1, Slices: 2, Shares: 0.625, Unknown: 2}
+	if got := Sum(nodes); got != want {
 		t.Errorf("%+v", got)
 	}
 }

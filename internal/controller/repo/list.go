@@ -39,8 +39,8 @@ func (r *Repo) Scripts() ([]Script, error) {
 func (r *Repo) Extent() (n int, first, newest time.Time, err error) {
 	var from, to int64
 	err = r.read(func(q *sql.DB) error {
-		const span = "SELECT count(*), coalesce(min(start), 0), coalesce(CAST(max(start + seconds) AS INTEGER), 0) FROM run"
-		return q.QueryRow(span).Scan(&n, &from, &to)
+		return q.QueryRow(`SELECT count(*), coalesce(min(start), 0), coalesce(CAST(max(start + seconds) AS INTEGER), 0)
+			FROM run`).Scan(&n, &from, &to)
 	})
 	if err != nil || n == 0 {
 		return n, first, newest, err

@@ -56,7 +56,7 @@ const longestName = 12
 
 // bars draws a row for each element of all: the GPU-hours of the slices, followed by those that they saved.
 func bars(label string, all []Bar) template.HTML {
-	const height, gap, figures = 20.0, 10.0, 130.0
+	const height, gap, figures = 20.0, 10.0, 170.0
 	most := 1e-9
 	for _, b := range all {
 		most = max(most, b.Whole, b.Slices)
