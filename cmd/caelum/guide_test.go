@@ -102,9 +102,9 @@ func TestOutputInGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const saved = "# caelum usage --saved --since 2023-11-14T22:00:00 --until 2023-11-15 --gpus A100-40GB:1"
 	for command, section := range map[string][2]string{
-		"$ caelum status": {"status_nodes", "all"},
-		"# caelum usage --saved --since 2023-11-14T22:00:00 --until 2023-11-15 --gpus A100-40GB:1": {"usage_saved", "table"},
+		"$ caelum status": {"status_nodes", "all"}, saved: {"usage_saved", "table"},
 	} {
 		script, err := os.ReadFile("testdata/" + section[0] + ".txtar")
 		if err != nil {

@@ -182,7 +182,7 @@ func summaryField(cfg config.Config) slurm.AccountingField {
 	return slurm.AccountingField(cfg.AccountingField)
 }
 
-// allocations returns the records of all jobs that ran between from and to.
+// allocations returns the records of all jobs with GPUs that ran between from and to.
 func allocations(
 	ctx context.Context, dbd *slurm.Client, cfg config.Config, from, to time.Time,
 ) (all []slurm.Allocation, err error) {
@@ -202,6 +202,9 @@ func allocations(
 			return nil, err
 		}
 		for _, a := range page {
+			if !hasGPUs(a.Requested) && !hasGPUs(a.Allocated) && !strings.Contains(a.Text+a.Comment, "caelum:") {
+				continue // most jobs of a mixed cluster
+			}
 			if k, known := at[a.Index]; known {
 				all[k] = a
 				continue
@@ -215,6 +218,8 @@ func allocations(
 	}
 	return all, nil
 }
+
+func hasGPUs(of slurm.GRESList) bool { return of.Total("gpu")+of.Total("mig") > 0 }
 
 func newUsageRow(t gpuhours.Total, by []string) usageRow {
 	row := usageRow{

@@ -142,7 +142,8 @@ func (r replay) describe(jobs []trace.Job) string {
 	}
 	if has := float64(r.GPUs) * end; asked > has {
 		text += fmt.Sprintf(" With whole GPUs, the jobs need %.0f%% of the time of all GPUs, so their queue grows "+
-			"until the last submission: these waits show that the GPUs would not suffice, not how long users would wait.",
+			"until the last submission: these waits show that the GPUs would not suffice, not how long users would "+
+			"wait.",
 			100*asked/has)
 	}
 	if len(jobs) < fewJobs {

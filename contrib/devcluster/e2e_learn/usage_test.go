@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -78,7 +79,8 @@ func (s site) saved(want leases, hours float64) {
 			Policies   []struct{ Policy, Never string }
 		}
 	}
-	text := s.must("root", "caelum", "usage", "--saved", "--json", "--html", "/tmp/saved.html")
+	path := filepath.Join(s.TempDir(), "saved.html")
+	text := s.must("root", "caelum", "usage", "--saved", "--json", "--html", path)
 	text = strings.NewReplacer(`"whole_gpu_hours"`, `"whole"`, `"slice_gpu_hours"`, `"slice"`).Replace(text)
 	if err := json.Unmarshal([]byte(text), &saved); err != nil {
 		s.Fatal(err)
@@ -92,8 +94,8 @@ func (s site) saved(want leases, hours float64) {
 	if w := saved.Waits; w.GPUs != 4 || w.Jobs < saved.Total.Jobs || len(w.Policies) != 3 {
 		s.Errorf("the simulation does not contain all jobs on 4 GPUs: %s", text)
 	}
-	if page := s.must("root", "cat", "/tmp/saved.html"); !strings.Contains(page, "user1: ") {
-		s.Errorf("the page does not contain the user:\n%s", page)
+	if page, err := os.ReadFile(path); err != nil || !strings.Contains(string(page), "user1: ") {
+		s.Errorf("the page does not contain the user: %v\n%s", err, page)
 	}
 }
 

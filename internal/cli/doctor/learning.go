@@ -19,7 +19,8 @@ type Learning struct {
 	learn.State
 	Now time.Time // the time at which the state was read; zero if it was not read
 	// Ended is the number of runs on slices that ended in the last day, but not in the last hour, because their
-	// summaries may still be missing. Runs of less than a minute do not count, because they may be too short to measure.
+	// summaries may still be missing. Runs of less than a minute do not count, because they may be too short to
+	// measure.
 	Ended int
 	// Problem is the reason why the other fields are unknown, or empty.
 	Problem string

@@ -12,8 +12,8 @@ type State struct {
 	Runs int // the number of runs in the repository
 	// First is the start of the first run, and Newest is the end of the newest one. They are zero without runs.
 	First, Newest time.Time
-	// Synced is the time up to which slurmdbd's records were read. If it is zero, the repository contains only runs that
-	// were imported or recorded by this node's agent.
+	// Synced is the time up to which slurmdbd's records were read. If it is zero, the repository contains only runs
+	// that were imported or recorded by this node's agent.
 	Synced time.Time
 }
 
