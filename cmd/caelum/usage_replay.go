@@ -58,9 +58,9 @@ func (o usageOptions) replay(
 		if err != nil {
 			return r, fmt.Errorf("%s: %w", name, err)
 		}
-		done.Policy = map[string]string{"whole": "whole GPUs"}[name]
-		if done.Policy == "" {
-			done.Policy = "slices"
+		done.Policy = "slices"
+		if name == "whole" {
+			done.Policy = "whole GPUs"
 		}
 		r.Policies = append(r.Policies, done)
 	}
@@ -145,6 +145,11 @@ func (r replay) describe(jobs []trace.Job) string {
 			"until the last submission: these waits show that the GPUs would not suffice, not how long users would "+
 			"wait.",
 			100*asked/has)
+	}
+	for _, p := range r.Policies {
+		if p.Never != "" {
+			text += fmt.Sprintf(" %s: %s.", p.Policy, p.Never)
+		}
 	}
 	if len(jobs) < fewJobs {
 		text += fmt.Sprintf(" With fewer than %d jobs, the waits depend mostly on chance.", fewJobs)
