@@ -125,6 +125,7 @@ func onSlices(w *trace.Workload, c sim.Config) {
 	first := max(len(w.Jobs)-mostReplayed, 0)
 	w.Leave("submitted before the last "+plural(mostReplayed, "job"), first)
 	w.Jobs = w.Jobs[first:]
+	w.Left = slices.DeleteFunc(w.Left, func(l trace.Left) bool { return l.Reason == trace.NoGPU }) // other work
 	w.Assumed, w.Several = 0, 0
 	w.Settle()
 }

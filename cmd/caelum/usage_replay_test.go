@@ -17,7 +17,7 @@ func TestOnSlices(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := sim.Config{GPUs: []*mig.Model{b, b, b, b}, Nodes: []int{2, 2}}
-	w := &trace.Workload{Several: 1, Jobs: []trace.Job{
+	w := &trace.Workload{Several: 1, Left: []trace.Left{{Reason: trace.NoGPU, Jobs: 9}}, Jobs: []trace.Job{
 		{ID: "whole", Compute: 1, Memory: 1},
 		{ID: "three on a node", Profile: "1g.5gb", Slices: 3},
 		{ID: "four on two nodes", Profile: "1g.5gb", Slices: 4, Nodes: 2},

@@ -20,6 +20,9 @@ var SacctColumns = []string{
 	"TRESUsageInMax",
 }
 
+// NoGPU is the reason for leaving out jobs without a GPU.
+const NoGPU = "no GPU"
+
 // Sacct parses a site's own jobs from the output of sacct -P. If a job's allocation names a profile
 // (gres/mig:2g.10gb, or gres/gpu:a100_2g.10gb with Slurm's own MIG support), the job needs its allocation. Otherwise,
 // it needs the smallest profile that is sufficient for the highest memory usage and utilisation of its steps. If the
@@ -102,7 +105,7 @@ func (t *Table) sacctJob(id string) (j Job, why string, err error) {
 	case given.unclear != "":
 		return j, given.unclear, nil
 	case given.gpus == 0:
-		return j, "no GPU", nil
+		return j, NoGPU, nil
 	case slices.Contains([]string{"RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED"}, state):
 		return j, "still runs", nil
 	}
