@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,7 +68,11 @@ agents'.`,
 					"different policy or sizing, so the explanation may be wrong: %s\n",
 					settings.Text, printable(strings.Join(all, "; ")))
 			}
-			return printExplanation(cmd.OutOrStdout(), e)
+			err = printExplanation(cmd.OutOrStdout(), e)
+			for _, line := range notConverted(nodes, queue.Waiting, e.Job) {
+				fmt.Fprintln(cmd.OutOrStdout(), line)
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&path, "config", config.DefaultPath,
@@ -145,6 +150,27 @@ func sourceOf(e plan.Explanation) string {
 		predictable = fmt.Sprint(e.Job)
 	}
 	return strings.ReplaceAll(text, "%s", predictable)
+}
+
+// notConverted describes the GPU nodes in a waiting job's partitions that are not converted to Caelum.
+func notConverted(nodes []slurm.Node, waiting []slurm.Waiting, id uint32) (lines []string) {
+	i := slices.IndexFunc(waiting, func(w slurm.Waiting) bool { return w.ID == id && len(w.SlicesPerNode()) > 0 })
+	if i < 0 {
+		return nil
+	}
+	for _, n := range nodes {
+		shared := func(p string) bool { return slices.Contains(n.Partitions, p) }
+		switch {
+		case n.Managed() || n.Catalogue() || n.Gres.Total("gpu") == 0 ||
+			!slices.ContainsFunc(waiting[i].Partitions(), shared):
+		case n.Unmanaged():
+			lines = append(lines, n.Name+" is not converted to Caelum: there, the job would get a whole GPU")
+		default:
+			lines = append(lines, n.Name+" is not converted to Caelum, and has no gres/mig counts: the job cannot "+
+				"start there (`caelum doctor --controller`)")
+		}
+	}
+	return lines
 }
 
 // printGrowths prints, for each growth of a job, the reason why an agent replaced the job's profile with a larger one.

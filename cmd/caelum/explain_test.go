@@ -6,6 +6,7 @@ import (
 
 	"caelum/internal/core/plan"
 	"caelum/internal/core/predict"
+	"caelum/internal/slurm"
 )
 
 // TestExplainedPlace tests the first line of the output. If the job waits for slices, this line must show its position
@@ -81,5 +82,31 @@ func TestExplainedSize(t *testing.T) {
 		if !strings.Contains(b.String(), c.want) {
 			t.Errorf("%s: the output does not contain %q:\n%s", c.sized, c.want, b.String())
 		}
+	}
+}
+
+// TestExplainedUnconverted tests the lines about GPU nodes of the job's partition that Caelum does not manage.
+func TestExplainedUnconverted(t *testing.T) {
+	gres := func(text string) slurm.GRESList {
+		list, err := slurm.ParseGRES(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	nodes := []slurm.Node{
+		{Name: "n1", Partitions: []string{"gpu"}, Gres: gres("gpu:a100:7,mig:1g.5gb:0,mig:closed:28")},
+		{Name: "n2", Partitions: []string{"gpu"}, Gres: gres("gpu:a100:2,mig:1g.5gb:2")},
+		{Name: "n3", Partitions: []string{"gpu"}, Gres: gres("gpu:a100:2")},
+		{Name: "n4", Partitions: []string{"other"}, Gres: gres("gpu:a100:2")},
+		{Name: "c1", Partitions: []string{"gpu"}},
+	}
+	waiting := []slurm.Waiting{{Job: &slurm.Job{ID: 7, Partition: "gpu", PerNode: gres("gpu:1,mig:1g.5gb:1")}}}
+	got := strings.Join(notConverted(nodes, waiting, 7), "\n")
+	want := "n2 is not converted to Caelum: there, the job would get a whole GPU\n" +
+		"n3 is not converted to Caelum, and has no gres/mig counts: the job cannot start there " +
+		"(`caelum doctor --controller`)"
+	if got != want || notConverted(nodes, waiting, 8) != nil {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

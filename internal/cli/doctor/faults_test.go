@@ -324,6 +324,10 @@ var cases = []struct {
 		f.Nodes = append(f.Nodes, slurm.Node{Name: "n2", Partitions: []string{"gpu"},
 			Gres: []slurm.GRES{{Name: "gpu", Type: "v100", Count: 2}}})
 	}},
+	{"mixed partitions", Info, "gets a whole GPU on n2, and a slice on the other nodes", func(f *Facts) {
+		f.Nodes = append(f.Nodes, slurm.Node{Name: "n2", Partitions: []string{"gpu"},
+			Gres: []slurm.GRES{{Name: "gpu", Count: 2}, {Name: "mig", Type: "1g.5gb", Count: 2}}})
+	}},
 	{"unlisted partitions", Warning, "/etc/caelum/decisions does not list plain, although",
 		func(f *Facts) { f.Table.Partitions = []string{"gpu"} }},
 	{"profiles", Error, "no catalogue node has slices of 1g.6gb, but n1 does", func(f *Facts) {

@@ -88,6 +88,7 @@ func shareAPartition(a, b slurm.Node) bool {
 // has fixed gres/mig counts.
 func mixedPartitions(f *Facts) []Finding {
 	var found []Finding
+	var whole []string
 	managed := f.checkedNodes()
 	for _, n := range f.Nodes {
 		if n.Managed() || f.isCatalogue(n) || n.Gres.Total("gpu") == 0 {
@@ -111,7 +112,11 @@ func mixedPartitions(f *Facts) []Finding {
 				"run `caelum setup` again, which adds the counts to the node's Gres= in slurm.conf; restart slurmctld "+
 					"and the node's slurmd",
 			))
+		} else {
+			whole = append(whole, n.Name)
 		}
 	}
-	return found
+	return append(found, findingIf(note("only some GPU nodes of the partitions are converted: a job that requests a "+
+		"GPU without its type gets a whole GPU on "+slurm.FoldHosts(whole)+", and a slice on the other nodes"),
+		len(whole) > 0)...)
 }
