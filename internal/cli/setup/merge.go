@@ -28,6 +28,8 @@ type Request struct {
 	Nodes string
 	// Partition is the partition whose jobs are given slices.
 	Partition string
+	// Trial is true if Nodes is a single node that leaves its partitions for Partition, which Merge creates.
+	Trial bool
 	// Sections holds the sections that `caelum slurm-config` prints, without the headings.
 	Sections map[string]string
 	// Read returns the content of a file and its path with all symbolic links resolved. For a file that does not exist,
@@ -108,7 +110,11 @@ func Merge(r Request) (Result, error) {
 	parts := m.partitionLines(lines, nodes)
 	if len(m.absent) == 0 {
 		kinds := m.kinds(nodes)
-		m.partitions(lines, parts, nodes, kinds, m.catalogues(lines, kinds))
+		names := m.catalogues(lines, kinds)
+		if m.Trial {
+			parts = m.trial(lines, parts, nodes, names)
+		}
+		m.partitions(lines, parts, nodes, kinds, names)
 		m.unmanaged(parts, nodes)
 	}
 	m.limits(lines, parts, nodes)

@@ -54,11 +54,15 @@ func (s site) merge(nodes, partition string) (Result, error) {
 	return s.mergeModel(nodes, partition, "a100")
 }
 
-// mergeModel calls Merge with the site's files and the inventory of a node with GPUs of another type.
+// mergeModel calls Merge with the site's files and the inventory of a node with GPUs of another type. The partition
+// caelum-trial is that of a trial.
 func (s site) mergeModel(nodes, partition, model string) (Result, error) {
 	mine := maps.Clone(sections)
 	for name, text := range mine {
 		mine[name] = strings.ReplaceAll(strings.ReplaceAll(text, "n[1-2]", nodes), "a100", model)
+	}
+	if partition == "caelum-trial" {
+		mine["decisions"] = strings.Replace(mine["decisions"], "partition gpu", "partition "+partition, 1)
 	}
 	return Merge(Request{
 		SlurmConf: "/etc/slurm/slurm.conf",
@@ -66,6 +70,7 @@ func (s site) mergeModel(nodes, partition, model string) (Result, error) {
 		JobSubmit: "/usr/share/caelum/job_submit.lua",
 		Nodes:     nodes,
 		Partition: partition,
+		Trial:     partition == "caelum-trial",
 		Sections:  mine,
 		Read: func(path string) ([]byte, string, error) {
 			if text, ok := s[path]; ok {
