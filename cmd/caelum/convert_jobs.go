@@ -98,15 +98,16 @@ func runConvertJobs(ctx context.Context, out io.Writer, back bool, ctl jobs) err
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("couldn't change %s; cancel them, or remove the reasons above, run the command again and "+
-			"release them", plural(failed, "job"))
+		return fmt.Errorf("%w %s; cancel them, or remove the reasons above, run `caelum convert-jobs` again and "+
+			"release them", errUnconverted, plural(failed, "job"))
 	}
 	return nil
 }
 
 var (
-	errUnmanaged = errors.New("the job's GPUs are not managed")
-	errNoScript  = errors.New("slurmctld does not run Caelum's job_submit.lua, or the decision table is not valid " +
+	errUnconverted = errors.New("couldn't change")
+	errUnmanaged   = errors.New("the job's GPUs are not managed")
+	errNoScript    = errors.New("slurmctld does not run Caelum's job_submit.lua, or the decision table is not valid " +
 		"or has a bypass line; check both and run the command again")
 )
 

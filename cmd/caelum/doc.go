@@ -28,7 +28,10 @@
 //	decisions_bypass.go     caelum decisions bypass and remove
 //	decisions_partitions.go warnings about partitions that slurmctld does not have
 //	convert_jobs.go         caelum convert-jobs: the slices of jobs that wait while a site is converted, and back
-//	setup.go                caelum setup, which merges slurm-config's output into the site's files
+//	setup.go                caelum setup: flags, the patch that merges slurm-config's output into the site's files
+//	setup_convert.go        caelum setup --apply, --undo: begins, continues or turns around a conversion
+//	setup_steps.go          the steps of a conversion and of the way back
+//	setup_state.go          the stored conversions (setup.json); replaces and restores files
 //	slurm_config.go         caelum slurm-config; the text is in slurm_config.tmpl
 //	report.go               caelum report: reads the records of a job, or of the caller's latest jobs, from slurmdbd
 //	report_print.go         caelum report: prints a job, the tasks of an array, or a list of jobs (package jobreport)

@@ -128,9 +128,11 @@ func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
 	} else {
 		err = printFindings(cmd.OutOrStdout(), title, found)
 	}
-	if err != nil {
-		return err
-	}
+	return errors.Join(err, foundErrors(title, found))
+}
+
+// foundErrors returns an error if the findings contain errors.
+func foundErrors(title string, found []doctor.Finding) error {
 	if n := doctor.Count(found, doctor.Error); n > 0 {
 		return fmt.Errorf("found %s on %s", plural(n, "error"), strings.TrimPrefix(title, "node "))
 	}

@@ -15,25 +15,42 @@ import (
 	"caelum/internal/cli/setup"
 	"caelum/internal/config"
 	"caelum/internal/node/inventory"
+	"caelum/internal/slurm"
 )
 
 type setupOptions struct {
 	slurmConfigOptions
 	diff, reverse bool
+	apply, undo   bool
+	trial         string
 	conf          string
 	inventory     string
 	jobSubmit     string
 	decisions     string
 }
 
+// trialPartition is the default partition of a trial.
+const trialPartition = "caelum-trial"
+
 func newSetup(g *globals) *cobra.Command {
 	var o setupOptions
 	cmd := &cobra.Command{
 		Use:   "setup",
-		Short: "Print the changes to this site's Slurm configuration as a patch",
+		Short: "Convert this site's nodes to Caelum, or print the changes to its Slurm configuration",
 		Long: `setup merges the lines that slurm-config prints into slurm.conf (and the files that it includes),
-gres.conf, plugstack.conf and job_submit.lua, and prints the changes as a unified diff for patch(1).
-It changes no files. If the files already contain the lines, it prints nothing.
+gres.conf, plugstack.conf and job_submit.lua. It prints the changes as a unified diff for patch(1), and
+then, on standard error, the steps of --apply. It changes nothing. With --diff, it prints only the diff.
+If the files already contain the lines, it prints nothing.
+
+With --apply, setup carries out the steps: it drains the nodes, changes the files, converts the waiting
+jobs and resumes the nodes. It restarts slurmctld if systemd on this host runs it. For everything that
+must be done on other hosts, it prints the commands and waits until slurmctld shows that this was done.
+After an interruption, run the command again to continue. --undo takes the last conversion back, even if
+it is not complete: it restores the files, unless they have other changes, for which it prints a patch.
+/etc/caelum/setup.json contains the progress and the former files.
+
+With --trial NODE, setup converts only this node. The node gets a partition of its own and leaves its
+other partitions, whose jobs continue to get whole GPUs on the other nodes.
 
 Run it on slurmctld's host. Because the number of slices depends on the GPUs, first run
 ` + "`caelum slurm-config --json`" + ` on a GPU node, and pass the output to --inventory. On a
@@ -41,16 +58,32 @@ GPU node, --inventory is not needed.
 
 If a file contains something that cannot be changed safely, setup prints the file, the line and the
 reason, and exits with status 1 without printing a patch.`,
-		Example: `  caelum setup --diff --nodes 'gpu[01-16]' --inventory a100.json > caelum.patch
-  patch -p1 -d / < caelum.patch
-  patch -R -f -p1 -d / < caelum.patch`,
+		Example: `  caelum setup --nodes 'gpu[01-16]' --inventory a100.json
+  caelum setup --apply --nodes 'gpu[01-16]' --inventory a100.json
+  caelum setup --apply --trial gpu01 --inventory a100.json
+  caelum setup --undo
+  caelum setup --diff --nodes 'gpu[01-16]' --inventory a100.json > caelum.patch`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.trial != "" {
+				if o.nodes == "" {
+					o.nodes = o.trial
+				}
+				if !cmd.Flags().Changed("partition") {
+					o.partition = trialPartition
+				}
+				if !cmd.Flags().Changed("catalogue") {
+					o.catalogue = 1
+				}
+			}
 			return runSetup(cmd.OutOrStdout(), cmd.ErrOrStderr(), g, o)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.diff, "diff", false, "print the patch; setup has no other function")
+	f.BoolVar(&o.apply, "apply", false, "convert the nodes, or continue an interrupted conversion")
+	f.BoolVar(&o.undo, "undo", false, "take the last conversion back, or continue to do so")
+	f.StringVar(&o.trial, "trial", "", "convert only this node, in a partition of its own")
+	f.BoolVar(&o.diff, "diff", false, "print only the patch")
 	f.BoolVar(&o.reverse, "reverse", false, "print the patch that reverts the changes")
 	f.StringVar(&o.conf, "conf", slurmConfPath(), "the site's slurm.conf")
 	f.StringVar(&o.inventory, "inventory", "", "the output of `caelum slurm-config --json` on a GPU node; by default, "+
@@ -58,9 +91,10 @@ reason, and exits with status 1 without printing a patch.`,
 	f.StringVar(&o.config, "config", config.DefaultPath,
 		"the configuration file; only its profiles, default_profile and nvml_library keys are used")
 	f.StringVar(&o.nodes, "nodes", "", "NodeName expression for the nodes with the same GPUs")
-	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
+	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices; with --trial, the new partition "+
+		"(default "+trialPartition+")")
 	f.IntVar(&o.catalogue, "catalogue", 2,
-		"number of catalogue nodes; job_submit.lua holds jobs that request more nodes")
+		"number of catalogue nodes (default with --trial: 1); job_submit.lua holds jobs that request more nodes")
 	f.StringVar(&o.jobSubmit, "job-submit", "/usr/share/caelum/job_submit.lua",
 		"path of Caelum's job_submit.lua on slurmctld's host")
 	f.StringVar(&o.decisions, "decisions", "/etc/caelum/decisions", "path of the decision table on slurmctld's host")
@@ -78,26 +112,51 @@ func runSetup(w, stderr io.Writer, g *globals, o setupOptions) error {
 	switch {
 	case g.json:
 		return usageError{errors.New("setup has no JSON output; remove --json")}
-	case !o.diff:
-		return usageError{errors.New("setup only prints a patch; add --diff")}
-	case o.nodes == "":
-		return usageError{errors.New("no nodes are specified; add --nodes, for example --nodes 'gpu[01-16]'")}
+	case o.undo && o.apply, (o.undo || o.apply) && (o.diff || o.reverse):
+		return usageError{errors.New("--apply, --undo and --diff cannot be combined")}
+	case o.trial != "" && (o.nodes != o.trial || !slurm.ValidNode(o.trial)):
+		return usageError{errors.New("--trial takes the name of one node, and no --nodes")}
+	case o.undo || o.apply:
+		return runConversion(w, stderr, o)
 	}
-	r, err := o.request()
+	r, files, err := o.merge(stderr)
 	if err != nil {
 		return err
+	}
+	patch := setup.Patch(files)
+	if o.reverse {
+		patch = setup.Inverse(files)
+	}
+	if len(patch) == 0 {
+		fmt.Fprintln(stderr, "caelum: the configuration already contains Caelum's lines, so the patch is empty")
+		return nil
+	}
+	if _, err = w.Write(patch); err == nil && !o.diff && !o.reverse {
+		printSteps(stderr, r)
+	}
+	return err
+}
+
+// merge returns the request and the files that it changes. It prints the notes and the problems.
+func (o setupOptions) merge(stderr io.Writer) (r setup.Request, files []setup.File, err error) {
+	if o.nodes == "" {
+		return r, nil, usageError{
+			errors.New("no nodes are specified; add --nodes, for example --nodes 'gpu[01-16]', or --trial NODE"),
+		}
+	}
+	if r, err = o.request(); err != nil {
+		return r, nil, err
 	}
 	result, err := setup.Merge(r)
 	if err != nil {
-		return err
+		return r, nil, err
 	}
 	for _, p := range result.Problems {
 		fmt.Fprintln(stderr, "caelum:", printable(p.String()))
 	}
 	if n := len(result.Problems); n > 0 {
-		return fmt.Errorf("couldn't make a patch because of %s, listed above; correct the files and run the command "+
-			"again",
-			plural(n, "problem"))
+		return r, nil, fmt.Errorf("couldn't make a patch because of %s, listed above; correct the files and run the "+
+			"command again", plural(n, "problem"))
 	}
 	for _, note := range result.Notes {
 		fmt.Fprintln(stderr, "caelum: note:", printable(note))
@@ -106,15 +165,19 @@ func runSetup(w, stderr io.Writer, g *globals, o setupOptions) error {
 		fmt.Fprintf(stderr, "caelum: note: %s does not exist on this host. Install it on slurmctld's host before you "+
 			"restart slurmctld.\n", printable(r.JobSubmit))
 	}
-	patch := setup.Patch(result.Files)
-	if o.reverse {
-		patch = setup.Inverse(result.Files)
+	return r, result.Files, nil
+}
+
+// printSteps prints the steps of a conversion.
+func printSteps(w io.Writer, r setup.Request) {
+	hosts, _ := slurm.ExpandHosts(r.Nodes) // Merge has expanded them
+	fmt.Fprintln(w, "With --apply, setup would make the changes above in these steps:")
+	for i, s := range forward {
+		fmt.Fprintf(w, "  %d. %s\n", i+1, printable(stepTitle(s, &setup.Conversion{Nodes: hosts})))
 	}
-	if len(patch) == 0 {
-		fmt.Fprintln(stderr, "caelum: the configuration already contains Caelum's lines, so the patch is empty")
-	}
-	_, err = w.Write(patch)
-	return err
+	fmt.Fprintf(w, "Before that, install the package caelum on %s only, and caelum-spank on every host that reads "+
+		"plugstack.conf.\nCaelum manages every host with a directory /run/caelum, which the package caelum creates.\n",
+		printable(slurm.FoldHosts(hosts)))
 }
 
 // request reads the inventory and generates the sections that setup merges.
@@ -125,7 +188,10 @@ func (o setupOptions) request() (r setup.Request, err error) {
 	}
 	var inv inventory.Inventory
 	if o.inventory == "" {
-		inv, err = readInventory(cfg)
+		if inv, err = readInventory(cfg); err != nil {
+			err = fmt.Errorf("%w. If this host has no GPUs, run `caelum slurm-config --json` on one of the nodes, "+
+				"copy the output to this host, and pass it with --inventory", err)
+		}
 	} else {
 		inv, err = loadInventory(o.inventory)
 	}
@@ -134,7 +200,7 @@ func (o setupOptions) request() (r setup.Request, err error) {
 	}
 	r = setup.Request{
 		SlurmConf: o.conf, Decisions: o.decisions, JobSubmit: o.jobSubmit, Nodes: o.nodes, Partition: o.partition,
-		Sections: map[string]string{}, Read: readResolved,
+		Trial: o.trial != "", Sections: map[string]string{}, Read: readResolved,
 	}
 	for _, path := range []*string{&r.SlurmConf, &r.Decisions, &r.JobSubmit} {
 		if *path, err = filepath.Abs(*path); err != nil {

@@ -60,6 +60,22 @@ func (c *Client) HideNode(ctx context.Context, node string) error {
 	return err
 }
 
+// SetNodeState sets the state of nodes: "drain", which needs a reason, or "resume". slurmctld accepts the request only
+// from operators. Errors: ErrNoNode, ErrUnreachable.
+func (c *Client) SetNodeState(ctx context.Context, nodes []string, state, reason string) error {
+	for _, node := range nodes {
+		if err := checkNode(node); err != nil {
+			return err
+		}
+	}
+	args := []string{"update", "nodename=" + strings.Join(nodes, ","), "state=" + state}
+	if reason != "" {
+		args = append(args, "reason="+reason)
+	}
+	_, err := c.runWith(ctx, c.once, nil, c.scontrol, args...)
+	return err
+}
+
 func (c *Client) setNodeText(ctx context.Context, node, field, text string) error {
 	if err := checkNode(node); err != nil {
 		return err

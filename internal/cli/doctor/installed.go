@@ -23,9 +23,10 @@ var pluginDirs = []string{
 
 // InstalledPlugins returns the plugins in the directories where packages install Slurm's plugins. It does not read
 // plugstack.conf, so it also works on hosts where Slurm is not configured.
-func InstalledPlugins() []InstalledPlugin { return pluginsIn(pluginDirs) }
+func InstalledPlugins() []InstalledPlugin { return PluginsIn(pluginDirs) }
 
-func pluginsIn(dirs []string) []InstalledPlugin {
+// PluginsIn returns the plugins in the given directories, which may be patterns.
+func PluginsIn(dirs []string) []InstalledPlugin {
 	var found []InstalledPlugin
 	for _, dir := range dirs {
 		files, _ := filepath.Glob(filepath.Join(dir, pluginName))

@@ -82,7 +82,7 @@ func TestPluginVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "spank_caelum.so"), "text")
-	got := pluginsIn([]string{filepath.Join(dir, "*", "slurm"), dir, filepath.Join(dir, "none")})
+	got := PluginsIn([]string{filepath.Join(dir, "*", "slurm"), dir, filepath.Join(dir, "none")})
 	want := []InstalledPlugin{{plugin, "22.05.8"}, {filepath.Join(dir, "spank_caelum.so"), ""}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)

@@ -1,0 +1,161 @@
+package setup
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/internal/core/plan"
+	"caelum/internal/slurm"
+)
+
+// Conversion is a conversion of nodes and its progress.
+type Conversion struct {
+	Nodes     []string
+	Partition string
+	Trial     bool   `json:",omitempty"`
+	Decisions string // the path of the decision table
+	Files     []Saved
+	Undo      bool   `json:",omitempty"`
+	Step      string // the next step, or empty if the conversion is complete
+	// Drained lists the nodes that setup has drained. It resumes only these.
+	Drained []string `json:",omitempty"`
+	// GPUs holds the nodes' numbers of GPUs before the conversion.
+	GPUs map[string]int
+	// Slurmctld and Slurmds hold the start times of the daemons before the files were written.
+	Slurmctld time.Time            `json:",omitzero"`
+	Slurmds   map[string]time.Time `json:",omitempty"`
+}
+
+// Saved is a file before and after the changes, with its owner and mode.
+type Saved struct {
+	File
+	Mode     uint32
+	UID, GID int
+	// Told is the content of a file with other changes for which setup has printed the reverse patch, or nil.
+	Told []byte `json:",omitempty"`
+}
+
+// Late reports whether a file is written only after slurmctld's restart, or restored before it: slurmctld reads a
+// changed job_submit.lua at once, and refuses jobs with slices while it does not know gres/mig.
+func (s Saved) Late() bool { return s.Old != nil && path.Base(s.Path) == "job_submit.lua" }
+
+// Own returns the nodes of the conversion.
+func (c *Conversion) Own(nodes []slurm.Node) []slurm.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n slurm.Node) bool { return !slices.Contains(c.Nodes, n.Name) })
+}
+
+// Record records the start times of the daemons before files are written.
+func (c *Conversion) Record(slurmctld time.Time, nodes []slurm.Node) {
+	c.Slurmctld, c.Slurmds = slurmctld, map[string]time.Time{}
+	for _, n := range nodes {
+		c.Slurmds[n.Name] = n.SlurmdStartTime
+	}
+}
+
+// Busy returns a line for each node of the conversion on which jobs hold GPUs, with these jobs.
+func (c *Conversion) Busy(nodes []slurm.Node, jobs []slurm.Job) (lines []string) {
+	for _, n := range c.Own(nodes) {
+		var on []string
+		for _, j := range slurm.On(jobs, n.Name) {
+			if j.Present() && (j.State == "COMPLETING" || j.GPUsPerNode() > 0 || j.Exclusive) {
+				on = append(on, fmt.Sprintf("%d of %s", j.ID, j.User))
+			}
+		}
+		if n.GresUsed.Total("gpu") > 0 || n.Is("COMPLETING") {
+			lines = append(lines, fmt.Sprintf("GPUs of %s are in use by jobs: %s", n.Name, strings.Join(on, ", ")))
+		}
+	}
+	return lines
+}
+
+// Missing returns a line for each reason why nodes have not registered with the new configuration. slurmd of a node
+// that is down, and that is not converted, reads it when it starts.
+func (c *Conversion) Missing(nodes []slurm.Node) (lines []string) {
+	missing := map[string][]string{}
+	for _, n := range nodes {
+		before, recorded := c.Slurmds[n.Name]
+		own, down := slices.Contains(c.Nodes, n.Name), slices.ContainsFunc(absent, n.Is)
+		why := ""
+		switch {
+		case !own && down:
+		case recorded && (n.SlurmdStartTime.Equal(before) || n.SlurmdStartTime.IsZero()):
+			why = "slurmd has not been restarted"
+		case !own:
+		case down || n.Unregistered:
+			why = "slurmd has not registered"
+		case c.Undo && n.Gres.Total("gpu") != c.GPUs[n.Name]: // measured with 22.05.8
+			why = "slurmctld counts the slots, which slurmd registered before its restart; restart slurmctld again"
+		case n.Is("INVALID_REG"):
+			why = "slurmd registered other GPUs than slurm.conf lists; check MIG mode, gres.conf and slurmd's log"
+		case !c.Undo && plan.StateIn(n.Extra) == "":
+			why = "the agent (caelumd) has not published the state of the GPUs"
+		}
+		if why != "" {
+			missing[why] = append(missing[why], n.Name)
+		}
+	}
+	for why, names := range missing {
+		lines = append(lines, slurm.FoldHosts(names)+": "+why)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// absent lists the states of a node whose slurmd does not answer.
+var absent = []string{"DOWN", "UNKNOWN", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}
+
+// DrainReason is the reason of the nodes that setup drains.
+const DrainReason = "caelum setup"
+
+// Resumable returns the drained nodes that setup resumes: those that it has drained, and those that slurmctld has
+// drained because slurmd had registered before its restart (from 24.11).
+func (c *Conversion) Resumable(nodes []slurm.Node) (names []string) {
+	for _, n := range nodes {
+		ours := slices.Contains(c.Drained, n.Name) &&
+			(strings.HasPrefix(n.Reason, DrainReason) || strings.HasPrefix(n.Reason, "gres/"))
+		if n.Is("DRAIN") && (ours || strings.HasPrefix(n.Reason, "gres/mig count reported lower")) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// Unoffered returns the reason why no node of the conversion offers slices, or nil if one does, or if all of them are
+// drained for another reason.
+func (c *Conversion) Unoffered(nodes []slurm.Node) []string {
+	var waiting []string
+	for _, n := range c.Own(nodes) {
+		switch {
+		case n.Gres.Total("mig") > n.Gres.Profiles()[slurm.ClosedType]:
+			return nil
+		case !n.Is("DRAIN"):
+			waiting = append(waiting, slurm.FoldHosts(c.Nodes)+": no slices are on offer; run `caelum doctor` there")
+		}
+	}
+	return slices.Compact(waiting)
+}
+
+// Commands returns the commands that an administrator must run on the nodes so that they register.
+func (c *Conversion) Commands() []string {
+	var conf []string
+	for _, f := range c.Files {
+		if f.Path != c.Decisions && path.Base(f.Path) != "job_submit.lua" {
+			conf = append(conf, f.Path)
+		}
+	}
+	own := []string{"    nvidia-smi -mig 1      # for the GPUs whose MIG mode is off",
+		"    systemctl enable --now caelumd"}
+	if c.Undo {
+		own = []string{"    systemctl disable --now caelumd; nvidia-smi mig -dci; nvidia-smi mig -dgi",
+			"    nvidia-smi -mig 0      # if MIG mode was off before"}
+	}
+	return slices.Concat(
+		[]string{"on hosts with copies of these files, replace the copies: " + strings.Join(conf, " "),
+			"on " + slurm.FoldHosts(c.Nodes) + ":"},
+		own,
+		[]string{"    systemctl restart slurmd", "on all other nodes:", "    systemctl restart slurmd"},
+	)
+}
