@@ -16,9 +16,9 @@
 //	full.go         GPUs whose MIG mode is off: switches, device files
 //	gpu.go          the interface Hardware, its errors (ErrNoRoom, ErrInUse, ErrLost, ErrNotFound), GPU and Instance
 //	list.go         lists the instances by id; UUIDs of MIG devices; the results of earlier calls (learned)
-//	meter.go        a usage sample of an instance: memory, utilisation (GPM), processes
+//	meter.go        a usage sample of an instance: memory, utilisation (GPM), processes; utilisation of a GPU
 //	nvml.go         opens NVML; processes; retries while in use; error codes (check)
-//	processes.go    a process by pid and start time; its cgroups; Kill, which also ends tracers (maxKilled, endLimit)
+//	processes.go    a process by pid and start time; its cgroups and job; Kill, which also ends tracers (maxKilled)
 //	scrub.go        whether the driver's parameters disable the overwriting of freed memory (Unscrubbed)
 //	xid.go          Xid errors: their codes, which of them are fatal, and the events of a GPU (WatchXids)
 package gpu

@@ -18,8 +18,10 @@ type Use struct {
 	// Processes is the number of compute and graphics processes on the instance according to the driver, or -1 if the
 	// driver does not report them.
 	Processes int
-	// PIDs lists the ids of these processes.
-	PIDs []int
+	// PIDs lists the ids of these processes. ProcessMiB is the memory that each of them uses on the instance, in MiB,
+	// or -1 if the driver does not report it.
+	PIDs       []int
+	ProcessMiB []float64
 }
 
 // Meter reads the usage of one instance. It is not safe for concurrent use.
@@ -108,13 +110,34 @@ func (m *meter) Read() (Use, error) {
 	use := Use{MemoryMiB: float64(memory.Used) / (1 << 20), Util: m.util(d.handle), Processes: -1}
 	if all, err := m.n.processes(dev); err == nil {
 		for _, p := range all {
-			if !slices.Contains(use.PIDs, int(p.Pid)) {
-				use.PIDs = append(use.PIDs, int(p.Pid))
+			mib := -1.0
+			if p.UsedGpuMemory != math.MaxUint64 { // NVML_VALUE_NOT_AVAILABLE
+				mib = float64(p.UsedGpuMemory) / (1 << 20)
 			}
+			if k := slices.Index(use.PIDs, int(p.Pid)); k >= 0 {
+				use.ProcessMiB[k] = max(use.ProcessMiB[k], mib)
+				continue
+			}
+			use.PIDs, use.ProcessMiB = append(use.PIDs, int(p.Pid)), append(use.ProcessMiB, mib)
 		}
 		use.Processes = len(use.PIDs)
 	}
 	return use, nil
+}
+
+// Busy returns the fraction of time for which a program ran on a GPU whose MIG mode is off, from 0 to 1, over the last
+// sample period of the driver (nvmlUtilization_t). Such a program may keep only some of the SMs busy. It returns -1 if
+// the driver does not report the value.
+func (n *NVML) Busy(gpu int) float64 {
+	d, err := n.device(gpu)
+	if err != nil {
+		return -1
+	}
+	rates, ret := d.handle.GetUtilizationRates()
+	if ret != nvml.SUCCESS {
+		return -1
+	}
+	return min(float64(rates.Gpu)/100, 1)
 }
 
 // find opens the instance's MIG device. It first tries the last known index, and then the GPU's other indices. Other

@@ -179,6 +179,32 @@ func (s *Processes) Cgroups(pid int) ([]string, error) {
 	return paths, nil
 }
 
+// SlurmJob returns the job to which a process belongs according to its cgroups. Slurm's cgroups are
+// /slurm/uid_U/job_J/... or /system.slice/slurmstepd.scope/job_J/... If several slurmd daemons run on one host, the
+// names include the NodeName. The result named reports whether the process is in one of Slurm's cgroups. The result job
+// is 0 if the name of the cgroup contains the SLUID instead of the job id, as is the case since Slurm 26.05. Cgroups
+// below user.slice are ignored, because users can create cgroups with any name there.
+func SlurmJob(paths []string) (job uint32, named bool) {
+	for _, path := range paths {
+		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
+		for k := 1; k < len(parts) && parts[0] != "user.slice"; k++ {
+			v2 := parts[k-1] == "slurmstepd.scope" || strings.HasSuffix(parts[k-1], "_slurmstepd.scope")
+			v1 := k >= 2 && strings.HasPrefix(parts[k-1], "uid_") && strings.HasPrefix(parts[k-2], "slurm")
+			if !v1 && !v2 {
+				continue
+			}
+			named = true
+			if text, ok := strings.CutPrefix(parts[k], "job_"); ok {
+				if id, err := strconv.ParseUint(text, 10, 32); err == nil {
+					return uint32(id), true
+				}
+			}
+			break
+		}
+	}
+	return 0, named
+}
+
 const (
 	// endLimit limits each of the two periods during which Kill waits for processes to end. A process in an
 	// uninterruptible system call may take longer.
