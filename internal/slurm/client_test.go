@@ -644,3 +644,40 @@ func TestRemoveSlices(t *testing.T) {
 		}
 	}
 }
+
+// TestNodesJobs checks the requests for all jobs on a node, for a script and for the processes of jobs.
+func TestNodesJobs(t *testing.T) {
+	done := recordOf(map[string]string{"state": "COMPLETED"})
+	done.out += recordOf(map[string]string{"jobid": "8", "state": "COMPLETED", "nodelist": "n2"}).out
+	c, calls := stage(t, done,
+		scene{out: "#!/bin/sh\ntrain"},
+		scene{}, // scontrol exits with 0 even if slurmctld refuses
+		scene{out: "PID      JOBID    STEPID   LOCALID GLOBALID\n417      3        0        0       0      \n" +
+			"-1       4        0        1       1      \n401      5        batch    -       -      \n"})
+	jobs, err := c.AllOn(t.Context(), "n3")
+	if err != nil || len(jobs) != 1 || jobs[0].ID != 7 || jobs[0].State != "COMPLETED" {
+		t.Errorf("%+v, %v", jobs, err)
+	}
+	if script, err := c.Script(t.Context(), 7); script != "#!/bin/sh\ntrain" || err != nil {
+		t.Errorf("script %q, %v", script, err)
+	}
+	if _, err := c.Script(t.Context(), 8); !errors.Is(err, ErrNoJob) {
+		t.Errorf("an empty script: %v", err)
+	}
+	found, err := c.Processes(t.Context(), "n3")
+	if len(found) != 2 || found[417] != 3 || found[401] != 5 || err != nil {
+		t.Errorf("processes %v, %v", found, err)
+	}
+	want := []string{`["-h" "-r" "-a" "--local" "-t" "all" "-w" "n3"]`, `["write" "batch_script" "7" "-"]`,
+		`["write" "batch_script" "8" "-"]`, `["listpids" "*" "n3"]`}
+	if got := calls(); !slices.Equal(got, want) {
+		t.Errorf("calls %v", got)
+	}
+	for _, name := range []string{"", "-w", "n1,n2"} {
+		_, err1 := c.AllOn(t.Context(), name)
+		_, err2 := c.Processes(t.Context(), name)
+		if !errors.Is(err1, ErrNoNode) || !errors.Is(err2, ErrNoNode) {
+			t.Errorf("%q: %v, %v", name, err1, err2)
+		}
+	}
+}

@@ -39,7 +39,8 @@
 //
 // Reading slurmctld:
 //
-//	queue.go         the requests for the queue and for a job (jobTries); nodes and queue (List); jobs on a node (On)
+//	queue.go         the requests for the queue and for a job (jobTries); nodes and queue (List); jobs on a node (On);
+//	                 the script of a job; the processes of jobs
 //	job.go           Job; the states in which a job holds GRES or may be on its nodes
 //	deadline.go      the latest start of a job with --deadline (LatestStart); parses --deadline and --time-min
 //	waiting.go       Waiting: the pending jobs in slurmctld's order

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // squeueArgs makes squeue print each array task separately and include hidden partitions, but omit the header and the
@@ -127,6 +128,46 @@ func (c *Client) JobsOn(ctx context.Context, node string) ([]Job, error) {
 	}
 	jobs, err := c.queue(ctx, "-w", node)
 	return On(jobs, node), err
+}
+
+// AllOn is like JobsOn, but also returns the jobs that have ended and that slurmctld has not removed yet (MinJobAge).
+func (c *Client) AllOn(ctx context.Context, node string) ([]Job, error) {
+	if err := checkNode(node); err != nil {
+		return nil, err
+	}
+	jobs, err := c.queue(ctx, "-t", "all", "-w", node)
+	return slices.DeleteFunc(jobs, func(j Job) bool { return !slices.Contains(j.Nodes, node) }), err
+}
+
+// Script returns the script of a batch job that slurmctld has not removed yet. The caller must be root, SlurmUser, an
+// operator or the job's owner. Errors: ErrNoJob, ErrUnreachable.
+func (c *Client) Script(ctx context.Context, id uint32) (string, error) {
+	text, err := c.run(ctx, nil, c.scontrol, "write", "batch_script", strconv.FormatUint(uint64(id), 10), "-")
+	if err == nil && text == "" { // scontrol 22.05 exits with 0 even if slurmctld refuses
+		err = fmt.Errorf("the script of job %d: %w", id, ErrNoJob)
+	}
+	return text, err
+}
+
+// Processes returns the jobs of the processes that the slurmstepds of a node track, by process id. It must run as root
+// on that node, and asks each slurmstepd rather than slurmctld.
+func (c *Client) Processes(ctx context.Context, node string) (map[int]uint32, error) {
+	if err := checkNode(node); err != nil {
+		return nil, err
+	}
+	out, err := c.run(ctx, nil, c.scontrol, "listpids", "*", node)
+	if err != nil {
+		return nil, err
+	}
+	jobs := map[int]uint32{}
+	for line := range strings.Lines(out) {
+		var pid int
+		var job uint32
+		if n, _ := fmt.Sscan(line, &pid, &job); n == 2 && pid > 0 { // the first line has the names of the columns
+			jobs[pid] = job
+		}
+	}
+	return jobs, nil
 }
 
 // complete sets the jobs' excluded nodes, which squeue 22.05 prints only with its other format option.
