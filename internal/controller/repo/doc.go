@@ -14,6 +14,7 @@
 //
 //	export.go  export and import: one JSON object per line (Line), with a maximum length (maxLine)
 //	list.go    lists scripts and users; forgets runs; limits the stored runs (keepOfKey, keepFor, keepInAll)
+//	observed.go runs that `caelumd observe` recorded: one JSON object per line (Observed); the file (maxObserved)
 //	open.go    database schema and its versions; default path; opening, and setting a damaged file aside
 //	outbox.go  open observations; runs whose summaries may be missing from slurmdbd; notes on the sync's progress
 //	run.go     adds and completes runs; the history of a key or fingerprint (Window); PredictAt for a job

@@ -2,12 +2,9 @@ package repo
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"database/sql"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 
 	"caelum/internal/core/predict"
@@ -73,47 +70,22 @@ func (r *Repo) Export(w io.Writer) error {
 // maxLine is the maximum length of an imported line in bytes. Valid lines are no longer than about a tenth of this.
 const maxLine = 64 << 10
 
-// Import adds all runs in an export, or none if it returns an error. It returns the number of runs in the export and
-// the number of those that were new. Errors include the line number.
+// Import adds all runs in an export or in a file of `caelumd observe`, or none if it returns an error. It returns the
+// number of runs in the file and the number of those that were new. Errors include the line number.
 func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 	add := func(tx *sql.Tx) error {
 		a, err := newAdder(tx)
 		if err != nil {
 			return err
 		}
-		lines := bufio.NewScanner(from)
-		lines.Buffer(nil, maxLine)
-		for lines.Scan() {
+		err = EachRun(from, func(run Observed) error {
 			read++
-			n, err := parseLine(lines.Bytes())
-			if err != nil {
-				return fmt.Errorf("line %d: %w", read, err)
-			}
-			if err := a.add(n); err != nil {
-				return fmt.Errorf("line %d: %w", read, err)
-			}
-		}
+			return a.add(predict.Run(run.Line))
+		})
 		added = a.added
-		if err := lines.Err(); err != nil {
-			return fmt.Errorf("line %d: %w", read+1, err)
-		}
-		return nil
+		return err
 	}
 	// Import does not use retry, because add cannot read the input a second time.
 	err = r.with(func(db *sqlite.DB) error { return db.Do(add) })
 	return read, added, err
-}
-
-func parseLine(text []byte) (predict.Run, error) {
-	var l Line
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&l); err != nil {
-		return predict.Run{}, fmt.Errorf("not a run in the format of `caelum repo export`: %w", err)
-	}
-	if d.More() {
-		return predict.Run{}, errors.New(
-			"not a run in the format of `caelum repo export`: there is more text after the object")
-	}
-	return predict.Run(l), nil
 }
