@@ -267,7 +267,7 @@ install: all
 	install -D -m 0755 $(B)/caelum $(DESTDIR)$(PREFIX)/bin/caelum
 	install -D -m 0644 -t $(DESTDIR)$(PLUGINDIR) $(B)/spank_caelum.so $(B)/libcaelum_spank.so
 	install -D -m 0644 etc/caelumd.service $(DESTDIR)/lib/systemd/system/caelumd.service
-	install -D -m 0644 etc/caelum-watch.service $(DESTDIR)/lib/systemd/system/caelum-watch.service
+	install -D -m 0644 -t $(DESTDIR)/lib/systemd/system etc/caelum-watch.service etc/caelum-observe.service
 	install -D -m 0644 etc/tmpfiles.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/caelum.conf
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/caelum spank/submit/job_submit.lua etc/caelum.yaml
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/share/caelum contrib/mail/caelum-mail

@@ -71,7 +71,7 @@ EXIT STATUS
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return closeOffers(path) },
 	}, daemon.VersionCommand("caelumd"), newSchema(&path), newCheck(&path), newConfig(&path), newShadow(&path),
-		newQualify(&path), newQualifyHelper())
+		newObserve(&path), newQualify(&path), newQualifyHelper())
 	cmd.AddCommand(newFormer(&path)...)
 	return cmd
 }

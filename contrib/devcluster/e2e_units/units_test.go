@@ -16,7 +16,7 @@ import (
 )
 
 // exposure is the maximum exposure level of each unit, as rated by `systemd-analyze security` and multiplied by ten.
-var exposure = map[string]int{"caelumd": 30, "caelum-watch": 20}
+var exposure = map[string]int{"caelumd": 30, "caelum-watch": 20, "caelum-observe": 30}
 
 func TestExposure(t *testing.T) {
 	for unit, most := range exposure {

@@ -12,6 +12,8 @@
 //	forecast.go     forecasts of the peak memory (forecastEvery); calls Options.Foreseen (foreseenEvery)
 //	report.go       reports from a job's processes: unused memory of the allocator, iterations, OutOfMemory; NoteXid,
 //	                MarkEnd
+//	observed.go     runs on a node that Caelum does not manage: jobs, keys, records (maxMissed, maxScripts)
+//	observer.go     the Observer, for `caelumd observe`: samples the GPUs and finds the jobs of their processes
 //	observation.go  the usage of one run; continues the observation of an earlier agent (minObserved)
 //	slice.go        the histogram of a slice's samples: memory quantiles, utilisation (usageBins)
 //	store.go        writes observations and finished runs to the repository (storeInterval, maxEnded, pruneEvery)

@@ -34,6 +34,7 @@ type sliceUsage struct {
 	Series predict.Series
 
 	slice  Slice
+	gap    int  // the number of samples since the run last had a process on the device; used by an Observer
 	over   bool // true if the slice or its GPU no longer exists
 	failed bool // true if an error of the GPU has been logged
 
