@@ -63,6 +63,7 @@
 //	simulate.go             caelum simulate: help, flags; runs the policies and their simulations
 //	simulate_options.go     caelum simulate: flag combinations, default policies, the cluster (--gpus), --ends
 //	simulate_workload.go    caelum simulate: the workload of --churn, --sacct, --from-sacct
+//	simulate_observed.go    caelum simulate: the workload of --observed
 //	simulate_result.go      caelum simulate: the result as JSON, the lines above the table, HTML page
 //	simulate_print.go       caelum simulate: the table and its columns, progress
 package main

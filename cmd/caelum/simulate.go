@@ -22,6 +22,7 @@ import (
 type simulateOptions struct {
 	churn, sacct string
 	fromSacct    bool
+	observed     []string
 	since, until string
 	jobs         int
 	load         float64
@@ -53,6 +54,11 @@ WORKLOADS, exactly one of these
   --sacct FILE      the jobs in a file, as for --from-sacct. The file contains the output of sacct
                     -a -P, without -D, with the columns
                     ` + strings.Join(trace.SacctColumns, ",") + `
+
+  --observed FILE   the jobs that "caelumd observe" recorded; give the files of all nodes, separated by
+                    commas. A job with one GPU needs its peak memory and 5%, and its run time on a
+                    slice follows from its utilisation. A job with several GPUs needs whole GPUs.
+                    GPUS is the mean number of GPUs on which jobs run
 
 POLICIES, any number of these
   first-fit, best-fit, driver, reach, mcc, mecc, fragaware, grmu, lifetime
@@ -117,6 +123,7 @@ OUTPUT
 func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.churn, "churn", "", "synthetic workload of this mix")
 	f.StringVar(&o.sacct, "sacct", "", "file with the output of sacct -P")
+	f.StringSliceVar(&o.observed, "observed", nil, "files of \"caelumd observe\"")
 	f.BoolVar(&o.fromSacct, "from-sacct", false, "the jobs of this site")
 	f.StringVar(&o.since, "since", "now-30days",
 		"--from-sacct: start of the time range, in the format of sacct's --starttime")
@@ -198,14 +205,14 @@ func (o simulateOptions) fitting(c sim.Config) (*trace.Workload, error) {
 	case o.ends == "limits" && !slices.ContainsFunc(workload.Jobs, limited):
 		return nil, usageError{errors.New("--ends limits: the jobs of this workload have no time limits")}
 	case o.recorded() && o.queue == "none":
-		return nil, usageError{errors.New("--queue none does not support jobs from sacct, because they have " +
+		return nil, usageError{errors.New("--queue none does not support recorded jobs, because they have " +
 			"waited in a queue; choose another queue")}
 	}
 	return workload, nil
 }
 
 // recorded reports whether the workload contains the jobs' actual waiting times.
-func (o simulateOptions) recorded() bool { return o.sacct != "" || o.fromSacct }
+func (o simulateOptions) recorded() bool { return o.churn == "" }
 
 // nodes returns, for each node, the models of its GPUs.
 func nodes(c sim.Config) (all [][]*mig.Model) {

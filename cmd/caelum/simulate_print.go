@@ -71,6 +71,9 @@ func (s simulation) columns() []column {
 		column{"UTIL", false, func(r run) string { return share(r.Utilisation) }},
 		column{"FRAG", false, func(r run) string { return fmt.Sprintf("%.2f", r.Frag) }},
 		column{"CUT", false, func(r run) string { return strconv.Itoa(r.Created) }})
+	if s.observed {
+		all = append(all, column{"GPUS", false, func(r run) string { return fmt.Sprintf("%.1f", r.Active) }})
+	}
 	if s.Full {
 		all = append(all, column{"SWITCHED", false, func(r run) string { return strconv.Itoa(r.Switched) }})
 	}

@@ -38,6 +38,8 @@ type simulation struct {
 	Ends     string         `json:"ends"`
 	Full     bool           `json:"whole_gpus,omitempty"`
 	Policies []run          `json:"policies"`
+
+	observed bool
 }
 
 // newSimulation returns the output without the policies' results. It includes actual waiting times if the workload
@@ -57,6 +59,7 @@ func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) si
 		Offers:   o.offers,
 		Ends:     o.ends,
 		Full:     o.wholeGPUs,
+		observed: len(o.observed) > 0,
 	}
 	if o.recorded() {
 		s.Policies = append(s.Policies, asItWas(workload.Jobs))
@@ -197,7 +200,7 @@ func (s simulation) facts() []string {
 		all = append(all, fmt.Sprintf("assumed a whole GPU for %s without recorded usage", plural(s.Assumed, "job")))
 	}
 	if s.Several > 0 {
-		const several = "assumed whole GPUs for %s with usage recorded only as a sum over several GPUs"
+		const several = "assumed whole GPUs for %s that used several GPUs"
 		all = append(all, fmt.Sprintf(several, plural(s.Several, "job")))
 	}
 	return all

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -28,9 +29,13 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	if o.fromSacct {
 		given = append(given, "sacct")
 	}
+	if len(o.observed) > 0 {
+		given = append(given, "observed")
+	}
 	if len(given) != 1 {
 		return nil, usageError{
-			errors.New("choose exactly one workload: --churn, --from-sacct or --sacct; --help describes them"),
+			errors.New("choose exactly one workload: --churn, --from-sacct, --sacct or --observed; --help " +
+				"describes them"),
 		}
 	}
 	switch {
@@ -38,6 +43,8 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 		return o.synthetic(gpus)
 	case o.fromSacct:
 		return o.askSacct()
+	case len(o.observed) > 0:
+		return observedWorkload(o.observed)
 	}
 	f, err := os.Open(o.sacct)
 	if err != nil {
@@ -116,5 +123,5 @@ func (o simulateOptions) describe() string {
 		now := time.Now()
 		return fmt.Sprintf("jobs of this site from %s to %s", dateOf(o.since, now), dateOf(o.until, now))
 	}
-	return o.sacct
+	return cmp.Or(o.sacct, strings.Join(o.observed, ", "))
 }

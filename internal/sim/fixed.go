@@ -14,6 +14,8 @@ type fixed struct {
 	s      *simulation
 	slices []slice
 	free   int
+	jobs   []int // the number of slices with a job, by GPU
+	active int   // the number of GPUs with at least one running job
 }
 
 // slice is an instance in a fixed layout.
@@ -27,7 +29,7 @@ type slice struct {
 }
 
 func newFixed(s *simulation) *fixed {
-	f := &fixed{s: s}
+	f := &fixed{s: s, jobs: make([]int, len(s.GPUs))}
 	for k, b := range s.GPUs {
 		f.free += b.Grid
 		for i := range s.Static[k].Indices() {
@@ -113,6 +115,9 @@ func (f *fixed) start(j *Job, numbers []int) {
 	for _, i := range numbers {
 		sl := &f.slices[i]
 		sl.job = j
+		if f.jobs[sl.gpu]++; f.jobs[sl.gpu] == 1 {
+			f.active++
+		}
 		slowest, least = min(slowest, j.SpeedOn(sl.profile)), min(least, sl.memory)
 		j.units += sl.holds[j.profiles[sl.kind]]
 	}
@@ -151,7 +156,11 @@ func (sl *slice) end() float64 {
 
 func (f *fixed) leave(j *Job) {
 	for _, i := range j.numbers {
-		f.slices[i].job = nil
+		sl := &f.slices[i]
+		sl.job = nil
+		if f.jobs[sl.gpu]--; f.jobs[sl.gpu] == 0 {
+			f.active--
+		}
 	}
 	f.free += j.units
 }

@@ -25,7 +25,7 @@ type Result struct {
 	Utilisation float64 // the mean fraction of units that were busy over the makespan
 	Lost        float64 // the fraction of busy unit-seconds lost because jobs ran out of memory or were moved
 	Moved       int     // the number of times that a running job was moved or stopped
-	Active      float64 // with a policy, the mean number of GPUs with at least one running job over the makespan
+	Active      float64 // the mean number of GPUs with at least one running job over the makespan; 0 for counted GPUs
 	Frag        float64 // mean of FragAware's fragmentation measure over the GPUs and the makespan
 
 	Created, Destroyed, Reused int // numbers of instances; full GPUs are neither created nor destroyed
@@ -91,8 +91,11 @@ func (r *Result) pass(s *simulation, d float64) {
 			)
 		}
 		r.busy += d * float64(r.units-s.room.idle())
-		if c, ok := s.room.(*cut); ok {
-			r.active += d * float64(c.active)
+		switch on := s.room.(type) {
+		case *cut:
+			r.active += d * float64(on.active)
+		case *fixed:
+			r.active += d * float64(on.active)
 		}
 		r.frag += d * s.room.fragmentation() / float64(len(s.GPUs))
 	}

@@ -46,9 +46,9 @@ func resources(compute int) float64 {
 	return float64(2 * compute)
 }
 
-// busyOn returns the busy share of a script, computed from util, the fraction of the run time for which the script kept
+// BusyOn returns the busy share of a script, computed from util, the fraction of the run time for which the script kept
 // an instance with the given number of compute slices busy.
-func busyOn(util float64, compute int) float64 {
+func BusyOn(util float64, compute int) float64 {
 	times := resources(compute) / 2
 	return util * times / (1 - util + util*times)
 }
@@ -128,7 +128,7 @@ func observe(runs []attempt) (o observations) {
 			o.reached = append(o.reached, t)
 		}
 		if r.complete && r.Util >= 0 {
-			shares = append(shares, busyOn(min(r.Util, 1), r.compute()))
+			shares = append(shares, BusyOn(min(r.Util, 1), r.compute()))
 		}
 	}
 	if o.util = -1; len(shares) > 0 {

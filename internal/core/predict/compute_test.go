@@ -7,12 +7,12 @@ import (
 	"caelum/internal/core/mig"
 )
 
-// TestBusyOn checks that busyOn computes the busy share from the fraction of the run time that takes implies.
+// TestBusyOn checks that BusyOn computes the busy share from the fraction of the run time that takes implies.
 func TestBusyOn(t *testing.T) {
 	for _, compute := range []int{1, 2, 3, 4, 7} {
 		for _, busy := range []float64{0, 0.3, 0.8, 1} {
 			util := 1 - (1-busy)/takes(busy, compute)
-			if got := busyOn(util, compute); math.Abs(got-busy) > 1e-12 {
+			if got := BusyOn(util, compute); math.Abs(got-busy) > 1e-12 {
 				t.Errorf("%d compute slices: %v, want %v", compute, got, busy)
 			}
 		}
