@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"caelum/internal/controller/learn"
+	"caelum/internal/controller/repo"
 	"caelum/internal/slurm"
 )
 
@@ -34,36 +34,48 @@ reads. Two repositories with the same runs have identical exports.`,
 
 func newRepoImport(o *repoOptions) *cobra.Command {
 	return &cobra.Command{
-		Use:   "import [FILE]",
-		Short: "Add the runs from an export to the repository",
-		Long: `import reads the output of "caelum repo export" from a file or from standard input, and adds the
-runs to the repository. For a run that is already there, it only fills in missing values. Runs that
-"caelum repo forget" deleted are skipped. If a line is invalid, import reports it and adds no runs.`,
+		Use:   "import [FILE...]",
+		Short: "Add the runs from an export or from caelumd observe to the repository",
+		Long: `import reads files, or standard input, in the format of "caelum repo export" or "caelumd observe", and
+adds the runs to the repository. For a run that is already there, it only fills in missing values.
+Runs that "caelum repo forget" deleted are skipped. If a line is invalid, or if other users can
+change a file, import reports it, adds no runs of this file and stops.`,
 		Example: `  caelum repo import runs.jsonl`,
-		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, name := cmd.InOrStdin(), "standard input"
-			if len(args) > 0 {
-				f, err := os.Open(args[0])
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				from, name = f, args[0]
-			}
 			r, _, err := o.open(false)
 			if err != nil {
 				return err
 			}
 			defer r.Close()
-			read, added, err := r.Import(from)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+			var read, added int
+			if len(args) == 0 {
+				if read, added, err = r.Import(cmd.InOrStdin()); err != nil {
+					return fmt.Errorf("standard input: %w", err)
+				}
+			}
+			for _, name := range args {
+				n, new, err := importFile(r, name)
+				if err != nil {
+					return err
+				}
+				read, added = read+n, added+new
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, %d of them new\n", plural(read, "run"), added)
 			return err
 		},
 	}
+}
+
+func importFile(r *repo.Repo, name string) (read, added int, err error) {
+	f, err := repo.OpenRuns(name)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	if read, added, err = r.Import(f); err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return read, added, err
 }
 
 // readTime parses a date or a time in the local time zone.
