@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 
 	"caelum/internal/controller/repo"
@@ -20,7 +21,7 @@ func observedWorkload(files []string) (*trace.Workload, error) {
 	}
 	runs, order := map[id]*repo.Observed{}, []id(nil)
 	for _, name := range files {
-		f, err := repo.OpenRuns(name)
+		f, err := os.Open(name)
 		if err != nil {
 			return nil, err
 		}

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -75,6 +77,11 @@ func runObserve(ctx context.Context, path, output string) error {
 	}
 	if cfg.SampleInterval == 0 {
 		return errors.New("sample_interval is 0 in caelum.yaml; remove it, or set it to 1s")
+	}
+	if output == observedPath {
+		if err := os.MkdirAll(filepath.Dir(output), 0o700); err != nil {
+			return err
+		}
 	}
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, gpu.Caps{}) // a trial does not prepare capability files
 	if err != nil {
