@@ -30,16 +30,17 @@ type Observer struct {
 	Clock  func() time.Duration // the time of CLOCK_MONOTONIC
 	Log    *logrus.Entry
 
-	began   time.Time // the usage of jobs that started earlier is unknown
-	gpus    []gpu.GPU
-	first   *observedDevice       // describes the runs whose usage is unknown
-	devices []*observedDevice     // used by Sample only
-	looked  time.Duration         // the time of the last look at the devices; used by Sample only
-	asked   time.Duration         // the time of the last call to Slurm.Processes; used by Sample only
-	owners  map[int]uint32        // the jobs of the processes in the last sample, by pid; used by Sample only
-	done    map[observedRun]bool  // the recorded runs that slurmctld still lists; used by Poll only
-	mu      sync.Mutex            // protects open
-	open    map[uint32]*openedRun // by job
+	began     time.Time // the usage of jobs that started earlier is unknown
+	gpus      []gpu.GPU
+	first     *observedDevice       // describes the runs whose usage is unknown
+	devices   []*observedDevice     // used by Sample only
+	looked    time.Duration         // the time of the last look at the devices; used by Sample only
+	asked     time.Duration         // the time of the last call to Slurm.Processes; used by Sample only
+	owners    map[int]uint32        // the jobs of the processes in the last sample, by pid; used by Sample only
+	strangers map[int]int           // the number of answers without the process, by pid; used by Sample only
+	done      map[observedRun]bool  // the recorded runs that slurmctld still lists; used by Poll only
+	mu        sync.Mutex            // protects open
+	open      map[uint32]*openedRun // by job
 }
 
 // ObservedHardware is the subset of the driver's methods that an Observer uses. *gpu.NVML implements it.
@@ -119,7 +120,8 @@ func (o *Observer) Sample(ctx context.Context) {
 // jobs returns a function that returns the job of a process, or 0. It asks Slurm at most once, and only about processes
 // that were not in the last sample.
 func (o *Observer) jobs(ctx context.Context) func(pid int) uint32 {
-	before := o.owners
+	before, strangers := o.owners, o.strangers
+	o.strangers = map[int]int{}
 	o.owners = map[int]uint32{}
 	var tracked map[int]uint32
 	return func(pid int) uint32 {
@@ -133,16 +135,20 @@ func (o *Observer) jobs(ctx context.Context) func(pid int) uint32 {
 			return 0 // the process has ended
 		}
 		if job, _ = gpu.SlurmJob(paths); job == 0 { // no cgroups, or cgroups without job ids
-			if now := o.Clock(); tracked == nil && now-o.asked >= askInterval {
+			asks := strangers[pid]
+			if now := o.Clock(); tracked == nil && asks < maxAsks && now-o.asked >= askInterval {
 				o.asked = now
 				if tracked, err = o.Slurm.Processes(ctx, o.Node); err != nil {
 					o.Log.WithError(err).Warn("couldn't list the processes of jobs; trying again")
 				}
 			}
-			if tracked == nil {
+			if tracked != nil {
+				asks++
+			}
+			if job = tracked[pid]; job == 0 {
+				o.strangers[pid] = asks
 				return 0
 			}
-			job = tracked[pid]
 		}
 		o.owners[pid] = job
 		return job
@@ -152,6 +158,10 @@ func (o *Observer) jobs(ctx context.Context) func(pid int) uint32 {
 // askInterval is the minimum time between two calls to Slurm.Processes, which asks each slurmstepd on the node. Without
 // it, a user whose processes use a GPU for a moment would cause a call for each sample.
 const askInterval = 2 * time.Second
+
+// maxAsks is the number of times that Slurm is asked about a process before it counts as outside all jobs. A slurmstepd
+// that is just starting may be missing in an answer.
+const maxAsks = 3
 
 // maxObservedProcesses limits the processes of a device in a sample. A sample with more is not used, because finding
 // their jobs would delay the samples of the other devices.

@@ -235,7 +235,7 @@ func (f *fakeGPU) processes(pids ...int) {
 }
 
 // TestObserveWithoutCgroups checks that an Observer asks slurmstepd about processes without a cgroup of a job, but
-// neither in each sample nor again about a process that it knows.
+// neither in each sample nor again about a process that it knows or has asked about often enough.
 func TestObserveWithoutCgroups(t *testing.T) {
 	hw := &fakeGPU{}
 	s := newObservedSite(t, hw)
@@ -248,11 +248,11 @@ func TestObserveWithoutCgroups(t *testing.T) {
 		t.Errorf("asked %d times, used %v", s.asked, s.uses(7))
 	}
 	s.now, s.tracked = s.now.Add(askInterval), map[int]uint32{41: 7}
-	for range 3 {
+	for range 2 * maxAsks {
 		s.Sample(t.Context())
 		s.now = s.now.Add(askInterval)
 	}
-	if s.asked != 2 || s.uses(7)["0 full"] != 100 {
+	if s.asked != 1+maxAsks || s.uses(7)["0 full"] != 100 {
 		t.Errorf("asked %d times, used %v", s.asked, s.uses(7))
 	}
 }
