@@ -229,7 +229,8 @@ func (o *Observer) Start(ctx context.Context) error {
 	if o.look(); len(o.devices) == 0 {
 		return errNoDevice(gpus)
 	}
-	o.first, o.open, o.began, o.looked = o.devices[0], map[uint32]*openedRun{}, o.Now(), o.Clock()
+	// slurmctld rounds starts down to whole seconds.
+	o.first, o.open, o.began, o.looked = o.devices[0], map[uint32]*openedRun{}, o.Now().Truncate(time.Second), o.Clock()
 	o.Poll(ctx)
 	return nil
 }
