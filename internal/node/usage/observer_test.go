@@ -390,3 +390,24 @@ func TestObserveNoGPU(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestObserveFirstSecond tests a job that starts in the same second as the Observer.
+func TestObserveFirstSecond(t *testing.T) {
+	hw := &fakeGPU{}
+	s := newObservedSite(t, hw)
+	s.now = observedAt.Add(700 * time.Millisecond)
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.begin(1)
+	s.jobs[0].Start = observedAt
+	s.jobOf[5] = 1
+	hw.processes(5)
+	s.Poll(t.Context())
+	s.Sample(t.Context())
+	s.now = s.now.Add(time.Minute)
+	s.end(1, "COMPLETED")
+	if n := s.line(t); n.Samples == 0 || n.PeakMiB != 100 {
+		t.Errorf("%+v", n)
+	}
+}
