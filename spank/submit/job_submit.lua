@@ -1328,6 +1328,7 @@ local function submit(job, parts, converts)
   local given, too_many = options(job)
   -- A waiting job's request contains its types. Only another client than srun leaves the mark in the record.
   local marked = not converts and restore(job, given and given.static)
+  if marked then r, why = request(job) end
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
   if not managed(job.partition, parts, t) then

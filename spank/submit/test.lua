@@ -581,6 +581,16 @@ for _, case in ipairs({
   check(case[2].partition ~= "cpu" or seen.tres_per_node == case[4], case[1] .. " restored for the site", seen.tres_per_node)
 end
 
+-- In an unmanaged partition, a request of slices for such a device is refused, as without the plugin: the device is not
+-- a slot.
+for _, case in ipairs({
+  {tres_per_node = "gres:gpu:1g.5gb:1,gres:mig:1g.5gb:1"}, {tres_per_node = "gres:gpu:1,gres:mig:1g.5gb:1"},
+}) do
+  case.partition, case.script = "cpu", ""
+  case.spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_static=1g.5gb"}
+  check(submit(case) == slurm.ERROR and (said[1] or ""):find("gres:gpu:1g.5gb:1 is not valid", 1, true), "slices for a static device", said[1])
+end
+
 -- slurmctld copies the script, and searches the environment, at each access.
 do
   local job = job_desc({tres_per_node = "gres:gpu:a100_1g.5gb:1"}, "gres:")
