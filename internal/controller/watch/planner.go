@@ -107,7 +107,7 @@ func (p *planner) own() string {
 // may defer parts (see deferParts). If it cannot write a part, it does not write the heartbeat either. If this lasts
 // longer than Expiry, all agents make their own plans.
 func (p *planner) write(
-	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan, unstarted plan.Unstarted,
+	ctx context.Context, snapshot plan.Snapshot, v *plan.View, made offer.Plan, of *notifications,
 ) error {
 	beat, ok := beatNode(snapshot.Nodes)
 	p.deferred, p.written = nil, nil
@@ -117,7 +117,7 @@ func (p *planner) write(
 	var failed error
 	began := p.now()
 	due := p.now().Sub(p.beat) >= part.Every-time.Second
-	all := p.updates(snapshot, v, made, unstarted, beat.Name)
+	all := p.updates(snapshot, v, made, of, beat.Name)
 	if !due {
 		p.deferred = deferParts(v, made, all)
 	}
@@ -157,15 +157,18 @@ func (p *planner) write(
 	return nil
 }
 
-// updates returns all nodes with their new Comments.
+// updates returns all nodes with their new Comments. An unresponsive node, which the plan leaves out, gets no part: its
+// agent then plans for itself. With an old part that it has already published, the node would remain left out.
 func (p *planner) updates(
-	snapshot plan.Snapshot, v *plan.View, made offer.Plan, unstarted plan.Unstarted, beat string,
+	snapshot plan.Snapshot, v *plan.View, made offer.Plan, of *notifications, beat string,
 ) (all []update) {
 	for _, n := range snapshot.Nodes {
 		u := update{node: n, comment: n.Comment, member: v.Member(n.Name)}
 		if u.member >= 0 {
 			u.own = p.partOf(snapshot, v, made, u.member, beat)
-			u.comment = plan.WithBack(part.With(u.comment, u.own.Text()), unstarted.Back(n.Name, snapshot.At))
+			u.comment = plan.WithBack(part.With(u.comment, u.own.Text()), of.unstarted.Back(n.Name, snapshot.At))
+		} else if of.unresponsive.LeftOut(n, snapshot.At) {
+			u.comment = part.With(u.comment, "")
 		}
 		all = append(all, u)
 	}

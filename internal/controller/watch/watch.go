@@ -275,7 +275,7 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 		if w.preemption != nil && !active {
 			w.preemption.moves.delay(snapshot.At)
 		}
-		if err = w.planner.write(ctx, snapshot, v, made, w.notifications.unstarted); err != nil {
+		if err = w.planner.write(ctx, snapshot, v, made, &w.notifications); err != nil {
 			err = fmt.Errorf("couldn't write the plan: %w", err)
 		} else if active {
 			if err = w.planner.offerPoweredDown(ctx, snapshot, v, made); err != nil {
