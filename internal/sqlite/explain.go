@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -39,6 +40,8 @@ func (k Kind) Explain(path string, err error) error {
 		return k.withRemedy(path, err, k.Foreign)
 	case !errors.As(err, &e):
 		return k.withRemedy(path, err, "")
+	case e.Code == sqlite3.ErrCorrupt && unreadable(path):
+		return k.withRemedy(path, syscall.EIO, remedies[sqlite3.ErrIoErr])
 	case e.Code == sqlite3.ErrCorrupt, e.Code == sqlite3.ErrNotADB:
 		return k.withRemedy(path, ErrDamaged, k.Damaged)
 	case e.Code == sqlite3.ErrFull, e.SystemErrno == syscall.ENOSPC:
@@ -50,6 +53,24 @@ func (k Kind) Explain(path string, err error) error {
 		return k.withRemedy(path, err, "another process has locked the file; find the process with `fuser "+path+"`")
 	}
 	return k.withRemedy(path, err, remedies[e.Code])
+}
+
+// unreadable reports whether the disk returns EIO for a part of the database. If a read fails with EIO, SQLite reports
+// that the database is damaged (SQLITE_IOERR_CORRUPTFS). Moving the file away would not help then, and a repository
+// would be set aside without need.
+func unreadable(path string) bool {
+	for _, name := range []string{path, path + "-wal"} {
+		f, err := os.Open(name)
+		if err != nil {
+			continue
+		}
+		_, err = io.Copy(io.Discard, f)
+		f.Close()
+		if errors.Is(err, syscall.EIO) {
+			return true
+		}
+	}
+	return false
 }
 
 // ExplainFile is like Explain, but for file-system errors that occurred while opening or examining the file.

@@ -1,9 +1,13 @@
 package sqlite
 
 import (
+	"errors"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/mattn/go-sqlite3"
 )
 
 // TestExplainFileOwner checks that no remedy names root as the owner of another user's file. For example, the
@@ -22,5 +26,18 @@ func TestExplainFileOwner(t *testing.T) {
 		if text != want {
 			t.Errorf("%q, want %q", text, want)
 		}
+	}
+}
+
+// TestExplainUnreadable checks that a disk that does not return the file is not reported as a damaged file. A read of
+// /proc/self/mem at offset 0 fails with EIO.
+func TestExplainUnreadable(t *testing.T) {
+	corrupt := sqlite3.Error{Code: sqlite3.ErrCorrupt}
+	err := Kind{Name: "ledger", Damaged: "move"}.Explain("/proc/self/mem", corrupt)
+	if errors.Is(err, ErrDamaged) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "dmesg") {
+		t.Errorf("a disk error: %v", err)
+	}
+	if err := (Kind{Name: "ledger", Damaged: "move"}).Explain("/dev/null", corrupt); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a damaged file: %v", err)
 	}
 }
