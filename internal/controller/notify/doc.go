@@ -17,7 +17,9 @@
 //
 // A captured datagram therefore has no effect after its first arrival, and with a key, a forged datagram costs the
 // receiver only the computation of one MAC. If the clocks differ by more than 30 seconds, receivers reject all
-// datagrams, and agents rely on polling.
+// datagrams, and agents rely on polling. If a receiver's clock is set back by more than 30 seconds, the receiver
+// forgets the times of earlier datagrams that are in the future then; when its clock reaches such a time again, it
+// accepts the datagram once more.
 //
 // A session key is random. Each datagram of a session contains the munge credential that carries the key and that only
 // the receiver's user can decode, so a receiver needs no earlier datagram, and decodes the credential only once. The

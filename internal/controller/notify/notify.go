@@ -65,7 +65,7 @@ func (s *Sender) send(d datagram, host string, port int) error {
 func (s *Sender) seal(d datagram) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last = max(time.Now().UnixNano(), s.last+1)
+	s.last = next(s.last, time.Now())
 	d.at, d.from = s.last, s.Name
 	if s.Auth.Key != nil {
 		return s.Auth.Key.seal(d), nil
@@ -74,6 +74,15 @@ func (s *Sender) seal(d datagram) ([]byte, error) {
 		return nil, err
 	}
 	return append([]byte(mungePrefix+s.own.credential+"\n"), s.own.key.seal(d)...), nil
+}
+
+// next returns the time for a datagram: now, or a later time if the last datagram has the same or, because the clock
+// was set back, a later time. After a large step, receivers would reject such a time.
+func next(last int64, now time.Time) int64 {
+	if last > now.Add(window).UnixNano() {
+		last = 0
+	}
+	return max(now.UnixNano(), last+1)
 }
 
 // write sends a datagram from the wake port if this host listens on it, so that receivers can distinguish it from a
@@ -183,7 +192,8 @@ func (l *Listener) nextPause(pause time.Duration, changed bool, took time.Durati
 // receive reads datagrams until conn is closed and sends to the notified channel after each accepted notification.
 // While a call to react is pending, it sends nothing.
 func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan<- struct{}) error {
-	a := newAcceptor(l, time.Now())
+	start := time.Now()
+	a := newAcceptor(l, func() time.Duration { return time.Since(start) })
 	refused, reported := 0, time.Time{}
 	var data [maxLength + 1]byte
 	for {
@@ -218,16 +228,16 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan
 // acceptor accepts or rejects datagrams in order of arrival.
 type acceptor struct {
 	*Listener
-	start     time.Time
-	last      map[kind]int64 // the time in the last accepted datagram
+	age       func() time.Duration // the time since the start, which does not depend on the clock
+	last      map[kind]int64       // the time in the last accepted datagram
 	hosts     addresses
 	sessions  map[string]session // by sender; without a key
 	decodings *rate.Limiter      // the limit on decodings of credentials in datagrams from the wake port
 	strangers *rate.Limiter      // the same for datagrams from other ports
 }
 
-func newAcceptor(l *Listener, start time.Time) *acceptor {
-	return &acceptor{Listener: l, start: start, last: map[kind]int64{}, sessions: map[string]session{},
+func newAcceptor(l *Listener, age func() time.Duration) *acceptor {
+	return &acceptor{Listener: l, age: age, last: map[kind]int64{}, sessions: map[string]session{},
 		decodings: rate.NewLimiter(rate.Every(decodeEvery), decodeBurst),
 		strangers: rate.NewLimiter(rate.Every(strangerEvery), strangerBurst)}
 }
@@ -264,14 +274,17 @@ func (a *acceptor) accept(
 func (a *acceptor) check(
 	ctx context.Context, d datagram, from netip.Addr, now time.Time, ages ...time.Duration,
 ) (reason string) {
-	at := time.Unix(0, d.at)
+	at, last := time.Unix(0, d.at), a.last[kind{d.from, d.text != ""}]
+	if last > now.Add(window).UnixNano() { // this host's clock was set back
+		last = 0
+	}
 	switch {
 	case d.to != a.Name:
 		return "the datagram is for " + strconv.Quote(d.to)
 	case at.Before(now.Add(-window)) || at.After(now.Add(window)):
 		return "the time in the datagram differs from this host's clock by more than " + window.String() +
 			": the datagram is old, or a clock is wrong"
-	case !at.After(a.start), d.at <= a.last[kind{d.from, d.text != ""}]:
+	case !at.After(now.Add(-a.age())), d.at <= last:
 		return "the datagram is not newer than the sender's last accepted datagram or the start of this daemon"
 	case !a.comesFrom(ctx, d.from, from, ages):
 		return "the datagram does not come from an address of " + strconv.Quote(d.from) +

@@ -32,10 +32,13 @@ func hosts(sender string) []string {
 	return nil
 }
 
+// aged returns the age of a receiver for newAcceptor.
+func aged(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
 // TestAccept checks which datagrams an agent accepts. It must reject a datagram with any kind of fault.
 func TestAccept(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	a := newAcceptor(&Listener{Auth: Auth{Key: key}, Name: "n1", Hosts: hosts}, now.Add(-20*time.Second))
+	a := newAcceptor(&Listener{Auth: Auth{Key: key}, Name: "n1", Hosts: hosts}, aged(20*time.Second))
 	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
 	good := datagram{at: at(0), from: "watcher/ctl", to: "n1"}
 	whole := key.seal(good)
@@ -72,11 +75,38 @@ func TestAccept(t *testing.T) {
 	}
 }
 
+// TestClockSetBack checks that datagrams are sent and accepted again as soon as the clocks of both hosts are right, if
+// both were wrong by an hour before, for example until the first time synchronization after a boot.
+func TestClockSetBack(t *testing.T) {
+	wrong := time.Unix(1e9, 0)
+	age, last := time.Duration(0), int64(0)
+	a := newAcceptor(&Listener{Auth: Auth{Key: key}, Name: "n1", Hosts: hosts},
+		func() time.Duration { return age })
+	for _, c := range []struct {
+		step time.Duration // of both clocks
+		n    int           // datagrams, one per second
+	}{{0, 3}, {-time.Hour, 3}, {-window / 2, 3}, {time.Hour, 3}, {-time.Hour, 3}} {
+		wrong = wrong.Add(c.step)
+		for range c.n {
+			wrong, age = wrong.Add(time.Second), age+time.Second
+			last = next(last, wrong)
+			d := key.seal(datagram{at: last, from: "watcher/ctl", to: "n1"})
+			from := netip.MustParseAddrPort("127.0.0.1:1")
+			if _, reason := a.accept(t.Context(), d, from, wrong); reason != "" {
+				t.Errorf("after a step of %v: %s", c.step, reason)
+			}
+			if _, reason := a.accept(t.Context(), d, from, wrong); reason == "" {
+				t.Errorf("after a step of %v, the same datagram was accepted again", c.step)
+			}
+		}
+	}
+}
+
 // TestAcceptConfirmation checks that a receiver distinguishes confirmations from notifications, and applies the same
 // rules to both.
 func TestAcceptConfirmation(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	a := newAcceptor(&Listener{Auth: Auth{Key: key}, Name: "n1", Hosts: hosts}, now.Add(-time.Minute))
+	a := newAcceptor(&Listener{Auth: Auth{Key: key}, Name: "n1", Hosts: hosts}, aged(time.Minute))
 	d := datagram{at: now.UnixNano(), from: "watcher/ctl", to: "n1", text: "beat@1 \x00digest"}
 	from := netip.MustParseAddrPort("127.0.0.1:40000")
 	whole := key.seal(d)

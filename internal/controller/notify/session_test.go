@@ -66,7 +66,7 @@ const (
 // agentOf returns the acceptor of an agent that started a minute ago.
 func agentOf(m *munged) *acceptor {
 	auth := Auth{Munge: client{m, 0}, Receiver: slurmUser, Senders: []uint32{0, slurmUser}}
-	return newAcceptor(&Listener{Auth: auth, Name: "n1", Port: wakePort, Hosts: hosts}, time.Now().Add(-time.Minute))
+	return newAcceptor(&Listener{Auth: auth, Name: "n1", Port: wakePort, Hosts: hosts}, aged(time.Minute))
 }
 
 // watcherAs returns a sender that claims to be the watcher and runs as the given user. Its credentials are for the user

@@ -131,6 +131,15 @@ func TestConfirmedPolls(t *testing.T) {
 	}
 }
 
+// TestConfirmedClock checks that an agent whose clock was set back does not trust the last confirmation for longer.
+func TestConfirmedClock(t *testing.T) {
+	f := newConfirmed(t)
+	f.rest()
+	if f.advance(-time.Hour); f.polls() == 0 {
+		t.Error("the agents omit the poll")
+	}
+}
+
 // TestConfirmedConfig checks that a change in slurm.conf ends the confirmations until the agents have read it.
 func TestConfirmedConfig(t *testing.T) {
 	f := newConfirmed(t)

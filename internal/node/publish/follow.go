@@ -182,7 +182,7 @@ func (p *Publisher) isConfirmed() bool {
 	c, config := p.confirmed.Load(), p.Privacy.Load()
 	now := p.Clock()
 	if c == nil || config == nil || p.atRest.Name == "" || c.digest != part.Digest(p.atRest, *config) ||
-		now.Sub(c.at) >= part.Expiry || now.Sub(p.listed) >= RelistConfirmed || !p.following.Load() ||
+		now.Sub(c.at).Abs() >= part.Expiry || now.Sub(p.listed) >= RelistConfirmed || !p.following.Load() ||
 		!p.isPublished() {
 		return false
 	}
