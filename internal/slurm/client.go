@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -48,7 +49,8 @@ type Client struct {
 	whose               []string // the sacct options that select users
 	command             runner
 	streamed            streamer
-	once                runner // for requests that must not reach a slurmctld that is started later
+	once                runner        // for requests that must not reach a slurmctld that is started later
+	listed              *atomic.Int64 // the number of jobs that Jobs last returned
 }
 
 type runner func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
@@ -66,6 +68,7 @@ func New(opt Options) *Client {
 		show:      opt.Show,
 		timeout:   opt.Timeout,
 		whose:     []string{"-a"},
+		listed:    new(atomic.Int64),
 		command:   opt.Run,
 		once:      opt.Run,
 	}

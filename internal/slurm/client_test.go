@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // playEnv is an environment variable that makes the test binary act as scontrol and squeue. Its value is a directory:
@@ -533,7 +534,7 @@ func TestManyNames(t *testing.T) {
 		if len(j.ReqNodes) != want || (j.Problem == "") != (want > 0) {
 			t.Errorf("job %d requests %d names, want %d; problem %q", j.ID, len(j.ReqNodes), want, j.Problem)
 		}
-		if e := excluded[k]; len(e.excluded) != want || (e.problem == "") != (want > 0) {
+		if e := excluded[j.ID]; len(e.excluded) != want || (e.problem == "") != (want > 0) {
 			t.Errorf("job %d excludes %d names, want %d; problem %q", e.id, len(e.excluded), want, e.problem)
 		}
 	}
@@ -560,6 +561,32 @@ func TestLongListsAreNotKept(t *testing.T) {
 		t.Fatalf("%d jobs, %v", len(jobs), err)
 	}
 	if n := (int(after.HeapAlloc) - int(before.HeapAlloc)) / count; n > 8<<10 {
+		t.Errorf("a job takes %d bytes", n)
+	}
+	runtime.KeepAlive(jobs)
+	runtime.KeepAlive(&out)
+}
+
+// TestMemoryOfAQueue checks that equal fields of jobs share their memory.
+func TestMemoryOfAQueue(t *testing.T) {
+	line, _, _ := strings.Cut(mustRead(t, "queue-array.txt"), "\n")
+	var out strings.Builder
+	const count = 1000
+	for id := range count {
+		fields := strings.Split(line, recordedSep)
+		fields[0], fields[column("reason")] = fmt.Sprint(id+1), strings.Repeat("r", longField-1)
+		out.WriteString(strings.Join(fields, recordedSep) + "\n")
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	jobs, err := appendJobs(make([]Job, 0, count), strings.NewReader(out.String()), recordedSep)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if err != nil || len(jobs) != count {
+		t.Fatalf("%d jobs, %v", len(jobs), err)
+	}
+	if n := (int(after.HeapAlloc) - int(before.HeapAlloc)) / count; n > int(unsafe.Sizeof(jobs[0]))+longField/2 {
 		t.Errorf("a job takes %d bytes", n)
 	}
 	runtime.KeepAlive(jobs)

@@ -77,7 +77,8 @@ var recordingParsers = map[string]func(out string, d *datadriven.TestData) (stri
 	},
 	"exclusions": func(out string, _ *datadriven.TestData) (text string, err error) {
 		exclusions, err := parseExclusions(strings.NewReader(out), recordedSep, nil)
-		for _, e := range exclusions {
+		for _, id := range slices.Sorted(maps.Keys(exclusions)) {
+			e := exclusions[id]
 			text += fmt.Sprintf("%d %s excluded=%v\n", e.id, e.state, e.excluded)
 		}
 		return text, err

@@ -15,13 +15,18 @@ import (
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
 // queue returns the jobs that squeue lists for the given arguments.
-func (c *Client) queue(ctx context.Context, args ...string) (jobs []Job, err error) {
+func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
+	return c.queueInto(ctx, nil, args...)
+}
+
+// queueInto is like queue, but appends the jobs to an empty list.
+func (c *Client) queueInto(ctx context.Context, jobs []Job, args ...string) (_ []Job, err error) {
 	sep := newSeparator()
 	err = c.stream(
 		ctx,
 		[]string{"SQUEUE_FORMAT2=" + jobFormat(sep)},
 		func(out io.Reader) error {
-			jobs, err = parseJobs(out, sep)
+			jobs, err = appendJobs(jobs, out, sep)
 			return err
 		},
 		c.squeue,
@@ -35,24 +40,17 @@ func (c *Client) excludedNodes(
 	ctx context.Context, owners map[uint32]uint32, args ...string,
 ) (map[uint32]exclusion, error) {
 	sep := newSeparator()
-	var list []exclusion
+	var byID map[uint32]exclusion
 	err := c.stream(
 		ctx,
 		[]string{"SQUEUE_FORMAT=" + excludeFormat(sep)},
 		func(out io.Reader) (err error) {
-			list, err = parseExclusions(out, sep, owners)
+			byID, err = parseExclusions(out, sep, owners)
 			return err
 		},
 		c.squeue,
 		append(squeueArgs[:len(squeueArgs):len(squeueArgs)], args...)...)
-	if err != nil {
-		return nil, err
-	}
-	byID := make(map[uint32]exclusion, len(list))
-	for _, e := range list {
-		byID[e.id] = e
-	}
-	return byID, nil
+	return byID, err
 }
 
 func (e exclusion) addTo(j *Job) {
@@ -118,7 +116,12 @@ func List(ctx context.Context, from Lister) (nodes []Node, q Queue, err error) {
 }
 
 // Jobs returns the same jobs as [Queue].All, but makes only one request. Errors: ErrUnreachable.
-func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
+func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
+	// A list that grows needs up to twice its memory, so it begins with the capacity that the last one needed.
+	jobs, err := c.queueInto(ctx, make([]Job, 0, c.listed.Load()), "-t", "all")
+	c.listed.Store(int64(len(jobs)))
+	return jobs, err
+}
 
 // JobsOn returns the jobs that may be on a node (see [Queue.On]) with one request. If slurmctld hides other users'
 // jobs, the result contains only the caller's jobs. Errors: ErrUnreachable.

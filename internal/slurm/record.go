@@ -272,6 +272,16 @@ func detach(rec [][]byte) []string {
 	return list
 }
 
+// detachInto overwrites the fields of the record before with copies of a record's. Equal fields, which are most in a
+// queue, share their memory.
+func detachInto(own []string, rec [][]byte) {
+	for i, f := range rec {
+		if string(f) != own[i] {
+			own[i] = string(f)
+		}
+	}
+}
+
 // parseJobs parses the output of squeue for jobFormat(sep). If one of a job's fields cannot be parsed, parseJobs only
 // sets the job's Problem, so that one user's malformed request does not hide all other jobs.
 //
@@ -279,9 +289,13 @@ func detach(rec [][]byte) []string {
 // -r` lists separately. Only the first of them is parsed; otherwise, an array of 100,000 tasks would take 332 MiB.
 // Without -r, squeue would also join tasks that differ in their ids, holds and requests (22.05.8). With --array-unique,
 // it would print the required records, but only 22.05 has this option.
-func parseJobs(out io.Reader, sep string) (jobs []Job, err error) {
+func parseJobs(out io.Reader, sep string) (jobs []Job, err error) { return appendJobs(nil, out, sep) }
+
+// appendJobs is like parseJobs, but appends the jobs to an empty list.
+func appendJobs(jobs []Job, out io.Reader, sep string) (_ []Job, err error) {
 	at := map[string]int{} // by id
 	tasks, names := map[int][]string{}, userNames{}
+	own := make([]string, len(jobFields)) // of the last record
 	err = eachRecord(out, sep, len(jobFields), func(rec [][]byte) error {
 		if i, ok := at[string(rec[0])]; ok {
 			if len(tasks[i]) == 0 {
@@ -291,16 +305,17 @@ func parseJobs(out io.Reader, sep string) (jobs []Job, err error) {
 			return nil
 		}
 		shorten(rec)
-		own := detach(rec)
-		j, err := parseJob(own)
+		detachInto(own, rec)
+		jobs = append(jobs, Job{})
+		j := &jobs[len(jobs)-1]
+		err := parseJob(j, own)
 		if tooMany := names.add(j.UID, j.ReqNodes); tooMany != nil {
 			j.ReqNodes = nil
 			if j.State == "PENDING" { // an agent need not reread a job that has started
 				j.Problem = tooMany.Error()
 			}
 		}
-		at[own[0]] = len(jobs)
-		jobs = append(jobs, j)
+		at[own[0]] = len(jobs) - 1
 		return err
 	})
 	if err != nil {
@@ -343,9 +358,9 @@ func shorten(rec [][]byte) {
 }
 
 // parseJob parses one record.
-func parseJob(rec []string) (j Job, err error) {
+func parseJob(j *Job, rec []string) error {
 	for i, f := range jobFields {
-		if err := f.set(&j, rec[i]); err != nil {
+		if err := f.set(j, rec[i]); err != nil {
 			j.Problem = fmt.Sprintf("%s: %v", f.name, err)
 		}
 	}
@@ -354,9 +369,9 @@ func parseJob(rec []string) (j Job, err error) {
 		j.ArrayJob = 0
 	}
 	if j.ID == 0 {
-		return j, fmt.Errorf("%.20q is not a job id", rec[0])
+		return fmt.Errorf("%.20q is not a job id", rec[0])
 	}
-	return j, nil
+	return nil
 }
 
 // taskRanges returns task indices in the form that scontrol accepts, for example "3-5,9".
@@ -435,20 +450,20 @@ func excludeFormat(sep string) string {
 	return "%A" + sep + "%x" + sep + "%T" + sep
 }
 
-// parseExclusions parses the output of squeue for excludeFormat(sep). Array tasks with the same id have one exclusion.
-// owners maps the jobs' ids to their users.
-func parseExclusions(out io.Reader, sep string, owners map[uint32]uint32) (exclusions []exclusion, err error) {
-	seen, names := map[string]bool{}, userNames{}
-	err = eachRecord(out, sep, 3, func(rec [][]byte) (err error) {
-		if seen[string(rec[0])] {
-			return nil
-		}
-		own := detach(rec)
-		seen[own[0]] = true
+// parseExclusions parses the output of squeue for excludeFormat(sep), by job id. Array tasks with the same id have one
+// exclusion. owners maps the jobs' ids to their users.
+func parseExclusions(out io.Reader, sep string, owners map[uint32]uint32) (map[uint32]exclusion, error) {
+	exclusions, names := make(map[uint32]exclusion, len(owners)), userNames{}
+	own := make([]string, 3) // of the last record
+	err := eachRecord(out, sep, len(own), func(rec [][]byte) (err error) {
+		detachInto(own, rec)
 		var e exclusion
 		e.state, _ = jobState(own[2])
 		if err := id32(&e.id, own[0]); err != nil {
 			return fmt.Errorf("job id: %w", err)
+		}
+		if _, seen := exclusions[e.id]; seen {
+			return nil
 		}
 		if e.excluded, err = usersHosts(own[1]); err == nil {
 			err = names.add(owners[e.id], e.excluded)
@@ -456,7 +471,7 @@ func parseExclusions(out io.Reader, sep string, owners map[uint32]uint32) (exclu
 		if err != nil {
 			e.excluded, e.problem = nil, fmt.Sprintf("excluded nodes: %v", err)
 		}
-		exclusions = append(exclusions, e)
+		exclusions[e.id] = e
 		return nil
 	})
 	if err != nil {
