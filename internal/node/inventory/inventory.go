@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -156,6 +157,14 @@ func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, 
 			gpus = append(gpus, c)
 			continue
 		}
+		// GPUs with equal models share one, because each model keeps a table of 0.5 MB (mig.Table).
+		for _, other := range gpus {
+			if other.Model != nil && reflect.DeepEqual(other.Model.Profiles, g.Model.Profiles) &&
+				other.Model.Name == g.Model.Name {
+				g.Model = other.Model
+			}
+		}
+		c.GPU = g
 		for i, p := range g.Model.Profiles {
 			if !offers(p, named) {
 				continue

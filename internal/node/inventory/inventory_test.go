@@ -57,3 +57,19 @@ func TestOfferedByTwoModels(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+// TestEqualGPUsShareAModel checks that GPUs share a model, and thus its tables, exactly if their profiles are equal.
+func TestEqualGPUsShareAModel(t *testing.T) {
+	var found []gpu.GPU
+	for i, name := range []string{"A100-40GB", "A100-80GB", "A100-40GB"} {
+		b, err := mig.ModelByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, gpu.GPU{Index: i, Model: b.Select(mig.Plain)})
+	}
+	gpus, _, err := Divide(found, nil, mig.Whole{})
+	if err != nil || gpus[0].Model != gpus[2].Model || gpus[0].Model == gpus[1].Model {
+		t.Errorf("the models %p, %p and %p, %v", gpus[0].Model, gpus[1].Model, gpus[2].Model, err)
+	}
+}
