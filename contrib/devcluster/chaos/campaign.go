@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ type campaign struct {
 	unadopted map[string]bool // nodes that have lost their ledger and still have instances to adopt
 
 	work      sync.WaitGroup
+	badDisk   string          // the library that makes writes to the ledgers fail
 	clients   context.Context // the context of the round's srun processes
 	releasing atomic.Int32    // the number of held jobs that will be released later
 }
@@ -75,24 +77,46 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	c.counts.faults, c.counts.ends = map[string]int{}, map[string]int{}
 	config := filepath.Join(here, "chaos", "caelum.yaml")
 	conf := []string{credExpires, "Licenses=chaos:2", "SlurmdTimeout=30",
+		"SlurmctldHost=ctl2(127.0.0.2)", "CommunicationParameters=NoCtldInAddrAny", // ctl2 has only a watcher
 		"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"}
 	if o.features {
 		config = filepath.Join(here, "chaos", "features.yaml")
 		conf = append(conf, "PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", fmt.Sprintf(
 			"PartitionName=high PriorityTier=10 Nodes=n[1-%d],mig-catalog[1-%[1]d] MaxTime=INFINITE State=UP", o.nodes))
 	}
+	if c.badDisk, err = buildBadDisk(here); err != nil {
+		return nil, err
+	}
 	c.cluster, err = cluster.Start(
 		ctx,
 		cluster.Options{Nodes: o.nodes, GPUs: o.gpus, Board: o.board, Build: o.build, Cgroup: o.cgroup,
-			AgentConfig: config, Conf: conf},
+			AgentConfig: config, Conf: conf, AgentEnv: []string{"LD_PRELOAD=" + c.badDisk}},
 	)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, os.Remove(c.badDisk))
 	}
 	if err := c.prepare(); err != nil {
-		return nil, errors.Join(err, c.cluster.Stop())
+		return nil, errors.Join(err, c.stop())
 	}
 	return c, nil
+}
+
+// stop ends the cluster.
+func (c *campaign) stop() error { return errors.Join(c.cluster.Stop(), os.Remove(c.badDisk)) }
+
+// buildBadDisk compiles lib/baddisk.c and returns the library's path.
+func buildBadDisk(devcluster string) (string, error) {
+	f, err := os.CreateTemp("", "baddisk-*.so")
+	if err != nil {
+		return "", err
+	}
+	f.Close()
+	source := filepath.Join(devcluster, "lib", "baddisk.c")
+	cc := exec.Command("cc", "-Wall", "-O1", "-shared", "-fPIC", "-o", f.Name(), source)
+	if out, err := cc.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("couldn't compile baddisk.c: %w: %s", err, out)
+	}
+	return f.Name(), os.Chmod(f.Name(), 0o755)
 }
 
 // prepare creates the users' files and small file systems for the lease files, and reads the gres/mig total of each
@@ -112,6 +136,9 @@ func (c *campaign) prepare() error {
 		if err := c.root(node, "mount", "-o", "remount,size=8m", "/var/lib/caelum"); err != nil {
 			return err
 		}
+	}
+	if err := c.startUnit("watcher2"); err != nil {
+		return err
 	}
 	conf, stderr, err := c.cluster.Exec(c.ctx, "root", "cat", "/etc/slurm/slurm.conf")
 	if err != nil {

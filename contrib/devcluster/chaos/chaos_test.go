@@ -443,3 +443,20 @@ func TestLost(t *testing.T) {
 		t.Error("lost returned true without a fault")
 	}
 }
+
+func TestFailedProlog(t *testing.T) {
+	for text, want := range map[string]string{
+		"chaos [root@2026-11-30T09:00:00]":                                               "",
+		"Prolog error [root@2026-11-30T09:00:00]\n":                                      "false",
+		"caelum: job 1: no agent":                                                        "false",
+		"caelum: job 1: ledger /var/lib/caelum/ledger.db: disk I/O error [root@2026-11]": "true",
+	} {
+		reason, named := failedProlog("NodeName=n1 State=IDLE+DRAIN Reason=" + text)
+		if (reason == "") != (want == "") || want != "" && fmt.Sprint(named) != want {
+			t.Errorf("%s: %q, %v", text, reason, named)
+		}
+	}
+	if reason, _ := failedProlog("NodeName=n1 State=IDLE Comment=x"); reason != "" {
+		t.Errorf("without a reason: %q", reason)
+	}
+}

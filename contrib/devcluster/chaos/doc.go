@@ -26,7 +26,8 @@
 //	load.go         kinds of jobs and their weights (jobKinds), and their commands (draw); users' actions (userKinds)
 //	users.go        submits jobs, rule 7; hold, update, cancel, requeue (act); heldFor, cred_expire
 //	faults.go       the fault type and its parts; -list; daemon faults; an administrator's actions (drain, down)
-//	faults_node.go  faults in disks and ledgers, `caelum adopt`; faults in the driver and GPUs; foreign instances
+//	faults_node.go  faults in disks and ledgers (lib/baddisk.c), `caelum adopt`; faults in the driver and GPUs; foreign
+//	                instances
 //	mend.go         the repair after a storm; the calm (calmLimit); jobs that Slurm has lost (lostAfter)
 //
 // Checks:

@@ -14,8 +14,8 @@ import (
 type fault struct {
 	name, does string
 	// part lists the parts that the fault affects, separated by spaces. The parts of the cluster are slurmctld,
-	// slurmdbd, munged and watcher; the parts of a node are agent, slurmd, node, gpu, ledger and leases. A part is
-	// affected by at most one fault at a time.
+	// slurmdbd, munged, watcher and watcher2; the parts of a node are agent, slurmd, node, gpu, ledger and leases. A
+	// part is affected by at most one fault at a time.
 	part string
 	// begin injects the fault. end repairs the damage, and is nil for faults that do not need a repair. The campaign
 	// calls end after a random time between shortest and longest, in seconds.
@@ -209,6 +209,30 @@ var daemonFaults = []fault{
 		end:      resume,
 		shortest: 2,
 		longest:  10,
+	},
+	{
+		name:     "watcher-away",
+		does:     "stops the watcher with SIGSTOP for 16 to 25 s, after which the other watcher may plan",
+		part:     "watcher",
+		begin:    stop,
+		end:      resume,
+		shortest: 16,
+		longest:  25,
+	},
+	{
+		name:  "watcher2-kill",
+		does:  "sends SIGKILL to the watcher on the backup controller's host",
+		part:  "watcher2",
+		begin: kill,
+	},
+	{
+		name:     "watcher2-stop",
+		does:     "stops the watcher on the backup controller's host with SIGSTOP for 2 to 25 s",
+		part:     "watcher2",
+		begin:    stop,
+		end:      resume,
+		shortest: 2,
+		longest:  25,
 	},
 	{
 		name:  "slurmd-and-agent",

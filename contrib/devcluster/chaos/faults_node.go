@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 )
 
 // diskFaults lists the faults that fill the agent's disks or destroy its files.
@@ -18,6 +19,16 @@ var diskFaults = []fault{
 		longest:  10,
 		begin:    func(b *breaking) error { return b.fill("/var/lib/caelum") },
 		end:      func(b *breaking) error { return b.empty("/var/lib/caelum") },
+	},
+	{
+		name:     ledgerErrors,
+		does:     "makes all or a third of the writes to an agent's ledger fail for 2 to 12 s",
+		part:     "ledger node",
+		shortest: 2,
+		longest:  12,
+		ends:     []string{"REQUEUED", "FAILED", "CANCELLED"},
+		begin:    breakWrites,
+		end:      mendWrites,
 	},
 	{
 		name:     "leases-full",
@@ -55,6 +66,56 @@ func (b *breaking) fill(dir string) error {
 
 func (b *breaking) empty(dir string) error {
 	return b.root(b.node, "bash", "-c", "rm -f "+dir+"/filler*")
+}
+
+const ledgerErrors = "ledger-errors"
+
+// breakWrites makes writes to the ledger fail (baddisk.c). With EIO, also reads fail, the agent grants no more leases,
+// and the next prolog fails and drains the node. With ENOSPC, prologs wait.
+func breakWrites(b *breaking) error {
+	b.note = pick(b.rng, "5", "5", "28") + " " + pick(b.rng, "100", "30")
+	return b.root(b.node, "bash", "-c", "echo "+b.note+" >/run/bad-disk")
+}
+
+func mendWrites(b *breaking) error {
+	if err := b.root(b.node, "rm", "-f", "/run/bad-disk"); err != nil {
+		return err
+	}
+	q, err := b.readQueue()
+	if err == nil {
+		b.resumeDefective(q, b.node)
+	}
+	return err
+}
+
+// resumeDefective does what an administrator does when a node's ledger can be written again: it resumes the node and
+// releases the jobs that slurmctld held because a prolog failed. The node's reason must name the ledger.
+func (c *campaign) resumeDefective(q queue, node string) {
+	for _, j := range q.jobs {
+		if j.state == "PENDING" && j.reason == "launch_failed_requeued_held" {
+			c.time.add("released job %s (%s): %s", j.id, j.name, c.tell("", "scontrol", "release", j.id))
+		}
+	}
+	reason, named := failedProlog(c.tell("", "scontrol", "-o", "show", "node", node))
+	if reason == "" {
+		return
+	}
+	// If slurmctld does not answer the plugin in time, the reason is Slurm's.
+	if !named && !c.active("slurmctld", "", time.Time{}, time.Now()) {
+		c.found.add(&c.time, ruleNodes, "%s drained because of its ledger, but its reason is %s", node, reason)
+	}
+	c.time.add("resumed %s: %s: %s", node, reason,
+		c.tell("", "scontrol", "update", "nodename="+node, "state=resume"))
+}
+
+// failedProlog returns a node's reason if a failed prolog has drained the node, and whether it names the ledger.
+func failedProlog(record string) (reason string, named bool) {
+	_, reason, _ = strings.Cut(record, " Reason=")
+	reason, _, _ = strings.Cut(reason, "\n")
+	if !strings.HasPrefix(reason, "Prolog error") && !strings.HasPrefix(reason, "caelum: ") {
+		return "", false
+	}
+	return reason, strings.Contains(reason, "ledger /var/lib/caelum/ledger.db: ")
 }
 
 func loseLedger(b *breaking) error {

@@ -62,7 +62,7 @@ func parse(args []string) (o options, list bool, err error) {
 	f.IntVar(&o.nodes, "nodes", 2, "number of nodes")
 	f.IntVar(&o.gpus, "gpus", 2, "number of emulated GPUs on each node")
 	f.StringVar(&o.board, "board", "A100-40GB", "GPU model, as for devcluster up")
-	f.BoolVar(&o.features, "features", false, "switch on full GPUs, one planner, learning, preemption and moves, and "+
+	f.BoolVar(&o.features, "features", false, "switch on full GPUs, learning, preemption and moves, and "+
 		"run jobs that grow; -board defaults to H100-80GB")
 	f.StringVar(&o.build, "build", "", "folder with the binaries (default: build/ in the repository)")
 	f.StringVar(&o.cgroup, "cgroup", "", "v1 or v2: run jobs in cgroups, with ConstrainDevices=yes")

@@ -9,7 +9,7 @@ import (
 
 // mend repairs every part of the cluster and ends all remaining faults.
 func (c *campaign) mend() error {
-	units := []string{"munged", "slurmdbd", "slurmctld", "watcher"}
+	units := []string{"munged", "slurmdbd", "slurmctld", "watcher", "watcher2"}
 	for _, node := range c.nodes() {
 		units = append(units, "agent-"+node, "slurmd-"+node)
 	}
@@ -59,6 +59,11 @@ func (c *campaign) calm(began time.Time) error {
 			failed = 0
 			c.adoptRest()
 			c.resumeForgotten(q)
+			for _, node := range c.nodes() {
+				if c.had(ledgerErrors, node, time.Time{}, time.Now()) {
+					c.resumeDefective(q, node)
+				}
+			}
 			if time.Since(began) > lostAfter {
 				c.cancelEach(slices.DeleteFunc(q.live(), func(j queued) bool { return !c.lost(j) }),
 					"slurmctld shows the job as running, but it has no process")
@@ -69,6 +74,9 @@ func (c *campaign) calm(began time.Time) error {
 				break
 			}
 			if time.Since(began) > calmLimit {
+				if left = slices.DeleteFunc(left, c.unindexed); len(left) == 0 {
+					break
+				}
 				for _, j := range left {
 					c.time.add("job %s (%s) is %s (%s) %v after every fault was repaired", j.id, j.name, j.state,
 						j.reason, calmLimit)
@@ -83,6 +91,13 @@ func (c *campaign) calm(began time.Time) error {
 		}
 	}
 	return c.cancelRest()
+}
+
+// unindexed reports whether slurmctld refuses to update a job because it waits for slurmdbd's index of the job. If
+// slurmctld 22.05.8 was killed soon after the submission, this can last forever, and no agent can release the job.
+func (c *campaign) unindexed(j queued) bool {
+	return j.state == "PENDING" && c.had(slurmctldKill, "", time.Time{}, time.Now()) &&
+		strings.Contains(c.tell("", "scontrol", "update", "jobid="+j.id, "comment="), "DB index is being set")
 }
 
 // lostAfter is the time after the end of the storm at which a running job without a process counts as lost.

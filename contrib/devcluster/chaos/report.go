@@ -54,7 +54,7 @@ func run(ctx context.Context, o options) (found int, err error) {
 		found += len(c.found.list())
 		c.report(err)
 		sum.add(c.counts)
-		if serr := c.cluster.Stop(); err == nil {
+		if serr := c.stop(); err == nil {
 			err = serr
 		}
 		if err != nil {

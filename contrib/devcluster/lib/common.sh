@@ -4,6 +4,7 @@
 readonly RUN=/run/devcluster            # exists only inside the namespaces
 readonly UNITS=$RUN/units               # the daemons' keepers' files (unit.sh)
 readonly HOLDERS=$RUN/holders           # nN, dbd, ctl, login: the pid of the process that keeps the host's namespaces alive
+readonly WATCHER2=$RUN/watcher2         # the files of the host of the second watcher (unit.sh)
 readonly BUILD=$RUN/build               # the binaries, at a path that all users can read
 readonly ROOT_BUILD=/var/cache/caelum-build # the binaries in the root directory of --new-root
 readonly UNIFIED=/etc/slurm/unified.so   # exists only with --cgroup v2: hides v1 hierarchies (unified.c)

@@ -3,8 +3,10 @@
 # systemd. unit.sh runs in the controller's namespaces.
 #
 #   unit.sh DIR start|stop|restart UNIT      unit.sh DIR kill UNIT SIGNAL      unit.sh DIR list
-# UNIT is munged, mariadbd, slurmdbd, slurmctld, watcher, slurmd-nN or agent-nN. If the variable REBOOTED is not empty,
-# slurmd reports a reboot of its node, for which slurmctld waits after ResumeProgram.
+# UNIT is munged, mariadbd, slurmdbd, slurmctld, watcher, watcher2, slurmd-nN or agent-nN. `up` does not start watcher2,
+# the watcher on the host of a backup controller, which needs --conf "SlurmctldHost=ctl2(127.0.0.2)" and --conf
+# CommunicationParameters=NoCtldInAddrAny. If the variable REBOOTED is not empty, slurmd reports a reboot of its node,
+# for which slurmctld waits after ResumeProgram.
 #
 # Each unit has four files. The keeper holds a lock on UNIT.lock until it ends. UNIT.pid contains the daemon's pid.
 # UNIT.ended exists if a daemon has ended since the unit was started. UNIT.wanted exists until the unit is stopped.
@@ -48,6 +50,17 @@ daemon() {
         mkdir -p /run/caelum-watch # the unit's RuntimeDirectory=
         exec_on_host ctl env "${AGENT_ENV[@]}" caelum-watch --config /etc/caelum/caelum.yaml
         ;;
+    watcher2)
+        mkdir -p "$WATCHER2"/{run,lib,etc} /run/caelum-watch
+        cp -a /etc/caelum/. "$WATCHER2/etc"
+        sed -i 's/^wake_address: .*/wake_address: 127.0.0.2/' "$WATCHER2/etc/caelum.yaml"
+        # shellcheck disable=SC2016
+        exec unshare --mount --uts bash -ec 'hostname ctl2
+            mount --bind "$1/run" /run/caelum-watch
+            mount --bind "$1/lib" /var/lib/caelum
+            mount --bind "$1/etc" /etc/caelum
+            exec env "${@:2}" caelum-watch' watcher2 "$WATCHER2" "${AGENT_ENV[@]}"
+        ;;
     agent-*) exec_on_host "${1#agent-}" env "${AGENT_ENV[@]}" caelumd --config /etc/caelum/caelum.yaml ;;
     esac
 }
@@ -60,7 +73,7 @@ exec_on_host() {
 
 # restarts UNIT: succeeds if the keeper restarts the daemon when it ends. Caelum's units set Restart=, but Debian's
 # Slurm units do not.
-restarts() { [[ $1 == agent-* || $1 == watcher ]]; }
+restarts() { [[ $1 == agent-* || $1 == watcher* ]]; }
 
 # after_end UNIT: runs the ExecStopPost= command from the agent's unit file.
 after_end() {
@@ -122,6 +135,7 @@ answers() {
     slurmctld) scontrol ping ;;
     slurmd-*) true ;;
     watcher) test -e /run/caelum-watch/poke ;;
+    watcher2) test -e "$WATCHER2/run/poke" ;;
     agent-*) test -S "$(agent_socket "$1")" ;;
     esac
 }
@@ -164,7 +178,7 @@ list() {
 check_unit() {
     case $1 in
     munged | mariadbd | slurmdbd | slurmctld) return 0 ;;
-    watcher) watched || die "the cluster has no watcher: its caelum.yaml sets neither wake_port nor learn: true" && return 0 ;;
+    watcher | watcher2) watched || die "the cluster has no watcher: its caelum.yaml sets neither wake_port nor learn: true" && return 0 ;;
     agent-*) [[ $AGENT == yes ]] || die "the cluster has no agents: devcluster up was run with --no-agent" ;;&
     # A pipe from node_names to grep -q can fail: grep -q ends at the first match, node_names gets SIGPIPE, and pipefail
     # reports the signal. That is why grep reads from a process substitution.
