@@ -25,11 +25,11 @@ func Logger(cfg config.Config) *logrus.Logger {
 	return log
 }
 
-// SaveMemory uses CPU time to reduce memory, which belongs to the jobs and to slurmctld: the heap holds at most half as
-// much garbage as data, and memory that a long queue needed returns to the system within a minute. SaveMemory returns
-// when ctx ends.
+// SaveMemory uses CPU time to reduce memory, which belongs to the jobs and to slurmctld: the heap holds at most a fifth
+// as much garbage as data, and memory that a long queue needed returns to the system within a minute. SaveMemory
+// returns when ctx ends.
 func SaveMemory(ctx context.Context) {
-	debug.SetGCPercent(50)
+	debug.SetGCPercent(20)
 	every := time.NewTicker(time.Minute)
 	defer every.Stop()
 	for ctx.Err() == nil {
