@@ -41,6 +41,12 @@ func (m *merger) parameters(top *file, lines []line) {
 	for i, want := range wanted {
 		key, value := want.words[0].key, want.words[0].value
 		in, w, ok := parameter(lines, key)
+		if key == "AccountingStorageTRES" && !hasSlurmdbd(lines) {
+			m.note("%s: setup adds no AccountingStorageTRES, because without slurmdbd (AccountingStorageType), "+
+				"slurmctld does not start with it. Without slurmdbd, sacct shows no jobs and Caelum does not learn "+
+				"their sizes.", top.path)
+			continue
+		}
 		if !ok {
 			top.tail = append(append(top.tail, comments[i]...), want.text)
 			continue
@@ -60,6 +66,13 @@ func (m *merger) parameters(top *file, lines []line) {
 			m.problem(l, "PrologFlags includes RunInJob, so Slurm runs no SPANK prologs; remove RunInJob")
 		}
 	}
+}
+
+// hasSlurmdbd reports whether the site has slurmdbd. Otherwise, slurmctld ends with "slurmdbd is required to run with
+// TRES gres/gpu" (22.05.8).
+func hasSlurmdbd(lines []line) bool {
+	_, w, ok := parameter(lines, "AccountingStorageType")
+	return ok && strings.HasSuffix(strings.ToLower(w.value), "slurmdbd")
 }
 
 // delays maps the elements of SchedulerParameters that a site may have set deliberately to their effect on slices.
