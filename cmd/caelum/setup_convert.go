@@ -66,10 +66,8 @@ func runConversion(out, stderr io.Writer, o setupOptions) error {
 			return err
 		}
 	default:
-		hosts, _ := slurm.ExpandHosts(o.nodes)
-		if last.Undo || last.Step == "" || o.nodes != "" && !slices.Equal(hosts, last.Nodes) {
-			return fmt.Errorf("the conversion of %s is incomplete or a trial; take it back with `caelum setup --undo` "+
-				"or complete it with `caelum setup --apply` without options", slurm.FoldHosts(last.Nodes))
+		if err := continues(last, o.nodes); err != nil {
+			return err
 		}
 	}
 	c.Conversion = all.last()
@@ -77,6 +75,22 @@ func runConversion(out, stderr io.Writer, o setupOptions) error {
 		return errors.New("interrupted; run the same command again to continue")
 	}
 	return err
+}
+
+// continues returns an error unless --apply with the given --nodes continues the last conversion.
+func continues(last *setup.Conversion, nodes string) error {
+	of := slurm.FoldHosts(last.Nodes)
+	hosts, _ := slurm.ExpandHosts(nodes)
+	switch {
+	case last.Undo:
+		return fmt.Errorf("the conversion of %s is being taken back; continue this with `caelum setup --undo`", of)
+	case last.Step == "":
+		return fmt.Errorf("%s is converted for a trial; take this back with `caelum setup --undo` first", of)
+	case nodes != "" && !slices.Equal(hosts, last.Nodes):
+		return fmt.Errorf("the conversion of %s is incomplete; continue it with `caelum setup --apply` without "+
+			"options, or take it back with `caelum setup --undo`", of)
+	}
+	return nil
 }
 
 func systemctl(ctx context.Context, args ...string) error {
@@ -140,7 +154,7 @@ func unready(c setup.Conversion, jobSubmit string, conf slurm.Config, nodes []sl
 	}
 	own := c.Own(nodes)
 	if len(own) < len(c.Nodes) {
-		add("slurmctld does not know all nodes in --nodes")
+		add("slurmctld does not know all nodes in --nodes; check the names")
 	}
 	for _, n := range own {
 		if n.Is("DOWN") || n.Is("NOT_RESPONDING") || n.Is("POWERED_DOWN") {

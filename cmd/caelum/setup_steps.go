@@ -101,7 +101,8 @@ func (c *converter) wait(ctx context.Context, hint []string, missing func() ([]s
 	for last := ""; ; {
 		lines, err := missing()
 		if errors.Is(err, slurm.ErrUnreachable) && ctx.Err() == nil {
-			lines, err = []string{"slurmctld does not answer; see its log, or `caelum setup --undo`"}, nil
+			lines, err = []string{"slurmctld does not answer; see its log, or interrupt this command and run " +
+				"`caelum setup --undo`"}, nil
 		}
 		if err != nil || len(lines) == 0 {
 			return err
