@@ -30,13 +30,15 @@ func command() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "caelum-watch",
-		Short: "Caelum's watcher: notifies the agents of changes in the queue, and learns from ended jobs",
+		Short: "Caelum's watcher: plans, notifies the agents of changes in the queue, and learns from ended jobs",
 		Long: `The watcher runs on slurmctld's host. It reads the nodes and the queue after each submission that
-job_submit.lua processes and after each publication by an agent. It then notifies the nodes that
-have to change their offers or release a job. A notification is a datagram that makes an agent read
-the queue immediately; it carries no other instruction. Without the watcher, agents read the queue
-every poll_interval. Every minute, the watcher also learns from the runs that have ended: it updates
-the repository and the decision table.
+job_submit.lua processes and after each publication by an agent. Unless planner is false, it then
+writes each node's part of the plan into the node's Comment and, if Slurm's settings allow it, stops
+jobs for jobs that need another profile. It notifies the nodes that have to change their offers or
+release a job. A notification is a datagram that makes an agent read the queue immediately. Without
+the watcher, agents plan for themselves and read the queue every poll_interval. Unless learn is
+false, the watcher also learns from the runs that have ended: every minute, it updates the
+repository and the decision table.
 
 Run caelum-watch as slurmctld's user.
 
