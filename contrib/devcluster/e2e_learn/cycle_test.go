@@ -128,7 +128,7 @@ func TestWatcherLearns(t *testing.T) {
 		t.Errorf("caelum doctor --controller:\n%s", out)
 	}
 	for _, command := range []string{"predict", "report"} {
-		if out := s.on("", "caelum", command, second); !strings.Contains(out, "\nlearning is on, from ") {
+		if out := s.on("", "caelum", command, second); !strings.Contains(out, "\nlearning is on, with ") {
 			t.Errorf("caelum %s:\n%s", command, out)
 		}
 	}

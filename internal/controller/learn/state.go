@@ -33,7 +33,7 @@ func StateOf(r *repo.Repo) (s State, err error) {
 // Stuck reports whether no sync has read slurmdbd lately.
 func (s State) Stuck(now time.Time) bool { return now.Sub(s.Synced) > stuckAfter }
 
-// String describes the state at a time, for example "learning is on, from 12 runs since 2026-11-01".
+// String describes the state at a time, for example "learning is on, with 12 runs since 2026-11-01".
 func (s State) String(now time.Time) string {
 	text := "learning is on"
 	if s.Stuck(now) {
@@ -43,5 +43,5 @@ func (s State) String(now time.Time) string {
 	if s.Runs == 0 {
 		return text + ", but no run has been recorded"
 	}
-	return fmt.Sprintf("%s, from %d runs since %s", text, s.Runs, s.First.Format(time.DateOnly))
+	return fmt.Sprintf("%s, with %d runs since %s", text, s.Runs, s.First.Format(time.DateOnly))
 }

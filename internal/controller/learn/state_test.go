@@ -40,7 +40,7 @@ func TestState(t *testing.T) {
 	if err != nil || s.Runs != 3 || !s.First.Equal(began) || !s.Newest.Equal(at(250)) || !s.Synced.Equal(at(400)) {
 		t.Errorf("%+v, %v", s, err)
 	}
-	since := ", from 3 runs since " + began.Format(time.DateOnly)
+	since := ", with 3 runs since " + began.Format(time.DateOnly)
 	if got := s.String(at(4000)); got != "learning is on"+since {
 		t.Error(got)
 	}
