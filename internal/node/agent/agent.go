@@ -76,7 +76,7 @@ type Agent struct {
 	// privacy is slurmctld's configuration; nil until the first read. The agent rereads it every minute, or every hour
 	// while the watcher confirms it.
 	privacy atomic.Pointer[slurm.Config]
-	sender  atomic.Pointer[notify.Sender] // nil if the node has no key
+	sender  atomic.Pointer[notify.Sender] // nil until listen knows how datagrams are authenticated
 	deaf    atomic.Pointer[string]        // the reason why the wake port is not open; nil if it is, or is not used
 
 	nvlinksError string // the error from readNVLinks that was last logged

@@ -16,7 +16,7 @@
 //	memory.go      accepts the memory reports of a job's processes
 //	visibility.go  decides which data of other users' jobs a user may see (PrivateData)
 //	keyedlock.go   allows at most one call at a time for each job
-//	notify.go      receives the watcher's notifications, and notifies the watcher of changes (maxNotifyPause); key file
+//	notify.go      receives the watcher's notifications, and notifies the watcher of changes (maxNotifyPause)
 //	loglimit.go    limits the number of log lines that a user can cause (logInterval)
 //
 // Prolog and epilog:
