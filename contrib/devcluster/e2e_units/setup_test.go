@@ -18,8 +18,7 @@ plugins=$(scontrol show config | sed -n 's/^PluginDir *= *//p')
 cp /usr/lib/caelum-plugins/* "$plugins"
 cd /etc/slurm
 rm -rf job_submit.lua plugstack.conf /etc/caelum/decisions /var/lib/caelum-watch
-sed -i -e '/^NodeName=/d' -e '/^PartitionName=/d' -e 's/GresTypes=gpu,mig/GresTypes=gpu/' -e 's/JobSubmitPlugins=lua//' \
-    slurm.conf
+sed -i '/^NodeName=/d; /^PartitionName=/d; s/GresTypes=gpu,mig/GresTypes=gpu/; s/JobSubmitPlugins=lua//' slurm.conf
 cat >>slurm.conf <<'END'
 NodeName=n1 NodeAddr=127.0.0.1 CPUs=64 RealMemory=256000 Gres=gpu:a100:1
 PartitionName=gpu Default=YES Nodes=n1 MaxTime=INFINITE State=UP
