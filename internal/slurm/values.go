@@ -43,8 +43,12 @@ func parseTime(s string) (time.Time, error) {
 	return time.Unix(n, 0), nil
 }
 
+// maxLimit is the longest time limit, in seconds: 100 years. Where no limit of the site applies, a user can set one of
+// 8,000 years, which a time.Duration cannot represent.
+const maxLimit = 100 * 365 * 86400
+
 // ParseLimit parses a time limit that squeue prints in the form [D-][H:]MM:SS. It returns 0 if the job has no time
-// limit.
+// limit, and at most maxLimit.
 func ParseLimit(s string) (time.Duration, error) {
 	if isNull(s) || s == "UNLIMITED" || s == "NOT_SET" || s == "Partition_Limit" {
 		return 0, nil
@@ -70,7 +74,7 @@ func ParseLimit(s string) (time.Duration, error) {
 		}
 		secs = secs*60 + n
 	}
-	return time.Duration(d*86400+secs) * time.Second, nil
+	return time.Duration(min(d*86400+secs, maxLimit)) * time.Second, nil
 }
 
 // parseCount32 parses an unsigned number. It returns 0 for the two highest values, which Slurm uses for "not set" and
