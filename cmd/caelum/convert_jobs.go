@@ -136,10 +136,12 @@ func convert(ctx context.Context, ctl jobs, w slurm.Job, mark string) (j slurm.J
 	return j, err
 }
 
-// touched reports whether Caelum has changed a job.
+// touched reports whether Caelum has changed a job. An agent that releases a job while it is converted back can write
+// the tag Released afterwards.
 func touched(w slurm.Waiting) bool {
 	return len(w.PerNode.Named("mig")) > 0 || len(w.OwnExcluded()) < len(w.ExcNodes) ||
-		tags.Has(w.AdminComment, tags.Held) || tags.Value(w.AdminComment, tags.Unconverted) != ""
+		tags.Has(w.AdminComment, tags.Held) || tags.Has(w.AdminComment, tags.Released) ||
+		tags.Value(w.AdminComment, tags.Unconverted) != ""
 }
 
 // convertBack removes Caelum's changes to a job, and returns the job as it is then. The job keeps its tags until it is

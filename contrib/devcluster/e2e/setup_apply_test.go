@@ -29,9 +29,9 @@ func (c conversion) start(args ...string) {
 func (c conversion) until(text string) (out string) {
 	c.t.Helper()
 	c.Within("setup prints "+text, func() bool {
+		_, err := os.Stat(filepath.Join(c.Dir, "setup.rc")) // before the output, which is then complete
 		content, _ := os.ReadFile(filepath.Join(c.Dir, "setup.out"))
 		out = string(content)
-		_, err := os.Stat(filepath.Join(c.Dir, "setup.rc"))
 		if err == nil && !strings.Contains(out, text) {
 			c.t.Fatalf("setup ended and printed\n%s", out)
 		}

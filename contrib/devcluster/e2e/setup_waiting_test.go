@@ -76,9 +76,13 @@ func TestSetupWaiting(t *testing.T) {
 	s.Must("", "root", "scontrol", "update", "nodename=n1,n2", "state=drain", "reason=caelum")
 	_, jobs = waitingJobs(t, s)
 	jobs[s.Submit(devices, "--gres=gpu:1", "--mig=1g.5gb", "-t", "5")] = 1
-	t.Log(s.Must("", "root", "caelum", "convert-jobs", "--back"))
-	queue := s.Must("", "root", "sh", "-c", "squeue -aht PD -o %x; "+
-		"squeue -aht PD -O tres-per-node:200,cpus-per-tres:200,mem-per-tres:200,admin_comment:200")
+	var queue string
+	s.Within("the jobs are converted back", func() bool { // an agent may release a job meanwhile
+		t.Log(s.Must("", "root", "caelum", "convert-jobs", "--back"))
+		queue = s.Must("", "root", "sh", "-c", "squeue -aht PD -o %x; "+
+			"squeue -aht PD -O tres-per-node:200,cpus-per-tres:200,mem-per-tres:200,admin_comment:200")
+		return !strings.Contains(queue, "caelum:released")
+	})
 	if trace := regexp.MustCompile("mig|caelum|gres.gpu:14").FindString(queue); trace != "" {
 		t.Errorf("after convert-jobs --back, the queue contains %s:\n%s", trace, queue)
 	}
