@@ -46,6 +46,10 @@ func (c conversion) killed(text string, args ...string) string {
 	c.start(args...)
 	out := c.until(text)
 	c.Must("", "root", "sh", "-c", "kill -9 $(cat "+c.Dir+"/setup.pid) || [ -e "+c.Dir+"/setup.rc ]")
+	c.Within("the shell has written the status", func() bool {
+		rc, _ := os.ReadFile(filepath.Join(c.Dir, "setup.rc"))
+		return len(rc) > 0
+	})
 	return out
 }
 
