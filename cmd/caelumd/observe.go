@@ -95,9 +95,10 @@ func runObserve(ctx context.Context, path, output string) error {
 	defer file.Close()
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	processes := &gpu.Processes{Proc: "/proc"}
 	o := usage.Observer{
 		Node: cfg.Node, Hardware: hw, Slurm: slurm.New(slurm.Options{}),
-		Cgroups: (&gpu.Processes{Proc: "/proc"}).Cgroups, Record: file.Append,
+		Cgroups: processes.Cgroups, Started: processes.Started, Record: file.Append,
 		Now: time.Now, Clock: usage.Monotonic, Log: daemon.Logger(cfg).WithField("node", cfg.Node),
 	}
 	go daemon.SaveMemory(ctx)

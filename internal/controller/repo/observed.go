@@ -3,6 +3,7 @@ package repo
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,17 +92,17 @@ func parseLine(text []byte) (run Observed, err error) {
 	}
 	if run.Seconds > maxSeconds || run.Start > maxSeconds || run.Submit < 0 || run.Submit > run.Start ||
 		run.Limit < 0 || run.Limit > maxSeconds || run.GPUUtil < -1 || run.GPUUtil > 1 ||
-		max(run.Nodes, run.GPUs, run.Slices) > maxCount || min(run.Nodes, run.GPUs, run.Slices) < 0 {
+		max(run.Nodes, run.GPUs, run.Slices) > MaxCount || min(run.Nodes, run.GPUs, run.Slices) < 0 {
 		return run, fmt.Errorf("the run of job %d has an invalid time, utilisation or number of GPUs", run.Job)
 	}
 	return run, nil
 }
 
-// maxSeconds limits all times in a file, in seconds. It is 30,000 years. maxCount limits the numbers of nodes and GPUs.
-const (
-	maxSeconds = 1e12
-	maxCount   = 100_000
-)
+// maxSeconds limits all times in a file, in seconds. It is 30,000 years.
+const maxSeconds = 1e12
+
+// MaxCount is the maximum of Observed's Nodes, GPUs and Slices. It is also the maximum of Slices in a run's summary.
+const MaxCount = 1<<16 - 1
 
 // maxObserved is the size in bytes at which a file of observed runs is set aside as <path>.1, which replaces an earlier
 // one. It holds about 100,000 runs.
@@ -163,11 +164,15 @@ func completeLines(f *os.File, size int64) (int64, error) {
 	return size, f.Truncate(size)
 }
 
-// Append appends a run with a single write.
+// Append appends a run with a single write. It returns an error for a run that EachRun would refuse, because that run
+// would make the whole file unusable.
 func (o *ObservedFile) Append(run Observed) error {
 	text, err := json.Marshal(run)
 	if err != nil {
 		return err
+	}
+	if _, err := parseLine(text); err != nil || len(text) >= maxLine {
+		return cmp.Or(err, errors.New("the line is too long"))
 	}
 	if o.size+int64(len(text)) >= o.most {
 		if err := os.Rename(o.path, o.path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {

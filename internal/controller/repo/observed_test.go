@@ -73,6 +73,41 @@ func TestObservedFile(t *testing.T) {
 	}
 }
 
+// TestObservedFileUsable checks that a run that a reader would refuse is not appended.
+func TestObservedFileUsable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "observed.jsonl")
+	o := mustOpenObserved(t, path)
+	negative, long, good := observedLine(1), observedLine(2), observedLine(3)
+	negative.Limit, long.Partition = -1, strings.Repeat("p", maxLine)
+	for _, bad := range []Observed{negative, long} {
+		if err := o.Append(bad); err == nil {
+			t.Errorf("job %d was appended", bad.Job)
+		}
+	}
+	// The longest line has maxLine bytes with its newline.
+	text, err := json.Marshal(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good.Partition += strings.Repeat("p", maxLine-1-len(text))
+	if err := o.Append(good); err != nil {
+		t.Error(err)
+	}
+	f, err := OpenRuns(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	read := 0
+	err = EachRun(f, func(Observed) error {
+		read++
+		return nil
+	})
+	if read != 1 || err != nil {
+		t.Errorf("%d runs, %v", read, err)
+	}
+}
+
 // TestObservedFileFull checks that the file does not grow without limit.
 func TestObservedFileFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "observed.jsonl")

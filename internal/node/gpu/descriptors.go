@@ -288,7 +288,7 @@ func (c *scan) process(pid int) (r result) {
 	}
 	c.tables(&r, dir)
 	if len(r.open) > 0 {
-		if r.Start, err = c.s.start(pid); err != nil {
+		if r.Start, err = c.s.Started(pid); err != nil {
 			r.open = nil // the process has ended
 		}
 	}

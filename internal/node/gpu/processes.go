@@ -53,12 +53,12 @@ func (s *Processes) Read(pid int) (Process, error) {
 	if err != nil {
 		return p, err
 	}
-	p.Start, err = s.start(pid)
+	p.Start, err = s.Started(pid)
 	return p, err
 }
 
-// start returns the value of Process.Start.
-func (s *Processes) start(pid int) (uint64, error) {
+// Started returns the value of [Process.Start]. The error is fs.ErrNotExist if the process has ended.
+func (s *Processes) Started(pid int) (uint64, error) {
 	stat, err := s.small(pid, "stat")
 	if err != nil {
 		return 0, err

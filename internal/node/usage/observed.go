@@ -54,6 +54,8 @@ const (
 	maxMissed = 8
 	// maxScripts limits the scripts that a poll reads. Each of them is a request to slurmctld.
 	maxScripts = 32
+	// maxScript is the number of bytes of a script that are searched for #SBATCH lines. The key depends on fewer.
+	maxScript = 64 << 10
 )
 
 func errNoDevice(gpus []gpu.GPU) error {
@@ -160,6 +162,7 @@ var (
 // a job that requests them and for one that does not, so the #SBATCH lines decide. If such an option was given on the
 // command line, the key differs from that of job_submit.lua; for CPUs, the script fingerprint is still the same.
 func keyInput(j slurm.Job, script string) predict.KeyInput {
+	script = script[:min(len(script), maxScript)]
 	in := predict.KeyInput{
 		UID: j.UID, Account: j.Account, JobName: j.Name, Script: script,
 		GPUs: j.GPUsPerNode(), Nodes: max(j.NumNodes, 1), Tasks: j.Tasks,
@@ -182,7 +185,8 @@ func (o *Observer) observed(r *openedRun) repo.Observed {
 	if j.Start.Before(o.began) {
 		r.Slices = nil
 	}
-	run := predict.Run{Board: o.first.board, Profile: o.first.in.Profile, Slices: max(j.GPUsPerNode(), 1), Util: -1}
+	gpus := min(max(j.GPUsPerNode(), 0), repo.MaxCount) // a user may request any number
+	run := predict.Run{Board: o.first.board, Profile: o.first.in.Profile, Slices: max(gpus, 1), Util: -1}
 	if len(r.Slices) > 0 {
 		run = r.run(o.Clock())
 	}
@@ -192,8 +196,8 @@ func (o *Observer) observed(r *openedRun) repo.Observed {
 	run.Start, run.Seconds = j.Start.Unix(), max(end.Sub(j.Start), 0).Seconds()
 	line := repo.Observed{
 		Line: repo.Line(run), Partition: j.Partition,
-		Submit: min(max(j.Submit.Unix(), j.Eligible.Unix(), 0), run.Start), Limit: int64(j.TimeLimit.Seconds()),
-		Nodes: j.NumNodes, GPUs: j.GPUsPerNode(), GPUUtil: -1,
+		Submit: min(max(j.Submit.Unix(), j.Eligible.Unix(), 0), run.Start), Limit: max(int64(j.TimeLimit.Seconds()), 0),
+		Nodes: min(max(j.NumNodes, 0), repo.MaxCount), GPUs: gpus, GPUUtil: -1,
 	}
 	if r.busies > 0 && len(r.Slices) > 0 {
 		line.GPUUtil = r.busy / float64(r.busies)

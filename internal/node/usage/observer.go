@@ -22,8 +22,9 @@ type Observer struct {
 	Node     string
 	Hardware ObservedHardware
 	Slurm    ObservedQueue
-	// Cgroups returns a process's cgroups ([gpu.Processes.Cgroups]).
+	// Cgroups returns a process's cgroups ([gpu.Processes.Cgroups]), and Started its [gpu.Process.Start].
 	Cgroups func(pid int) ([]string, error)
+	Started func(pid int) (uint64, error)
 	// Record stores a run that has ended. Calls do not overlap.
 	Record func(repo.Observed) error
 	Now    func() time.Time     // the wall-clock time
@@ -32,15 +33,21 @@ type Observer struct {
 
 	began     time.Time // the usage of jobs that started earlier is unknown
 	gpus      []gpu.GPU
-	first     *observedDevice       // describes the runs whose usage is unknown
-	devices   []*observedDevice     // used by Sample only
-	looked    time.Duration         // the time of the last look at the devices; used by Sample only
-	asked     time.Duration         // the time of the last call to Slurm.Processes; used by Sample only
-	owners    map[int]uint32        // the jobs of the processes in the last sample, by pid; used by Sample only
-	strangers map[int]int           // the number of answers without the process, by pid; used by Sample only
-	done      map[observedRun]bool  // the recorded runs that slurmctld still lists; used by Poll only
-	mu        sync.Mutex            // protects open
-	open      map[uint32]*openedRun // by job
+	first     *observedDevice            // describes the runs whose usage is unknown
+	devices   []*observedDevice          // used by Sample only
+	looked    time.Duration              // the time of the last look at the devices; used by Sample only
+	asked     time.Duration              // the end of the last call to Slurm.Processes; used by Sample only
+	owners    map[observedProcess]uint32 // jobs according to Slurm, from the last sample; used by Sample only
+	strangers map[observedProcess]int    // the number of calls that did not find the process; used by Sample only
+	done      map[observedRun]bool       // the recorded runs that slurmctld still lists; used by Poll only
+	mu        sync.Mutex                 // protects open
+	open      map[uint32]*openedRun      // by job
+}
+
+// observedProcess identifies a process. A later process with the same pid has another start.
+type observedProcess struct {
+	pid   int
+	start uint64
 }
 
 // ObservedHardware is the subset of the driver's methods that an Observer uses. *gpu.NVML implements it.
@@ -118,49 +125,55 @@ func (o *Observer) Sample(ctx context.Context) {
 }
 
 // jobs returns a function that returns the job of a process, or 0. It asks Slurm at most once, and only about processes
-// that were not in the last sample.
+// that were not in the last sample and whose cgroups contain no job id.
 func (o *Observer) jobs(ctx context.Context) func(pid int) uint32 {
 	before, strangers := o.owners, o.strangers
-	o.strangers = map[int]int{}
-	o.owners = map[int]uint32{}
+	o.strangers = map[observedProcess]int{}
+	o.owners = map[observedProcess]uint32{}
 	var tracked map[int]uint32
+	asked := false
 	return func(pid int) uint32 {
-		job, known := before[pid]
-		if known {
-			o.owners[pid] = job
-			return job
-		}
 		paths, err := o.Cgroups(pid)
 		if err != nil {
 			return 0 // the process has ended
 		}
-		if job, _ = gpu.SlurmJob(paths); job == 0 { // no cgroups, or cgroups without job ids
-			asks := strangers[pid]
-			if now := o.Clock(); tracked == nil && asks < maxAsks && now-o.asked >= askInterval {
-				o.asked = now
+		if job, _ := gpu.SlurmJob(paths); job != 0 {
+			return job
+		}
+		start, err := o.Started(pid)
+		if err != nil {
+			return 0
+		}
+		p := observedProcess{pid, start}
+		job := before[p]
+		if job == 0 {
+			asks := strangers[p]
+			if !asked && asks < maxAsks && o.Clock()-o.asked >= askInterval {
+				asked = true
 				if tracked, err = o.Slurm.Processes(ctx, o.Node); err != nil {
 					o.Log.WithError(err).Warn("couldn't list the processes of jobs; trying again")
 				}
+				o.asked = o.Clock()
 			}
-			if tracked != nil {
+			if asked {
 				asks++
 			}
 			if job = tracked[pid]; job == 0 {
-				o.strangers[pid] = asks
+				o.strangers[p] = asks
 				return 0
 			}
 		}
-		o.owners[pid] = job
+		o.owners[p] = job
 		return job
 	}
 }
 
-// askInterval is the minimum time between two calls to Slurm.Processes, which asks each slurmstepd on the node. Without
+// askInterval is the minimum time between calls to Slurm.Processes, which asks each slurmstepd on the node. Without
 // it, a user whose processes use a GPU for a moment would cause a call for each sample.
 const askInterval = 2 * time.Second
 
 // maxAsks is the number of times that Slurm is asked about a process before it counts as outside all jobs. A slurmstepd
-// that is just starting may be missing in an answer.
+// that is just starting may be missing in an answer. A call that fails counts too, because it may take long.
 const maxAsks = 3
 
 // maxObservedProcesses limits the processes of a device in a sample. A sample with more is not used, because finding

@@ -2,7 +2,9 @@ package usage
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -30,6 +32,9 @@ type observedSite struct {
 	jobs      []slurm.Job
 	jobOf     map[int]uint32 // the jobs in the cgroups of processes, by pid
 	tracked   map[int]uint32 // the jobs of processes according to slurmstepd
+	started   map[int]uint64 // the start times of processes, by pid
+	cgroups   int            // the number of calls to Cgroups
+	asking    time.Duration  // the duration of a call to Processes
 	scripts   int            // the number of calls to Script
 	asked     int            // the number of calls to Processes
 	unlisted  error
@@ -46,7 +51,9 @@ func newObservedSite(t *testing.T, hw ObservedHardware) *observedSite {
 	s := &observedSite{now: observedAt, jobOf: map[int]uint32{}}
 	s.Observer = Observer{
 		Node: "n1", Hardware: hw, Slurm: s, Log: logrus.NewEntry(log),
+		Started: func(pid int) (uint64, error) { return s.started[pid], nil },
 		Cgroups: func(pid int) ([]string, error) {
+			s.cgroups++
 			if job := s.jobOf[pid]; job != 0 {
 				return []string{"/", fmt.Sprintf("/system.slice/slurmstepd.scope/job_%d/step_0/task_0", job)}, nil
 			}
@@ -76,6 +83,7 @@ func (s *observedSite) Script(context.Context, uint32) (string, error) {
 
 func (s *observedSite) Processes(context.Context, string) (map[int]uint32, error) {
 	s.asked++
+	s.now = s.now.Add(s.asking)
 	if s.tracked == nil {
 		return nil, errors.New("not root")
 	}
@@ -252,8 +260,77 @@ func TestObserveWithoutCgroups(t *testing.T) {
 		s.Sample(t.Context())
 		s.now = s.now.Add(askInterval)
 	}
-	if s.asked != 1+maxAsks || s.uses(7)["0 full"] != 100 {
+	if s.asked != maxAsks || s.uses(7)["0 full"] != 100 {
 		t.Errorf("asked %d times, used %v", s.asked, s.uses(7))
+	}
+}
+
+// TestObserveSlowSlurmstepd checks that a sample asks slurmstepd at most once, and a limited number of times about the
+// same processes, if the call fails after more than askInterval.
+func TestObserveSlowSlurmstepd(t *testing.T) {
+	hw := &fakeGPU{}
+	s := newObservedSite(t, hw)
+	s.now, s.asking = s.now.Add(time.Hour), 2*askInterval
+	hw.processes(41, 42, 43)
+	if s.Sample(t.Context()); s.asked != 1 {
+		t.Errorf("asked %d times in a sample", s.asked)
+	}
+	if s.Sample(t.Context()); s.asked != 1 {
+		t.Errorf("asked again at once")
+	}
+	for range 2 * maxAsks {
+		s.now = s.now.Add(askInterval)
+		s.Sample(t.Context())
+	}
+	if s.asked != maxAsks {
+		t.Errorf("asked %d times, want %d", s.asked, maxAsks)
+	}
+}
+
+// TestObserveReusedPID checks that a process does not count for the job of an earlier one with its pid.
+func TestObserveReusedPID(t *testing.T) {
+	for name, cgroups := range map[string]bool{"cgroups": true, "slurmstepd": false} {
+		t.Run(name, func(t *testing.T) {
+			hw := &fakeGPU{}
+			s := newObservedSite(t, hw)
+			s.now = s.now.Add(time.Hour)
+			hw.processes(5)
+			for k, job := range []uint32{7, 8} {
+				s.started = map[int]uint64{5: uint64(k)}
+				if cgroups {
+					s.jobOf[5] = job
+				} else {
+					s.tracked = map[int]uint32{5: job}
+				}
+				s.Sample(t.Context())
+				s.now = s.now.Add(askInterval)
+			}
+			if s.uses(8)["0 full"] != 100 {
+				t.Errorf("job 7 used %v, job 8 used %v", s.uses(7), s.uses(8))
+			}
+		})
+	}
+}
+
+// TestObserveAbsurdJob checks that a job with absurd limits does not make the file unusable.
+func TestObserveAbsurdJob(t *testing.T) {
+	s := newObservedSite(t, &fakeGPU{})
+	s.now = s.now.Add(time.Minute)
+	s.begin(7)
+	s.jobs[0].TimeLimit, s.jobs[0].NumNodes, s.jobs[0].PerNode[0].Count = -time.Hour, 1<<31, 1<<31
+	s.Poll(t.Context())
+	s.end(7, "CANCELLED")
+	text, err := json.Marshal(s.line(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read repo.Observed
+	err = repo.EachRun(bytes.NewReader(text), func(n repo.Observed) error {
+		read = n
+		return nil
+	})
+	if err != nil || read.Job != 7 || read.Limit != 0 || read.Nodes != repo.MaxCount || read.GPUs != repo.MaxCount {
+		t.Errorf("%+v, %v", read, err)
 	}
 }
 
@@ -268,8 +345,8 @@ func TestObserveBounds(t *testing.T) {
 		s.jobOf[k+1] = 7
 	}
 	hw.processes(pids...)
-	if s.Sample(t.Context()); len(s.owners) != 0 || len(s.uses(7)) != 0 {
-		t.Errorf("the cgroups of %d processes were read", len(s.owners))
+	if s.Sample(t.Context()); s.cgroups != 0 || len(s.uses(7)) != 0 {
+		t.Errorf("the cgroups of %d processes were read", s.cgroups)
 	}
 	hw.processes(pids[:maxObservedProcesses]...)
 	if s.Sample(t.Context()); s.uses(7)["0 full"] != 100*maxObservedProcesses {
@@ -320,7 +397,7 @@ func TestObserveEnds(t *testing.T) {
 
 	s.begin(4) // requeued and started again
 	hw.processes(5)
-	s.owners, s.jobOf[5] = nil, 4
+	s.jobOf[5] = 4
 	s.Sample(t.Context())
 	s.Poll(t.Context())
 	s.now = s.now.Add(time.Minute)
@@ -365,15 +442,16 @@ func TestObservePause(t *testing.T) {
 // TestObserveKeys tests the options that a record does not show.
 func TestObserveKeys(t *testing.T) {
 	for script, want := range map[string][2]int{
-		"#!/bin/sh\nsrun -n 1 x":                                 {0, 0},
-		"#!/bin/sh\n#SBATCH -n 1\n#SBATCH -c 8":                  {1, 8},
-		"#!/bin/sh\n#SBATCH -N1 --ntasks=1 --cpus-per-task=2\nx": {1, 2},
-		"#!/bin/sh\n#SBATCH -N1 --nodelist=a-n1":                 {0, 0},
-		"#!/bin/sh\n##SBATCH -n 1":                               {0, 0},
+		"#!/bin/sh\nsrun -n 1 x":                                                 {0, 0},
+		"#!/bin/sh\n#SBATCH -n 1\n#SBATCH -c 8":                                  {1, 8},
+		"#!/bin/sh\n#SBATCH -N1 --ntasks=1 --cpus-per-task=2\nx":                 {1, 2},
+		"#!/bin/sh\n#SBATCH -N1 --nodelist=a-n1":                                 {0, 0},
+		"#!/bin/sh\n##SBATCH -n 1":                                               {0, 0},
+		"#!/bin/sh\n" + strings.Repeat("#\n", maxScript/2) + "#SBATCH -n 1 -c 8": {0, 0}, // beyond the bound
 	} {
 		in := keyInput(slurm.Job{Tasks: 1, NumNodes: 1}, script)
 		if in.Tasks != want[0] || in.CPUsPerTask != want[1] {
-			t.Errorf("%q: tasks %d, CPUs %d, want %v", script, in.Tasks, in.CPUsPerTask, want)
+			t.Errorf("%.80q: tasks %d, CPUs %d, want %v", script, in.Tasks, in.CPUsPerTask, want)
 		}
 	}
 	if in := keyInput(slurm.Job{Tasks: 4, NumNodes: 2}, "x"); in.Tasks != 4 || in.Nodes != 2 {
