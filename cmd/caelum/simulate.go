@@ -185,7 +185,7 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 		result.print(out)
 	}
 	if err = errors.Join(err, out.Flush()); err == nil && page != nil {
-		err = page.Write(result.page(c.GPUs))
+		err = page.Write(result.page(c.GPUs), 0o644)
 	}
 	return err
 }

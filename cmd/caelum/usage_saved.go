@@ -62,7 +62,7 @@ func runSaved(ctx context.Context, w io.Writer, g *globals, o usageOptions) erro
 		r.Waits = &waits
 	}
 	if page != nil {
-		if err := page.Write(r.page()); err != nil {
+		if err := page.Write(r.page(), 0o600); err != nil {
 			return err
 		}
 	}

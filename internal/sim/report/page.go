@@ -118,9 +118,9 @@ func (f *File) Drop() {
 	os.Remove(f.temp.Name())
 }
 
-// Write writes a Page or a Saved, makes the file readable by all users, and replaces any existing file at the path.
-func (f *File) Write(p interface{ Write(io.Writer) error }) error {
-	if err := errors.Join(p.Write(f.temp), f.temp.Chmod(0o644), f.temp.Close()); err != nil {
+// Write writes a Page or a Saved, sets the file's mode, and replaces any existing file at the path.
+func (f *File) Write(p interface{ Write(io.Writer) error }, mode os.FileMode) error {
+	if err := errors.Join(p.Write(f.temp), f.temp.Chmod(mode), f.temp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.temp.Name(), f.path)
