@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 
 	"caelum/internal/controller/repo"
@@ -21,7 +20,7 @@ func observedWorkload(files []string) (*trace.Workload, error) {
 	}
 	runs, order := map[id]*repo.Observed{}, []id(nil)
 	for _, name := range files {
-		f, err := os.Open(name)
+		f, err := repo.OpenRuns(name)
 		if err != nil {
 			return nil, err
 		}
