@@ -88,7 +88,9 @@ func follow(snapshot plan.Snapshot, name string) slurm.Node {
 	v := plan.New(snapshot, plan.Settings{Policy: place.Reach, Tightest: true}, nil)
 	k := v.Member(name)
 	n := v.Members[k]
-	n.Gres = slices.DeleteFunc(slices.Clone(n.Gres), func(g slurm.GRES) bool { return g.Name == "mig" })
+	n.Gres = slices.DeleteFunc(slices.Clone(n.Gres), func(g slurm.GRES) bool {
+		return g.Name == "mig" && g.Type != slurm.ClosedType
+	})
 	for profile, count := range v.Counts(v.Plan(), k) {
 		n.Gres = append(n.Gres, slurm.GRES{Name: "mig", Type: profile, Count: count})
 	}

@@ -84,7 +84,7 @@ type Watcher struct {
 	hideNext      time.Time                         // the earliest time for the next attempt to hide catalogue nodes
 	sender        atomic.Pointer[notify.Sender]     // nil until listen knows how datagrams are authenticated
 	sent          atomic.Int64                      // number of notifications sent
-	hosts         atomic.Pointer[map[string]string] // each node's address according to slurmctld
+	hosts         atomic.Pointer[map[string]string] // each managed node's address according to slurmctld
 }
 
 // New returns a watcher. slurmctld and the trigger file need not be available yet.
@@ -262,7 +262,9 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 	snapshot := plan.Snapshot{Nodes: nodes, Queue: queue, At: time.Now()}
 	hosts := map[string]string{}
 	for _, n := range snapshot.Nodes {
-		hosts[n.Name] = n.Addr
+		if n.Managed() { // on other nodes, no agent is running, so that users can open the wake port
+			hosts[n.Name] = n.Addr
+		}
 	}
 	w.hosts.Store(&hosts)
 	if err := w.hideCatalogue(ctx, snapshot.Nodes, snapshot.At); err != nil {

@@ -251,3 +251,24 @@ func TestNoFolder(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSenders checks that only managed nodes are known senders. On other nodes, users can open the wake port.
+func TestSenders(t *testing.T) {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	for _, managed := range []bool{false, true} {
+		q := &queue{node: slurm.Node{Name: "n1", Addr: "10.0.0.7", States: []string{"IDLE"}}}
+		if managed {
+			q.node = node(t, "n1", "", "mig:closed:28", "")
+		}
+		file := filepath.Join(t.TempDir(), "poke")
+		w := New(Config{Settings: tightestFirst, TriggerFile: file, Interval: time.Minute, Planner: true}, q,
+			log.WithField("", ""))
+		if err := w.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if known := (*w.hosts.Load())["n1"] != ""; known != managed {
+			t.Errorf("managed: %v, a known sender: %v", managed, known)
+		}
+	}
+}
