@@ -35,16 +35,19 @@ type Munge struct {
 const (
 	mungeTimeout = time.Second     // time limit for a call
 	mungePause   = 5 * time.Second // pause after munged did not respond
-	// The programs exit with the error code of libmunge. With a code up to noAnswer, munged has not processed the
-	// credential. munge considers a credential that it has decoded before as replayed. A new receiver on the same
-	// host has to decode the credential again, and the time in a datagram protects against replays.
+	// The programs exit with the error code of libmunge. With noSocket or noAnswer, munged is down or does not respond;
+	// other codes can depend on the credential, which a user may have sent. munge considers a credential that it has
+	// decoded before as replayed. A new receiver on the same host has to decode the credential again, and the time in a
+	// datagram protects against replays.
+	killed   = -1 // ExitCode's result for a process that was killed
+	noSocket = 6
 	noAnswer = 7
 	replayed = 17
 )
 
 // Encode implements Credentials.
 func (m *Munge) Encode(payload []byte, uid uint32) (string, error) {
-	out, err := m.run(payload, "munge", fmt.Sprint("--restrict-uid=", uid),
+	out, err := m.run(payload, "munge", "--zip=none", fmt.Sprint("--restrict-uid=", uid),
 		fmt.Sprint("--ttl=", int(credentialTTL.Seconds())))
 	return strings.TrimSpace(string(out)), err
 }
@@ -81,20 +84,24 @@ func (m *Munge) run(input []byte, program string, args ...string) ([]byte, error
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdin, cmd.WaitDelay = bytes.NewReader(input), mungeTimeout
 	out, err := cmd.Output()
+	code := killed
 	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	}
 	switch {
 	case err == nil:
 		return out, nil
-	case !errors.As(err, &exit):
+	case exit == nil:
 		err = fmt.Errorf("couldn't run %s: %w", program, err)
-	case exit.ExitCode() == replayed:
+	case code == replayed:
 		return out, nil
 	case ctx.Err() != nil:
 		err = fmt.Errorf("%s did not end within %v; check munged", program, mungeTimeout)
 	default:
 		err = fmt.Errorf("%s failed: %.*s", program, maxQuoted, bytes.TrimSpace(exit.Stderr))
 	}
-	if exit == nil || exit.ExitCode() <= noAnswer { // -1 if the process was killed
+	if code == killed || code == noSocket || code == noAnswer {
 		m.err, m.resume = err, time.Now().Add(mungePause)
 	}
 	return nil, err

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +26,7 @@ func program(t *testing.T, script string) {
 func TestMunge(t *testing.T) {
 	m := &Munge{Socket: "/run/m"}
 	program(t, `echo "$@" "$(cat)"`)
-	const want = "--restrict-uid=4711 --ttl=3600 --socket=/run/m key"
+	const want = "--zip=none --restrict-uid=4711 --ttl=3600 --socket=/run/m key"
 	if got, err := m.Encode([]byte("key"), 4711); got != want || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -74,6 +75,21 @@ func TestMungedAway(t *testing.T) {
 		m.resume = time.Time{}
 		if got, err := m.Encode(nil, 0); got != "MUNGE:AA:" || err != nil {
 			t.Errorf("%q: after the pause: %q, %v", what, got, err)
+		}
+	}
+}
+
+// TestBadCredentials checks that a credential that the programs do not accept, which a user can send, causes no pause.
+func TestBadCredentials(t *testing.T) {
+	for _, code := range []int{1, 2, 3, 4, 5, 8, 14, 18} {
+		m := &Munge{}
+		program(t, fmt.Sprint("cat >/dev/null; exit ", code))
+		if _, _, err := m.Decode("MUNGE:AA:"); err == nil {
+			t.Errorf("code %d: no error", code)
+		}
+		program(t, "cat >/dev/null; echo MUNGE:AA:")
+		if got, err := m.Encode(nil, 0); got != "MUNGE:AA:" || err != nil {
+			t.Errorf("after code %d: %q, %v", code, got, err)
 		}
 	}
 }
