@@ -31,7 +31,7 @@ func datagrams(t *testing.T, config string) {
 for i in {1..50}; do
     for host in 127.0.1.1 127.0.0.1; do
         printf '' >/dev/udp/$host/6873
-        for head in 'caelum-wake 1\n' 'caelum-wake 2\nMUNGE:AwQD:\ncaelum-wake 1\n'; do
+        for head in 'caelum-wake 1\n' 'caelum-wake 2\nMUNGE:AwQFAA==:\ncaelum-wake 1\n'; do
             printf "$head"'%08d%s\0%s%032d' "$i" watcher/ctl n1 0 >/dev/udp/$host/6873
             printf "$head"'%08d%s\0%s%032d' "$i" n1 watcher/ 0 >/dev/udp/$host/6873
         done
@@ -75,7 +75,7 @@ sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sock.bind(("127.0.0.1", port))
 for i in range(abs(count)):
     body = b"caelum-wake 1\n" + struct.pack(">Q", time.time_ns()) + b"watcher/ctl\0n1"
-    credential = genuine if count > 0 else b"MUNGE:AwQD%08d:" % i
+    credential = genuine if count > 0 else b"MUNGE:AwQFAA%08d:" % i
     sock.sendto(b"caelum-wake 2\n" + credential + b"\n" + body + hmac.new(key, body, "sha256").digest(),
         ("127.0.1.1", 6873))
 `

@@ -25,9 +25,10 @@
 // the receiver's user can decode, so a receiver needs no earlier datagram, and decodes the credential only once. The
 // sender creates a new session every half hour. With a new credential in each datagram, a receiver would have to limit
 // the datagrams that it opens, because decoding is expensive, and a flood of forged ones would displace the genuine
-// ones. A receiver decodes an unknown credential only if the datagram meets all other conditions, and at most ten times
-// per second after a burst. Datagrams that do not come from the sender's wake port have a lower limit of their own,
-// because users cannot send from this port while the sender listens on it.
+// ones. A receiver decodes an unknown credential only if it has the right form and is not compressed, and if the
+// datagram meets all other conditions, at most ten times per second after a burst. The wake port of each address has a
+// limit of once per ten seconds after a burst, because users can send from this port while no daemon listens on it.
+// Datagrams from other ports, from which users can always send, have a limit of their own.
 //
 // The package also limits the reactions to datagrams: at most 20 in a burst, and then two per second. The pause between
 // reactions doubles for as long as the reactions do not change anything.
@@ -38,7 +39,7 @@
 //	addresses.go looks up the addresses of hosts, and keeps them for a minute (lookupAge)
 //	datagram.go  the format of a datagram (magic, maxLength), its MAC, the accepted clock difference (window)
 //	auth.go      what authenticates datagrams: munge or the key file
-//	session.go   session keys (renewal), and the limit on decodings of munge credentials (decodeEvery, decodeBurst)
+//	session.go   session keys (renewal), and the limits on decodings of munge credentials (decodeEvery, addressEvery)
 //	munge.go     calls munge and unmunge (mungeTimeout, mungePause)
 //	key.go       the key file: its owner, mode and length (minKey, maxKey); the errors and their remedies
 package notify

@@ -231,13 +231,15 @@ type acceptor struct {
 	age       func() time.Duration // the time since the start, which does not depend on the clock
 	last      map[kind]int64       // the time in the last accepted datagram
 	hosts     addresses
-	sessions  map[string]session // by sender; without a key
-	decodings *rate.Limiter      // the limit on decodings of credentials in datagrams from the wake port
-	strangers *rate.Limiter      // the same for datagrams from other ports
+	sessions  map[string]session           // by sender; without a key
+	decodings *rate.Limiter                // the limit on decodings of credentials in datagrams from the wake port
+	each      map[netip.Addr]*rate.Limiter // the same for each address
+	strangers *rate.Limiter                // the same for datagrams from other ports
 }
 
 func newAcceptor(l *Listener, age func() time.Duration) *acceptor {
 	return &acceptor{Listener: l, age: age, last: map[kind]int64{}, sessions: map[string]session{},
+		each:      map[netip.Addr]*rate.Limiter{},
 		decodings: rate.NewLimiter(rate.Every(decodeEvery), decodeBurst),
 		strangers: rate.NewLimiter(rate.Every(strangerEvery), strangerBurst)}
 }

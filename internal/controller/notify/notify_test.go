@@ -26,8 +26,11 @@ func port(t testing.TB) int {
 }
 
 func hosts(sender string) []string {
-	if sender == "watcher/ctl" {
+	switch sender {
+	case "watcher/ctl":
 		return []string{"127.0.0.1"}
+	case "watcher/second":
+		return []string{"127.0.0.2"}
 	}
 	return nil
 }

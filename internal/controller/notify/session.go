@@ -6,8 +6,11 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // session is a random key with which a sender seals its datagrams. Each datagram contains the munge credential that
@@ -23,10 +26,17 @@ const (
 	renewal       = credentialTTL / 2
 	decodeEvery   = 100 * time.Millisecond // time per decoding after a burst, for datagrams from the wake port
 	decodeBurst   = 100                    // number of decodings without delay
-	strangerEvery = time.Second            // the same for datagrams from other ports
+	addressEvery  = 10 * time.Second       // the same for the wake port of each address
+	addressBurst  = 3
+	maxAddresses  = 1 << 16     // maximum number of addresses whose decodings are counted
+	strangerEvery = time.Second // the same for datagrams from other ports
 	strangerBurst = 10
 	maxQuoted     = 200 // maximum length of a quoted error, in bytes
 )
+
+// uncompressed matches the credentials whose contents are not compressed. The fourth byte before the base64 encoding is
+// the type of compression; 0 is none. Decompression can take ten times as long as the rest of a decoding.
+var uncompressed = regexp.MustCompile(`^MUNGE:[A-Za-z0-9+/]{4}A[A-P][A-Za-z0-9+/]*=*:$`)
 
 // renew creates a new session if this one is too old. If munge does not respond, the session remains in use until its
 // credential expires.
@@ -56,13 +66,16 @@ func (a *acceptor) acceptMunge(
 	if !ok || credential == "" {
 		return d, "the datagram has no munge credential: it is not from Caelum, or the sender uses a key file"
 	}
+	if len(data) > maxLength || !uncompressed.MatchString(credential) {
+		return d, "the munge credential is malformed or compressed"
+	}
 	// A second lookup is omitted, because a datagram that only claims to be from the sender could trigger it.
 	if reason := a.check(ctx, d, from.Addr().Unmap(), now, lookupAge); reason != "" {
 		return d, reason
 	}
 	s := a.sessions[d.from]
 	if s.credential != credential || now.Sub(s.at) >= credentialTTL {
-		if s, reason = a.decode(credential, from.Port(), now); reason != "" {
+		if s, reason = a.decode(credential, from, now); reason != "" {
 			return d, reason
 		}
 	}
@@ -76,12 +89,14 @@ func (a *acceptor) acceptMunge(
 // decode returns the session of a munge credential. The limit for datagrams from the sender's wake port is separate:
 // while the sender listens there, users' processes cannot send from this port, so they cannot use up its decodings. A
 // sender that could not open the port sends from another one.
-func (a *acceptor) decode(credential string, port uint16, now time.Time) (s session, reason string) {
-	limit := a.decodings
-	if int(port) != a.Port {
-		limit = a.strangers
+func (a *acceptor) decode(credential string, from netip.AddrPort, now time.Time) (s session, reason string) {
+	var allowed bool
+	if int(from.Port()) == a.Port {
+		allowed = a.ofAddress(from.Addr().Unmap()).AllowN(now, 1) && a.decodings.AllowN(now, 1)
+	} else {
+		allowed = a.strangers.AllowN(now, 1)
 	}
-	if !limit.AllowN(now, 1) {
+	if !allowed {
 		return s, "too many datagrams have new munge credentials"
 	}
 	payload, uid, err := a.Auth.Munge.Decode(credential)
@@ -95,4 +110,18 @@ func (a *acceptor) decode(credential string, port uint16, now time.Time) (s sess
 		return s, "the munge credential was not created for a notification"
 	}
 	return session{credential, key, now}, ""
+}
+
+// ofAddress returns the limit on decodings for the wake port of one address, so that a host on which a user could open
+// the port does not use up the decodings of all hosts. The address must be one of a known sender.
+func (a *acceptor) ofAddress(address netip.Addr) *rate.Limiter {
+	limit, ok := a.each[address]
+	if !ok {
+		if len(a.each) >= maxAddresses { // the addresses of hosts have changed often
+			clear(a.each)
+		}
+		limit = rate.NewLimiter(rate.Every(addressEvery), addressBurst)
+		a.each[address] = limit
+	}
+	return limit
 }

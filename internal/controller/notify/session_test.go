@@ -37,7 +37,7 @@ func (c client) Encode(payload []byte, to uint32) (string, error) {
 	if c.down {
 		return "", errors.New("munged does not respond")
 	}
-	credential := fmt.Sprintf("MUNGE:%d:", len(c.made))
+	credential := fmt.Sprintf("MUNGE:AwQFAA%d:", len(c.made))
 	c.made[credential] = made{payload, c.uid, to}
 	return credential, nil
 }
@@ -85,10 +85,11 @@ func sealed(t *testing.T, s *Sender) []byte {
 	return data
 }
 
-// home is the watcher's wake port, and stranger a port that a user could have opened on its host.
+// home is the first watcher's wake port, and stranger a port that a user could have opened on its host.
 var (
 	home     = netip.MustParseAddrPort("127.0.0.1:6873")
 	stranger = netip.MustParseAddrPort("127.0.0.1:40000")
+	other    = netip.MustParseAddrPort("127.0.0.2:6873") // the wake port of the second watcher
 )
 
 // TestAcceptMunge checks which datagrams an agent accepts without a key file. Some of the rejected datagrams contain
@@ -114,7 +115,15 @@ func TestAcceptMunge(t *testing.T) {
 		{"garbage", "no munge credential", home, []byte(mungePrefix + "MUNGE:")},
 		{"too long", "no munge credential", home, with(genuine, make([]byte, maxLength))},
 		{"sealed with a key", "no munge credential", home, key.seal(datagram{at: 1, from: "watcher/ctl", to: "n1"})},
-		{"a forged credential", "invalid credential", home, with("MUNGE:AAAA:", inner)},
+		{"a forged credential", "invalid credential", home, with("MUNGE:AwQFAAAA:", inner)},
+		{"a blank credential", "malformed or compressed", home, with(" ", inner)},
+		{"a zero byte", "malformed or compressed", home, with("\x00", inner)},
+		{"two credentials", "malformed or compressed", home, with(genuine+" "+genuine, inner)},
+		{"compressed with bzlib", "malformed or compressed", home, with("MUNGE:AwQFAgAA:", inner)},
+		{"compressed with zlib", "malformed or compressed", home, with("MUNGE:AwQFAwAA:", inner)},
+		{"no known compression", "malformed or compressed", home, with("MUNGE:AwQFEAAA:", inner)},
+		{"more than a datagram", "malformed or compressed", home,
+			with(genuine[:12]+strings.Repeat("A", 1000)+":", inner)},
 		{"a user's credential", "belongs to user 20001", home, sealed(t, watcherAs(m, user, 0))},
 		{"for another user", "unauthorized", home, sealed(t, watcherAs(m, slurmUser, user))},
 		{"with another purpose", "not created for a notification", home, with(other, inner)},
@@ -127,6 +136,7 @@ func TestAcceptMunge(t *testing.T) {
 		{"after a restart of the sender", "", home, sealed(t, watcherAs(m, slurmUser, 0))},
 		{"as root, from another port", "", stranger, sealed(t, watcherAs(m, 0, 0))},
 	} {
+		clear(a.each) // TestMungeFlood checks the limits
 		_, reason := a.accept(t.Context(), c.data, c.from, time.Now())
 		if (reason == "") != (c.reason == "") || !strings.Contains(reason, c.reason) {
 			t.Errorf("%s: %q, want %q", c.what, reason, c.reason)
@@ -138,7 +148,8 @@ func TestAcceptMunge(t *testing.T) {
 }
 
 // TestMungeFlood checks that forged datagrams cause few decodings. A user's flood must not keep out a new sender, and a
-// flood from the sender's port must not keep out a sender whose credential the receiver knows.
+// flood from the sender's port must not keep out a sender whose credential the receiver knows, or a new one on another
+// host.
 func TestMungeFlood(t *testing.T) {
 	m := &munged{made: map[string]made{}}
 	a, watcher := agentOf(m), watcherAs(m, slurmUser, 0)
@@ -151,7 +162,7 @@ func TestMungeFlood(t *testing.T) {
 		m.decoded = 0
 		for k := range 10 * decodeBurst {
 			forged := datagram{at: now.Add(time.Second).UnixNano() + int64(k), from: "watcher/ctl", to: "n1"}
-			data := fmt.Appendf(nil, "%sMUNGE:forged %d:\n%s", mungePrefix, k, key.seal(forged))
+			data := fmt.Appendf(nil, "%sMUNGE:AwQFAAforged%d:\n%s", mungePrefix, k, key.seal(forged))
 			if _, reason := a.accept(t.Context(), data, from, now); reason == "" {
 				t.Fatalf("%s: a forged datagram was accepted", what)
 			}
@@ -165,12 +176,31 @@ func TestMungeFlood(t *testing.T) {
 	if _, reason := a.accept(t.Context(), sealed(t, watcher), home, now); reason != "" {
 		t.Errorf("during the user's flood, the new watcher's datagram was rejected: %q", reason)
 	}
-	flood("from the sender's address and port", home, decodeBurst)
+	flood("from the sender's address and port", home, addressBurst-1) // one decoding was for the new watcher
 	if m.decoded == 0 {
 		t.Error("the flood did not reach munge")
 	}
 	if _, reason := a.accept(t.Context(), sealed(t, watcher), home, time.Now()); reason != "" {
 		t.Errorf("during the other flood, the watcher's datagram was rejected: %q", reason)
+	}
+	second := watcherAs(m, slurmUser, 0)
+	second.Name = "watcher/second"
+	if _, reason := a.accept(t.Context(), sealed(t, second), other, now); reason != "" {
+		t.Errorf("during a flood from another host, the second watcher's datagram was rejected: %q", reason)
+	}
+	m.decoded = 0
+	for k := range 2 * decodeBurst {
+		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(k)}), wakePort)
+		a.decode(fmt.Sprint("forged", k), from, now)
+	}
+	if m.decoded > decodeBurst {
+		t.Errorf("%d decodings for many hosts", m.decoded)
+	}
+	for k := range maxAddresses + 1 {
+		a.ofAddress(netip.AddrFrom4([4]byte{10, byte(k >> 16), byte(k >> 8), byte(k)}))
+	}
+	if n := len(a.each); n > maxAddresses {
+		t.Errorf("the decodings of %d addresses are counted", n)
 	}
 }
 
@@ -212,6 +242,7 @@ func TestMungedRestart(t *testing.T) {
 	s.at = time.Now().Add(-credentialTTL)
 	a.sessions["watcher/ctl"] = s
 	m.decoded = 0
+	clear(a.each)
 	accept("an old session", "", sealed(t, watcher))
 	if m.decoded != 1 {
 		t.Errorf("%d decodings of the credential of an old session", m.decoded)
