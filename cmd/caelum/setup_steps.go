@@ -216,6 +216,15 @@ func (c *converter) writeFiles(files []setup.Saved) error {
 }
 
 func (c *converter) restore(ctx context.Context) error {
+	if jobs, err := c.ctl.Jobs(ctx); err == nil && len(c.InTrial(jobs)) > 0 {
+		err := c.wait(ctx, nil, func() ([]string, error) {
+			jobs, err := c.ctl.Jobs(ctx)
+			return c.InTrial(jobs), err
+		})
+		if err != nil {
+			return err
+		}
+	}
 	if len(c.all) == 1 && c.systemctl(ctx, "disable", "--now", "caelum-watch") != nil {
 		c.print("if caelum-watch runs: systemctl disable --now caelum-watch")
 	}

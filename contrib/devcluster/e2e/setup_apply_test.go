@@ -197,7 +197,10 @@ func TestSetupTrial(t *testing.T) {
 	}
 
 	c.Must("", "root", "sh", "-c", "sed -i '1i# edited' /etc/slurm/slurm.conf")
+	later := c.Submit("true", "-p", "caelum-trial", "--gres=gpu:1", "-t", "5", "--begin=now+1hour")
 	c.start("--undo")
+	c.until("job " + later + " of " + clustertest.User + " is in partition caelum-trial, which ends")
+	c.Must("", "root", "scontrol", "update", "job="+later, "partition=gpu", "starttime=now")
 	if out := c.ended("1"); !strings.Contains(out, "-PartitionName=caelum-trial") {
 		t.Errorf("setup --undo does not print the reverse patch:\n%s", out)
 	}
@@ -213,6 +216,6 @@ func TestSetupTrial(t *testing.T) {
 	if after := configuration(c.Site); after != before {
 		t.Errorf("after --undo, the files are\n%s\nwant\n%s", after, before)
 	}
-	c.Completed(c.Submit("true", "--gres=gpu:1", "-w", "n1", "-t", "5"))
+	c.Completed(later, c.Submit("true", "--gres=gpu:1", "-w", "n1", "-t", "5"))
 	c.NoneDrained()
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const slurmConfig = "drain the node and wait until it is empty; put the lines that `caelum slurm-config` prints into " +
-	"slurm.conf and gres.conf; restart slurmctld and slurmd"
+	"slurm.conf and gres.conf; stop slurmd, restart slurmctld and start slurmd"
 
 func nodeState(f *Facts) []Finding {
 	var bad []string

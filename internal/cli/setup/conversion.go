@@ -88,6 +88,8 @@ func (c *Conversion) Missing(nodes []slurm.Node) (lines []string) {
 			why = "slurmd has not registered"
 		case c.Undo && n.Gres.Total("gpu") != c.GPUs[n.Name]: // measured with 22.05.8
 			why = "slurmctld counts the slots, which slurmd registered before its restart; restart slurmctld again"
+		case !c.Undo && plan.StateIn(n.Extra) == "" && n.Gres.Total("gpu") == c.GPUs[n.Name]:
+			why = oldGPUs
 		case n.Is("INVALID_REG"):
 			why = "slurmd registered other GPUs than slurm.conf lists; check MIG mode, gres.conf and slurmd's log"
 		case !c.Undo && plan.StateIn(n.Extra) == "":
@@ -103,6 +105,11 @@ func (c *Conversion) Missing(nodes []slurm.Node) (lines []string) {
 	slices.Sort(lines)
 	return lines
 }
+
+// oldGPUs is the reason why the agent of a converted node cannot publish: slurmd registered the node's GPUs, instead of
+// its slots, after slurmctld's restart and before its own.
+const oldGPUs = "the agent (caelumd) has not published; if it runs, slurmctld still counts the GPUs that slurmd " +
+	"registered before its restart: restart slurmctld again"
 
 // absent lists the states of a node whose slurmd does not answer.
 var absent = []string{"DOWN", "UNKNOWN", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}
@@ -123,6 +130,19 @@ func (c *Conversion) Resumable(nodes []slurm.Node) (names []string) {
 	return names
 }
 
+// InTrial returns a line for each job that names the partition of a trial, which --undo removes. slurmctld would end
+// these jobs (NODE_FAIL).
+func (c *Conversion) InTrial(jobs []slurm.Job) (lines []string) {
+	for _, j := range jobs {
+		exists := j.State == "PENDING" || j.Present()
+		if c.Trial && exists && slices.Contains(strings.Split(j.Partition, ","), c.Partition) {
+			lines = append(lines, fmt.Sprintf("job %d of %s is in partition %s, which ends: cancel it, or move it "+
+				"(scontrol update job=%[1]d partition=...)", j.ID, j.User, c.Partition))
+		}
+	}
+	return lines
+}
+
 // Unoffered returns the reason why no node of the conversion offers slices, or nil if one does, or if all of them are
 // drained for another reason.
 func (c *Conversion) Unoffered(nodes []slurm.Node) []string {
@@ -131,8 +151,12 @@ func (c *Conversion) Unoffered(nodes []slurm.Node) []string {
 		switch {
 		case n.Gres.Total("mig") > n.Gres.Profiles()[slurm.ClosedType]:
 			return nil
-		case !n.Is("DRAIN"):
-			waiting = append(waiting, slurm.FoldHosts(c.Nodes)+": no slices are on offer; run `caelum doctor` there")
+		case n.Is("DRAIN"):
+		case n.Gres.Total("gpu") == c.GPUs[n.Name]:
+			waiting = append(waiting, n.Name+": "+oldGPUs)
+		default:
+			waiting = append(waiting, slurm.FoldHosts(c.Nodes)+": no slices are on offer yet; if this lasts, run "+
+				"`caelum doctor` there")
 		}
 	}
 	return slices.Compact(waiting)
