@@ -85,8 +85,7 @@ func moveConfig(t *testing.T, command string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "caelum.yaml")
-	moves := "moves_per_day: 1440\nmove_command: " + command + "\n"
-	text = []byte(strings.Replace(string(text), "preempt: true\n", moves, 1))
+	text = append(text, "preempt: false\nmoves_per_day: 1440\nmove_command: "+command+"\n"...)
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // stock turns the machine into a site without Caelum. The files of the packages stay, and the agent has reported its
-// GPUs before.
+// GPUs before. It ends a second after slurmctld's start, because setup recognizes a restart by slurmctld's start time,
+// which is in whole seconds.
 const stock = `
 caelum slurm-config --json >/root/a100.json
 systemctl disable --now caelumd caelum-watch
@@ -27,6 +28,7 @@ echo 'NodeName=n1 Name=gpu Type=a100 File=/dev/nvidia0' >gres.conf
 systemctl stop slurmd
 systemctl restart slurmctld
 systemctl start slurmd
+sleep 1.1
 `
 
 // TestSetup converts a site with systemd's slurmctld to the first slice and back. `caelum setup` restarts slurmctld and
