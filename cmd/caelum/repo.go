@@ -120,15 +120,10 @@ func (o repoOptions) ownOnly(cfg config.Config) bool {
 func learningHere(cfg config.Config) string {
 	path := repo.Find(cfg.Repo)
 	_, err := os.Stat(path)
-	if err != nil || !mayUse(path) || becomeOwner(path) != nil || trust.Directory(path) != nil {
+	if err != nil || !mayUse(path) || becomeOwner(path) != nil {
 		return ""
 	}
-	r, err := repo.OpenAsItIs(path)
-	if err != nil {
-		return ""
-	}
-	defer r.Close()
-	state, err := learn.StateOf(r)
+	state, err := learn.ReadState(path)
 	if err != nil || state.Synced.IsZero() {
 		return ""
 	}

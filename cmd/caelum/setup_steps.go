@@ -215,15 +215,23 @@ func (c *converter) writeFiles(files []setup.Saved) error {
 	return nil
 }
 
+// leaveTrial waits until no job names the partition of a trial.
+func (c *converter) leaveTrial(ctx context.Context) error {
+	if !c.Trial {
+		return nil
+	}
+	if _, err := c.ctl.Jobs(ctx); err != nil {
+		return nil // slurmctld may be unable to start with the files that restore takes back
+	}
+	return c.wait(ctx, nil, func() ([]string, error) {
+		jobs, err := c.ctl.Jobs(ctx)
+		return c.InTrial(jobs), err
+	})
+}
+
 func (c *converter) restore(ctx context.Context) error {
-	if jobs, err := c.ctl.Jobs(ctx); err == nil && len(c.InTrial(jobs)) > 0 {
-		err := c.wait(ctx, nil, func() ([]string, error) {
-			jobs, err := c.ctl.Jobs(ctx)
-			return c.InTrial(jobs), err
-		})
-		if err != nil {
-			return err
-		}
+	if err := c.leaveTrial(ctx); err != nil {
+		return err
 	}
 	if len(c.all) == 1 && c.systemctl(ctx, "disable", "--now", "caelum-watch") != nil {
 		c.print("if caelum-watch runs: systemctl disable --now caelum-watch")

@@ -107,35 +107,30 @@ func trusted(path string, owners ...int) (string, error) {
 }
 
 func load(path string, uid int) (Config, error) {
-	v, err := read(path, uid)
-	if err != nil {
-		return Config{}, err
-	}
-	c, err := parse(v)
-	if err != nil {
-		return c, fmt.Errorf("%s: %s", path, oneLine(err))
-	}
-	return c, nil
+	c, _, err := read(path, uid)
+	return c, err
 }
 
-// read reads the file as Load does, but does not check its values.
-func read(path string, uid int) (*viper.Viper, error) {
+// read is like load, but also returns the values of all keys.
+func read(path string, uid int) (c Config, v *viper.Viper, err error) {
 	file := path
 	if uid == 0 {
-		var err error
 		if file, err = trusted(path); errors.Is(err, os.ErrNotExist) {
 			file = path // ReadInConfig then returns the same error as for other users
 		} else if err != nil {
-			return nil, err
+			return c, nil, err
 		}
 	}
-	v := viper.New()
+	v = viper.New()
 	v.SetConfigFile(file)
 	v.SetConfigType("yaml")
 	if err := v.ReadInConfig(); err != nil && !(path == DefaultPath && errors.Is(err, os.ErrNotExist)) {
-		return nil, fmt.Errorf("couldn't read the configuration %s: %s", path, oneLine(err))
+		return c, nil, fmt.Errorf("couldn't read the configuration %s: %s", path, oneLine(err))
 	}
-	return v, nil
+	if c, err = parse(v); err != nil {
+		return c, nil, fmt.Errorf("%s: %s", path, oneLine(err))
+	}
+	return c, v, nil
 }
 
 // oneLine returns an error's message with each control character replaced by a space.

@@ -60,16 +60,13 @@ func CheckFile(path string) ([]Fault, error) {
 // line of YAML with a comment that names the line of the file, or says that the value is the default. Its errors are
 // those of Load.
 func Effective(path string) ([]string, error) {
-	if _, err := Load(path); err != nil {
-		return nil, err
-	}
-	v, err := read(path, os.Geteuid())
+	_, v, err := read(path, os.Geteuid())
 	if err != nil {
 		return nil, err
 	}
 	var doc yaml.Node
 	if text, err := os.ReadFile(path); err == nil {
-		yaml.Unmarshal(text, &doc) // Load has accepted the file
+		yaml.Unmarshal(text, &doc) // read has accepted the file
 	}
 	at := map[string]int{}
 	for _, root := range doc.Content {
@@ -79,7 +76,6 @@ func Effective(path string) ([]string, error) {
 	}
 	var lines []string
 	for _, k := range keys {
-		v.SetDefault(k.Name, k.Default)
 		value, err := json.Marshal(v.Get(k.Name)) // JSON is YAML on one line
 		if err != nil {
 			return nil, err

@@ -912,26 +912,29 @@ local function with_memory(t, mib, memory)
 end
 
 -- size returns the profile of the slices for a request that names none. It takes the profile from the first of these
--- sources that has one: --mig, --mig-mem, the profile for several GPUs, earlier runs, and the default line. It also
--- returns whether Caelum chose the profile, and a warning for the user. If no profile satisfies the options, it returns
--- nil and the reason. full is the result of full_of.
-local function size(t, given, predicted, full, gpus)
+-- sources that has one: --mig, --mig-mem, the profile for several GPUs, earlier runs, and the default line. If Caelum
+-- chose the profile, it also returns the source for the caelum:by tag (off, memory, full, the first word of a learned
+-- line, or default), and a warning for the user. If no profile satisfies the options, it returns nil and the reason. run
+-- is the result of learned, and full that of full_of.
+local function size(t, given, run, full, gpus)
   local mig, memory = given.mig, given.mig_mem
+  local predicted, by = run.profile, run.kind or "default"
   if mig and not t.profiles[mig] and t.profiles[mig:lower()] then mig = mig:lower() end
   if mig == "auto" then mig = nil end
   local named = mig == "off" and (full or t.whole) or mig
-  if gpus > 1 and full then predicted = full end
+  if gpus > 1 and full then predicted, by = full, "full" end
+  if mig then by = mig == "off" and mig end
   if named then
     local ok, why = known(named, t)
     if not ok then return nil, "--mig: " .. why end
   end
-  if not memory then return named or predicted or t.default, not mig or mig == "off" end
+  if not memory then return named or predicted or t.default, by end
   local mib = mebibytes(memory)
   if not mib then
     return nil, "--mig-mem: couldn't read '" .. memory:sub(1, 40) .. "': specify the memory of a slice, as in 8G"
   end
   if named then
-    if t.profiles[named] >= mib then return named, mig == "off" end
+    if t.profiles[named] >= mib then return named, by end
     local memory_of = t.profiles[named] > 0 and string.format("%s has %d MiB", named, t.profiles[named]) or
       "the memory of " .. named .. " is unknown"
     return nil, string.format("--mig=%s and --mig-mem=%s contradict each other, because %s: use only one option, or " ..
@@ -941,7 +944,7 @@ local function size(t, given, predicted, full, gpus)
   if not fits then return nil, why end
   local warning = predicted and t.profiles[fits] < t.profiles[predicted] and
     "--mig-mem=" .. memory .. " selects " .. fits .. ", but earlier runs of this job indicate " .. predicted
-  return fits, true, warning or nil
+  return fits, "memory", warning or nil
 end
 
 -- on_model converts a profile that Caelum chose to one of the GPU model that the request names. If that model has the
@@ -1091,21 +1094,14 @@ local function lacks(r, gpus, t)
   end
 end
 
--- source returns what determines the profile that size chooses: off (--mig=off), memory (--mig-mem), full (the profile
--- for several GPUs), default, or the first word of the learned line. The caelum:by tag contains it.
-local function source(given, run, full, gpus)
-  return given.mig == "off" and "off" or given.mig_mem and "memory" or gpus > 1 and full and "full" or run.kind or
-    "default"
-end
-
 -- choose returns the profile of a request that names none and, if Caelum chose it, the choice: the profile, its source
 -- (by), the warning for the user and, if the time limit requires a larger profile, the smaller one (instead_of) and the
 -- run time in seconds. If there is no such profile, choose returns nil and the reason.
 local function choose(gpus, t, run, limit, full)
   if not run.options then return nil, run.too_many end
-  local profile, chosen, warning = size(t, run.options, run.profile, full, gpus.all)
-  if not profile then return nil, chosen end
-  if not chosen then
+  local profile, by, warning = size(t, run.options, run, full, gpus.all)
+  if not profile then return nil, by end
+  if not by then
     -- slurmctld could not start the job on any node, but its message would not say why.
     local kind = #gpus.types == 1 and gpus.types[1]
     local of = kind and t.models[kind]
@@ -1114,7 +1110,7 @@ local function choose(gpus, t, run, limit, full)
       table.concat(of, ", ")
   end
   local floor = on_model(t, gpus.types, profile)
-  local choice = {warning = warning, by = source(run.options, run, full, gpus.all)}
+  local choice = {warning = warning, by = by}
   choice.profile, choice.seconds, choice.high = in_time(t, gpus.types, floor, run, limit)
   if choice.profile ~= floor then choice.instead_of = floor end
   return choice.profile, choice

@@ -652,6 +652,8 @@ for _, case in ipairs({
 }) do
   local rc, job = submit(case[2])
   check(rc == slurm.SUCCESS and job.tres_per_node == case[3] and word(job, "sized") == case[4], "several GPUs: " .. case[1], tostring(job.tres_per_node) .. " " .. tostring(job.admin_comment))
+  local by = {["two GPUs"] = "full", ["one GPU"] = "default", ["--mig=off"] = "off", memory = "memory"}
+  check(not by[case[1]] or word(job, "by") == by[case[1]], "the source for several GPUs: " .. case[1], job.admin_comment)
 end
 write_table(TABLE)
 

@@ -9,9 +9,7 @@ import (
 
 	"caelum/internal/config"
 	"caelum/internal/controller/learn"
-	"caelum/internal/controller/repo"
 	"caelum/internal/slurm"
-	"caelum/internal/trust"
 )
 
 // Learning is what the repository and slurmdbd show about learning on slurmctld's host.
@@ -40,14 +38,8 @@ func (f *Facts) ReadLearning(ctx context.Context, cfg config.Config, path string
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return
 	}
-	err := trust.Directory(path) // opening a repository writes to its directory
-	if err == nil {
-		var r *repo.Repo
-		if r, err = repo.OpenAsItIs(path); err == nil {
-			defer r.Close()
-			l.State, err = learn.StateOf(r)
-		}
-	}
+	var err error
+	l.State, err = learn.ReadState(path)
 	var records []slurm.Allocation
 	if field, none := cfg.Field(); none != nil {
 		f.Learn = false // the watcher does not learn

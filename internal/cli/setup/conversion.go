@@ -130,12 +130,12 @@ func (c *Conversion) Resumable(nodes []slurm.Node) (names []string) {
 	return names
 }
 
-// InTrial returns a line for each job that names the partition of a trial, which --undo removes. slurmctld would end
+// InTrial returns a line for each job that names the partition of this trial, which --undo removes. slurmctld would end
 // these jobs (NODE_FAIL).
 func (c *Conversion) InTrial(jobs []slurm.Job) (lines []string) {
 	for _, j := range jobs {
 		exists := j.State == "PENDING" || j.Present()
-		if c.Trial && exists && slices.Contains(strings.Split(j.Partition, ","), c.Partition) {
+		if exists && slices.Contains(strings.Split(j.Partition, ","), c.Partition) {
 			lines = append(lines, fmt.Sprintf("job %d of %s is in partition %s, which ends: cancel it, or move it "+
 				"(scontrol update job=%[1]d partition=...)", j.ID, j.User, c.Partition))
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"caelum/internal/controller/repo"
+	"caelum/internal/trust"
 )
 
 // State describes how far Caelum has learned from earlier runs.
@@ -28,6 +29,20 @@ func StateOf(r *repo.Repo) (s State, err error) {
 	}
 	s.Synced, err = noteTime(r, noteSynced)
 	return s, err
+}
+
+// ReadState returns the state of learning in the repository at path, which must exist. Opening a repository writes to
+// its directory, so ReadState returns an error if other users can change the directory.
+func ReadState(path string) (State, error) {
+	if err := trust.Directory(path); err != nil {
+		return State{}, err
+	}
+	r, err := repo.OpenAsItIs(path)
+	if err != nil {
+		return State{}, err
+	}
+	defer r.Close()
+	return StateOf(r)
 }
 
 // Stuck reports whether no sync has read slurmdbd lately.
