@@ -750,7 +750,8 @@ local function place(t, r, gpus, job, profile)
     out.rounded = "the job gets " .. counted(out.all, "GPU") .. " on each of " .. nodes .. " nodes, because " ..
       gpus.what .. " cannot be divided evenly among them"
     -- On more nodes, the job would get more GPUs.
-    if (count(job.max_nodes) or MAX_COUNT) > nodes then out.max_nodes = nodes end
+    local most_asked = count(job.max_nodes)
+    if not most_asked or most_asked > nodes then out.max_nodes = nodes end
   end
   if out.all > most then return nil, NO_SUCH_NODE end
   if nodes > r.nodes then r.nodes, out.min_nodes = nodes, nodes end
