@@ -144,8 +144,12 @@ func touched(w slurm.Waiting) bool {
 		tags.Value(w.AdminComment, tags.Unconverted) != ""
 }
 
-// convertBack removes Caelum's changes to a job, and returns the job as it is then. The job keeps its tags until it is
-// released, so that the command can be repeated.
+// reasonBack is the reason in the tag Unconverted of a job whose slices are removed and that is not yet released.
+const reasonBack = "back"
+
+// convertBack removes Caelum's changes to a job, and returns the job as it is then. A job that waits for its slices
+// loses the tags of the hold together with its slices, because an agent would add slices again to a job that has only
+// the tags. It keeps the others until it is released, so that the command can be repeated.
 func convertBack(ctx context.Context, ctl jobs, w slurm.Waiting) (j slurm.Job, err error) {
 	var others []string
 	for word := range strings.FieldsSeq(w.AdminComment) {
@@ -154,8 +158,10 @@ func convertBack(ctx context.Context, ctl jobs, w slurm.Waiting) (j slurm.Job, e
 		}
 	}
 	shared := tags.Value(w.AdminComment, tags.Share)
-	if eligible.HeldByTag(w) {
-		if err = ctl.RemoveSlices(ctx, w, shared, w.AdminComment); err == nil {
+	again := w.Priority == 0 && tags.Value(w.AdminComment, tags.Unconverted) == reasonBack
+	if again || eligible.HeldForSlices(w) {
+		comment := tags.Replace(tags.Remove(w.AdminComment, tags.Released), tags.Held, tags.Unconverted+reasonBack)
+		if err = ctl.RemoveSlices(ctx, w, shared, comment); err == nil {
 			err = ctl.Release(ctx, w.ID)
 		}
 	}

@@ -78,7 +78,9 @@ func TestConvertJobs(t *testing.T) {
 	const mark, sliced = slurm.ConvertMark, "requests gpu:1,mig:1g.5gb:1"
 	queued := slurm.Job{Priority: 5}
 	refuses := func(*slurm.Job) error { return errors.New("Invalid GRES") }
-	held := slurm.Job{Reason: "JobHeldUser", State: "PENDING", PerNode: slice1, AdminComment: "note caelum:held"}
+	held := func(reason, comment string) slurm.Job {
+		return slurm.Job{Reason: reason, State: "PENDING", PerNode: slice1, AdminComment: comment}
+	}
 	for name, tc := range map[string]struct {
 		job    slurm.Job
 		script func(*slurm.Job) error
@@ -97,7 +99,13 @@ func TestConvertJobs(t *testing.T) {
 		"no job_submit.lua": {slurm.Job{Priority: 5, AdminComment: "note"}, nil, mark + "|note", "", true},
 		"back": {slurm.Job{Priority: 5, PerNode: slice1, AdminComment: "caelum:share=cpus note caelum:key=1"}, nil,
 			"remove cpus|note", "requests gpu:1", false},
-		"back, held by Caelum":   {held, nil, "remove |note caelum:held|release|remove |note", "requests gpu:1", false},
+		"back, held by Caelum": {held("JobHeldUser", "caelum:held note caelum:share=cpus"), nil,
+			"remove cpus|note caelum:share=cpus caelum:unconverted=back|release|remove cpus|note", "requests gpu:1",
+			false},
+		"back, not on offer": {held("BadConstraints", "caelum:released"), nil,
+			"remove |caelum:unconverted=back|release|remove |", "requests gpu:1", false},
+		"back, second run": {held("JobHeldUser", "caelum:unconverted=back"), nil,
+			"remove |caelum:unconverted=back|release|remove |", "requests gpu:1", false},
 		"back, held by its user": {slurm.Job{PerNode: slice1}, nil, "remove |", "requests gpu:1 (held)", false},
 		"back, excludes a catalogue node": {slurm.Job{Priority: 5, ExcNodes: []string{"n1", "mig-catalog1"}}, nil,
 			"remove |", "requests gpu:1", false},

@@ -32,11 +32,16 @@ func TooLate(w slurm.Waiting, at time.Time) bool {
 // slurmctld delays the job (_clear_expired_job_states in slurm_cred.c; fixed in 24.11).
 const forgetting = 3 * time.Second
 
-// Releasable reports whether an agent can release the job at the given time. Two kinds of jobs are releasable: jobs
+// HeldForSlices reports whether the job is held until its slices are offered. There are two kinds of such jobs: jobs
 // that job_submit.lua held at submission, because slurmctld would have rejected them while no node offered their
 // slices, and jobs that slurmctld set to BadConstraints after their release, because their slices were no longer
-// offered. Jobs that were held by a user or an administrator do not have the tag and are not releasable. Neither are
-// jobs with an unfulfilled dependency.
+// offered. Jobs that were held by a user or an administrator do not have the tags.
+func HeldForSlices(w slurm.Waiting) bool {
+	return HeldByTag(w) || w.Reason == "BadConstraints" && tags.Has(w.AdminComment, tags.Released)
+}
+
+// Releasable reports whether an agent can release the job at the given time: it is held for its slices and neither its
+// dependency nor its begin time delays it.
 func Releasable(w slurm.Waiting, at time.Time) bool {
 	if w.Dependency != "" {
 		return false // the job would wait even if its slices were offered
@@ -48,5 +53,5 @@ func Releasable(w slurm.Waiting, at time.Time) bool {
 	if due.After(at) {
 		return false
 	}
-	return HeldByTag(w) || w.Reason == "BadConstraints" && tags.Has(w.AdminComment, tags.Released)
+	return HeldForSlices(w)
 }
