@@ -401,6 +401,8 @@ func newCampaignOf(
 	t.Cleanup(func() {
 		l.Close()
 		k.kill()
+		k.prologs.Wait()
+		k.epilogs.Wait()
 		if t.Failed() {
 			t.Logf("the agents' logs:\n%s", tail(k.output.String(), 6000))
 		}
@@ -456,8 +458,8 @@ func (k *campaign) start(point string) {
 			k.t.Fatal("the agent ended without a kill")
 		case <-time.After(2 * time.Millisecond):
 		}
-		if time.Since(began) > 20*time.Second {
-			k.t.Fatalf("no right offers 20 s after the start: %+v, %v", s, err)
+		if time.Since(began) > 2*time.Minute {
+			k.t.Fatalf("no right offers two minutes after the start: %+v, %v", s, err)
 		}
 	}
 }
@@ -498,7 +500,8 @@ func (k *campaign) killAt(point string) {
 		k.start(point + ":" + nth)
 	}
 	hit := false
-	for step := 0; step < 4000 && !hit; step++ {
+	began := time.Now()
+	for step := 0; (step < 4000 || time.Since(began) < 2*time.Minute) && !hit; step++ { // the machine may be slow
 		k.step(point)
 		select {
 		case <-k.died:
@@ -592,15 +595,22 @@ func (k *campaign) running() []uint32 {
 	return ids
 }
 
-// patient repeats a call as the plugin does, but with shorter pauses.
-func patient(call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+// patient repeats a job's call as the plugin does, but with shorter pauses, until the test ends. It reports whether the
+// call succeeded.
+func (k *campaign) patient(what string, job uint32, call func(context.Context) error) bool {
+	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
 	defer cancel()
 	for {
 		err := call(ctx)
 		var answer *api.Error
-		if err == nil || ctx.Err() != nil || errors.As(err, &answer) && answer.Code != http.StatusServiceUnavailable {
-			return err
+		switch {
+		case err == nil:
+			return true
+		case k.t.Context().Err() != nil: // the test has failed
+			return false
+		case ctx.Err() != nil || errors.As(err, &answer) && answer.Code != http.StatusServiceUnavailable:
+			k.t.Errorf("%s of job %d: %v", what, job, err)
+			return false
 		}
 		time.Sleep(3 * time.Millisecond)
 	}
@@ -616,12 +626,10 @@ func (k *campaign) prolog(j slurm.Job) {
 		req.Slots = append(req.Slots, i)
 	}
 	var lease *api.Lease
-	err := patient(func(ctx context.Context) (err error) {
+	if !k.patient("prolog", j.ID, func(ctx context.Context) (err error) {
 		lease, err = k.client.Lease(ctx, j.ID, req)
 		return err
-	})
-	if err != nil {
-		k.t.Errorf("prolog of job %d: %v", j.ID, err)
+	}) {
 		return
 	}
 	if n := k.mapping(j.ID); n != 2*len(lease.Slices) {
@@ -639,8 +647,8 @@ func (k *campaign) epilog(j slurm.Job) {
 	delete(k.leases, j.ID)
 	k.mu.Unlock()
 	began := time.Now()
-	if err := patient(func(ctx context.Context) error { return k.client.Release(ctx, j.ID, j.Restarts) }); err != nil {
-		k.t.Errorf("epilog of job %d: %v", j.ID, err)
+	release := func(ctx context.Context) error { return k.client.Release(ctx, j.ID, j.Restarts) }
+	if !k.patient("epilog", j.ID, release) {
 		return
 	}
 	if n := k.mapping(j.ID); n != 0 {
