@@ -75,39 +75,35 @@ func readResults() (releases []string, all map[string]results, err error) {
 
 const pageHead = `# The script matrix
 
-This page shows how unchanged scripts run with Caelum. Each row of a table is a way to request a
-GPU, and each column is a way to start the program that uses the GPU. The test submits a job for
-every combination to stock Slurm, which is Slurm without Caelum, and to Slurm with Caelum. The
-releases are RELEASES. These commands write the results of a release, and this page:
+This page shows how unchanged scripts run with Caelum on Slurm RELEASES. Each row
+of a table is a way to request a GPU, and each column is a way to start the program that uses it.
+The test submits a job for every combination to stock Slurm, which is Slurm without Caelum, and to
+Slurm with Caelum. These commands compare a release with this page and, with -rewrite, write its
+results:
 
-    go test -tags e2e ./contrib/devcluster/e2e -run TestScriptMatrix -rewrite
-    contrib/devcluster/release 24.11 go test -tags e2e ./contrib/devcluster/e2e -run TestScriptMatrix -rewrite
-
-Without ` + "`-rewrite`" + `, the test compares its results with those of the release, and TestMatrixPage
-compares the results of all releases with this page.
+    go test -tags e2e ./contrib/devcluster/e2e -run TestScriptMatrix
+    contrib/devcluster/release 24.11 go test -tags e2e ./contrib/devcluster/e2e -run TestScriptMatrix
 
 | cell | meaning |
 |---|---|
 | ok | The job ran. Each task saw exactly one MIG device, the device had the default profile, and no ` +
 	`other task held the device. SLURM_GPUS_ON_NODE was 1 on stock Slurm and with Caelum. |
-| ok 2 | The job ran as in a cell with "ok", but SLURM_GPUS_ON_NODE was 2 on stock Slurm and with Caelum. |
-| (1), (2), ... | At least one release refuses the job, with the same message on stock ` +
-	`Slurm and with Caelum. [The list](#refused-requests) has the messages. |
+| ok 2 | As ok, but SLURM_GPUS_ON_NODE was 2 on stock Slurm and with Caelum. |
+| (1), (2), ... | At least one release refuses the job, with the same [message](#refused-requests) on stock ` +
+	`Slurm and with Caelum. |
 
 The columns have the following meanings:
 
 - *no srun*: the script starts the program without srun. A direct srun starts the program instead of
   the script. salloc runs without a command and with LaunchParameters=use_interactive_step. In all
   other columns, salloc runs the script as its command on the login node.
-- *srun*, *srun --gres=gpu:1*, *srun --gpus=1*: the script starts the program with the srun command
-  in the title of the column. A direct srun starts the script, and the srun command in the script
-  also has --overlap.
-- *two steps*: the job has two tasks and two GPUs (--gres=gpu:2, --gpus=2, ...). The script starts
-  two steps at the same time with ` + "`srun --exact -n1 --gres=gpu:1`" + `. If the job requests GPUs for the
-  whole job, the steps use ` + "`srun --exact -n1 --gpus=1`" + ` instead. Both steps hold their devices at the
-  same time. With a direct srun, --gpu-bind=single:1 binds the job's two tasks instead.
-- *--cpus-per-gpu*, *--mem-per-gpu*: the job has the option in the title of the column, and the
-  script starts the program with srun without options.
+- *srun*, *srun --gres=gpu:1*, *srun --gpus=1*: the script starts the program with this command. A
+  direct srun starts the script, and the srun command in the script also has --overlap.
+- *two steps*: the job has two tasks and two GPUs. The script starts two steps at the same time with
+  ` + "`srun --exact -n1 --gres=gpu:1`, or `--gpus=1`" + ` if the job requests GPUs for the whole job. With a
+  direct srun, --gpu-bind=single:1 binds the job's two tasks instead.
+- *--cpus-per-gpu*, *--mem-per-gpu*: the job has this option, and the script starts the program with
+  srun without options.
 `
 
 // matrixPage returns the page for the results of all releases.
