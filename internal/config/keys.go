@@ -66,8 +66,8 @@ var keys = []Key{
 	{"profiles", []string{}, "all without + or -",
 		"a list of profiles (example: [1g.5gb, 2g.10gb])", Agent,
 		"The profiles that the agent offers; by default, all except the variants with media engines or graphics. " +
-			"A shorter list can reduce the number of slots, so run `caelum slurm-config` again after a change.",
-		"install.md"},
+			"Run `caelum slurm-config` again after a change.",
+		"install.md#upgrade"},
 	{"default_profile", "", "the largest", "a profile", Agent,
 		"The profile with which the agent requeues a job that starts without a slice because the decision " +
 			"table does not list its partition.", "configure/decision-table.md"},
@@ -105,20 +105,18 @@ var keys = []Key{
 		"With true, the watcher preempts jobs for jobs that need another profile, if Slurm's own settings allow it. " +
 			"It requires `planner: true`.", "configure/watcher.md#preemption"},
 	{"moves_per_day", 0, "", "a whole number from 0 to 1440", Both,
-		"How many running jobs the watcher may move per day. It requires `planner: true`. Set it on the nodes, " +
-			"too: agents then publish which job holds which slice.",
+		"How many running jobs the watcher may move per day. It requires `planner: true`. Set it on the nodes, too.",
 		"configure/watcher.md#moves-of-running-jobs"},
 	{"move_partitions", []string{}, "none",
 		"a list of partitions (example: [batch, long])", Watcher,
-		"The partitions whose jobs the watcher may move without the permission of their users. It requires " +
-			"`moves_per_day`.",
+		"The partitions whose jobs the watcher may move without the permission of their users.",
 		"configure/watcher.md#moves-of-running-jobs"},
 	{"move_command", "", "none", aPathOrNone, Watcher,
-		"The program that the watcher calls before and after a move. It requires `moves_per_day`.",
+		"The program that the watcher calls before and after a move.",
 		"configure/watcher.md#moves-of-running-jobs"},
 	{"repo", repo.DefaultPath, "", aPath, Both,
 		"The repository of earlier runs: on a GPU node of this node's runs, elsewhere of all runs. The default of " +
-			"a watcher that is not root is repo.db in its state directory, /var/lib/caelum-watch.",
+			"a watcher that is not root is /var/lib/caelum-watch/repo.db.",
 		"configure/learning.md"},
 	{"accounting_field", string(slurm.AdminComment), "", "AdminComment, SystemComment or none", Both,
 		"The accounting field that contains the summaries of a job's runs. Set the same value on all hosts.",
@@ -131,8 +129,7 @@ var keys = []Key{
 		"The decision table. If you change it, also set CAELUM_DECISIONS in slurmctld's environment.",
 		"configure/decision-table.md"},
 	{"margin", predict.DefaultSite.Margin, "", "a number from 0 to 10", Both,
-		"The largest safety margin that is added to the observed peak memory, as a fraction of it. Similar peaks " +
-			"of several runs reduce the margin.",
+		"The largest margin that is added to the observed peak memory, as a fraction of it. Similar peaks reduce it.",
 		"configure/learning.md#memory-that-varies-from-run-to-run"},
 	{"peak_quantile", predict.DefaultSite.PeakQuantile, "", "a number from 0.5 to 0.999, or 0", Both,
 		"The share of a script's runs that must fit into the predicted memory if the memory use varies. With 0, " +
@@ -167,8 +164,8 @@ var keys = []Key{
 		"The directory in which the agent records the job of each leased slice, for dcgm-exporter and jobstats. " +
 			"No other program may write there.", "operate.md#monitoring-programs"},
 	{"destroy_hook", "", "none", aPathOrNone, Agent,
-		"The program that the agent calls to pause and resume monitoring programs if the driver does not destroy " +
-			"an instance because it is in use.", "operate.md#programs-that-hold-slices"},
+		"The program that the agent calls to pause and resume monitoring programs that prevent the destruction of " +
+			"an instance.", "operate.md#programs-that-hold-slices"},
 	{"log_level", "info", "", "debug, info, warning or error", Both,
 		"The minimum level of the logged messages.",
 		"troubleshoot.md"},
