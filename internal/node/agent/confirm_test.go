@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -78,6 +79,25 @@ func TestLeasedInstanceRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.node.Emulator(t, "check")
+}
+
+// TestRemovedFilesClosed checks that the files of a removed instance are restricted again if another program has created
+// and removed an instance with the same id meanwhile.
+func TestRemovedFilesClosed(t *testing.T) {
+	w := newWorld(t, 1)
+	id := w.startNow("1g.5gb:1")
+	idle := w.instance(w.lease(id).Slices[0].UUID)
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	for range 2 {
+		w.node.Emulator(t, "destroy", "0", strconv.Itoa(idle.GI))
+		w.node.Emulator(t, "create", "0", idle.Profile, strconv.Itoa(idle.Start))
+	}
+	w.node.Emulator(t, "destroy", "0", strconv.Itoa(idle.GI))
+	w.restart()
+	w.ownedBy((gpu.Caps{Dev: w.node.Dev, Proc: w.node.Proc}).Files(0, idle), 0)
 }
 
 // instance returns the instance with the given UUID from the driver's list.
