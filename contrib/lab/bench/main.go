@@ -30,6 +30,7 @@ type options struct {
 	rpcs        requests
 	scale       int
 	scaleJobs   int
+	queue       int
 	top         int
 	submissions int
 	scenarios   scenarios
@@ -61,6 +62,8 @@ func (o *options) flags() {
 		"measure only slurmctld's CPU time for the commands of agents and the watcher with this number of nodes, "+
 			"all but two of which are only records; 0: omit")
 	flag.IntVar(&o.scaleJobs, "scale-jobs", 0, "-scale: number of waiting jobs")
+	flag.IntVar(&o.queue, "queue", 0, "measure only what Caelum's commands and daemons need with this number of nodes "+
+		"and a queue that one user has filled; 0: omit")
 	flag.IntVar(&o.rpcs.nodes, "rpcs", 0,
 		"measure only the requests that this number of nodes send to slurmctld; 0: omit")
 	flag.IntVar(&o.top, "top", 0, "measure only a refresh of caelum top with this number of nodes; 0: omit")
@@ -109,6 +112,8 @@ func (o *options) run(ctx context.Context) error {
 		return benchRPCs(ctx, o.rpcs)
 	case o.scale > 0:
 		return benchScale(ctx, o.scale, o.scaleJobs)
+	case o.queue > 0:
+		return benchQueue(ctx, o.queue)
 	case o.top > 0:
 		return benchTop(ctx, o.top)
 	case o.submissions > 0:

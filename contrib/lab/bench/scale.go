@@ -61,10 +61,12 @@ func doer(ctx context.Context, c *cluster.Cluster, err *error) func(args ...stri
 
 // upWithRecords starts a cluster with two running nodes, which have eight GPUs each, and adds records of nodes that do
 // not run until the cluster has the given number of nodes. It starts 24 jobs with one slice each on n1 and copies the
-// state that n1's agent then publishes to the added records.
-func upWithRecords(ctx context.Context, config string, nodes int) (*cluster.Cluster, func() error, error) {
+// state that n1's agent then publishes to the added records. The last arguments are added to slurm.conf.
+func upWithRecords(
+	ctx context.Context, config string, nodes int, more ...string,
+) (*cluster.Cluster, func() error, error) {
 	others := namesOfRecords(nodes - 2)
-	conf := []string{scenarioConf, recordsConf(others)}
+	conf := append([]string{scenarioConf, recordsConf(others)}, more...)
 	c, down, err := up(ctx, config, cluster.Options{Nodes: 2, GPUs: 8, Conf: conf})
 	if err != nil {
 		return nil, nil, err

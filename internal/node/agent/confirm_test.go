@@ -81,8 +81,8 @@ func TestLeasedInstanceRemoved(t *testing.T) {
 	w.node.Emulator(t, "check")
 }
 
-// TestRemovedFilesClosed checks that the files of a removed instance are restricted again if another program has created
-// and removed an instance with the same id meanwhile.
+// TestRemovedFilesClosed checks that the files of a removed instance are restricted again if another program has
+// created and removed an instance with the same id meanwhile.
 func TestRemovedFilesClosed(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
