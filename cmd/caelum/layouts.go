@@ -79,16 +79,16 @@ func runLayouts(w io.Writer, g *globals, o layoutsOptions, name string) error {
 
 // found holds the layouts of a GPU model that include a given layout.
 type found struct {
-	from    *mig.Node
-	layouts []*mig.Node // the layouts that include from, sorted by largestFirst
-	maximal []*mig.Node // the maximal layouts among layouts, in the same order
+	from    *mig.LayoutInfo
+	layouts []*mig.LayoutInfo // the layouts that include from, sorted by largestFirst
+	maximal []*mig.LayoutInfo // the maximal layouts among layouts, in the same order
 }
 
 // enumerate returns the layouts in t that include the given layout.
 func enumerate(t *mig.Table, contained mig.Layout) found {
-	f := found{from: t.Node(contained)}
-	for k := range t.Nodes() {
-		if n := &t.Nodes()[k]; n.Layout&contained == contained {
+	f := found{from: t.Info(contained)}
+	for k := range t.Infos() {
+		if n := &t.Infos()[k]; n.Layout&contained == contained {
 			f.layouts = append(f.layouts, n)
 		}
 	}
@@ -101,7 +101,7 @@ func enumerate(t *mig.Table, contained mig.Layout) found {
 	return f
 }
 
-func (f found) shown(o layoutsOptions) []*mig.Node {
+func (f found) shown(o layoutsOptions) []*mig.LayoutInfo {
 	if o.all {
 		return f.layouts
 	}
@@ -115,8 +115,8 @@ func (f found) print(w io.Writer, o layoutsOptions) {
 		fmt.Fprintf(w, "%s, %d of them maximal\n\n", plural(len(f.layouts), "layout"), len(f.maximal))
 	} else {
 		fmt.Fprintf(w, "%s\n%d of %d layouts contain this layout; %d of %d maximal layouts do\n\n",
-			drawNode(f.from).Drawing, len(f.layouts), len(f.from.Table().Nodes()), len(f.maximal),
-			f.from.Table().Node(0).Reach)
+			drawLayout(f.from).Drawing, len(f.layouts), len(f.from.Table().Infos()), len(f.maximal),
+			f.from.Table().Info(0).Reach)
 	}
 	head := ruler(b)
 	if o.measures {
@@ -143,18 +143,18 @@ func (f found) json(o layoutsOptions) any {
 		Drawn      []drawn  `json:"drawn"`
 	}{Board: b.Name, Profiles: profileNames(b), Layouts: len(f.layouts), Maximal: len(f.maximal)}
 	if o.containing != "" {
-		from := drawNode(f.from)
+		from := drawLayout(f.from)
 		out.Containing = &from
 	}
 	for _, n := range f.shown(o) {
-		out.Drawn = append(out.Drawn, drawNode(n))
+		out.Drawn = append(out.Drawn, drawLayout(n))
 	}
 	return out
 }
 
 // largestFirst sorts layouts by the instance that starts at unit 0, then by the instance that starts at unit 1, and so
 // on. Larger instances come first, and units at which no instance starts come last.
-func largestFirst(b *mig.Model, nodes []*mig.Node) {
+func largestFirst(b *mig.Model, infos []*mig.LayoutInfo) {
 	order := make([]int, len(b.Profiles))
 	for p := range order {
 		order[p] = p
@@ -167,7 +167,7 @@ func largestFirst(b *mig.Model, nodes []*mig.Node) {
 	for r, p := range order {
 		rank[p] = r
 	}
-	key := func(n *mig.Node) []int {
+	key := func(n *mig.LayoutInfo) []int {
 		at := slices.Repeat([]int{len(rank)}, b.Grid)
 		for i := range n.Layout.Indices() {
 			pl := b.Placements[i]
@@ -175,5 +175,5 @@ func largestFirst(b *mig.Model, nodes []*mig.Node) {
 		}
 		return at
 	}
-	slices.SortFunc(nodes, func(m, n *mig.Node) int { return slices.Compare(key(m), key(n)) })
+	slices.SortFunc(infos, func(m, n *mig.LayoutInfo) int { return slices.Compare(key(m), key(n)) })
 }

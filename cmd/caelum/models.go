@@ -122,7 +122,7 @@ func ruler(b *mig.Model) string {
 }
 
 // measures formats the measures of a layout as the columns of measuresHead.
-func measures(n *mig.Node) string {
+func measures(n *mig.LayoutInfo) string {
 	return fmt.Sprintf("%5d  %2d  %.2f", n.Reach, n.CC, n.Frag)
 }
 
@@ -143,7 +143,7 @@ type drawn struct {
 	Frag       float64         `json:"frag"`
 }
 
-func drawNode(n *mig.Node) drawn {
+func drawLayout(n *mig.LayoutInfo) drawn {
 	b := n.Table().Model
 	return drawn{b.DrawBeside(n.Layout, n.Table().Blocked), placements(b, n.Layout), n.Reach, n.CC, n.Frag}
 }

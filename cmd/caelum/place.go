@@ -197,7 +197,7 @@ func hasRoom(pool *place.Pool, profile string) bool {
 	return false
 }
 
-func node(g place.GPU) *mig.Node { return g.Model.TableBeside(g.Blocked).Node(g.Busy) }
+func layoutOf(g place.GPU) *mig.LayoutInfo { return g.Model.TableBeside(g.Blocked).Info(g.Busy) }
 
 // noRoom returns an error that names the requests without a placement, or nil if the policy placed all requests.
 func (t trial) noRoom() error {

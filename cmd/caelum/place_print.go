@@ -63,7 +63,7 @@ func printGPUs(w io.Writer, gpus []place.GPU) {
 }
 
 func printGPU(w io.Writer, k int, g place.GPU) {
-	fmt.Fprintf(w, "%4d %s  %s\n", k, g.Model.DrawBeside(g.Busy, g.Blocked), measures(node(g)))
+	fmt.Fprintf(w, "%4d %s  %s\n", k, g.Model.DrawBeside(g.Busy, g.Blocked), measures(layoutOf(g)))
 	if g.Idle != 0 {
 		fmt.Fprintf(w, "idle %s\n", g.Model.Draw(g.Idle))
 	}
@@ -131,7 +131,7 @@ func printTrials(w io.Writer, trials []trial) {
 func left(gpus []place.GPU) []string {
 	reach, cc, frag := 1.0, 0, 0.0
 	for _, g := range gpus {
-		n := node(g)
+		n := layoutOf(g)
 		reach *= float64(n.Reach)
 		cc += n.CC
 		frag += n.Frag / float64(len(gpus))
@@ -193,7 +193,7 @@ func gpuEntries(gpus []place.GPU) []gpuEntry {
 }
 
 func entryOf(g place.GPU) gpuEntry {
-	e := gpuEntry{Board: g.Model.Name, drawn: drawNode(node(g))}
+	e := gpuEntry{Board: g.Model.Name, drawn: drawLayout(layoutOf(g))}
 	if g.Idle != 0 {
 		e.Idle = g.Model.Draw(g.Idle)
 	}

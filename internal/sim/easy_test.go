@@ -139,7 +139,7 @@ func TestReservationUnblocksUnits(t *testing.T) {
 					if b := c.Pool.GPU(k).Blocked; b != 0 {
 						t.Fatalf("at %v: units %b of GPU %d stay blocked", w.s.now, b, k)
 					}
-					frag += c.Pool.Node(k).Frag
+					frag += c.Pool.Info(k).Frag
 				}
 				if math.Abs(frag-c.frag) > 1e-9 {
 					t.Fatalf("at %v: the running sum of the fragmentation is %v, that of the GPUs %v",

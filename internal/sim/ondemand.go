@@ -29,7 +29,7 @@ func newCut(s *simulation) *cut {
 	c.Pool, c.Nodes, c.Policy = place.NewPool(gpus), s.nodes, s.Policy
 	c.WholeShare = s.WholeShare
 	for k := range gpus {
-		c.frag += c.Pool.Node(k).Frag // above 0 on an empty GPU if the model limits a profile to one instance
+		c.frag += c.Pool.Info(k).Frag // above 0 on an empty GPU if the model limits a profile to one instance
 	}
 	return c
 }
@@ -169,9 +169,9 @@ func (c *cut) account(spot place.Spot) (takes float64) {
 
 // change calls do, which changes a GPU, and then updates the sum of the fragmentation.
 func (c *cut) change(gpu int, do func()) {
-	before, busy := c.Pool.Node(gpu).Frag, c.Pool.GPU(gpu).Busy != 0
+	before, busy := c.Pool.Info(gpu).Frag, c.Pool.GPU(gpu).Busy != 0
 	do()
-	c.frag += c.Pool.Node(gpu).Frag - before
+	c.frag += c.Pool.Info(gpu).Frag - before
 	switch now := c.Pool.GPU(gpu).Busy != 0; {
 	case now && !busy:
 		c.active++

@@ -172,36 +172,36 @@ func (b *batches) order() (all []int) {
 		if g.Busy != 0 {
 			s.gpu = k
 		}
-		if b.pool.Node(k).Units > 0 && !seen[s] {
+		if b.pool.Info(k).Units > 0 && !seen[s] {
 			seen[s] = true
 			all = append(all, k)
 		}
 	}
-	share := func(k int) float64 { return float64(b.pool.Node(k).Units) / float64(b.gpus[k].Grid) }
+	share := func(k int) float64 { return float64(b.pool.Info(k).Units) / float64(b.gpus[k].Grid) }
 	slices.SortStableFunc(all, func(i, j int) int { return cmp.Compare(share(i), share(j)) })
 	return all
 }
 
 // search finds the best subset for a GPU. speed is the sum of the relative speeds of the jobs that run on the GPU.
 func (b *batches) search(gpu int, speed float64) {
-	model, node := b.gpus[gpu], b.pool.Node(gpu)
+	model, info := b.gpus[gpu], b.pool.Info(gpu)
 	b.gpu = gpu
-	b.inspect(model, node)
-	busy := throughput{model.Grid - node.Units, speed}
+	b.inspect(model, info)
+	busy := throughput{model.Grid - info.Units, speed}
 	b.taken, b.found = b.taken[:0], nil
 	b.best = busy.value() // the empty subset, whose throughput is lower than that of any other subset
-	b.visit(0, resources{node.Units, node.Compute}, busy)
+	b.visit(0, resources{info.Units, info.Compute}, busy)
 }
 
 // inspect sets a GPU's window. Of the first W waiting jobs, it omits those that would not fit on the GPU even if no
 // other waiting job started.
-func (b *batches) inspect(model *mig.Model, node *mig.Node) {
+func (b *batches) inspect(model *mig.Model, info *mig.LayoutInfo) {
 	b.window = b.window[:0]
 	kind := b.kind(b.gpu)
 	for at := range min(len(b.queue), b.most[kind]) {
 		j := &b.queue[at]
 		p, ok := model.ProfileIndex(j.profiles[kind])
-		if !ok || node.Placeable(p) < j.slots() {
+		if !ok || info.Placeable(p) < j.slots() {
 			continue
 		}
 		m := &member{waiting: j, at: at, order: len(b.window), profile: model.Profiles[p]}

@@ -364,7 +364,7 @@ func TestBatchesOverlapNothing(t *testing.T) {
 				for _, b := range c.GPUs {
 					if name, ok := j.On(b); ok {
 						p, _ := b.ProfileIndex(name)
-						most = max(most, b.Table().Node(0).Placeable(p))
+						most = max(most, b.Table().Info(0).Placeable(p))
 					}
 				}
 				if most >= max(1, j.Slices) {

@@ -54,12 +54,12 @@ func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable)
 // fragmented GPU in the light basket and, among equally fragmented GPUs, the one with the lowest index. It then
 // computes the layout that would result if the driver placed this GPU's instances on an empty GPU, in the order of
 // their starts, and moves the instances whose placement changes. It differs from the paper in three ways: fragmentation
-// is defined as in [mig.Node], instances that cannot be moved keep their placements, and the plan is nil if the moves
-// would not reduce fragmentation.
+// is defined as in [mig.LayoutInfo], instances that cannot be moved keep their placements, and the plan is nil if the
+// moves would not reduce fragmentation.
 func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	most, frag := -1, 0.0
 	for k := range pool.Len() {
-		if n := pool.Node(k); n != nil && n.Frag > frag && n.Layout != 0 && !isWhole(n.Layout, pool.GPU(k).Model) {
+		if n := pool.Info(k); n != nil && n.Frag > frag && n.Layout != 0 && !isWhole(n.Layout, pool.GPU(k).Model) {
 			most, frag = k, n.Frag
 		}
 	}

@@ -36,18 +36,18 @@ func (m move) better(o move) bool {
 		cmp.Compare(m.from.GPU, o.from.GPU), cmp.Compare(m.from.Placement, o.from.Placement)) < 0
 }
 
-// node returns the mig.Node of GPU k for the given busy placements.
-func (d *draft) node(k int, busy mig.Layout) *mig.Node {
+// info returns the mig.LayoutInfo of GPU k for the given busy placements.
+func (d *draft) info(k int, busy mig.Layout) *mig.LayoutInfo {
 	g := d.gpus[k]
-	return g.Model.TableBeside(g.Blocked).Node(busy)
+	return g.Model.TableBeside(g.Blocked).Info(busy)
 }
 
-func (d *draft) frag(k int, busy mig.Layout) float64 { return d.node(k, busy).Frag }
+func (d *draft) frag(k int, busy mig.Layout) float64 { return d.info(k, busy).Frag }
 
 // load returns the fraction of the GPU's units that are busy or blocked.
 func (d *draft) load(k int) float64 {
 	g := d.gpus[k]
-	return 1 - float64(d.node(k, g.Busy).Units)/float64(g.Model.Grid)
+	return 1 - float64(d.info(k, g.Busy).Units)/float64(g.Model.Grid)
 }
 
 // lightens reports whether the load of the target GPU after the move is less than the load of the source GPU before it.
@@ -129,9 +129,9 @@ func (d *draft) repack(k int) (mig.Layout, bool) {
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Compare(g.Model.Placements[a].Start, g.Model.Placements[b].Start)
 	})
-	mock := d.node(k, stays)
+	mock := d.info(k, stays)
 	for _, i := range order {
-		var best *mig.Node
+		var best *mig.LayoutInfo
 		for j := range (mock.Open & g.Model.OfProfile(g.Model.Placements[i].Profile)).Indices() {
 			if n := mock.With(j); best == nil || n.CC > best.CC {
 				best = n

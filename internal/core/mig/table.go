@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// Table holds the values that policies need repeatedly, for every layout of a GPU model. The layouts are the nodes of a
-// graph, in which edges lead from each layout to the layouts with one more placement. Computing a table takes about a
-// millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table never changes.
+// Table holds the values that policies need repeatedly, for every layout of a GPU model. The layouts form a graph, in
+// which edges lead from each layout to the layouts with one more placement. Computing a table takes about a millisecond
+// for an A100 and about twenty milliseconds for the largest GPU model. A table never changes.
 type Table struct {
 	Model   *Model
 	Blocked uint64 // units that are not occupied by any layout in the table
 
-	nodes []Node
+	infos []LayoutInfo
 }
 
-// Node is a layout of a GPU model, together with the values that depend on it.
-type Node struct {
+// LayoutInfo is a layout of a GPU model, together with the values that depend on it.
+type LayoutInfo struct {
 	Layout Layout
 	Open   Layout // the placements that fit alongside the layout
 	Units  int    // the units that are neither occupied nor blocked
@@ -32,7 +32,7 @@ type Node struct {
 
 	table     *Table
 	placeable []int8  // by profile
-	next      []int32 // for each placement, the node with the placement added, or -1 if the placement is not open
+	next      []int32 // for each placement, the index of the layout with the placement added, or -1 if it is not open
 }
 
 // Table returns the GPU model's table. The first call computes and caches it.
@@ -59,15 +59,15 @@ func newTable(b *Model, blocked uint64) *Table {
 		}
 	}
 	maximal := b.MaximalBeside(blocked)
-	t.nodes = make([]Node, len(layouts))
+	t.infos = make([]LayoutInfo, len(layouts))
 	next := make([]int32, len(layouts)*len(b.Placements))
 	placeable := make([]int8, len(layouts)*len(b.Profiles))
 	// Adding a placement to a layout yields a layout with a larger index.
 	for k := len(layouts) - 1; k >= 0; k-- {
 		l := layouts[k]
 		r, _ := b.beside(l)
-		n := &t.nodes[k]
-		*n = Node{Layout: l, Open: r.open &^ hit, Compute: r.left[0], Reach: Containing(maximal, l), table: t}
+		n := &t.infos[k]
+		*n = LayoutInfo{Layout: l, Open: r.open &^ hit, Compute: r.left[0], Reach: Containing(maximal, l), table: t}
 		n.CC = n.Open.Count()
 		n.Units = Layout(span(0, b.Grid) &^ (blocked | b.Occupied(l))).Count()
 		n.next, next = next[:len(b.Placements):len(b.Placements)], next[len(b.Placements):]
@@ -79,16 +79,16 @@ func newTable(b *Model, blocked uint64) *Table {
 			j, _ := slices.BinarySearch(layouts, l.With(i))
 			n.next[i] = int32(j)
 			p := b.Placements[i].Profile
-			n.placeable[p] = max(n.placeable[p], 1+t.nodes[j].placeable[p])
+			n.placeable[p] = max(n.placeable[p], 1+t.infos[j].placeable[p])
 		}
 		n.Frag = n.frag()
 	}
 	return t
 }
 
-// Node returns the node of a layout, or nil if the layout is illegal or uses blocked units.
-func (t *Table) Node(l Layout) *Node {
-	i, ok := slices.BinarySearchFunc(t.nodes, l, func(n Node, l Layout) int {
+// Info returns the information about a layout, or nil if the layout is illegal or uses blocked units.
+func (t *Table) Info(l Layout) *LayoutInfo {
+	i, ok := slices.BinarySearchFunc(t.infos, l, func(n LayoutInfo, l Layout) int {
 		switch {
 		case n.Layout < l:
 			return -1
@@ -100,29 +100,29 @@ func (t *Table) Node(l Layout) *Node {
 	if !ok {
 		return nil
 	}
-	return &t.nodes[i]
+	return &t.infos[i]
 }
 
-// Nodes returns the nodes of all layouts in ascending order. The caller must not modify them.
-func (t *Table) Nodes() []Node { return t.nodes }
+// Infos returns the information about all layouts in ascending order. The caller must not modify them.
+func (t *Table) Infos() []LayoutInfo { return t.infos }
 
-// Table returns the table to which the node belongs.
-func (n *Node) Table() *Table { return n.table }
+// Table returns the table to which n belongs.
+func (n *LayoutInfo) Table() *Table { return n.table }
 
-// With returns the node that is reached by adding placement i. The placement must be open.
-func (n *Node) With(i int) *Node { return &n.table.nodes[n.next[i]] }
+// With returns the information about the layout with placement i added. The placement must be open.
+func (n *LayoutInfo) With(i int) *LayoutInfo { return &n.table.infos[n.next[i]] }
 
 // Placeable returns the number of additional instances of profile p (an index into Profiles) that fit.
-func (n *Node) Placeable(p int) int { return int(n.placeable[p]) }
+func (n *LayoutInfo) Placeable(p int) int { return int(n.placeable[p]) }
 
 // Ideal returns the number of instances of profile p for which enough compute slices and units are free, regardless of
 // where these units are (FragAware).
-func (n *Node) Ideal(p int) int {
+func (n *LayoutInfo) Ideal(p int) int {
 	pr := n.table.Model.Profiles[p]
 	return min(n.Compute/pr.Compute, n.Units/pr.Size)
 }
 
-func (n *Node) frag() float64 {
+func (n *LayoutInfo) frag() float64 {
 	sum, count := 0.0, 0
 	for p := range n.table.Model.Profiles {
 		if ideal := n.Ideal(p); ideal > 0 {
@@ -137,7 +137,7 @@ func (n *Node) frag() float64 {
 }
 
 // WeightedCC returns the number of open placements, each weighted by its profile (GRMU's ECC).
-func (n *Node) WeightedCC(weights []float64) float64 {
+func (n *LayoutInfo) WeightedCC(weights []float64) float64 {
 	sum := 0.0
 	for p, of := range n.table.Model.ofProfile {
 		sum += weights[p] * float64((n.Open & of).Count())

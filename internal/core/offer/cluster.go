@@ -230,7 +230,7 @@ func (c *Cluster) findSeveral(j *Job) (all []Spot) {
 	free := make([]int, len(c.Nodes))
 	for _, n := range nodes {
 		for _, g := range c.Nodes[n] {
-			if on := c.Pool.Node(g); on != nil {
+			if on := c.Pool.Info(g); on != nil {
 				free[n] += on.Units
 			}
 		}
@@ -313,7 +313,7 @@ func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 // placeable returns an upper bound on the number of instances of a profile that fit on the given GPUs.
 func (c *Cluster) placeable(gpus []int, profile string) (n int) {
 	for _, g := range gpus {
-		if on := c.Pool.Node(g); on != nil {
+		if on := c.Pool.Info(g); on != nil {
 			if p, ok := c.Pool.GPU(g).Model.ProfileIndex(profile); ok {
 				n += on.Placeable(p)
 			}

@@ -234,7 +234,7 @@ func (c *Cluster) slots(gpus []int, w Want, single bool) (all []freeSlot) {
 			}
 			of := b.OfProfile(p)
 			if single {
-				of &^= c.Pool.Node(g).Open
+				of &^= c.Pool.Info(g).Open
 			}
 			for i := range of.Indices() {
 				s := freeSlot{Spot{GPU: g, Placement: i}, max(c.Now, c.Pool.FreeAt(g, i))}

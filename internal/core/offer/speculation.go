@@ -48,8 +48,8 @@ func (p *planner) addSpeculative() {
 	preferred := s.choose()
 	for _, gpus := range p.Nodes {
 		for _, k := range gpus {
-			if node := p.Pool.Node(k); node != nil && node.Open&p.Pool.GPU(k).Offerable != 0 {
-				order = append(order, ranked{k, preferred[k], node.Units})
+			if info := p.Pool.Info(k); info != nil && info.Open&p.Pool.GPU(k).Offerable != 0 {
+				order = append(order, ranked{k, preferred[k], info.Units})
 			}
 		}
 	}

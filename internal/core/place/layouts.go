@@ -11,27 +11,27 @@ func firstFit(*Group, int) cost { return cost{} }
 // driver chooses the lowest GPU and, on that GPU, the start that NVIDIA's driver would choose: the one after which the
 // most placements still fit. On an H100, this rule yields the starts that were observed for seven 1g instances: 6, 4,
 // 5, 0, 1, 2, 3.
-func driver(g *Group, i int) cost { return cost{float64(g.GPUs[0]), -float64(g.Node.With(i).CC)} }
+func driver(g *Group, i int) cost { return cost{float64(g.GPUs[0]), -float64(g.Busy.With(i).CC)} }
 
 // bestFit chooses the GPU with the fewest free units and, on that GPU, the start that the driver would choose.
 func bestFit(g *Group, i int) cost {
-	n := g.Node.With(i)
+	n := g.Busy.With(i)
 	return cost{float64(n.Units), -float64(n.CC)}
 }
 
 // mostReach maximizes the remaining reach of all GPUs together, as the package comment explains. Ties are detected
 // reliably, because equal ratios of whole numbers are equal as floating-point numbers.
 func mostReach(g *Group, i int) cost {
-	n := g.Node.With(i)
-	return cost{-float64(n.Reach) / float64(g.Node.Reach), float64(g.Node.CC - n.CC)}
+	n := g.Busy.With(i)
+	return cost{-float64(n.Reach) / float64(g.Busy.Reach), float64(g.Busy.CC - n.CC)}
 }
 
 // mostCC chooses the placement after which the most placements still fit on the GPU (GRMU's MCC).
-func mostCC(g *Group, i int) cost { return cost{first: -float64(g.Node.With(i).CC)} }
+func mostCC(g *Group, i int) cost { return cost{first: -float64(g.Busy.With(i).CC)} }
 
 // mostECC is like mostCC, but weights the placements by the frequency of requests for their profiles (GRMU's MECC).
 func mostECC(g *Group, i int, weights []float64) cost {
-	return cost{first: -g.Node.With(i).WeightedCC(weights)}
+	return cost{first: -g.Busy.With(i).WeightedCC(weights)}
 }
 
 // fragStep is the step to which fragmentation is rounded. Without rounding, sums of fractions that should be equal
@@ -50,8 +50,8 @@ func (FragAware) with(share float64) Policy { return FragAware{Threshold: share}
 func (f FragAware) Choose(s *Situation, r Request) Choice {
 	best := none
 	s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
-		c := candidate{cost{math.Round(g.Node.With(i).Frag / fragStep), float64(m)}, g.GPUs[0], i}
-		if load := 1 - float64(g.Node.Units)/float64(g.Model.Grid); load >= f.Threshold {
+		c := candidate{cost{math.Round(g.Busy.With(i).Frag / fragStep), float64(m)}, g.GPUs[0], i}
+		if load := 1 - float64(g.Busy.Units)/float64(g.Model.Grid); load >= f.Threshold {
 			c.first += 2 / fragStep // greater than any fragmentation
 		}
 		if c.before(best) {
@@ -78,7 +78,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 			switch {
 			case isWhole(g):
 				heavy += len(g.GPUs)
-			case g.Node.Layout != 0:
+			case g.Busy.Layout != 0:
 				light += len(g.GPUs)
 			}
 		}
@@ -89,7 +89,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 	}
 	best := none
 	for _, opening := range []bool{false, true} { // first the GPUs in the basket, then empty GPUs
-		s.Pool.each(r.Profile, func(g *Group) bool { return (g.Node.Layout == 0) == opening }, func(g *Group, i int) {
+		s.Pool.each(r.Profile, func(g *Group) bool { return (g.Busy.Layout == 0) == opening }, func(g *Group, i int) {
 			whole := g.Model.Placements[i].Size == g.Model.Grid
 			if opening && (whole && heavy >= most || !whole && light >= max(all-most, 1)) {
 				return
@@ -107,7 +107,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 
 // isWhole reports whether one instance uses all units of each GPU in the group.
 func isWhole(g *Group) bool {
-	for i := range g.Node.Layout.Indices() {
+	for i := range g.Busy.Layout.Indices() {
 		if g.Model.Placements[i].Size == g.Model.Grid {
 			return true
 		}

@@ -20,11 +20,13 @@ import (
 // can still provide. The amount that a GPU can still provide is the maximum over all layouts. For example, an A100 with
 // two 3g.20gb instances cannot provide another compute slice, even though one is unused.
 func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
-	p := packing{gpus: gpus, at: make([]Spot, len(profiles)), failed: map[string]bool{}, gives: map[*mig.Node]amount{}}
+	p := packing{
+		gpus: gpus, at: make([]Spot, len(profiles)), failed: map[string]bool{}, gives: map[*mig.LayoutInfo]amount{},
+	}
 	for _, g := range gpus {
-		var n *mig.Node
+		var n *mig.LayoutInfo
 		if g.Model != nil {
-			n = g.Model.TableBeside(g.Blocked).Node(g.Busy)
+			n = g.Model.TableBeside(g.Blocked).Info(g.Busy)
 		}
 		p.now = append(p.now, n)
 	}
@@ -43,10 +45,10 @@ func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 type packing struct {
 	gpus   []GPU
 	items  []item
-	now    []*mig.Node // for each GPU, the placed and the busy instances; nil for a GPU whose Model is nil
-	at     []Spot      // in the order of the given profiles
+	now    []*mig.LayoutInfo // for each GPU, the placed and the busy instances; nil for a GPU whose Model is nil
+	at     []Spot            // in the order of the given profiles
 	failed map[string]bool
-	gives  map[*mig.Node]amount
+	gives  map[*mig.LayoutInfo]amount
 }
 
 // amount is a number of compute slices and a number of units.
@@ -138,7 +140,7 @@ func (p *packing) enough(k int) bool {
 }
 
 // give returns the maximum number of compute slices and units that a GPU can still provide for the requested profiles.
-func (p *packing) give(b *mig.Model, n *mig.Node) amount {
+func (p *packing) give(b *mig.Model, n *mig.LayoutInfo) amount {
 	most, known := p.gives[n]
 	if !known {
 		for i := range n.Open.Indices() {
@@ -163,7 +165,7 @@ func (p *packing) state(k int) string {
 		if n == nil {
 			continue
 		}
-		first := slices.IndexFunc(p.now, func(o *mig.Node) bool { return o != nil && o.Table() == n.Table() })
+		first := slices.IndexFunc(p.now, func(o *mig.LayoutInfo) bool { return o != nil && o.Table() == n.Table() })
 		kinds = append(kinds, [2]uint64{uint64(first), uint64(p.now[g].Layout)})
 	}
 	slices.SortFunc(kinds, func(a, b [2]uint64) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })

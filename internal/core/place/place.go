@@ -201,7 +201,7 @@ func (p *Pool) acquired(profile string, from, to Acquisition, visit func(g *Grou
 
 // acquisitionCost orders placements of equal cost, first by acquisition and then by remaining reach.
 func acquisitionCost(g *Group, i int, m Acquisition) float64 {
-	return float64(m)*1e6 - float64(g.Node.With(i).Reach)
+	return float64(m)*1e6 - float64(g.Busy.With(i).Reach)
 }
 
 // byLayout is a policy whose costs depend only on the GPUs' layouts.

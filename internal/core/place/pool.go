@@ -55,13 +55,13 @@ type member struct {
 // Group is a set of GPUs with the same contents.
 type Group struct {
 	Model *mig.Model
-	Node  *mig.Node // the busy placements
+	Busy  *mig.LayoutInfo // the busy placements
 	Idle  mig.Layout
 	GPUs  []int // the indices in the pool, ascending
 
-	both  *mig.Node  // the busy and idle placements
-	clear mig.Layout // the placements that share no unit with busy placements or blocked units
-	index int        // the index among the GPU model's groups
+	both  *mig.LayoutInfo // the busy and idle placements
+	clear mig.Layout      // the placements that share no unit with busy placements or blocked units
+	index int             // the index among the GPU model's groups
 	// at holds, for each profile, the group's index in modelGroups.open, and lifetime holds the group's candidates for
 	// Lifetime. lifetime[p] is nil until the first search for profile p.
 	at       []int
@@ -83,12 +83,12 @@ func (p *Pool) Len() int { return len(p.gpus) }
 // GPU returns the state of the k-th GPU.
 func (p *Pool) GPU(k int) GPU { return p.gpus[k].GPU }
 
-// Node returns the mig.Node for the busy placements of the k-th GPU, or nil for a GPU whose Model is nil.
-func (p *Pool) Node(k int) *mig.Node {
+// Info returns the mig.LayoutInfo for the busy placements of the k-th GPU, or nil for a GPU whose Model is nil.
+func (p *Pool) Info(k int) *mig.LayoutInfo {
 	if p.gpus[k].group == nil {
 		return nil
 	}
-	return p.gpus[k].group.Node
+	return p.gpus[k].group.Busy
 }
 
 // Set replaces the state of the k-th GPU.
@@ -171,7 +171,7 @@ func (p *Pool) join(k int, g GPU) *Group {
 	group := p.groups[key]
 	if group == nil {
 		table := g.Model.TableBeside(g.Blocked)
-		group = &Group{Model: g.Model, Node: table.Node(g.Busy), Idle: g.Idle, both: table.Node(g.Busy | g.Idle)}
+		group = &Group{Model: g.Model, Busy: table.Info(g.Busy), Idle: g.Idle, both: table.Info(g.Busy | g.Idle)}
 		group.at, group.lifetime = make([]int, len(g.Model.Profiles)), make([][]bounded, len(g.Model.Profiles))
 		group.clear = ^g.Model.Overlapping(g.Model.Occupied(g.Busy) | g.Blocked)
 		p.groups[key] = group
@@ -200,7 +200,7 @@ func (b *modelGroups) add(g *Group) {
 	g.index = len(b.groups)
 	b.groups = append(b.groups, g)
 	for p := range b.open {
-		if g.Node.Open&b.model.OfProfile(p) != 0 {
+		if g.Busy.Open&b.model.OfProfile(p) != 0 {
 			g.at[p] = len(b.open[p])
 			b.open[p] = append(b.open[p], g)
 		}
@@ -213,7 +213,7 @@ func (b *modelGroups) remove(g *Group) {
 	b.groups[g.index], last.index = last, g.index
 	b.groups = b.groups[:len(b.groups)-1]
 	for p, open := range b.open {
-		if g.Node.Open&b.model.OfProfile(p) != 0 {
+		if g.Busy.Open&b.model.OfProfile(p) != 0 {
 			last := open[len(open)-1]
 			open[g.at[p]], last.at[p] = last, g.at[p]
 			b.open[p] = open[:len(open)-1]
@@ -246,7 +246,7 @@ func (p *Pool) openOn(profile string, visit func(p int, g *Group)) {
 // AcquiredBy returns the placements of profile p for which m is the cheapest acquisition. p is an index into the GPU
 // model's Profiles.
 func (g *Group) AcquiredBy(m Acquisition, p int) mig.Layout {
-	return m.of(g.Node.Open&g.Model.OfProfile(p), g.both.Open, g.Idle, g.Model.Full())
+	return m.of(g.Busy.Open&g.Model.OfProfile(p), g.both.Open, g.Idle, g.Model.Full())
 }
 
 // frees computes a member's free field, reusing the memory of into.

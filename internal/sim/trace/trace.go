@@ -156,7 +156,7 @@ func (j Job) impossible(kinds []kind, anywhere bool) string {
 		for b, gpus := range k.models {
 			if name, ok := j.On(b); ok {
 				p, _ := b.ProfileIndex(name)
-				room += gpus * b.Table().Node(0).Placeable(p)
+				room += gpus * b.Table().Info(0).Placeable(p)
 			}
 		}
 		any = any || room > 0

@@ -45,9 +45,9 @@ func Optimum(gpus []place.GPU, jobs []Job, rules Rules) float64 {
 		packed:  map[string]bool{},
 	}
 	for _, g := range gpus {
-		var n *mig.Node
+		var n *mig.LayoutInfo
 		if g.Model != nil {
-			n = g.Model.TableBeside(g.Blocked).Node(g.Busy)
+			n = g.Model.TableBeside(g.Blocked).Info(g.Busy)
 		}
 		s.empty = append(s.empty, n)
 	}
@@ -57,7 +57,7 @@ func Optimum(gpus []place.GPU, jobs []Job, rules Rules) float64 {
 
 type schedule struct {
 	gpus    []place.GPU
-	empty   []*mig.Node
+	empty   []*mig.LayoutInfo
 	jobs    []Job
 	rules   Rules
 	started []bool
@@ -187,7 +187,7 @@ func (s *schedule) roomAt(at place.Spot, earliest float64) float64 {
 				now, next = now.With(r.at.Placement), min(next, r.end)
 			}
 		}
-		if s.empty[at.GPU].Table().Node(now).Open.Has(at.Placement) {
+		if s.empty[at.GPU].Table().Info(now).Open.Has(at.Placement) {
 			return from
 		}
 		from = next

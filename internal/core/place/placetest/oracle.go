@@ -145,7 +145,7 @@ func (o PlainGPU) placeable(set []Interval, p, from int) int {
 	return most
 }
 
-// Frag returns the fragmentation, from 0 to 1, of a GPU whose busy instances are those in set (see [mig.Node]).
+// Frag returns the fragmentation, from 0 to 1, of a GPU whose busy instances are those in set (see [mig.LayoutInfo]).
 func (o PlainGPU) Frag(set []Interval) float64 {
 	compute := whole(o.Model).Compute
 	for _, x := range set {
