@@ -233,7 +233,7 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 	switch name {
 	case "whole":
 		for _, b := range c.GPUs {
-			whole, ok := sim.Whole(b)
+			whole, ok := sim.OneInstance(b)
 			if b.Full() != 0 {
 				whole, ok = b.Full(), true // a full GPU is also sufficient for a job that needs a slice
 			}

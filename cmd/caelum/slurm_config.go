@@ -94,11 +94,11 @@ func readInventory(cfg config.Config) (inventory.Inventory, error) {
 		return inventory.Inventory{}, err
 	}
 	defer hw.Close()
-	whole, err := cfg.Whole()
+	fullGPUs, err := cfg.FullGPUs()
 	if err != nil {
 		return inventory.Inventory{}, err
 	}
-	inv, err := inventory.Read(hw, cfg.Profiles, whole)
+	inv, err := inventory.Read(hw, cfg.Profiles, fullGPUs)
 	if err != nil {
 		return inv, err
 	}

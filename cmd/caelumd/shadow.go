@@ -142,7 +142,7 @@ func (t trial) node(cfg config.Config) (*shadow.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole, err := mig.ParseWhole(cmp.Or(cfg.WholeGPUs, "never"))
+	full, err := mig.ParseFullGPUs(cmp.Or(cfg.WholeGPUs, "never"))
 	if err != nil {
 		return nil, fmt.Errorf("whole_gpus: %w", err)
 	}
@@ -150,7 +150,7 @@ func (t trial) node(cfg config.Config) (*shadow.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return shadow.NewNode(cfg.Node, settings, found, cfg.Profiles, whole, profile)
+	return shadow.NewNode(cfg.Node, settings, found, cfg.Profiles, full, profile)
 }
 
 // pass reads the nodes and jobs from slurmctld and makes a plan for the node.

@@ -167,9 +167,9 @@ func unknownKey(key string) error {
 	return fmt.Errorf("unknown key %q; the keys are %s", key, strings.Join(slices.Sorted(maps.Keys(defaults())), ", "))
 }
 
-// Whole returns the rule that determines which GPUs can be full GPUs (whole_gpus).
-func (c Config) Whole() (mig.Whole, error) {
-	w, err := mig.ParseWhole(c.WholeGPUs)
+// FullGPUs returns the rule that determines which GPUs can be full GPUs (whole_gpus).
+func (c Config) FullGPUs() (mig.FullGPUs, error) {
+	w, err := mig.ParseFullGPUs(c.WholeGPUs)
 	if err != nil {
 		return w, fmt.Errorf("whole_gpus: %w", err)
 	}

@@ -125,7 +125,7 @@ func checkValue(name string, value *yaml.Node) error {
 	}
 	c, err := parse(v)
 	if err == nil {
-		_, err = c.Whole()
+		_, err = c.FullGPUs()
 	}
 	return err
 }

@@ -61,7 +61,7 @@ func TestCheckFile(t *testing.T) {
 		}
 		own, err := load(path, 1)
 		if err == nil {
-			_, err = own.Whole()
+			_, err = own.FullGPUs()
 		}
 		// viper ignores the case of keys, so Load accepts a key that is repeated in another case.
 		if (err != nil) != refused && !strings.Contains(c.text, "NODE") {

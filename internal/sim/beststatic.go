@@ -101,7 +101,7 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 			s.needs[name] = true
 		}
 	}
-	whole, ok := Whole(model)
+	whole, ok := OneInstance(model)
 	if !ok {
 		return nil, fmt.Errorf("couldn't search for the best fixed layouts: %s has no profile for a whole GPU",
 			model.Name)
@@ -219,9 +219,9 @@ func contents(b *mig.Model, whole mig.Layout) (all []mig.Layout) {
 	return all
 }
 
-// Whole returns the layout with a single instance that uses the whole GPU. It returns false if no profile of the GPU
-// model spans the whole GPU.
-func Whole(b *mig.Model) (mig.Layout, bool) {
+// OneInstance returns the layout with a single instance that uses the whole GPU. It returns false if no profile of the
+// GPU model spans the whole GPU.
+func OneInstance(b *mig.Model) (mig.Layout, bool) {
 	i := slices.IndexFunc(b.Placements, func(p mig.Placement) bool { return p.Size == b.Grid })
 	if i < 0 {
 		return 0, false

@@ -133,7 +133,7 @@ func TestFewSwitches(t *testing.T) {
 // full profile, and slices use it last.
 func TestFixedFullGPUs(t *testing.T) {
 	c := Config{GPUs: fullGPUs(t, 3)}
-	whole, _ := Whole(c.GPUs[0])
+	whole, _ := OneInstance(c.GPUs[0])
 	full := c.GPUs[0].Full()
 	c.Static = []mig.Layout{full, whole, whole}
 	from, r := startsOf(t, c, []trace.Job{

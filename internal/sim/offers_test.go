@@ -146,7 +146,7 @@ func TestFoundOnOffer(t *testing.T) {
 // it does on offers, and that the reference that moves jobs does not support offers.
 func TestFixedLayoutsWithOffers(t *testing.T) {
 	c := Config{GPUs: gpus(t, "A100-40GB", 1), Discipline: EASY, Offers: true}
-	whole, _ := Whole(c.GPUs[0])
+	whole, _ := OneInstance(c.GPUs[0])
 	c.Static = Pattern{whole}.Deal(1)
 	jobs := []trace.Job{
 		{ID: "first", Submit: 0, Duration: 10.5, Profile: "1g.5gb"},

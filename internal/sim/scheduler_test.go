@@ -22,7 +22,7 @@ func (l lastFirst) Left(j *Job) { *l.left = append(*l.left, j.ID) }
 // learns of each job that has ended.
 func TestScheduler(t *testing.T) {
 	models := gpus(t, "A100-40GB", 1)
-	whole, _ := Whole(models[0])
+	whole, _ := OneInstance(models[0])
 	jobs := []trace.Job{
 		{ID: "a", Submit: 0, Duration: 100, Profile: "7g.40gb"},
 		{ID: "b", Submit: 1, Duration: 10, Profile: "7g.40gb"},

@@ -187,7 +187,7 @@ func (b *board) whole() mig.Layout {
 	if l := b.Full(); l != 0 {
 		return l
 	}
-	l, _ := sim.Whole(b.Model)
+	l, _ := sim.OneInstance(b.Model)
 	return l
 }
 

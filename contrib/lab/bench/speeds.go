@@ -116,7 +116,7 @@ func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 // Unlike in sim.BestStatic, a job can use only slices of the requested profile, as in Slurm. searchFixed tries each
 // maximal layout both on all GPUs and combined with whole GPUs in several ratios.
 func (b *board) searchFixed(gpus int) error {
-	whole, _ := sim.Whole(b.Model)
+	whole, _ := sim.OneInstance(b.Model)
 	patterns := []sim.Pattern{{whole}}
 	for _, l := range b.Maximal() {
 		one := append(sim.Pattern{whole}, slices.Repeat(sim.Pattern{l}, gpus-1)...)

@@ -183,7 +183,7 @@ func (o options) simulate(c sim.Config, name string, jobs []trace.Job) (r result
 		c.Scheduler = papers.Moved(order)
 	case "whole":
 		for _, b := range c.GPUs {
-			whole, ok := sim.Whole(b)
+			whole, ok := sim.OneInstance(b)
 			if b.Full() != 0 {
 				whole, ok = b.Full(), true // a full GPU is also sufficient for a job that needs a slice
 			}

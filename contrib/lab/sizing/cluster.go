@@ -56,7 +56,7 @@ func (c cluster) config(as way) (sim.Config, error) {
 	}
 	switch as {
 	case whole:
-		layout, ok := sim.Whole(c.model)
+		layout, ok := sim.OneInstance(c.model)
 		if !ok {
 			return s, fmt.Errorf("%s has no profile for a whole GPU", c.model.Name)
 		}

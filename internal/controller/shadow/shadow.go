@@ -29,11 +29,11 @@ type Node struct {
 	present        []gpu.GPU // the GPUs in their current state
 }
 
-// NewNode returns a node with the given GPUs as if their MIG mode were on. profiles and whole are the values of the
+// NewNode returns a node with the given GPUs as if their MIG mode were on. profiles and full are the values of the
 // `profiles` and `whole_gpus` configuration keys. It returns an error if no GPU supports MIG or if no GPU supports the
 // given profile.
 func NewNode(
-	name string, settings plan.Settings, found []gpu.GPU, profiles []string, whole mig.Whole, profile string,
+	name string, settings plan.Settings, found []gpu.GPU, profiles []string, full mig.FullGPUs, profile string,
 ) (*Node, error) {
 	n := &Node{Name: name, Settings: settings, Profile: profile, present: found}
 	enabled := slices.Clone(found)
@@ -42,7 +42,7 @@ func NewNode(
 	}
 	var names []string
 	var err error
-	if n.gpus, names, err = inventory.Divide(enabled, profiles, whole); err != nil {
+	if n.gpus, names, err = inventory.Divide(enabled, profiles, full); err != nil {
 		return nil, err
 	}
 	if len(names) == 0 {

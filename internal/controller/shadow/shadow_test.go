@@ -26,7 +26,7 @@ func site(t *testing.T, n int) (*Node, plan.Snapshot) {
 		gpus = append(gpus, gpu.GPU{Index: k, Name: "NVIDIA A100-SXM4-40GB",
 			Problem: "the driver reports placements only to root; run the command as root"})
 	}
-	node, err := NewNode("n1", settings, gpus, nil, mig.Whole{}, "2g.10gb")
+	node, err := NewNode("n1", settings, gpus, nil, mig.FullGPUs{}, "2g.10gb")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestNewNode(t *testing.T) {
 		"a GPU without MIG":            {[]gpu.GPU{old}, "no GPU on this node supports MIG"},
 		"no GPU":                       {nil, "no GPU on this node supports MIG"},
 	} {
-		n, err := NewNode("n1", settings, c.gpus, nil, mig.Whole{}, "2g.10gb")
+		n, err := NewNode("n1", settings, c.gpus, nil, mig.FullGPUs{}, "2g.10gb")
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

@@ -36,8 +36,8 @@ func (b *Model) WithFull(memoryMiB uint64) *Model {
 // Full returns the placement of the Full profile, or 0 if the model does not have this profile.
 func (b *Model) Full() Layout { return b.full }
 
-// Whole determines which GPUs of a node can have the Full profile (the whole_gpus configuration key).
-type Whole struct {
+// FullGPUs determines which GPUs of a node can have the Full profile (the whole_gpus configuration key).
+type FullGPUs struct {
 	// Switch allows the agent to switch the MIG mode of GPUs that do not require a reset to do so. Reset allows the
 	// agent to switch the MIG mode of all GPUs.
 	Switch, Reset bool
@@ -46,8 +46,8 @@ type Whole struct {
 	Fixed int
 }
 
-// ParseWhole parses never, auto (GPUs that do not require a reset), reset (all GPUs), or a number of GPUs.
-func ParseWhole(text string) (w Whole, err error) {
+// ParseFullGPUs parses never, auto (GPUs that do not require a reset), reset (all GPUs), or a number of GPUs.
+func ParseFullGPUs(text string) (w FullGPUs, err error) {
 	switch text {
 	case "never":
 	case "auto":
@@ -56,7 +56,7 @@ func ParseWhole(text string) (w Whole, err error) {
 		w.Switch, w.Reset = true, true
 	default:
 		if w.Fixed, err = strconv.Atoi(text); err != nil || w.Fixed < 0 {
-			return Whole{}, fmt.Errorf("%q is not never, auto, reset or a number of GPUs", text)
+			return FullGPUs{}, fmt.Errorf("%q is not never, auto, reset or a number of GPUs", text)
 		}
 	}
 	return w, nil
@@ -64,6 +64,6 @@ func ParseWhole(text string) (w Whole, err error) {
 
 // Allows reports whether a GPU can have the Full profile. reset is true if the driver must reset the GPU to switch its
 // MIG mode.
-func (w Whole) Allows(gpu int, reset bool) bool {
+func (w FullGPUs) Allows(gpu int, reset bool) bool {
 	return gpu < w.Fixed || w.Reset || w.Switch && !reset
 }

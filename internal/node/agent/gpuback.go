@@ -30,7 +30,7 @@ func (a *Agent) takeBack(g int, c *state.Card) error {
 	case <-time.After(patience):
 		return nil // the next comparison will receive the result
 	}
-	if found = found.Managed(a.node.Whole); found.Problem != "" {
+	if found = found.Managed(a.node.FullGPUs); found.Problem != "" {
 		return nil
 	}
 	if c.Model == nil || found.UUID != c.UUID || found.Minor != c.Minor ||

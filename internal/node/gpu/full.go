@@ -128,7 +128,7 @@ func (c Caps) Device(minor int) (Device, error) {
 // Managed returns g with the mig.Full profile if w allows this profile on g. A GPU that is always full has no other
 // profile. If w allows the profile, it is not a problem that MIG mode is off. If the result has a problem, its Model is
 // nil.
-func (g GPU) Managed(w mig.Whole) GPU {
+func (g GPU) Managed(w mig.FullGPUs) GPU {
 	if g.Model != nil && w.Allows(g.Index, g.Reset) && (g.Full || g.Problem == "") {
 		g.Model, g.Problem = g.Model.WithFull(g.MemoryMiB), ""
 		if g.Index < w.Fixed {

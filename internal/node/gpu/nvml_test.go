@@ -136,10 +136,10 @@ func TestMIGModeOff(t *testing.T) {
 	if err != nil || !gpus[0].Full || gpus[0].Problem == "" {
 		t.Fatalf("%+v, %v", gpus, err)
 	}
-	if g := gpus[0].Managed(mig.Whole{Switch: true}); g.Model != nil || g.Problem == "" {
+	if g := gpus[0].Managed(mig.FullGPUs{Switch: true}); g.Model != nil || g.Problem == "" {
 		t.Errorf("a GPU that needs a reset: %+v", g)
 	}
-	if g := gpus[0].Managed(mig.Whole{Switch: true, Reset: true}); g.Model.Full() == 0 || g.Problem != "" {
+	if g := gpus[0].Managed(mig.FullGPUs{Switch: true, Reset: true}); g.Model.Full() == 0 || g.Problem != "" {
 		t.Errorf("a GPU that may be reset: %+v", g)
 	}
 }
@@ -448,7 +448,7 @@ func TestProfilesWithMIGModeOff(t *testing.T) {
 		if err != nil || !off[0].Full {
 			t.Fatalf("%s: %+v, %v", want.Name, off, err)
 		}
-		both := mig.Whole{Switch: true, Reset: true}
+		both := mig.FullGPUs{Switch: true, Reset: true}
 		was, is := on[0].Managed(both).Model, off[0].Managed(both).Model
 		for i, p := range was.Profiles {
 			q := is.Profiles[i]
@@ -478,7 +478,7 @@ func TestManaged(t *testing.T) {
 		{"1", 0, true, false, true},
 		{"1", 1, false, true, false},
 	} {
-		w, err := mig.ParseWhole(c.text)
+		w, err := mig.ParseFullGPUs(c.text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -489,7 +489,7 @@ func TestManaged(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "on", "-1", "1.5"} {
-		if _, err := mig.ParseWhole(text); err == nil {
+		if _, err := mig.ParseFullGPUs(text); err == nil {
 			t.Errorf("%q is valid", text)
 		}
 	}

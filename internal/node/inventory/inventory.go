@@ -48,14 +48,14 @@ type Model struct {
 }
 
 // Read reads the inventory from the hardware. profiles lists the profiles that the site offers; if it is empty, the
-// site offers all plain profiles (mig.Plain). whole determines which GPUs also have the mig.Full profile.
-func Read(hw gpu.Hardware, profiles []string, whole mig.Whole) (Inventory, error) {
+// site offers all plain profiles (mig.Plain). full determines which GPUs also have the mig.Full profile.
+func Read(hw gpu.Hardware, profiles []string, full mig.FullGPUs) (Inventory, error) {
 	var inv Inventory
 	found, err := hw.GPUs()
 	if err != nil {
 		return inv, err
 	}
-	gpus, names, err := Divide(found, profiles, whole)
+	gpus, names, err := Divide(found, profiles, full)
 	if err != nil {
 		return inv, err
 	}
@@ -142,16 +142,16 @@ type GPU struct {
 }
 
 // Divide assigns offerable placements and slots to each discovered GPU. Its second result lists the profiles that the
-// site offers, from small to large: those in named, or every plain profile if named is empty. If whole allows the
+// site offers, from small to large: those in named, or every plain profile if named is empty. If full allows the
 // mig.Full profile on a GPU, the site also offers it. Divide returns an error if named contains a profile that no GPU
 // supports.
-func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, error) {
+func Divide(found []gpu.GPU, named []string, full mig.FullGPUs) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string
 	size := map[string]int{}
 	slots := 0
 	for _, g := range found {
-		g = g.Managed(whole)
+		g = g.Managed(full)
 		c := GPU{GPU: g}
 		if g.Problem != "" {
 			gpus = append(gpus, c)

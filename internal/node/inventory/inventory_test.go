@@ -40,7 +40,7 @@ func TestOfferedByTwoModels(t *testing.T) {
 		}
 		found = append(found, gpu.GPU{Index: i, Model: b})
 	}
-	gpus, names, err := Divide(found, nil, mig.Whole{})
+	gpus, names, err := Divide(found, nil, mig.FullGPUs{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestEqualGPUsShareAModel(t *testing.T) {
 		}
 		found = append(found, gpu.GPU{Index: i, Model: b.Select(mig.Plain)})
 	}
-	gpus, _, err := Divide(found, nil, mig.Whole{})
+	gpus, _, err := Divide(found, nil, mig.FullGPUs{})
 	if err != nil || gpus[0].Model != gpus[2].Model || gpus[0].Model == gpus[1].Model {
 		t.Errorf("the models %p, %p and %p, %v", gpus[0].Model, gpus[1].Model, gpus[2].Model, err)
 	}

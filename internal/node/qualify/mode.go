@@ -21,7 +21,7 @@ func (r *run) unload(c *card) error {
 		r.rep.skip("A21", "persistence mode is on")
 		return nil
 	}
-	s, err := r.whole(c)
+	s, err := r.createAny(c)
 	if s == nil || err != nil {
 		return err
 	}

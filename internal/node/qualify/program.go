@@ -20,7 +20,7 @@ func (r *run) program(ctx context.Context, c *card) error {
 		r.skipProgram("--cuda names no program")
 		return nil
 	}
-	s, err := r.whole(c)
+	s, err := r.createAny(c)
 	if s == nil || err != nil {
 		return err
 	}

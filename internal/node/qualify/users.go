@@ -16,8 +16,8 @@ import (
 	"caelum/internal/node/gpu"
 )
 
-// whole creates one slice with its compute instance, of the smallest profile, and returns nil if the GPU has no room.
-func (r *run) whole(c *card) (*slice, error) {
+// createAny creates a slice of the smallest profile, with its compute instance. It returns nil if the GPU has no room.
+func (r *run) createAny(c *card) (*slice, error) {
 	p, start, ok := c.room()
 	if !ok {
 		return nil, nil
@@ -35,7 +35,7 @@ func (r *run) whole(c *card) (*slice, error) {
 
 // access checks what nvidia-modprobe and an ordinary user can do to a slice's files and to the GPU's (A5, A14, A26).
 func (r *run) access(c *card) error {
-	s, err := r.whole(c)
+	s, err := r.createAny(c)
 	if s == nil || err != nil {
 		return err
 	}

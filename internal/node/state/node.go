@@ -30,7 +30,7 @@ type Node struct {
 	usual    string   // the default_profile of the configuration, or an empty string
 	Profiles []string // the profiles of all GPUs that the site offers, smallest first
 	Settings plan.Settings
-	Whole    mig.Whole
+	FullGPUs mig.FullGPUs
 	Now      func() time.Time
 
 	sync.Mutex
@@ -60,11 +60,11 @@ func New(cfg config.Config, hw gpu.Hardware) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole, err := mig.ParseWhole(cmp.Or(cfg.WholeGPUs, "never"))
+	full, err := mig.ParseFullGPUs(cmp.Or(cfg.WholeGPUs, "never"))
 	if err != nil {
 		return nil, fmt.Errorf("whole_gpus: %w", err)
 	}
-	gpus, profiles, err := inventory.Divide(found, cfg.Profiles, whole)
+	gpus, profiles, err := inventory.Divide(found, cfg.Profiles, full)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func New(cfg config.Config, hw gpu.Hardware) (*Node, error) {
 		usual:    cfg.DefaultProfile,
 		Profiles: profiles,
 		Settings: settings,
-		Whole:    whole,
+		FullGPUs: full,
 		Now:      time.Now,
 		Leases:   map[uint32]*api.Lease{},
 		Pending:  map[uint32]*PendingLease{},
