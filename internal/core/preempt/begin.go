@@ -47,10 +47,10 @@ func begin(r Rules, s plan.Snapshot, v *plan.View, made offer.Plan) (steps []Ste
 		if native(v, k, victims) || outranked(r, s, v, made, k) {
 			continue
 		}
-		room := newRoom(s, v, made, k, victims)
-		enough := room.Enough
-		room.Enough = func(node int, stop []int) bool { return !skip[node] && enough(node, stop) }
-		stop, ok := room.Choose(v.Jobs[k])
+		search := newSearch(s, v, made, k, victims)
+		enough := search.enough
+		search.enough = func(node int, stop []int) bool { return !skip[node] && enough(node, stop) }
+		stop, ok := search.choose(v.Jobs[k])
 		if ok && len(stop) > 0 {
 			return mark(s, *w.Job, victims, stop, tags.Preemption{Job: w.ID})
 		}
@@ -241,34 +241,34 @@ func native(v *plan.View, k int, victims []*slurm.Job) bool {
 	return count >= max(v.Jobs[k].Nodes, 1)
 }
 
-// newRoom prepares the search for room for the k-th waiting job. Slices of jobs that have ended are considered free.
+// newSearch prepares the search for room for the k-th waiting job. Slices of jobs that have ended are considered free.
 // slurmctld frees a job's CPUs and memory when the job becomes COMPLETING (deallocate_nodes, 22.05.8 to 26.05.3).
-func newRoom(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*slurm.Job) Room {
+func newSearch(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims []*slurm.Job) victimSearch {
 	jobs := map[uint32]*slurm.Job{}
 	for k := range s.Queue.All {
 		jobs[s.Queue.All[k].ID] = &s.Queue.All[k]
 	}
 	spots, ended := holders(v, jobs)
-	room := Room{Cluster: clusterFor(v, ended, slices.Concat(made.Spots[:k]...))}
+	search := victimSearch{cluster: clusterFor(v, ended, slices.Concat(made.Spots[:k]...))}
 	for _, j := range victims {
 		if spots[j.ID] != nil {
 			lost := s.At.Sub(j.Start).Seconds()
-			room.Victims = append(room.Victims, Victim{ID: j.ID, Spots: spots[j.ID], Lost: lost})
+			search.victims = append(search.victims, victim{id: j.ID, spots: spots[j.ID], lost: lost})
 		}
 	}
-	room.Enough = func(node int, stop []int) bool {
+	search.enough = func(node int, stop []int) bool {
 		n := v.Members[node]
 		cpus, memory := eligible.Share(n, *v.Waiting[k])
 		cpus, memory = cpus-n.CPUsFree, memory-n.MemoryFree
 		for _, k := range stop {
-			if j := jobs[room.Victims[k].ID]; slices.Contains(j.Nodes, n.Name) {
+			if j := jobs[search.victims[k].id]; slices.Contains(j.Nodes, n.Name) {
 				cpus -= j.CPUs / max(j.NumNodes, 1)
 				memory -= j.Memory / max(j.NumNodes, 1)
 			}
 		}
 		return (n.CPUs == 0 || cpus <= 0) && memory <= 0
 	}
-	return room
+	return search
 }
 
 // holders returns the slices that each job holds, and the slices whose jobs have ended.

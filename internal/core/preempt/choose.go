@@ -9,48 +9,48 @@ import (
 	"caelum/internal/core/place"
 )
 
-// Victim is a running job that a preemptor may stop.
-type Victim struct {
-	ID    uint32
-	Spots []offer.Spot // the slices that the job holds
-	Lost  float64      // the run time in seconds that the job loses
+// victim is a running job that a preemptor may stop.
+type victim struct {
+	id    uint32
+	spots []offer.Spot // the slices that the job holds
+	lost  float64      // the run time in seconds that the job loses
 }
 
-// Room describes a search for victims that make room for a job. Cluster contains the state of the cluster without the
+// victimSearch is a search for victims that make room for a job. cluster contains the state of the cluster without the
 // plan. In this state, the slices of jobs that have ended are not busy.
-type Room struct {
-	Cluster *offer.Cluster
-	Victims []Victim
-	// Enough reports whether the job could start on the node, leaving its slices aside, if the victims with these
-	// indices were stopped. If Enough is nil, the job could always start.
-	Enough func(node int, stop []int) bool
+type victimSearch struct {
+	cluster *offer.Cluster
+	victims []victim
+	// enough reports whether the job could start on the node, leaving its slices aside, if the victims with these
+	// indices were stopped. If enough is nil, the job could always start.
+	enough func(node int, stop []int) bool
 }
 
-// Choose returns the ids of the jobs to stop for j. It chooses as few jobs as possible and, among sets with the same
+// choose returns the ids of the jobs to stop for j. It chooses as few jobs as possible and, among sets with the same
 // number of jobs, one that loses the least run time. The result is exact for a job that needs one slice. For other
 // jobs, a smaller set may exist, but no job can be removed from the chosen set. stop is empty if the job already fits,
 // and ok is false if no set of victims makes room.
-func (r Room) Choose(j *offer.Job) (stop []uint32, ok bool) {
+func (s victimSearch) choose(j *offer.Job) (stop []uint32, ok bool) {
 	owner := map[offer.Spot]int{}
-	on := make([][]int, len(r.Cluster.Nodes)) // the victims on each node
-	for v := range r.Victims {
-		for _, at := range r.Victims[v].Spots {
+	on := make([][]int, len(s.cluster.Nodes)) // the victims on each node
+	for v := range s.victims {
+		for _, at := range s.victims[v].spots {
 			owner[at] = v
-			n := r.Cluster.Pool.GPU(at.GPU).Node
+			n := s.cluster.Pool.GPU(at.GPU).Node
 			on[n] = append(on[n], v)
 		}
 	}
 	var options [][]int
-	for n := range r.Cluster.Nodes {
+	for n := range s.cluster.Nodes {
 		if j.EligibleNodes != nil && !slices.Contains(j.EligibleNodes, n) {
 			continue
 		}
 		var best []int
 		var found bool
 		if len(j.Wants) == 1 && j.Wants[0].Count == 1 {
-			best, found = r.oneSlice(n, j.Wants[0], owner)
+			best, found = s.oneSlice(n, j.Wants[0], owner)
 		} else {
-			best, found = r.severalSlices(n, j, unique(on[n]), owner)
+			best, found = s.severalSlices(n, j, unique(on[n]), owner)
 		}
 		if found {
 			options = append(options, best)
@@ -59,31 +59,31 @@ func (r Room) Choose(j *offer.Job) (stop []uint32, ok bool) {
 	if len(options) < max(j.Nodes, 1) {
 		return nil, false
 	}
-	slices.SortStableFunc(options, r.compare)
+	slices.SortStableFunc(options, s.compare)
 	all := slices.Concat(options[:max(j.Nodes, 1)]...)
 	slices.Sort(all)
 	for _, v := range slices.Compact(all) {
-		stop = append(stop, r.Victims[v].ID)
+		stop = append(stop, s.victims[v].id)
 	}
 	return stop, true
 }
 
 // compare compares the costs of two sets of victims.
-func (r Room) compare(a, b []int) int {
-	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(r.lost(a), r.lost(b)))
+func (s victimSearch) compare(a, b []int) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(s.lost(a), s.lost(b)))
 }
 
-func (r Room) lost(stop []int) (seconds float64) {
+func (s victimSearch) lost(stop []int) (seconds float64) {
 	for _, v := range stop {
-		seconds += r.Victims[v].Lost
+		seconds += s.victims[v].lost
 	}
 	return seconds
 }
 
 // oneSlice returns the cheapest set of victims that makes room for one slice on a node.
-func (r Room) oneSlice(node int, w offer.Want, owner map[offer.Spot]int) (best []int, found bool) {
-	for _, k := range r.Cluster.Nodes[node] {
-		g := r.Cluster.Pool.GPU(k)
+func (s victimSearch) oneSlice(node int, w offer.Want, owner map[offer.Spot]int) (best []int, found bool) {
+	for _, k := range s.cluster.Nodes[node] {
+		g := s.cluster.Pool.GPU(k)
 		if g.Model == nil {
 			continue
 		}
@@ -93,8 +93,8 @@ func (r Room) oneSlice(node int, w offer.Want, owner map[offer.Spot]int) (best [
 				continue
 			}
 			for i := range (g.Model.OfProfile(p) & g.Offerable).Indices() {
-				stop, ok := r.forPlacement(k, g, i, owner)
-				if !ok || found && r.compare(stop, best) >= 0 || r.Enough != nil && !r.Enough(node, stop) {
+				stop, ok := s.forPlacement(k, g, i, owner)
+				if !ok || found && s.compare(stop, best) >= 0 || s.enough != nil && !s.enough(node, stop) {
 					continue
 				}
 				best, found = stop, true
@@ -107,7 +107,9 @@ func (r Room) oneSlice(node int, w offer.Want, owner map[offer.Spot]int) (best [
 // forPlacement returns the cheapest set of victims that makes room for a placement: all victims that overlap it and, if
 // it needs other resources held by slices (the instance limit, media engines), the cheapest of the victims that hold
 // them.
-func (r Room) forPlacement(k int, g place.GPU, placement int, owner map[offer.Spot]int) (best []int, found bool) {
+func (s victimSearch) forPlacement(
+	k int, g place.GPU, placement int, owner map[offer.Spot]int,
+) (best []int, found bool) {
 	if g.Model.Units(placement)&g.Blocked != 0 {
 		return nil, false
 	}
@@ -134,7 +136,7 @@ func (r Room) forPlacement(k int, g place.GPU, placement int, owner map[offer.Sp
 			}
 		}
 		slices.Sort(stop)
-		if g.Model.Fits(without(g.Busy, k, stop, owner), placement) && (!found || r.compare(stop, best) < 0) {
+		if g.Model.Fits(without(g.Busy, k, stop, owner), placement) && (!found || s.compare(stop, best) < 0) {
 			best, found = stop, true
 		}
 		if found && set == 0 {

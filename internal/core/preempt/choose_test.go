@@ -12,15 +12,15 @@ import (
 	"caelum/internal/core/place"
 )
 
-// drawRoom returns up to three GPUs on up to two nodes with any layouts. Each slice belongs to one of up to eight
+// drawSearch returns up to three GPUs on up to two nodes with any layouts. Each slice belongs to one of up to eight
 // victims, to a job that must not be stopped, or is idle.
-func drawRoom(t *rapid.T) Room {
+func drawSearch(t *rapid.T) victimSearch {
 	models := mig.Models()
 	var nodes [][]place.GPU
-	var victims []Victim
+	var victims []victim
 	for range rapid.IntRange(1, 8).Draw(t, "victims") {
 		lost := float64(rapid.IntRange(0, 3).Draw(t, "lost"))
-		victims = append(victims, Victim{ID: uint32(len(victims) + 1), Lost: lost})
+		victims = append(victims, victim{id: uint32(len(victims) + 1), lost: lost})
 	}
 	k := 0
 	for range rapid.IntRange(1, 2).Draw(t, "nodes") {
@@ -38,7 +38,7 @@ func drawRoom(t *rapid.T) Room {
 			for i := range layouts[rapid.IntRange(0, len(layouts)-1).Draw(t, "layout")].Indices() {
 				switch owner := rapid.IntRange(-3, len(victims)-1).Draw(t, "owner"); {
 				case owner >= 0:
-					victims[owner].Spots = append(victims[owner].Spots, offer.Spot{GPU: k, Placement: i})
+					victims[owner].spots = append(victims[owner].spots, offer.Spot{GPU: k, Placement: i})
 					g.Busy = g.Busy.With(i)
 				case owner == -1:
 					g.Busy = g.Busy.With(i)
@@ -50,7 +50,7 @@ func drawRoom(t *rapid.T) Room {
 		}
 		nodes = append(nodes, gpus)
 	}
-	return Room{Cluster: offer.NewCluster(place.Reach, nodes...), Victims: victims}
+	return victimSearch{cluster: offer.NewCluster(place.Reach, nodes...), victims: victims}
 }
 
 // legal reports whether the slices of a request fit on the GPUs beside the remaining slices, by trying all placements.
@@ -77,13 +77,13 @@ func legal(gpus []place.GPU, wants []string) bool {
 }
 
 // oracle reports whether the request fits on one of the nodes if the victims in the set are stopped.
-func oracle(r Room, set uint, wants []string) bool {
-	for _, on := range r.Cluster.Nodes {
+func oracle(r victimSearch, set uint, wants []string) bool {
+	for _, on := range r.cluster.Nodes {
 		var gpus []place.GPU
 		for _, k := range on {
-			g := r.Cluster.Pool.GPU(k)
-			for v := range r.Victims {
-				for _, at := range r.Victims[v].Spots {
+			g := r.cluster.Pool.GPU(k)
+			for v := range r.victims {
+				for _, at := range r.victims[v].spots {
 					if set>>v&1 == 1 && at.GPU == k {
 						g.Busy = g.Busy.Without(at.Placement)
 					}
@@ -99,10 +99,10 @@ func oracle(r Room, set uint, wants []string) bool {
 }
 
 // setOf returns the set of the victims with these ids, and the run time that they lose.
-func setOf(r Room, ids []uint32) (set uint, lost float64) {
-	for v := range r.Victims {
-		if slices.Contains(ids, r.Victims[v].ID) {
-			set, lost = set|1<<v, lost+r.Victims[v].Lost
+func setOf(r victimSearch, ids []uint32) (set uint, lost float64) {
+	for v := range r.victims {
+		if slices.Contains(ids, r.victims[v].id) {
+			set, lost = set|1<<v, lost+r.victims[v].lost
 		}
 	}
 	return set, lost
@@ -112,21 +112,21 @@ func setOf(r Room, ids []uint32) (set uint, lost float64) {
 // no smaller set does, and no set of the same size that makes room loses less run time.
 func TestCheapest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := drawRoom(t)
-		m := r.Cluster.Pool.GPU(0).Model
+		r := drawSearch(t)
+		m := r.cluster.Pool.GPU(0).Model
 		profile := m.Profiles[rapid.IntRange(0, len(m.Profiles)-1).Draw(t, "profile")].Name
-		stop, ok := r.Choose(&offer.Job{Wants: []offer.Want{{Profile: profile, Count: 1}}})
+		stop, ok := r.choose(&offer.Job{Wants: []offer.Want{{Profile: profile, Count: 1}}})
 		set, lost := setOf(r, stop)
 		possible := false
-		for other := range uint(1) << len(r.Victims) {
+		for other := range uint(1) << len(r.victims) {
 			if !oracle(r, other, []string{profile}) {
 				continue
 			}
 			possible = true
 			var ids []uint32
-			for v := range r.Victims {
+			for v := range r.victims {
 				if other>>v&1 == 1 {
-					ids = append(ids, r.Victims[v].ID)
+					ids = append(ids, r.victims[v].id)
 				}
 			}
 			_, cost := setOf(r, ids)
@@ -143,21 +143,21 @@ func TestCheapest(t *testing.T) {
 // TestNecessary checks that the choice for a job with several slices makes room, and that every job in it is necessary.
 func TestNecessary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := drawRoom(t)
-		m := r.Cluster.Pool.GPU(0).Model
+		r := drawSearch(t)
+		m := r.cluster.Pool.GPU(0).Model
 		profile := m.Profiles[rapid.IntRange(0, len(m.Profiles)-1).Draw(t, "profile")].Name
 		count := rapid.IntRange(2, 3).Draw(t, "count")
 		wants := slices.Repeat([]string{profile}, count)
 		job := &offer.Job{Wants: []offer.Want{{Profile: profile, Count: count}}}
-		stop, ok := r.Choose(job)
+		stop, ok := r.choose(job)
 		if set, _ := setOf(r, stop); ok && !oracle(r, set, wants) {
 			t.Fatalf("%d x %s: stopped %v without making room", count, profile, stop)
 		}
 		for _, id := range stop {
-			kept := slices.DeleteFunc(slices.Clone(r.Victims), func(v Victim) bool {
-				return v.ID == id || !slices.Contains(stop, v.ID)
+			kept := slices.DeleteFunc(slices.Clone(r.victims), func(v victim) bool {
+				return v.id == id || !slices.Contains(stop, v.id)
 			})
-			if less, ok := (Room{Cluster: r.Cluster, Victims: kept}).Choose(job); ok {
+			if less, ok := (victimSearch{cluster: r.cluster, victims: kept}).choose(job); ok {
 				t.Fatalf("%d x %s: stopped %v, but %v suffice", count, profile, stop, less)
 			}
 		}

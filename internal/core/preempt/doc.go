@@ -6,7 +6,6 @@
 // contains the tags of earlier decisions (docs/internals/watcher.md, "Preemption").
 //
 //	Rules   slurmctld's settings: which jobs may preempt which jobs, how a job is stopped, its grace time
-//	Choose  the jobs to stop: the fewest and, among these, those that lose the least work
 //	Next    the next steps: mark jobs, warn them, stop them, or give up
 //
 // Files:
@@ -15,6 +14,6 @@
 //	next.go     Next: continues the current preemption or move, or begins one
 //	begin.go    begins a preemption: the waiting jobs that may preempt, the running jobs that may be stopped, and limits
 //	move.go     begins a move: the running jobs that may be moved, and whether a move is worthwhile; Refuse
-//	choose.go   Choose, for preemptions and moves: the smallest set of jobs to stop, if each node needs one slice
-//	several.go  Choose, if a node needs several slices
+//	choose.go   victimSearch, for preemptions and moves: the smallest set of jobs to stop, if each node needs one slice
+//	several.go  victimSearch, if a node needs several slices
 package preempt

@@ -71,7 +71,7 @@ func canPreempt(s plan.Snapshot, v *plan.View, made offer.Plan, k int, victims [
 	if len(victims) == 0 {
 		return false
 	}
-	stop, ok := newRoom(s, v, made, k, victims).Choose(v.Jobs[k])
+	stop, ok := newSearch(s, v, made, k, victims).choose(v.Jobs[k])
 	return ok && len(stop) > 0
 }
 
@@ -111,16 +111,16 @@ func Refuse(s plan.Snapshot, refused []Step) (steps []Step) {
 
 // moves is a search for jobs to move for the k-th waiting job.
 type moves struct {
-	s     plan.Snapshot
-	v     *plan.View
-	made  offer.Plan
-	k     int
-	jobs  map[uint32]*slurm.Job
-	spots map[uint32][]offer.Spot // the slices that each job holds
-	ended map[offer.Spot]bool     // the slices whose jobs have ended
-	room  Room
-	fits  int // the number of remaining checks (see minChecks)
-	first int // the first node on which jobs may be moved
+	s      plan.Snapshot
+	v      *plan.View
+	made   offer.Plan
+	k      int
+	jobs   map[uint32]*slurm.Job
+	spots  map[uint32][]offer.Spot // the slices that each job holds
+	ended  map[offer.Spot]bool     // the slices whose jobs have ended
+	search victimSearch
+	fits   int // the number of remaining checks (see minChecks)
+	first  int // the first node on which jobs may be moved
 
 	skip    map[int]bool // members on which no move may begin
 	maxLost float64      // the maximum total run time that the moved jobs lose, in seconds
@@ -133,26 +133,26 @@ func newMoves(s plan.Snapshot, v *plan.View, made offer.Plan, k int, movable []*
 		m.jobs[s.Queue.All[k].ID] = &s.Queue.All[k]
 	}
 	m.spots, m.ended = holders(v, m.jobs)
-	m.room = newRoom(s, v, made, k, movable)
-	for k := range m.room.Victims {
-		m.room.Victims[k].Lost = runTimeLost(*m.jobs[m.room.Victims[k].ID], s.At)
+	m.search = newSearch(s, v, made, k, movable)
+	for k := range m.search.victims {
+		m.search.victims[k].lost = runTimeLost(*m.jobs[m.search.victims[k].id], s.At)
 	}
 	return m
 }
 
 // choose returns the jobs to move. ok is false if moving jobs does not make room for the waiting job.
 func (m *moves) choose() (stop []uint32, ok bool) {
-	enough := m.room.Enough
-	room := m.room
-	room.Enough = func(node int, stop []int) bool {
+	enough := m.search.enough
+	search := m.search
+	search.enough = func(node int, stop []int) bool {
 		var ids []uint32
 		for _, k := range stop {
-			ids = append(ids, room.Victims[k].ID)
+			ids = append(ids, search.victims[k].id)
 		}
-		return node >= m.first && !m.skip[node] && enough(node, stop) && m.worthwhile(room.lost(stop)) &&
+		return node >= m.first && !m.skip[node] && enough(node, stop) && m.worthwhile(search.lost(stop)) &&
 			m.fitElsewhere(ids)
 	}
-	stop, ok = room.Choose(m.v.Jobs[m.k])
+	stop, ok = search.choose(m.v.Jobs[m.k])
 	if !ok || max(m.v.Jobs[m.k].Nodes, 1) == 1 {
 		return stop, ok
 	}

@@ -153,7 +153,7 @@ func stillChosen(
 	r Rules, c Settings, s plan.Snapshot, v *plan.View, made offer.Plan, k int, mine []*slurm.Job,
 ) (stop []uint32, ok bool) {
 	if !isMove(mine) {
-		return newRoom(s, v, made, k, allowed(r, s, *v.Waiting[k], mine)).Choose(v.Jobs[k])
+		return newSearch(s, v, made, k, allowed(r, s, *v.Waiting[k], mine)).choose(v.Jobs[k])
 	}
 	movable := slices.DeleteFunc(slices.Clone(mine), func(j *slurm.Job) bool { return !c.movable(*j, s.At) })
 	m := newMoves(s, v, made, k, movable)
