@@ -29,10 +29,10 @@ const maxHeld = 16
 type planner struct {
 	ctl   Controller
 	log   *logrus.Entry
-	id    string     // identifies the watcher's host and this run of the watcher in the heartbeat
-	count int        // the number of heartbeats
-	other part.Watch // the heartbeat of another planner
-	beat  time.Time  // the time of the last heartbeat
+	id    string            // identifies the watcher's host and this run of the watcher in the heartbeat
+	count int               // the number of heartbeats
+	other part.HeartbeatAge // the heartbeat of another planner
+	beat  time.Time         // the time of the last heartbeat
 	now   func() time.Time
 	yield bool // whether another planner was active in the last round
 

@@ -26,20 +26,20 @@ func WithBeat(comment, id string, n int) string {
 	return withEntry(comment, beatPrefix, fmt.Sprintf("%s@%d", id, n))
 }
 
-// Watch measures the age of a heartbeat since it was first read.
-type Watch struct {
+// HeartbeatAge measures the age of a heartbeat since it was first read.
+type HeartbeatAge struct {
 	text  string
 	since time.Time
 }
 
 // Read records the heartbeat that was read at the given time.
-func (w *Watch) Read(text string, at time.Time) {
-	if text != w.text {
-		*w = Watch{text, at}
+func (a *HeartbeatAge) Read(text string, at time.Time) {
+	if text != a.text {
+		*a = HeartbeatAge{text, at}
 	}
 }
 
 // Fresh reports whether the heartbeat was younger than limit at the given time.
-func (w *Watch) Fresh(at time.Time, limit time.Duration) bool {
-	return w.text != "" && at.Sub(w.since) < limit
+func (a *HeartbeatAge) Fresh(at time.Time, limit time.Duration) bool {
+	return a.text != "" && at.Sub(a.since) < limit
 }

@@ -46,7 +46,7 @@ func TestComment(t *testing.T) {
 }
 
 func TestHeartbeat(t *testing.T) {
-	var w Watch
+	var w HeartbeatAge
 	at := time.Unix(1e9, 0)
 	if w.Read("", at); w.Fresh(at, Expiry) {
 		t.Error("no heartbeat is fresh")

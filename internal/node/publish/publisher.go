@@ -81,7 +81,7 @@ type Publisher struct {
 	offered      map[string]int        // the offers of the last plan
 	offersSince  time.Time             // the time at which the offers last changed
 	following    atomic.Bool           // whether the agent follows the watcher's plan (follow.go)
-	heartbeat    part.Watch            // the heartbeat of the watcher
+	heartbeat    part.HeartbeatAge     // the heartbeat of the watcher
 	beatNode     string                // the node from which the heartbeat was last read
 	heard        time.Time             // the time at which the heartbeat was last read
 	listed       time.Time             // the time at which all jobs were last listed
