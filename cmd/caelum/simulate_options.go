@@ -58,7 +58,7 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 	case o.perNode < 0:
 		return c, usageError{errors.New("--per-node must not be negative (0: a job's slices can be on any GPUs)")}
 	}
-	c.Said, err = o.expected()
+	c.Estimate, err = o.expected()
 	c.Offers = o.offers
 	return c, err
 }

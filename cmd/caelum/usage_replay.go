@@ -31,7 +31,7 @@ func (o usageOptions) replay(
 	const format = "2006-01-02T15:04:05"
 	s := simulateOptions{fromSacct: true, since: from.Format(format), until: to.Format(format), queue: "easy",
 		ends: "limits", gpus: o.gpus, wholeGPUs: full}
-	c := sim.Config{Discipline: sim.EASY, Said: ownLimits}
+	c := sim.Config{Discipline: sim.EASY, Estimate: ownLimits}
 	if o.gpus != nil {
 		c.GPUs, c.Nodes, err = s.cluster()
 	} else {

@@ -60,12 +60,12 @@ type Config struct {
 	// for slices, but there is no limit if the discipline is neither FIFO nor EASY.
 	WholeShare float64
 
-	// Said returns a job's estimated run time in seconds, or +Inf if unknown. If Said is nil, the estimate is the
+	// Estimate returns a job's estimated run time in seconds, or +Inf if unknown. If it is nil, the estimate is the
 	// true duration.
-	Said func(trace.Job) float64
+	Estimate func(trace.Job) float64
 	// High returns the 90% quantile of a job's run time in seconds, or 0 if the estimate is a time limit. If High
-	// returns a quantile, Said returns the median, and the simulation computes the expected end of a running job with
-	// predict.Expect, as the agents do. High may be nil.
+	// returns a quantile, Estimate returns the median, and the simulation computes the expected end of a running job
+	// with predict.Expect, as the agents do. High may be nil.
 	High func(trace.Job) float64
 	// Corrector returns a new object that corrects the estimates using the run times of finished jobs. Agents do not
 	// correct estimates. If Corrector is nil, neither does the simulation.
@@ -186,8 +186,8 @@ func mayBeFull(b *mig.Model) bool { return b.Full() != 0 && len(b.Profiles) > 1 
 
 // estimate returns a job's estimated run time in seconds.
 func (c *Config) estimate(j trace.Job) float64 {
-	if c.Said == nil {
+	if c.Estimate == nil {
 		return j.Duration
 	}
-	return c.Said(j)
+	return c.Estimate(j)
 }

@@ -253,14 +253,14 @@ func (m *mean) Expect(estimate, ran float64) (total, until float64) {
 func TestTheSameAgain(t *testing.T) {
 	for name, estimates := range map[string]Config{
 		"exact":     {},
-		"limits":    {Said: Limits(1, 6, 1)},
-		"corrected": {Said: Limits(1, 6, 1), Corrector: newMean},
+		"limits":    {Estimate: Limits(1, 6, 1)},
+		"corrected": {Estimate: Limits(1, 6, 1), Corrector: newMean},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				models, jobs := drawCase(t, 10)
 				c := drawConfig(t, models)
-				c.Said, c.Corrector = estimates.Said, estimates.Corrector
+				c.Estimate, c.Corrector = estimates.Estimate, estimates.Corrector
 				first, err := Run(c, named(jobs))
 				again, failed := Run(c, named(jobs))
 				if fmt.Sprint(err) != fmt.Sprint(failed) || !reflect.DeepEqual(first, again) {
@@ -281,7 +281,7 @@ func TestCorrector(t *testing.T) {
 		{ID: "b", Submit: 30, Duration: 10, Limit: 100, Profile: "7g.40gb"},
 		{ID: "c", Submit: 40, Duration: 85, Limit: 850, Profile: "1g.5gb"},
 	}
-	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: place.Reach, Discipline: EASY, Said: ownLimit}
+	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: place.Reach, Discipline: EASY, Estimate: ownLimit}
 	for _, test := range []struct {
 		corrector func() Corrector
 		want      []float64 // waits in the order of the starts: first, a, then c and b, or b and c

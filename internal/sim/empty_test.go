@@ -34,7 +34,7 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 		for _, c := range []Config{
 			{Discipline: FIFO}, {Discipline: EASY}, {Discipline: FIFO, Offers: true}, {Discipline: EASY, Offers: true},
 		} {
-			c.GPUs, c.Policy, c.Said = gpus(t, "A100-40GB", 10), policy(t, name), ownLimit
+			c.GPUs, c.Policy, c.Estimate = gpus(t, "A100-40GB", 10), policy(t, name), ownLimit
 			var seen spans
 			c.Observer = &seen
 			if _, err := Run(c, slices.Values(append(jobs, last))); err != nil {

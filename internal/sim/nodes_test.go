@@ -127,7 +127,7 @@ func TestUnknownRunTime(t *testing.T) {
 		return j.Limit
 	}
 	for _, p := range []place.Policy{place.Reach, place.Lifetime{}} {
-		c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: p, Said: estimate, Corrector: newMean, Create: 0.2,
+		c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: p, Estimate: estimate, Corrector: newMean, Create: 0.2,
 			Discipline: EASY}
 		for _, offers := range []bool{false, true} {
 			c.Offers = offers

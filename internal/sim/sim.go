@@ -232,7 +232,7 @@ func (s *simulation) settle(j *Job) {
 		Wants:     []offer.Want{want},
 		Nodes:     nodes,
 		RunTime:   j.estimate,
-		Learned:   s.Said == nil || s.corrected != nil || j.high > 0,
+		Learned:   s.Estimate == nil || s.corrected != nil || j.high > 0,
 		TimeLimit: j.estimate,
 	}
 	s.setDeadline(j)

@@ -58,7 +58,7 @@ func (s scenarios) bestSplit(b *board) (best sim.Pattern, err error) {
 					slices.Repeat(sim.Pattern{cut[x]}, (rest+1)/2), slices.Repeat(sim.Pattern{cut[y]}, rest/2))
 				r, err := sim.Run(sim.Config{
 					GPUs: gpus, Nodes: slices.Repeat([]int{s.gpus}, s.nodes), Static: static,
-					Discipline: sim.EASY, Said: limit,
+					Discipline: sim.EASY, Estimate: limit,
 				}, slices.Values(b.work))
 				if err != nil {
 					return nil, err

@@ -133,7 +133,7 @@ func (s scenarios) boards() (all []*board, err error) {
 			b.work = append(b.work, j)
 		}
 		b.static, err = sim.BestStatic(
-			sim.Config{GPUs: gpus, Discipline: sim.EASY, Said: limit},
+			sim.Config{GPUs: gpus, Discipline: sim.EASY, Estimate: limit},
 			slices.Values(b.work),
 			func(x, y *sim.Result) bool {
 				return x.MeanTurnaround() < y.MeanTurnaround()

@@ -139,7 +139,7 @@ func (b *board) searchFixed(gpus int) error {
 		}
 		r, err := sim.Run(sim.Config{
 			GPUs: slices.Repeat([]*mig.Model{b.Model}, gpus), Static: p.Deal(gpus), Discipline: sim.EASY,
-			Said: func(j trace.Job) float64 { return speedLimit(j, j.Profile) },
+			Estimate: func(j trace.Job) float64 { return speedLimit(j, j.Profile) },
 		}, slices.Values(work))
 		if err != nil {
 			return err

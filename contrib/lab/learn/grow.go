@@ -78,7 +78,7 @@ func simulateGrowth(n node, gpus int, g sim.Growth, all []*arrival) error {
 		GPUs:       slices.Repeat([]*mig.Model{n.model}, gpus),
 		Policy:     place.Lifetime{},
 		Discipline: sim.EASY,
-		Said:       func(j trace.Job) float64 { return j.Limit },
+		Estimate:   func(j trace.Job) float64 { return j.Limit },
 		Growth:     g,
 	}, slices.Values(jobs))
 	return err

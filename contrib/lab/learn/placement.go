@@ -98,8 +98,8 @@ func (m *memory) estimate(j trace.Job) float64 {
 // called first.
 func (m *memory) high(j trace.Job) float64 { return m.highs[j.ID] }
 
-// estimator is a source of expected run times. Its set function assigns the Said, High, Corrector and Observer fields
-// of a simulation.
+// estimator is a source of expected run times. Its set function assigns the Estimate, High, Corrector and Observer
+// fields of a simulation.
 type estimator struct {
 	name string
 	set  func(c *sim.Config, scripts map[string]string)
@@ -115,7 +115,7 @@ var estimators = []estimator{
 }
 
 func byLimits(c *sim.Config, _ map[string]string) {
-	c.Said = func(j trace.Job) float64 { return j.Limit }
+	c.Estimate = func(j trace.Job) float64 { return j.Limit }
 }
 
 func byMedians(c *sim.Config, scripts map[string]string) {
@@ -125,7 +125,7 @@ func byMedians(c *sim.Config, scripts map[string]string) {
 
 func byRuns(c *sim.Config, scripts map[string]string) {
 	m := &memory{scripts: scripts, past: map[string][]predict.Run{}, highs: map[string]float64{}}
-	c.Said, c.High, c.Observer = m.estimate, m.high, m
+	c.Estimate, c.High, c.Observer = m.estimate, m.high, m
 }
 
 // corrected returns a function that sets the same estimates as set, but also makes the simulation correct them .

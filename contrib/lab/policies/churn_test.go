@@ -110,7 +110,7 @@ func (c churn) mean(
 	t *testing.T, mix trace.Mix, config sim.Config, know int, value func(*sim.Result) float64,
 ) (sum float64) {
 	for seed := uint64(101); seed <= 100+uint64(c.seeds); seed++ {
-		config.Corrector, config.Said = endEstimates[know].corrector, endEstimates[know].estimate(seed)
+		config.Corrector, config.Estimate = endEstimates[know].corrector, endEstimates[know].estimate(seed)
 		jobs := trace.Churn{Mix: mix, Jobs: c.jobs, GPUs: len(config.GPUs), Load: c.load, Seed: seed}
 		r, err := sim.Run(config, jobs.All())
 		if err != nil {

@@ -92,14 +92,14 @@ func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
 	if s.ends == "learned" {
 		c.Corrector = ends.New
 	}
-	if c.Said, err = s.said(seed); err != nil {
+	if c.Estimate, err = s.estimate(seed); err != nil {
 		return nil, err
 	}
 	return sim.Run(c, slices.Values(jobs))
 }
 
-// said returns a function that returns the run time, in seconds, that the scheduler expects a job to have.
-func (s scenario) said(seed uint64) (func(trace.Job) float64, error) {
+// estimate returns a function that returns the run time, in seconds, that the scheduler expects a job to have.
+func (s scenario) estimate(seed uint64) (func(trace.Job) float64, error) {
 	var estimate func(trace.Job) float64
 	switch s.ends {
 	case "exact":

@@ -87,11 +87,11 @@ func (o options) config() (c sim.Config, err error) {
 	if _, err := o.parseMoves(c.GPUs); err != nil {
 		return c, err
 	}
-	said, learn, err := o.expected()
+	estimate, learn, err := o.expected()
 	if err != nil {
 		return c, err
 	}
-	if c.Said = said; learn {
+	if c.Estimate = estimate; learn {
 		c.Corrector = ends.New
 	}
 	if c.Deadlines, err = o.parseDeadlines(); err != nil {

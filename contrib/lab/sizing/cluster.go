@@ -16,9 +16,9 @@ type cluster struct {
 	model *mig.Model
 	gpus  int
 	queue string // fifo, easy, or offers (EASY through offers, as in production)
-	// said and speeds are the values for the Said and Speeds fields of sim.Config.
-	said   func(trace.Job) float64
-	speeds func(j trace.Job, profile string) float64
+	// estimate and speeds are the values for the Estimate and Speeds fields of sim.Config.
+	estimate func(trace.Job) float64
+	speeds   func(j trace.Job, profile string) float64
 	// If ran is not nil, it is called with each job's slice.
 	ran func(sim.Span)
 }
@@ -46,7 +46,7 @@ const (
 
 // config returns the configuration of a simulation, except for the layouts that the static way needs.
 func (c cluster) config(as way) (sim.Config, error) {
-	s := sim.Config{GPUs: slices.Repeat([]*mig.Model{c.model}, c.gpus), Said: c.said, Speeds: c.speeds}
+	s := sim.Config{GPUs: slices.Repeat([]*mig.Model{c.model}, c.gpus), Estimate: c.estimate, Speeds: c.speeds}
 	switch c.queue {
 	case "fifo":
 	case "easy", "offers":

@@ -65,7 +65,7 @@ func (c cluster) wrong(seed uint64) cluster {
 		return rand.New(rand.NewPCG(seed, stream<<32+math.Float64bits(j.Submit)))
 	}
 	limit := sim.Limits(1, longestLimit, seed)
-	c.said = func(j trace.Job) float64 {
+	c.estimate = func(j trace.Job) float64 {
 		if random(j, 1).Float64() < unlimited {
 			return math.Inf(1)
 		}

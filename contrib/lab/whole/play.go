@@ -55,7 +55,7 @@ func (c cluster) config(model *mig.Model, nodes int, seed uint64) sim.Config {
 	}
 	s.Offers = c.queue == "offers"
 	if c.ends == "limits" {
-		s.Said = sim.Limits(1, 6, seed)
+		s.Estimate = sim.Limits(1, 6, seed)
 	}
 	return s
 }
