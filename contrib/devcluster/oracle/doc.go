@@ -14,7 +14,7 @@
 //	files.go       reads a run from a directory: the names and formats of the files
 //	journal.go     the agent's log: writes, leases, refusals, passes that gave up; the log messages that it relies on
 //	hardware.go    the emulator's log: instances and CUDA processes
-//	controller.go  slurmctld's log (starts, submissions, changes of GRES), sacct (SacctFields); joins both (Account)
+//	slurmctld.go   slurmctld's log (starts, submissions, changes of GRES), sacct (SacctFields); joins both (Account)
 //	snapshots.go   the script that takes snapshots of slurmctld (SnapshotScript); states in which no job starts (shut)
 //
 // Rules and measurements:

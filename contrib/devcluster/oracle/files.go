@@ -92,7 +92,7 @@ func readSlurm(dir fs.FS, run *Run, zone *time.Location) error {
 	if err != nil {
 		return err
 	}
-	logged, err := ReadController(bytes.NewReader(text), zone)
+	logged, err := ReadSlurmctldLog(bytes.NewReader(text), zone)
 	if err != nil {
 		return err
 	}

@@ -353,7 +353,7 @@ func TestLinesOfSlurmctld(t *testing.T) {
 [2026-11-21T04:57:35.000] _update_node_gres: nodes n[1-2] gres set to: gpu:a100:14,mig:closed:56
 [2026-11-21T04:57:36.000] sched/backfill: _start_job: HETJOB: Started JobId=9 in gpu on n1
 `
-	c, err := ReadController(strings.NewReader(log), time.UTC)
+	c, err := ReadSlurmctldLog(strings.NewReader(log), time.UTC)
 	if err != nil {
 		t.Fatal(err)
 	}

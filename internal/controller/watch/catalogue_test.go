@@ -15,7 +15,7 @@ import (
 
 // hider records the nodes that the watcher hides.
 type hider struct {
-	Controller
+	Slurmctld
 	hidden []string
 	err    error
 }

@@ -27,7 +27,7 @@ const maxHeld = 16
 // planner writes the parts of a plan and the heartbeat into slurmctld's node records. It compares each part with the
 // node's record, not with the part that it wrote last, because another planner may have written a part in the meantime.
 type planner struct {
-	ctl   Controller
+	ctl   Slurmctld
 	log   *logrus.Entry
 	id    string            // identifies the watcher's host and this run of the watcher in the heartbeat
 	count int               // the number of heartbeats
@@ -44,7 +44,7 @@ type planner struct {
 }
 
 // newPlanner returns the planner of a watcher on the host with the given name. now is the clock, or nil for time.Now.
-func newPlanner(ctl Controller, log *logrus.Entry, host string, now func() time.Time) *planner {
+func newPlanner(ctl Slurmctld, log *logrus.Entry, host string, now func() time.Time) *planner {
 	if now == nil {
 		now = time.Now
 	}

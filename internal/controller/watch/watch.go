@@ -44,8 +44,8 @@ type Config struct {
 	Confirm func(node slurm.Node, text string) error
 }
 
-// Controller is the set of slurmctld calls that the watcher uses. *slurm.Client implements it.
-type Controller interface {
+// Slurmctld is the set of slurmctld calls that the watcher uses. *slurm.Client implements it.
+type Slurmctld interface {
 	slurm.Lister
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	SetNodeComment(ctx context.Context, node, text string) error
@@ -73,7 +73,7 @@ const (
 // Watcher queries slurmctld and notifies agents as described in the package comment.
 type Watcher struct {
 	cfg           Config
-	ctl           Controller
+	ctl           Slurmctld
 	log           *logrus.Entry
 	notifications notifications
 	deadlines     deadlines
@@ -88,7 +88,7 @@ type Watcher struct {
 }
 
 // New returns a watcher. slurmctld and the trigger file need not be available yet.
-func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
+func New(cfg Config, ctl Slurmctld, log *logrus.Entry) *Watcher {
 	w := &Watcher{
 		cfg:       cfg,
 		ctl:       ctl,

@@ -30,9 +30,9 @@ import (
 // reconcileInterval is the interval between comparisons of the GPUs, the ledger and slurmctld.
 const reconcileInterval = time.Minute
 
-// Controller is the set of slurmctld calls that the agent uses. Except in tests, it is a *slurm.Client.
-type Controller interface {
-	publish.Controller
+// Slurmctld is the set of slurmctld calls that the agent uses. Except in tests, it is a *slurm.Client.
+type Slurmctld interface {
+	publish.Slurmctld
 	RequeueHold(ctx context.Context, id uint32) error
 	RequeueFailed(ctx context.Context, id uint32) error
 }
@@ -49,7 +49,7 @@ type Agent struct {
 	caps        gpu.Caps
 	procs       *gpu.Processes
 	ledger      *ledger.Ledger
-	ctl         Controller
+	ctl         Slurmctld
 	log         *logrus.Entry
 	limit       logLimit
 	refusals    refusals
@@ -83,7 +83,7 @@ type Agent struct {
 }
 
 // New discovers the node's GPUs, opens the ledger, and repairs the state after a crash. It does not call slurmctld.
-func New(cfg config.Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
+func New(cfg config.Config, hw gpu.Hardware, ctl Slurmctld, log *logrus.Entry) (*Agent, error) {
 	return newAgent(cfg, hw, ctl, log, "/proc", &gpu.Processes{Proc: "/proc"})
 }
 
@@ -91,7 +91,7 @@ func New(cfg config.Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) 
 func newAgent(
 	cfg config.Config,
 	hw gpu.Hardware,
-	ctl Controller,
+	ctl Slurmctld,
 	log *logrus.Entry,
 	proc string,
 	procs *gpu.Processes,
@@ -156,9 +156,9 @@ func (a *Agent) newMonitor() *usage.Monitor {
 		Meter:     func(g int, in gpu.Instance) (gpu.Meter, error) { return a.hw.Meter(g, in) },
 		Processes: a.checkProcesses,
 		Foreseen:  a.foresee,
-		Controller: func(ctx context.Context) (usage.Controller, error) {
+		SlurmctldTimes: func(ctx context.Context) (usage.SlurmctldTimes, error) {
 			c, err := a.ctl.Config(ctx)
-			return usage.Controller{Started: c.Started(), Memory: c.JobMemory()}, err
+			return usage.SlurmctldTimes{Started: c.Started(), Memory: c.JobMemory()}, err
 		},
 		Now:   func() time.Time { return a.node.Now() },
 		Clock: func() time.Duration { return a.clock() },
@@ -171,7 +171,7 @@ func (a *Agent) newPublisher() (*publish.Publisher, error) {
 	return publish.New(publish.Options{
 		Config:        a.cfg,
 		Node:          a.node,
-		Controller:    a.ctl,
+		Slurmctld:     a.ctl,
 		Ledger:        a.ledger,
 		Log:           a.log,
 		SlurmConfig:   a.slurmConfig,

@@ -26,9 +26,9 @@ import (
 type fleet struct {
 	t        testing.TB
 	fake     *slurmtest.Fake
-	hw       *gputest.Node          // a process can use only one emulated node, so that each agent uses one of its GPUs
-	ctl      func(k int) Controller // the controller of each agent; nil for fake
-	raised   func()                 // replaces the agents' notifications to the watcher, if set
+	hw       *gputest.Node         // a process can use only one emulated node, so that each agent uses one of its GPUs
+	ctl      func(k int) Slurmctld // the slurmctld of each agent; nil for fake
+	raised   func()                // replaces the agents' notifications to the watcher, if set
 	agents   map[string]*Agent
 	names    []string
 	log      *logrus.Logger
@@ -91,7 +91,7 @@ func (f *fleet) start(k int, options ...func(int, *config.Config)) {
 	for _, set := range options {
 		set(k, &cfg)
 	}
-	ctl := Controller(f.fake)
+	ctl := Slurmctld(f.fake)
 	if f.ctl != nil {
 		ctl = f.ctl(k)
 	}
@@ -179,12 +179,12 @@ func (f *fleet) prolog(j slurm.Job, node string) {
 }
 
 // planner returns a watcher on one more host that makes plans, but only when asked to.
-func (f *fleet) planner(ctl watch.Controller, policy place.Policy) *watch.Watcher {
+func (f *fleet) planner(ctl watch.Slurmctld, policy place.Policy) *watch.Watcher {
 	f.hosts++
 	return f.plannerOn(fmt.Sprint("ctl", f.hosts), ctl, policy)
 }
 
-func (f *fleet) plannerOn(host string, ctl watch.Controller, policy place.Policy) *watch.Watcher {
+func (f *fleet) plannerOn(host string, ctl watch.Slurmctld, policy place.Policy) *watch.Watcher {
 	return watch.New(watch.Config{
 		Name:        host,
 		TriggerFile: filepath.Join(f.t.TempDir(), "trigger"),

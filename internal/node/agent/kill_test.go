@@ -115,10 +115,10 @@ func (a *Agent) foreseeAll() {
 	}
 }
 
-// remote is the agent's Controller. It forwards all calls to the slurmctld in the test's process.
+// remote is the agent's Slurmctld. It forwards all calls to the slurmctld in the test's process.
 type remote struct{ c *rpc.Client }
 
-// Request is a call to any method of Controller, with its arguments.
+// Request is a call to any method of Slurmctld, with its arguments.
 type Request struct {
 	Op   string
 	Node string

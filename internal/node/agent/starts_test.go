@@ -10,13 +10,13 @@ import (
 
 // odd is a Fake that returns unclear records for some jobs.
 type odd struct {
-	Controller
+	Slurmctld
 	unclear map[uint32]bool   // jobs whose allocation in the record is ambiguous
 	problem map[uint32]string // jobs whose request cannot be parsed
 }
 
 func (o odd) Job(ctx context.Context, id uint32) (slurm.Job, error) {
-	j, err := o.Controller.Job(ctx, id)
+	j, err := o.Slurmctld.Job(ctx, id)
 	if o.problem[id] != "" {
 		j.Problem, j.PerNode = o.problem[id], nil
 	}
@@ -28,12 +28,12 @@ func (o odd) Job(ctx context.Context, id uint32) (slurm.Job, error) {
 }
 
 func (o odd) Jobs(ctx context.Context) ([]slurm.Job, error) {
-	jobs, err := o.Controller.Jobs(ctx)
+	jobs, err := o.Slurmctld.Jobs(ctx)
 	return o.shown(jobs), err
 }
 
 func (o odd) Queue(ctx context.Context) (slurm.Queue, error) {
-	q, err := o.Controller.Queue(ctx)
+	q, err := o.Slurmctld.Queue(ctx)
 	q.All = o.shown(q.All)
 	return q, err
 }

@@ -237,7 +237,7 @@ func runTrial(tb *testing.T, seed uint64) *trial {
 
 // startAgents starts the agents and the goroutines that receive their notifications.
 func (t *trial) startAgents() {
-	t.ctl = func(int) Controller {
+	t.ctl = func(int) Slurmctld {
 		p := &party{Fake: t.fake, trial: t}
 		t.parties = append(t.parties, p)
 		return p

@@ -36,7 +36,7 @@ type world struct {
 	procs *gpu.Processes
 	agent *Agent
 	stop  func()
-	ctl   Controller // used by agents that start from now on; the fake by default
+	ctl   Slurmctld // used by agents that start from now on; the fake by default
 	// driver returns the driver for agents that start from now on, if it is not nil.
 	driver func(gpu.Hardware) gpu.Hardware
 

@@ -89,11 +89,11 @@ func (p *Publisher) confirmExcess(
 	ctx context.Context, here []slurm.Job, allocated map[string]int,
 ) (excess map[string]int, same bool, err error) {
 	failpoint.Pause()
-	node, err := p.Controller.Node(ctx, p.Config.Node)
+	node, err := p.Slurmctld.Node(ctx, p.Config.Node)
 	if err != nil {
 		return nil, false, err
 	}
-	jobs, err := p.Controller.Jobs(ctx)
+	jobs, err := p.Slurmctld.Jobs(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -146,7 +146,7 @@ func (p *Publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 		// The cache does not contain the allocation if the job started before this agent or was requeued after its
 		// allocation was cached.
 		if has, cached := p.allocations[j.ID]; !cached || has.restarts != j.Restarts {
-			job, err := p.Controller.Job(ctx, j.ID)
+			job, err := p.Slurmctld.Job(ctx, j.ID)
 			if err != nil && slurm.ClassOf(err) != slurm.Unclear {
 				return nil, false, err
 			}

@@ -98,7 +98,7 @@ func (p *Publisher) readOwn(ctx context.Context) (in input, err error) {
 		return in, nil
 	}
 	if own.Beat != p.beatNode { // the planner has chosen another node for its heartbeat
-		beat, err := p.Controller.Node(ctx, own.Beat)
+		beat, err := p.Slurmctld.Node(ctx, own.Beat)
 		if errors.Is(err, slurm.ErrNoNode) {
 			return in, nil
 		} else if err != nil {
@@ -133,7 +133,7 @@ func (p *Publisher) readOwn(ctx context.Context) (in input, err error) {
 func (p *Publisher) readNodes(ctx context.Context) (own slurm.Node, err error) {
 	other := p.beatNode != "" && p.beatNode != p.Config.Node && p.Clock().Sub(p.heard) >= part.Every
 	if other {
-		nodes, err := p.Controller.NamedNodes(ctx, p.Config.Node, p.beatNode)
+		nodes, err := p.Slurmctld.NamedNodes(ctx, p.Config.Node, p.beatNode)
 		if err == nil {
 			p.hear(nodes[1])
 			return nodes[0], nil
@@ -142,7 +142,7 @@ func (p *Publisher) readNodes(ctx context.Context) (own slurm.Node, err error) {
 		}
 		p.beatNode = "" // the node may have been removed
 	}
-	if own, err = p.Controller.Node(ctx, p.Config.Node); err == nil && own.Name == p.beatNode {
+	if own, err = p.Slurmctld.Node(ctx, p.Config.Node); err == nil && own.Name == p.beatNode {
 		p.hear(own)
 	}
 	return own, err
@@ -244,7 +244,7 @@ func sameProfiles(a, b map[string]int) bool {
 // readHeld reads the records of the waiting jobs named in the part.
 func (p *Publisher) readHeld(ctx context.Context, ids []uint32) (waiting []slurm.Waiting, err error) {
 	for _, id := range ids {
-		job, err := p.Controller.Job(ctx, id)
+		job, err := p.Slurmctld.Job(ctx, id)
 		switch {
 		case err == nil && job.State == "PENDING":
 			waiting = append(waiting, slurm.Waiting{Job: &job, Elements: 1})
@@ -258,7 +258,7 @@ func (p *Publisher) readHeld(ctx context.Context, ids []uint32) (waiting []slurm
 // list lists all jobs and compares the pending leases with the jobs on this node.
 func (p *Publisher) list(ctx context.Context) error {
 	p.startListing()
-	jobs, err := p.Controller.Jobs(ctx)
+	jobs, err := p.Slurmctld.Jobs(ctx)
 	if err != nil {
 		return err
 	}

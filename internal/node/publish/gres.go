@@ -53,9 +53,9 @@ func (p *Publisher) write(
 		"plan": p.planFields(d), "read": node.Asked.UnixNano(), "at": time.Now().UnixNano(), "extra_only": !counts,
 	})
 	if counts {
-		err = p.Controller.UpdateNode(ctx, p.Config.Node, gres, extra)
+		err = p.Slurmctld.UpdateNode(ctx, p.Config.Node, gres, extra)
 	} else {
-		err = p.Controller.SetNodeExtra(ctx, p.Config.Node, extra)
+		err = p.Slurmctld.SetNodeExtra(ctx, p.Config.Node, extra)
 	}
 	if err != nil {
 		entry.WithError(err).Error("couldn't write the offers")
@@ -98,7 +98,7 @@ func (p *Publisher) unchanged(ctx context.Context, node slurm.Node) error {
 			break
 		}
 		var err error
-		if last, err = p.Controller.Node(ctx, p.Config.Node); err != nil {
+		if last, err = p.Slurmctld.Node(ctx, p.Config.Node); err != nil {
 			return err
 		}
 	}

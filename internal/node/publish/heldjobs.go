@@ -57,7 +57,7 @@ func (p *Publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 		}
 		// The agent releases the job before it replaces the tag. If the agent crashes in between, the next pass
 		// replaces the tag. While a job has the Held tag, job_submit.lua does not allow users to hold it.
-		err := p.Controller.Release(ctx, w.ID)
+		err := p.Slurmctld.Release(ctx, w.ID)
 		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
 			err = p.retag(ctx, w.ID, tags.Held, tags.Released)
@@ -79,7 +79,7 @@ func (p *Publisher) holdStray(ctx context.Context, stray []slurm.Waiting) {
 		log := p.Log.WithField("job", w.ID)
 		// The agent holds the job before setting the tag, because releaseHeld treats a job with the tag and a nonzero
 		// priority as released.
-		err := p.Controller.Hold(ctx, w.ID)
+		err := p.Slurmctld.Hold(ctx, w.ID)
 		if err == nil {
 			err = p.retag(ctx, w.ID, tags.Released, tags.Held)
 		}
@@ -96,11 +96,11 @@ func (p *Publisher) holdStray(ctx context.Context, stray []slurm.Waiting) {
 // retag replaces one of a job's tags. It rereads the comment, because another agent may have added tags since this
 // pass read the queue.
 func (p *Publisher) retag(ctx context.Context, id uint32, old, new string) error {
-	job, err := p.Controller.Job(ctx, id)
+	job, err := p.Slurmctld.Job(ctx, id)
 	if err != nil {
 		return err
 	}
-	return p.Controller.SetAdminComment(ctx, id, tags.Replace(job.AdminComment, old, new))
+	return p.Slurmctld.SetAdminComment(ctx, id, tags.Replace(job.AdminComment, old, new))
 }
 
 // onOffer reports whether enough nodes offer the slices that the job requests.
@@ -108,7 +108,7 @@ func (p *Publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 	if w.NumNodes <= 1 && len(w.ReqNodes) <= 1 {
 		return true, nil // this node already offers the job's slices
 	}
-	nodes, err := p.Controller.Nodes(ctx)
+	nodes, err := p.Slurmctld.Nodes(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -144,7 +144,7 @@ func (p *Publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, 
 		default:
 			continue
 		}
-		if err := p.Controller.SetJobGRES(ctx, w.ID, gres); err != nil {
+		if err := p.Slurmctld.SetJobGRES(ctx, w.ID, gres); err != nil {
 			p.Log.WithError(err).WithField("job", w.ID).Warn("couldn't set the profile of a requeued job")
 			continue
 		}

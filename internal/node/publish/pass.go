@@ -133,7 +133,7 @@ func (p *Publisher) raise(
 	}
 	failpoint.Hit(failpoint.Raised)
 	if check {
-		node, err = p.Controller.Node(ctx, p.Config.Node)
+		node, err = p.Slurmctld.Node(ctx, p.Config.Node)
 	}
 	return node, short, err
 }
@@ -183,7 +183,7 @@ func (p *Publisher) noteWaiting(in input) {
 // not have a lease yet.
 func (p *Publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slurm.Node, err error) {
 	p.startListing()
-	if snapshot.Nodes, snapshot.Queue, err = slurm.List(ctx, p.Controller); err != nil {
+	if snapshot.Nodes, snapshot.Queue, err = slurm.List(ctx, p.Slurmctld); err != nil {
 		return snapshot, node, err
 	}
 	snapshot.At = p.Node.Now()
@@ -206,7 +206,7 @@ func (p *Publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 // recount rereads this node's record and the jobs after the totals have been lowered to low. Like read, it updates the
 // pending leases.
 func (p *Publisher) recount(ctx context.Context, low map[string]int) (node slurm.Node, err error) {
-	if node, err = p.Controller.Node(ctx, p.Config.Node); err != nil {
+	if node, err = p.Slurmctld.Node(ctx, p.Config.Node); err != nil {
 		return node, err
 	}
 	if p.following.Load() && !node.Unregistered && p.explained(node, low) {

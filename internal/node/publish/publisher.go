@@ -20,8 +20,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Controller is the set of slurmctld calls that the publisher uses. Except in tests, it is a *slurm.Client.
-type Controller interface {
+// Slurmctld is the set of slurmctld calls that the publisher uses. Except in tests, it is a *slurm.Client.
+type Slurmctld interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
 	NamedNodes(ctx context.Context, names ...string) ([]slurm.Node, error)
@@ -39,11 +39,11 @@ type Controller interface {
 
 // Options are the properties of a publisher and the functions that it calls.
 type Options struct {
-	Config     config.Config
-	Node       *state.Node
-	Controller Controller
-	Ledger     *ledger.Ledger
-	Log        *logrus.Entry
+	Config    config.Config
+	Node      *state.Node
+	Slurmctld Slurmctld
+	Ledger    *ledger.Ledger
+	Log       *logrus.Entry
 	// SlurmConfig returns slurmctld's configuration, or an error if it does not support leases.
 	SlurmConfig func(context.Context) (slurm.Config, error)
 	// Privacy is slurmctld's configuration in the agent.

@@ -77,7 +77,7 @@ func TestManyStrayComponents(t *testing.T) {
 			held++
 		}
 	})
-	p := &Publisher{Options: Options{Controller: fake, Log: quiet()}}
+	p := &Publisher{Options: Options{Slurmctld: fake, Log: quiet()}}
 	var stray []slurm.Waiting
 	for range MaxChanged + 4 {
 		id, err := fake.Submit(slurm.Job{PerNode: gres(t, "gpu:1,mig:7g.40gb:1")})

@@ -52,7 +52,7 @@ func (p *Publisher) account(ctx context.Context, jobs []slurm.Job) error {
 // lease, because its prolog does not request a lease.
 func (p *Publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	id, slots := listed.ID, 0
-	job, err := p.Controller.Job(ctx, id)
+	job, err := p.Slurmctld.Job(ctx, id)
 	if err == nil || slurm.ClassOf(err) == slurm.Unclear {
 		p.noteAllocation(listed, job, err)
 	}

@@ -56,7 +56,7 @@ func offering(counts map[string]int) bool {
 
 // CloseOffers withdraws all offers of a node. `caelumd close` calls it after the agent has stopped. The argument known
 // is N according to the ledger, or 0. If slurmctld's CfgTRES shows N, that value takes precedence.
-func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int) error {
+func CloseOffers(ctx context.Context, ctl Slurmctld, nodeName string, known int) error {
 	node, err := ctl.Node(ctx, nodeName)
 	if err != nil {
 		return err

@@ -21,8 +21,8 @@ const (
 	longestMemory = 24 * time.Hour
 )
 
-// Controller describes slurmctld.
-type Controller struct {
+// SlurmctldTimes are the times of slurmctld that determine which runs it may have forgotten.
+type SlurmctldTimes struct {
 	Started time.Time     // when slurmctld started
 	Memory  time.Duration // how long slurmctld keeps a finished job (MinJobAge); 0 if it never removes jobs
 }
@@ -47,11 +47,11 @@ func (r *restarts) afterRecorded(now time.Time) {
 // return to the outbox. When the agent has just started, recordAgain assumes a restart.
 func (m *Monitor) recordAgain(ctx context.Context) {
 	r, now := &m.restarts, m.Now()
-	if m.Controller == nil || m.Field == "" || r.look.IsZero() || now.Before(r.look) {
+	if m.SlurmctldTimes == nil || m.Field == "" || r.look.IsZero() || now.Before(r.look) {
 		return
 	}
 	r.look = now.Add(time.Minute) // the next request if this one fails
-	c, err := m.Controller(ctx)
+	c, err := m.SlurmctldTimes(ctx)
 	if err != nil || c.Started.IsZero() {
 		return
 	}

@@ -17,8 +17,8 @@ func TestRestartOfSlurmctld(t *testing.T) {
 	d := usagetest.NewAccounting()
 	d.Records[7] = completed(7, "tags")
 	m, repo := newRecorder("n1", d, &now)
-	ctl, asked, away := Controller{Started: began.Add(-time.Hour), Memory: 5 * time.Minute}, 0, error(nil)
-	m.Controller = func(context.Context) (Controller, error) { asked++; return ctl, away }
+	ctl, asked, away := SlurmctldTimes{Started: began.Add(-time.Hour), Memory: 5 * time.Minute}, 0, error(nil)
+	m.SlurmctldTimes = func(context.Context) (SlurmctldTimes, error) { asked++; return ctl, away }
 	run := ran("n1", 7)
 	check := func(err error) {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestRestartOfSlurmctld(t *testing.T) {
 		t.Errorf("%d requests to slurmctld and %d to slurmdbd", asked, d.Calls-calls)
 	}
 	m, _ = newRecorder("n1", d, &now)
-	m.repo, m.Controller = repo, func(context.Context) (Controller, error) { asked++; return ctl, nil }
+	m.repo, m.SlurmctldTimes = repo, func(context.Context) (SlurmctldTimes, error) { asked++; return ctl, nil }
 	after(time.Hour)
 	if asked != 1 || d.Calls != calls {
 		t.Errorf("a new agent: %d requests to slurmctld and %d to slurmdbd", asked, d.Calls-calls)

@@ -34,8 +34,8 @@ type Options struct {
 	// api.GrowForecast. A sampler calls it without holding a lock and repeats the call every foreseenEvery until the
 	// run ends. If it is nil, forecasts are only shown.
 	Foreseen func(job uint32, f predict.Forecast)
-	// Controller returns the state of slurmctld. If it is nil, the recorder ignores restarts of slurmctld.
-	Controller func(ctx context.Context) (Controller, error)
+	// SlurmctldTimes asks slurmctld for its times. If it is nil, the recorder ignores restarts of slurmctld.
+	SlurmctldTimes func(ctx context.Context) (SlurmctldTimes, error)
 	// Now returns the wall-clock time. Clock returns the time of CLOCK_MONOTONIC ([Monotonic]).
 	Now   func() time.Time
 	Clock func() time.Duration

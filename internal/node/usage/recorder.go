@@ -86,7 +86,7 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 		m.dbdFailed.Store(false)
 	}
 	next, any, err := m.repo.Next()
-	if look := m.restarts.look; m.Controller != nil && !look.IsZero() && (err != nil || !any || look.Before(next)) {
+	if look := m.restarts.look; m.SlurmctldTimes != nil && !look.IsZero() && (err != nil || !any || look.Before(next)) {
 		next, any, err = look, true, nil
 	}
 	if err != nil || !any {

@@ -35,16 +35,16 @@ type Allocation struct {
 	At    int64
 }
 
-// Controller holds the events in slurmctld's log.
-type Controller struct {
+// SlurmctldLog holds the events in slurmctld's log.
+type SlurmctldLog struct {
 	Starts  []Allocation
 	Sets    []Set
 	Submits map[uint32]int64
 }
 
-// ReadController parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). The argument zone is the
+// ReadSlurmctldLog parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). The argument zone is the
 // time zone of the log, because the timestamps in the log do not include it.
-func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) {
+func ReadSlurmctldLog(r io.Reader, zone *time.Location) (c SlurmctldLog, err error) {
 	c.Submits = map[uint32]int64{}
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 1<<20)
