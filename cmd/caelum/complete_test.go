@@ -159,7 +159,7 @@ func TestCompleteKeys(t *testing.T) {
 	}
 	run := predict.Run{
 		Job: 7, Node: "n1", Start: 1700000000, User: "user1", Name: "train",
-		Seconds: 60, Board: "a100", Profile: "1g.5gb", Slices: 1,
+		Seconds: 60, GPUType: "a100", Profile: "1g.5gb", Slices: 1,
 	}
 	run.Key = "16e6c08ad68451a8"
 	if _, err := r.Add(run); err != nil {

@@ -135,13 +135,13 @@ func (f found) print(w io.Writer, o layoutsOptions) {
 func (f found) json(o layoutsOptions) any {
 	b := f.from.Table().Model
 	out := struct {
-		Board      string   `json:"board"`
+		Model      string   `json:"board"`
 		Profiles   []string `json:"profiles"`
 		Containing *drawn   `json:"containing,omitempty"`
 		Layouts    int      `json:"layouts"`
 		Maximal    int      `json:"maximal"`
 		Drawn      []drawn  `json:"drawn"`
-	}{Board: b.Name, Profiles: profileNames(b), Layouts: len(f.layouts), Maximal: len(f.maximal)}
+	}{Model: b.Name, Profiles: profileNames(b), Layouts: len(f.layouts), Maximal: len(f.maximal)}
 	if o.containing != "" {
 		from := drawLayout(f.from)
 		out.Containing = &from

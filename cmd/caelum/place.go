@@ -19,7 +19,7 @@ type placeOptions struct {
 	compare  bool
 
 	given                    []given // --board, --gpu, --idle and --ends, in command-line order
-	boards, gpus, idle, ends flagInOrder
+	models, gpus, idle, ends flagInOrder
 }
 
 // flagInOrder is a flag whose meaning depends on the preceding flags. For example, --board sets the GPU model of the
@@ -99,11 +99,11 @@ policy can place all requests.
 }
 
 func (o *placeOptions) addFlags(f *pflag.FlagSet) {
-	o.boards = flagInOrder{"--board", "BOARD", &o.given}
+	o.models = flagInOrder{"--board", "BOARD", &o.given}
 	o.gpus = flagInOrder{"--gpu", "DRAWING", &o.given}
 	o.idle = flagInOrder{"--idle", "DRAWING", &o.given}
 	o.ends = flagInOrder{"--ends", "TIME,...", &o.given}
-	f.Var(&o.boards, "board", "the GPU model of the --gpu flags that follow")
+	f.Var(&o.models, "board", "the GPU model of the --gpu flags that follow")
 	f.Var(&o.gpus, "gpu", "a drawing of the instances that jobs hold on one GPU")
 	f.Var(&o.idle, "idle", "a drawing of the idle instances of the preceding --gpu")
 	f.Var(&o.ends, "ends", "the times until the jobs on the preceding --gpu end, as in 2h,10m,?")

@@ -165,7 +165,7 @@ type stepEntry struct {
 
 // gpuEntry is the JSON form of a place.GPU.
 type gpuEntry struct {
-	Board string `json:"board"`
+	Model string `json:"board"`
 	drawn
 	Idle string `json:"idle,omitempty"`
 }
@@ -193,7 +193,7 @@ func gpuEntries(gpus []place.GPU) []gpuEntry {
 }
 
 func entryOf(g place.GPU) gpuEntry {
-	e := gpuEntry{Board: g.Model.Name, drawn: drawLayout(layoutOf(g))}
+	e := gpuEntry{Model: g.Model.Name, drawn: drawLayout(layoutOf(g))}
 	if g.Idle != 0 {
 		e.Idle = g.Model.Draw(g.Idle)
 	}

@@ -17,7 +17,7 @@ import (
 func readGPUs(o placeOptions) ([]place.GPU, error) {
 	var gpus []place.GPU
 	var whole []*mig.Model
-	boards := map[string]*mig.Model{}
+	models := map[string]*mig.Model{}
 	var model *mig.Model
 	bare := false // true if no --gpu has followed the last --board
 	for _, f := range o.given {
@@ -35,11 +35,11 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 			if err != nil {
 				return nil, err
 			}
-			if boards[b.Name] == nil {
+			if models[b.Name] == nil {
 				whole = append(whole, b)
-				boards[b.Name] = selected(b, o.profiles)
+				models[b.Name] = selected(b, o.profiles)
 			}
-			model, bare = boards[b.Name], true
+			model, bare = models[b.Name], true
 		case "--gpu":
 			l, blocked, err := readDrawing(f.flag, model, f.value)
 			if err != nil {

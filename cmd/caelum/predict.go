@@ -61,7 +61,7 @@ job's key depends on them, and predict does not read these lines.`,
 	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by the repo key in the configuration file")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by the table key in the "+
 		"configuration file")
-	f.StringVar(&o.board, "board", "", "the GPU model; default: the GPU models in the decision table")
+	f.StringVar(&o.model, "board", "", "the GPU model; default: the GPU models in the decision table")
 	f.StringVar(&o.key, "key", "", "the job's key: 16 hexadecimal digits")
 	f.StringVar(&o.script, "script", "", "the batch script")
 	f.StringVar(&o.user, "user", "",
@@ -100,11 +100,11 @@ type predicted struct {
 	Measured *learn.Measured `json:"measured,omitempty"`
 	// Own is the profile set by an administrator's line in the decision table. It overrides Profile.
 	Own        string  `json:"own,omitempty"`
-	Board      string  `json:"board,omitempty"`
+	Model      string  `json:"board,omitempty"`
 	NeededMiB  float64 `json:"needed_mib,omitempty"`
 	HighestMiB float64 `json:"highest_mib,omitempty"`
 	Seconds    float64 `json:"seconds,omitempty"`
-	// On lists the expected run time on each of Board's profiles that has enough memory, from smallest to largest.
+	// On lists the expected run time on each of Model's profiles that has enough memory, from smallest to largest.
 	On []profileTime `json:"on,omitempty"`
 	// Busy is the job's busy share in percent. BusyKnown is false if it cannot be determined from any run.
 	Busy      int         `json:"busy,omitempty"`
@@ -197,7 +197,7 @@ func newPredicted(job repo.JobKeys, given learn.Prediction, t learn.Table) predi
 		p.Profile = given.Profile
 		p.Seconds, p.Low, p.High = tenths(given.Seconds), tenths(given.Low), tenths(given.High)
 		if given.Model != nil {
-			p.Board = given.Model.Name
+			p.Model = given.Model.Name
 		}
 		if given.Model != nil && given.Seconds > 0 {
 			p.On = timesOn(need, given.Model)
@@ -298,9 +298,9 @@ func (p predicted) withoutRuns() string {
 func printProfile(w io.Writer, p predicted) {
 	switch {
 	case p.Profile != "" && p.Own != "":
-		fmt.Fprintf(w, "without this line, earlier runs would select profile %s of %s\n", p.Profile, p.Board)
+		fmt.Fprintf(w, "without this line, earlier runs would select profile %s of %s\n", p.Profile, p.Model)
 	case p.Profile != "":
-		fmt.Fprintf(w, "profile %s of %s\n", p.Profile, p.Board)
+		fmt.Fprintf(w, "profile %s of %s\n", p.Profile, p.Model)
 	case !p.anyModel:
 		fmt.Fprintln(w, "this host has no decision table; use --board to see the profile")
 	default:

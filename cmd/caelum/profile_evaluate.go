@@ -14,7 +14,7 @@ import (
 
 // evaluation is the JSON output of caelum profile-job.
 type evaluation struct {
-	Board    string    `json:"board"`
+	Model    string    `json:"board"`
 	Runs     []result  `json:"runs"`
 	Verdicts []verdict `json:"verdicts"`
 }
@@ -42,7 +42,7 @@ type verdict struct {
 // evaluate calculates the results and verdicts for one batch size, or for all batch sizes if batch is 0. The GPU model
 // b must include every measured profile.
 func evaluate(b *mig.Model, runs []measurement, batch int, g predict.Goal) evaluation {
-	j := evaluation{Board: b.Name}
+	j := evaluation{Model: b.Name}
 	var batches []int
 	for _, m := range runs {
 		if batch == 0 || m.Batch == batch {

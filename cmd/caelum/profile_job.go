@@ -71,7 +71,7 @@ that stores the repository, and then runs "caelum repo decisions".`,
 		"the configuration file; only its table and accounting_field keys are used")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by the table key in the "+
 		"configuration file")
-	f.StringVar(&o.board, "board", "",
+	f.StringVar(&o.model, "board", "",
 		"the GPU model; default: the first model with these profiles in the decision table, or in Caelum's tables")
 	f.StringArrayVar(&o.sbatch, "sbatch", nil, "an option for sbatch; can be repeated")
 	f.StringSliceVar(&o.profiles, "profiles", nil,
@@ -184,8 +184,8 @@ func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 // then all other models.
 func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig.Model, error) {
 	var candidates []*mig.Model
-	if o.board != "" {
-		b, err := modelNamed(o.board)
+	if o.model != "" {
+		b, err := modelNamed(o.model)
 		if err != nil {
 			return nil, err
 		}

@@ -50,7 +50,7 @@ instances, and the units at which an instance may start. Without BOARD, it lists
 
 // modelEntry is the JSON form of a GPU model.
 type modelEntry struct {
-	Board    string         `json:"board"`
+	Model    string         `json:"board"`
 	Device   string         `json:"device"` // the name in NVML
 	Type     string         `json:"type"`   // the Type in gres.conf
 	Units    int            `json:"units"`
@@ -77,7 +77,7 @@ type profileEntry struct {
 
 func modelJSON(b *mig.Model, profiles bool) modelEntry {
 	e := modelEntry{
-		Board:   b.Name,
+		Model:   b.Name,
 		Device:  b.Device,
 		Type:    b.Type,
 		Units:   b.Grid,

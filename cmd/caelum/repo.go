@@ -22,7 +22,7 @@ import (
 
 // repoOptions holds the flags that specify the configuration, the repository, the decision table and the GPU model.
 type repoOptions struct {
-	config, path, table, board string
+	config, path, table, model string
 }
 
 func newRepo(g *globals) *cobra.Command {
@@ -174,8 +174,8 @@ func openOwn(path string) (*repo.Repo, error) {
 // flag, the models in the decision table. If there is neither, it returns no GPU models, and caelum can predict only
 // memory use and run time.
 func (o repoOptions) decisions(cfg config.Config) (learn.Table, error) {
-	if o.board != "" {
-		b, err := modelNamed(o.board)
+	if o.model != "" {
+		b, err := modelNamed(o.model)
 		if err != nil {
 			return learn.Table{}, err
 		}

@@ -49,7 +49,7 @@ default profile. TIME is the expected run time.`,
 			return runRepoList(cmd.Context(), cmd.OutOrStdout(), g, o)
 		},
 	}
-	cmd.Flags().StringVar(&o.board, "board", "", "the GPU model; default: the GPU models in the decision table")
+	cmd.Flags().StringVar(&o.model, "board", "", "the GPU model; default: the GPU models in the decision table")
 	return cmd
 }
 

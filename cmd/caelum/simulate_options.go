@@ -67,7 +67,7 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 // number of GPUs in each node. nodes is nil if --per-node is not given.
 func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 	var whole []*mig.Model
-	boards := map[string]*mig.Model{}
+	models := map[string]*mig.Model{}
 	for _, item := range o.gpus {
 		name, count, ok := strings.Cut(item, ":")
 		n, err := strconv.Atoi(count)
@@ -81,14 +81,14 @@ func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if boards[b.Name] == nil {
+		if models[b.Name] == nil {
 			whole = append(whole, b)
-			boards[b.Name] = selected(b, o.profiles)
+			models[b.Name] = selected(b, o.profiles)
 			if o.wholeGPUs {
-				boards[b.Name] = withFull(boards[b.Name])
+				models[b.Name] = withFull(models[b.Name])
 			}
 		}
-		gpus = append(gpus, slices.Repeat([]*mig.Model{boards[b.Name]}, n)...)
+		gpus = append(gpus, slices.Repeat([]*mig.Model{models[b.Name]}, n)...)
 		for ; o.perNode > 0 && n > 0; n -= o.perNode {
 			nodes = append(nodes, min(n, o.perNode))
 		}

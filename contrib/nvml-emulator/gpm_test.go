@@ -84,15 +84,15 @@ func TestGPM(t *testing.T) {
 
 // TestNoGPM checks that GPU models before Hopper do not support GPM.
 func TestNoGPM(t *testing.T) {
-	for _, board := range []string{"A30-24GB", "A100-40GB", "A100-80GB"} {
-		m := newMachine(t, "--board", board)
+	for _, model := range []string{"A30-24GB", "A100-40GB", "A100-80GB"} {
+		m := newMachine(t, "--board", model)
 		d := m.device(0)
 		support, ret := d.GpmQueryDeviceSupport()
 		m.want(ret, nvml.SUCCESS, "GpmQueryDeviceSupport")
 		if support.IsSupportedDevice != 0 {
-			t.Errorf("%s supports GPM: %+v", board, support)
+			t.Errorf("%s supports GPM: %+v", model, support)
 		}
-		m.want(d.GpmMigSampleGet(7, newGPM(m).one), nvml.ERROR_NOT_SUPPORTED, "GpmMigSampleGet on "+board)
+		m.want(d.GpmMigSampleGet(7, newGPM(m).one), nvml.ERROR_NOT_SUPPORTED, "GpmMigSampleGet on "+model)
 	}
 }
 

@@ -80,7 +80,7 @@ func (m *machine) full(d nvml.Device, all []candidate) bool {
 // of maximal layouts. -short skips the case with the most layouts.
 func TestLayouts(t *testing.T) {
 	for _, c := range []struct {
-		board, profiles  string
+		model, profiles  string
 		layouts, maximal int
 	}{
 		{"A100-40GB", "1g.5gb 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb", 723, 78},
@@ -88,11 +88,11 @@ func TestLayouts(t *testing.T) {
 		{"A30-24GB", "1g.6gb 2g.12gb 4g.24gb", 26, 5},
 		{"RTX-PRO-6000-96GB", "1g.24gb 2g.48gb 4g.96gb", 26, 5},
 	} {
-		t.Run(fmt.Sprintf("%s/%d", c.board, c.layouts), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%d", c.model, c.layouts), func(t *testing.T) {
 			if testing.Short() && c.layouts > 500 {
 				t.Skip("creates thousands of instances; runs without -short")
 			}
-			m := newMachine(t, "--board", c.board)
+			m := newMachine(t, "--board", c.model)
 			d := m.device(0)
 			var layouts, maximal int
 			m.walk(d, m.candidates(d, strings.Fields(c.profiles)...), nil, 0, &layouts, &maximal)
@@ -108,9 +108,9 @@ func TestLayouts(t *testing.T) {
 // TestDriverOrder checks which starts the emulated driver chooses for seven 1g instances without a given placement. The
 // expected starts were observed on an H100.
 func TestDriverOrder(t *testing.T) {
-	for _, board := range []string{"H100-80GB", "A100-40GB"} {
-		t.Run(board, func(t *testing.T) {
-			m := newMachine(t, "--board", board)
+	for _, model := range []string{"H100-80GB", "A100-40GB"} {
+		t.Run(model, func(t *testing.T) {
+			m := newMachine(t, "--board", model)
 			d := m.device(0)
 			info, ret := d.GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_1_SLICE)
 			m.want(ret, nvml.SUCCESS, "GetGpuInstanceProfileInfo")

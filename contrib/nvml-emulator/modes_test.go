@@ -129,7 +129,7 @@ func TestMigModeWithoutCapability(t *testing.T) {
 func TestModeFaults(t *testing.T) {
 	success, unknown := nvml.SUCCESS, nvml.ERROR_UNKNOWN
 	for _, c := range []struct {
-		name, board, fault string
+		name, model, fault string
 		ret, activation    nvml.Return
 		current, pending   int
 	}{
@@ -146,8 +146,8 @@ func TestModeFaults(t *testing.T) {
 		{"the reset has an effect although it fails", "A100-40GB", "--call RESET --error UNKNOWN --after", success,
 			unknown, off, off},
 	} {
-		t.Run(c.board+": "+c.name, func(t *testing.T) {
-			m := newMachine(t, "--board", c.board)
+		t.Run(c.model+": "+c.name, func(t *testing.T) {
+			m := newMachine(t, "--board", c.model)
 			d := m.device(0)
 			m.ctl(append([]string{"fault", "add"}, strings.Fields(c.fault)...)...)
 			activation, ret := d.SetMigMode(off)
@@ -190,7 +190,7 @@ func TestGPULostAtReset(t *testing.T) {
 // the process only in the middle of each step.
 func TestKilledModeChange(t *testing.T) {
 	for _, c := range []struct {
-		board, call, at  string
+		model, call, at  string
 		mode             string
 		current, pending int
 	}{
@@ -213,7 +213,7 @@ func TestKilledModeChange(t *testing.T) {
 		{"B200-180GB", "SET_MIG_MODE", "torn", "mig-on", off, off},
 		{"B200-180GB", "SET_MIG_MODE", "after", "mig-on", on, on},
 	} {
-		t.Run(c.board+" "+c.call+" "+c.at, func(t *testing.T) {
+		t.Run(c.model+" "+c.call+" "+c.at, func(t *testing.T) {
 			if testing.Short() && c.at != "torn" {
 				t.Skip("starts three processes; runs without -short")
 			}
@@ -221,7 +221,7 @@ func TestKilledModeChange(t *testing.T) {
 			if c.mode == "mig-on" {
 				initial, final = "off", on
 			}
-			m := newMachine(t, "--board", c.board, "--mig", initial)
+			m := newMachine(t, "--board", c.model, "--mig", initial)
 			m.ctl("xid", "0", "13") // the call fills both copies of the state
 			m.ctl("fault", "add", "--call", c.call, "--kill", c.at)
 			cmd := m.start(c.mode)
@@ -271,10 +271,10 @@ func TestClientOpensGPUBeforeReset(t *testing.T) {
 // TestModeLatency checks that a MIG mode change takes at least its latency.
 func TestModeLatency(t *testing.T) {
 	for _, c := range []struct {
-		board string
+		model string
 		least time.Duration
 	}{{"A100-40GB", 70 * time.Millisecond}, {"H100-80GB", 30 * time.Millisecond}} {
-		m := newMachine(t, "--board", c.board)
+		m := newMachine(t, "--board", c.model)
 		d := m.device(0)
 		m.ctl("latency", "--call", "SET_MIG_MODE", "30")
 		m.ctl("latency", "--call", "RESET", "40")
@@ -282,7 +282,7 @@ func TestModeLatency(t *testing.T) {
 		_, ret := d.SetMigMode(off)
 		m.want(ret, nvml.SUCCESS, "SetMigMode")
 		if took := time.Since(began); took < c.least {
-			t.Errorf("%s: %v", c.board, took)
+			t.Errorf("%s: %v", c.model, took)
 		}
 	}
 }

@@ -106,9 +106,9 @@ func (p *replay) run() {
 	}
 }
 
-// board returns the emulated GPU model of a record, or one on which a record about any GPU is replayed.
-func (p *replay) board() string {
-	for _, b := range readBoards(p.T) {
+// model returns the emulated GPU model of a record, or one on which a record about any GPU is replayed.
+func (p *replay) model() string {
+	for _, b := range readModels(p.T) {
 		if b.name == p.GPU {
 			return b.name
 		}
@@ -178,7 +178,7 @@ func (p *replay) rows() (named [][]any) {
 }
 
 func (p *replay) lgip() {
-	m := newMachine(p.T, "--board", p.board())
+	m := newMachine(p.T, "--board", p.model())
 	for _, row := range p.rows() {
 		name := row[0].(string)
 		if p.differs(name) {
@@ -209,7 +209,7 @@ func (p *replay) lgip() {
 }
 
 func (p *replay) lgipp() {
-	m := newMachine(p.T, "--board", p.board())
+	m := newMachine(p.T, "--board", p.model())
 	var profiles map[string][]any
 	p.decode(&profiles)
 	for id, row := range profiles {
@@ -232,11 +232,11 @@ func (p *replay) lgipp() {
 
 // onEitherMap replays a record on a GPU with each of the two orders of instance ids. One of them must fit.
 func (p *replay) onEitherMap(run func(m *machine) string) {
-	board := p.board()
+	model := p.model()
 	var all []string
 	for _, swap := range []string{"none", "all"} {
 		why := ""
-		p.Run(swap, func(t *testing.T) { why = run(newMachine(t, "--board", board, "--swap-halves", swap)) })
+		p.Run(swap, func(t *testing.T) { why = run(newMachine(t, "--board", model, "--swap-halves", swap)) })
 		if why == "" {
 			p.compared++
 			return
@@ -312,7 +312,7 @@ func (p *replay) ci() {
 			continue
 		}
 		p.Run(name, func(t *testing.T) {
-			m := newMachine(t, "--board", p.board())
+			m := newMachine(t, "--board", p.model())
 			gi, ret := m.place(m.device(0), name, 0)
 			m.want(ret, nvml.SUCCESS, "create "+name)
 			if number, ok := row[1].(float64); ok {
@@ -335,13 +335,13 @@ func (p *replay) devmem() {
 	for _, row := range p.rows() {
 		name := row[0].(string)
 		if name == "full" {
-			memory, ret := newMachine(p.T, "--board", p.board(), "--mig", "off").device(0).GetMemoryInfo()
+			memory, ret := newMachine(p.T, "--board", p.model(), "--mig", "off").device(0).GetMemoryInfo()
 			p.same("the memory of the GPU in MiB", memory.Total>>20, row[1])
 			p.same("the return code of GetMemoryInfo", ret, nvml.SUCCESS)
 			continue
 		}
 		p.Run(name, func(t *testing.T) {
-			m := newMachine(t, "--board", p.board())
+			m := newMachine(t, "--board", p.model())
 			m.carve(m.device(0), name, 0)
 			dev := m.migDevices(m.device(0))[0]
 			memory, _ := dev.GetMemoryInfo()
@@ -356,7 +356,7 @@ func (p *replay) caps() {
 	var minors map[string]int
 	p.decode(&minors)
 	proc := p.TempDir()
-	newMachine(p.T, "--board", p.board(), "--proc-root", proc)
+	newMachine(p.T, "--board", p.model(), "--proc-root", proc)
 	table, err := os.ReadFile(proc + "/driver/nvidia-caps/mig-minors")
 	if err != nil {
 		p.Fatal(err)
@@ -377,7 +377,7 @@ func (p *replay) capfile() {
 	var files map[string]string
 	p.decode(&files)
 	proc := p.TempDir()
-	newMachine(p.T, "--board", p.board(), "--proc-root", proc, "--fabric", "0")
+	newMachine(p.T, "--board", p.model(), "--proc-root", proc, "--fabric", "0")
 	for name, want := range files {
 		path := proc + "/driver/nvidia/capabilities/" + name
 		if below, ok := strings.CutPrefix(name, "/proc"); ok {

@@ -89,9 +89,9 @@ func TestVisibleDevices(t *testing.T) {
 // TestProcessOnWholeGPUs checks what NVML reports about a process on two GPUs without MIG, and that the process
 // prevents a reset and a MIG mode change.
 func TestProcessOnWholeGPUs(t *testing.T) {
-	for _, board := range []string{"A100-40GB", "H100-80GB"} {
-		t.Run(board, func(t *testing.T) {
-			m := newMachine(t, "--board", board, "--gpus", "3", "--mig", "off")
+	for _, model := range []string{"A100-40GB", "H100-80GB"} {
+		t.Run(model, func(t *testing.T) {
+			m := newMachine(t, "--board", model, "--gpus", "3", "--mig", "off")
 			cmd := m.cuda("2,0", "--memory", "700", "--util", "0.426", "--seconds", "3600", "--print")
 			line := m.running(cmd)
 			total, ret := m.device(2).GetMemoryInfo()
@@ -110,7 +110,7 @@ func TestProcessOnWholeGPUs(t *testing.T) {
 			if status != 255 || !strings.Contains(out, fmt.Sprintf("process %d (cuda-process)", cmd.Process.Pid)) {
 				t.Errorf("nvidia-smi: exit status %d\n%s", status, out)
 			}
-			if board == "H100-80GB" {
+			if model == "H100-80GB" {
 				m.script([]string{"!mig-mode 0 on"})
 			}
 			if out, status := m.exit(m.cuda("0,1", "--exclusive")); status != 4 {

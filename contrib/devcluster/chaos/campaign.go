@@ -89,7 +89,7 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	}
 	c.cluster, err = cluster.Start(
 		ctx,
-		cluster.Options{Nodes: o.nodes, GPUs: o.gpus, Board: o.board, Build: o.build, Cgroup: o.cgroup,
+		cluster.Options{Nodes: o.nodes, GPUs: o.gpus, Model: o.model, Build: o.build, Cgroup: o.cgroup,
 			AgentConfig: config, Conf: conf, AgentEnv: []string{"LD_PRELOAD=" + c.badDisk}},
 	)
 	if err != nil {

@@ -30,9 +30,9 @@ exit $status
 var profiles, _ = profilesOf("A100-40GB")
 
 // profilesOf returns the plain profiles of the first GPU model in a list of models.
-func profilesOf(boards string) (names []string, err error) {
-	board, _, _ := strings.Cut(boards, ",")
-	b, err := mig.ModelByName(board)
+func profilesOf(models string) (names []string, err error) {
+	model, _, _ := strings.Cut(models, ",")
+	b, err := mig.ModelByName(model)
 	if err != nil {
 		return nil, err
 	}

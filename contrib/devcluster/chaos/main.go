@@ -18,7 +18,7 @@ type options struct {
 	seed          uint64
 	length, storm time.Duration
 	nodes, gpus   int
-	board         string
+	model         string
 	features      bool // all optional features are on
 	build, cgroup string
 	keep          string
@@ -61,7 +61,7 @@ func parse(args []string) (o options, list bool, err error) {
 	storm := f.Int("storm", 35, "duration in seconds of the jobs and faults in each round")
 	f.IntVar(&o.nodes, "nodes", 2, "number of nodes")
 	f.IntVar(&o.gpus, "gpus", 2, "number of emulated GPUs on each node")
-	f.StringVar(&o.board, "board", "A100-40GB", "GPU model, as for devcluster up")
+	f.StringVar(&o.model, "board", "A100-40GB", "GPU model, as for devcluster up")
 	f.BoolVar(&o.features, "features", false, "switch on full GPUs, learning, preemption and moves, and "+
 		"run jobs that grow; -board defaults to H100-80GB")
 	f.StringVar(&o.build, "build", "", "folder with the binaries (default: build/ in the repository)")
@@ -79,10 +79,10 @@ func parse(args []string) (o options, list bool, err error) {
 	if o.features {
 		jobKinds = append(jobKinds, featureKinds...)
 		if !given(f, "board") {
-			o.board = "H100-80GB"
+			o.model = "H100-80GB"
 		}
 	}
-	if profiles, err = profilesOf(o.board); err != nil {
+	if profiles, err = profilesOf(o.model); err != nil {
 		return o, false, err
 	}
 	o.length, o.storm = time.Duration(*seconds)*time.Second, time.Duration(*storm)*time.Second

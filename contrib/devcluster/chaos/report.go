@@ -28,7 +28,7 @@ func run(ctx context.Context, o options) (found int, err error) {
 		o.length,
 		o.nodes,
 		o.gpus,
-		o.board,
+		o.model,
 		strings.Join(o.kinds, " "),
 	)
 	for round := uint64(0); time.Now().Before(end); {

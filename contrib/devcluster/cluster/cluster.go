@@ -20,10 +20,10 @@ type Options struct {
 	Dir string
 	// Nodes is the number of nodes, and GPUs is the number of GPUs per node. Both default to 2.
 	Nodes, GPUs int
-	// Board is the name of a GPU model in internal/core/mig/models.txt, by default A100-40GB. It can also be a
+	// Model is the name of a GPU model in internal/core/mig/models.txt, by default A100-40GB. It can also be a
 	// comma-separated list of models, in which case node i uses the i-th model, and nodes beyond the end of the list
 	// use the last model.
-	Board string
+	Model string
 	// Build is the directory with the binaries, by default build/ in the repository.
 	Build string
 	// NewRoot is the root directory of the newer Slurm release that Upgrade installs on the hosts.
@@ -68,7 +68,7 @@ func (o Options) args() []string {
 	text("--dir", o.Dir)
 	count("--nodes", o.Nodes)
 	count("--gpus", o.GPUs)
-	text("--board", o.Board)
+	text("--board", o.Model)
 	text("--build", o.Build)
 	text("--new-root", o.NewRoot)
 	text("--agent-config", o.AgentConfig)

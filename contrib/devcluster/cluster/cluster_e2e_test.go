@@ -168,8 +168,8 @@ func TestDaemonsAreStoppedKilledAndStarted(t *testing.T) {
 }
 
 func TestTwoClustersRunSideBySide(t *testing.T) {
-	a := start(t, Options{NoAgent: true, Nodes: 1, Board: "A30-24GB"})
-	b := start(t, Options{NoAgent: true, Nodes: 2, Board: "H100-80GB,A30-24GB"})
+	a := start(t, Options{NoAgent: true, Nodes: 1, Model: "A30-24GB"})
+	b := start(t, Options{NoAgent: true, Nodes: 2, Model: "H100-80GB,A30-24GB"})
 
 	// Since Slurm 23.11, a node's registration removes the types whose count is 0.
 	gres := func(c *Cluster, node string) string {

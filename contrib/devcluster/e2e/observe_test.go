@@ -53,7 +53,7 @@ func observe(t *testing.T, cgroup string) {
 	}{train: {3000, 1, "COMPLETED"}, two: {10000, 1, "FAILED"}, both: {12000, 2, "COMPLETED"}} {
 		n := lines[id]
 		if n.PeakMiB != want.peak || n.Slices != want.gpus || len(n.Devices) != want.gpus || n.State != want.state ||
-			n.User != clustertest.User || n.Board != "a100" || n.Profile != "7g.40gb" || n.Key == "" {
+			n.User != clustertest.User || n.GPUType != "a100" || n.Profile != "7g.40gb" || n.Key == "" {
 			t.Errorf("job %s: %+v, want %+v", id, n, want)
 		}
 	}

@@ -69,7 +69,7 @@ func (s school) learn(config string, runs []repo.Line) {
 	var text bytes.Buffer
 	out := json.NewEncoder(&text)
 	for i, n := range runs {
-		n.Job, n.Node, n.Board, n.Profile, n.Slices, n.Util, n.State = uint32(
+		n.Job, n.Node, n.GPUType, n.Profile, n.Slices, n.Util, n.State = uint32(
 			i+1,
 		), "n1", "a100", "7g.40gb", 1, -1, "COMPLETED"
 		n.Seconds, n.Samples, n.MedianMiB, n.HighMiB = 60, 60, n.PeakMiB, n.PeakMiB

@@ -18,7 +18,7 @@ import (
 // the configuration, the decision table, the ledger and the lease file, as an administrator can do by mistake. It also
 // fills the disks. Every error must name a remedy, the remedy must work, and the job must keep its slice until it ends.
 func TestBadInput(t *testing.T) {
-	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Board: "A100-40GB,A30-24GB"})
+	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Model: "A100-40GB,A30-24GB"})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1", "--job-name=keep")
 	s.Running(keep)
 	slice := s.Slice("n1", keep)

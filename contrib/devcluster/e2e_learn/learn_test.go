@@ -72,7 +72,7 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 			n := predict.Run{
 				Job: id, Restart: restart, Node: node, Key: tags.Value(rec.Comment, tags.Key),
 				Fingerprint: tags.Value(rec.Comment, tags.Fingerprint),
-				UID:         rec.UID, User: rec.User, Account: rec.Account, Name: names, Board: "a100",
+				UID:         rec.UID, User: rec.User, Account: rec.Account, Name: names, GPUType: "a100",
 				Profile: "7g.40gb", Slices: 1, Start: rec.Start.Unix() + 1, Seconds: 60,
 				Samples: 60, PeakMiB: 5000, MedianMiB: 4000, HighMiB: 4900, Util: -1, State: rec.State, Exit: rec.Exit,
 			}

@@ -26,7 +26,7 @@ func TestUsage(t *testing.T) {
 	jobs, seed := variable(t, "USAGE_JOBS", 16), variable(t, "USAGE_SEED", 2)
 	s := start(t, "poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\nlog_level: debug\n"+
 		"whole_gpus: auto\n",
-		cluster.Options{Nodes: 2, GPUs: 2, Board: "H100-80GB", Conf: []string{"AuthInfo=cred_expire=5"}})
+		cluster.Options{Nodes: 2, GPUs: 2, Model: "H100-80GB", Conf: []string{"AuthInfo=cred_expire=5"}})
 	rng := rand.New(rand.NewPCG(uint64(seed), 20))
 	for range jobs {
 		s.must("user1", s.mixed(rng)...)

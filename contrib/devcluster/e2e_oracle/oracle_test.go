@@ -30,7 +30,7 @@ func TestOffersCanBeCarved(t *testing.T) {
 		jobs    int
 		seconds float64       // the time over which the jobs are submitted
 		away    time.Duration // the time for which slurmctld is stopped during the submissions
-		boards  string
+		models  string
 		full    bool
 	}{
 		{"plain", 0, 0, 150, 40, 0, "A100-40GB", false},
@@ -43,8 +43,8 @@ func TestOffersCanBeCarved(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
-			o := cluster.Options{PrologDelay: v.prolog, Board: v.boards}
-			unlike := strings.Contains(v.boards, ",")
+			o := cluster.Options{PrologDelay: v.prolog, Model: v.models}
+			unlike := strings.Contains(v.models, ",")
 			if v.pause > 0 {
 				o.AgentEnv = []string{"CAELUM_FAILPOINT_PAUSE=" + v.pause.String()}
 			}

@@ -33,7 +33,7 @@ func size() (nodes, gpus, jobs int) {
 type site struct {
 	t *testing.T
 	*cluster.Cluster
-	boards []string // the GPU models of the nodes; the last model applies to all further nodes
+	models []string // the GPU models of the nodes; the last model applies to all further nodes
 	gpus   int      // per node
 	full   bool     // the GPUs may be full
 }
@@ -59,7 +59,7 @@ func start(t *testing.T, o cluster.Options) *site {
 			t.Error(err)
 		}
 	})
-	return &site{t, c, strings.Split(o.Board, ","), o.GPUs, false}
+	return &site{t, c, strings.Split(o.Model, ","), o.GPUs, false}
 }
 
 // must runs a command in the cluster, which must succeed, and returns its output.
@@ -187,7 +187,7 @@ func (s *site) collect(dir, snapshots string) {
 	run := ""
 	for n := 1; n <= nodes; n++ {
 		node := fmt.Sprint("n", n)
-		run += fmt.Sprintf("node %s %s %d", node, s.boards[min(n, len(s.boards))-1], s.gpus)
+		run += fmt.Sprintf("node %s %s %d", node, s.models[min(n, len(s.models))-1], s.gpus)
 		if s.full {
 			run += " full"
 		}

@@ -43,7 +43,7 @@ echo end
 
 func start(t *testing.T, o cluster.Options) *site {
 	t.Helper()
-	o.Nodes, o.GPUs, o.Board, o.AgentConfig = max(o.Nodes, 1), 4, "H100-80GB", "testdata/caelum.yaml"
+	o.Nodes, o.GPUs, o.Model, o.AgentConfig = max(o.Nodes, 1), 4, "H100-80GB", "testdata/caelum.yaml"
 	s := &site{clustertest.Start(t, o), t}
 	s.Write("devices", devices)
 	return s

@@ -38,7 +38,7 @@ func Read(dir fs.FS) (Run, error) {
 			if err != nil {
 				return run, fmt.Errorf("run: %w", err)
 			}
-			n, err := readNode(dir, Node{Name: f[1], Board: f[2], GPUs: gpus, Full: len(f) == 5})
+			n, err := readNode(dir, Node{Name: f[1], Model: f[2], GPUs: gpus, Full: len(f) == 5})
 			if err != nil {
 				return run, err
 			}

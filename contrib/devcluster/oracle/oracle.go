@@ -27,7 +27,7 @@ type Run struct {
 // Node is the part of the record that concerns one node.
 type Node struct {
 	Name  string
-	Board string // the name of a GPU model in models.txt
+	Model string // the name of a GPU model in models.txt
 	GPUs  int
 	Full  bool // true if the GPUs can be full GPUs
 	Journal
@@ -168,7 +168,7 @@ func (r *Report) String() string {
 func Check(run Run) (*Report, error) {
 	r := &Report{Seen: len(run.Seen), Starts: len(run.Starts)}
 	for _, n := range run.Nodes {
-		gpus, err := NewGPUs(n.Board, n.GPUs, n.Full)
+		gpus, err := NewGPUs(n.Model, n.GPUs, n.Full)
 		if err != nil {
 			return nil, err
 		}

@@ -291,7 +291,7 @@ func TestStartBetweenReadAndWrite(t *testing.T) {
 		},
 		Sets: []Set{{Node: "n1", Gres: "mig:4g.20gb:1", At: write + 1e6}},
 		Nodes: []Node{{
-			Name: "n1", Board: "A100-40GB", GPUs: 1,
+			Name: "n1", Model: "A100-40GB", GPUs: 1,
 			Journal: Journal{
 				Writes: []Write{
 					{

@@ -38,8 +38,8 @@ func (i Interval) overlaps(k Interval) bool {
 }
 
 // NewGPUs reads a GPU model's properties from models.txt. The argument full is true if the GPUs can be full GPUs.
-func NewGPUs(board string, n int, full bool) (*GPUs, error) {
-	b, err := mig.ModelByName(board)
+func NewGPUs(model string, n int, full bool) (*GPUs, error) {
+	b, err := mig.ModelByName(model)
 	if err != nil {
 		return nil, err
 	}

@@ -41,8 +41,8 @@ func (r *speedRun) report(ctx context.Context) (string, error) {
 		}
 		turnarounds = append(turnarounds, t.end.Sub(t.submit).Seconds())
 		waits += t.start.Sub(t.submit).Seconds()
-		p, _ := r.board.ProfileIndex(got[k])
-		used += t.end.Sub(t.start).Seconds() * float64(r.board.Profiles[p].Size) / float64(r.board.Grid)
+		p, _ := r.subcluster.ProfileIndex(got[k])
+		used += t.end.Sub(t.start).Seconds() * float64(r.subcluster.Profiles[p].Size) / float64(r.subcluster.Grid)
 		if got[k] != r.asked[k] {
 			larger++
 		}
@@ -123,9 +123,9 @@ func (r *speedRun) disagrees(k int, ran string, record []string) string {
 	if m := summarized.FindStringSubmatch(record[3]); m == nil || m[1] != ran {
 		return fmt.Sprintf("the job ran on %s, but its record in slurmdbd contains %q", ran, record[3])
 	}
-	p, _ := r.board.ProfileIndex(ran)
-	q, _ := r.board.ProfileIndex(r.asked[k])
-	has, needs := r.board.Profiles[p], r.board.Profiles[q]
+	p, _ := r.subcluster.ProfileIndex(ran)
+	q, _ := r.subcluster.ProfileIndex(r.asked[k])
+	has, needs := r.subcluster.Profiles[p], r.subcluster.Profiles[q]
 	if ran != r.asked[k] && (r.sizing != "adaptive" || has.Size < needs.Size || has.Compute <= needs.Compute) {
 		return fmt.Sprintf("the job requested %s, but ran on %s", r.asked[k], ran)
 	}
@@ -158,7 +158,7 @@ func (r *speedRun) ran() (map[string]string, error) {
 func (r *speedRun) agents() (string, error) {
 	writes := 0
 	units := []string{"watcher"}
-	for _, node := range r.board.nodes {
+	for _, node := range r.subcluster.nodes {
 		units = append(units, "agent-"+node)
 	}
 	for _, unit := range units {

@@ -21,14 +21,14 @@ const multiModel = "H100-80GB"
 // multiMemoryMiB is the memory of a full multiModel GPU.
 const multiMemoryMiB = 81559
 
-// multiBoard returns the part of the cluster for a trace with jobs that need 2 or 4 full GPUs on one node. The fraction
-// of such jobs is s.multi.
-func (s scenarios) multiBoard() (*board, error) {
+// multiSubcluster returns the part of the cluster for a trace with jobs that need 2 or 4 full GPUs on one node. The
+// fraction of such jobs is s.multi.
+func (s scenarios) multiSubcluster() (*subcluster, error) {
 	of, err := mig.ModelByName(multiModel)
 	if err != nil {
 		return nil, err
 	}
-	b := &board{Model: of.Select(mig.Plain).WithFull(multiMemoryMiB)}
+	b := &subcluster{Model: of.Select(mig.Plain).WithFull(multiMemoryMiB)}
 	for n := range s.nodes {
 		b.nodes = append(b.nodes, fmt.Sprint("n", n+1))
 	}
@@ -46,7 +46,7 @@ func (s scenarios) multiBoard() (*board, error) {
 // bestSplit returns the fixed layouts with the shortest mean turnaround in a simulation of the trace. The first GPUs
 // are full, and the remaining GPUs have MIG layouts. For every number of full GPUs, it tries each maximal layout on all
 // remaining GPUs, and each pair of maximal layouts with each layout on one half of the remaining GPUs.
-func (s scenarios) bestSplit(b *board) (best sim.Pattern, err error) {
+func (s scenarios) bestSplit(b *subcluster) (best sim.Pattern, err error) {
 	gpus := slices.Repeat([]*mig.Model{b.Model}, s.nodes*s.gpus)
 	least := 0.0
 	cut := layouts(b.Model)

@@ -35,8 +35,8 @@ type scenarios struct {
 	only    string
 }
 
-// board is the part of the cluster with one GPU model: the nodes that have it, and the jobs for these nodes.
-type board struct {
+// subcluster is the part of the cluster with one GPU model: the nodes that have it, and the jobs for these nodes.
+type subcluster struct {
 	*mig.Model
 	nodes  []string
 	static sim.Pattern
@@ -48,7 +48,7 @@ type board struct {
 const scenarioConf = "SchedulerParameters=bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
 func benchScenarios(ctx context.Context, s scenarios) error {
-	boards, err := s.boards()
+	subclusters, err := s.subclusters()
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 		s.nodes,
 		s.gpus,
 	)
-	for _, b := range boards {
+	for _, b := range subclusters {
 		fmt.Printf(
 			"  %s on %s; the best fixed layouts for these jobs: %s\n",
 			b.Name,
@@ -78,7 +78,7 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 		if s.only != "" && s.only != scenario {
 			continue
 		}
-		if err := s.run(ctx, scenario, boards); err != nil {
+		if err := s.run(ctx, scenario, subclusters); err != nil {
 			return fmt.Errorf("%s: %w", scenario, err)
 		}
 	}
@@ -101,10 +101,10 @@ func profileOf(b *mig.Model, name string) string {
 	return name
 }
 
-func (s scenarios) boards() (all []*board, err error) {
+func (s scenarios) subclusters() (all []*subcluster, err error) {
 	if s.multi > 0 {
-		b, err := s.multiBoard()
-		return []*board{b}, err
+		b, err := s.multiSubcluster()
+		return []*subcluster{b}, err
 	}
 	names := []string{"A100-40GB"}
 	if s.mixed {
@@ -115,7 +115,7 @@ func (s scenarios) boards() (all []*board, err error) {
 		if err != nil {
 			return nil, err
 		}
-		b := &board{Model: of.Select(mig.Plain)}
+		b := &subcluster{Model: of.Select(mig.Plain)}
 		for n := k * s.nodes / len(names); n < (k+1)*s.nodes/len(names); n++ {
 			b.nodes = append(b.nodes, fmt.Sprint("n", n+1))
 		}
@@ -152,7 +152,7 @@ func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
 
 // asks returns the profile that a job requests. With fixed layouts, this is the smallest profile in the layouts that is
 // large enough; in the other scenarios, it is the profile that the job needs.
-func (b *board) asks(scenario string, j trace.Job) (string, error) {
+func (b *subcluster) asks(scenario string, j trace.Job) (string, error) {
 	p, _ := b.ProfileIndex(j.Profile)
 	need := b.Profiles[p]
 	var of mig.Layout
@@ -183,7 +183,7 @@ func (b *board) asks(scenario string, j trace.Job) (string, error) {
 
 // whole returns the layout in which the GPU is a single device. If the trace contains jobs with several GPUs, the
 // device is a full GPU; otherwise, it is a slice.
-func (b *board) whole() mig.Layout {
+func (b *subcluster) whole() mig.Layout {
 	if l := b.Full(); l != 0 {
 		return l
 	}
@@ -192,7 +192,7 @@ func (b *board) whole() mig.Layout {
 }
 
 // fixed returns the value of Gres in slurm.conf for the k-th node with the GPU model. No agent changes it.
-func (b *board) fixed(scenario string, k, gpus int) string {
+func (b *subcluster) fixed(scenario string, k, gpus int) string {
 	layouts := b.static.Deal(len(b.nodes) * gpus)[k*gpus : (k+1)*gpus]
 	if scenario == "whole" {
 		layouts = slices.Repeat([]mig.Layout{b.whole()}, gpus)
@@ -210,16 +210,16 @@ func (b *board) fixed(scenario string, k, gpus int) string {
 	return list
 }
 
-func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (err error) {
+func (s scenarios) run(ctx context.Context, scenario string, subclusters []*subcluster) (err error) {
 	caelum := scenario == "caelum"
 	options := cluster.Options{Nodes: s.nodes, GPUs: s.gpus, NoAgent: !caelum, Conf: []string{scenarioConf}}
 	var models []string
-	for _, b := range boards {
+	for _, b := range subclusters {
 		for range b.nodes {
 			models = append(models, b.Name)
 		}
 	}
-	options.Board = strings.Join(models, ",")
+	options.Model = strings.Join(models, ",")
 	config := "poll_interval: 1m\nwake_port: 6873\nlearn: false\nlog_format: json\n"
 	if s.multi > 0 {
 		config += "whole_gpus: auto\n"
@@ -235,11 +235,11 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 		}
 	}
 	if !caelum {
-		if err := s.fix(ctx, scenario, c, boards); err != nil {
+		if err := s.fix(ctx, scenario, c, subclusters); err != nil {
 			return err
 		}
 	}
-	work, err := s.submissions(scenario, boards)
+	work, err := s.submissions(scenario, subclusters)
 	if err != nil {
 		return err
 	}
@@ -282,8 +282,8 @@ func (s scenarios) submit(ctx context.Context, c *cluster.Cluster, work []*submi
 }
 
 // fix writes the fixed layouts of a scenario into the nodes' Gres.
-func (s scenarios) fix(ctx context.Context, scenario string, c *cluster.Cluster, boards []*board) error {
-	for _, b := range boards {
+func (s scenarios) fix(ctx context.Context, scenario string, c *cluster.Cluster, subclusters []*subcluster) error {
+	for _, b := range subclusters {
 		for k, node := range b.nodes {
 			if _, stderr, err := c.Exec(ctx, "root", "scontrol", "update", "nodename="+node,
 				"gres="+b.fixed(scenario, k, s.gpus)); err != nil {
@@ -306,8 +306,8 @@ type submission struct {
 	gpus    int     // the number of GPUs or slices
 }
 
-func (s scenarios) submissions(scenario string, boards []*board) (all []*submission, err error) {
-	for _, b := range boards {
+func (s scenarios) submissions(scenario string, subclusters []*subcluster) (all []*submission, err error) {
+	for _, b := range subclusters {
 		for _, j := range b.work {
 			profile, err := b.asks(scenario, j)
 			if err != nil {

@@ -27,8 +27,8 @@ var speedWays = []speedWay{
 	{"Caelum, adaptive", "caelum", "adaptive"},
 }
 
-// speedWay is one of the configurations that benchSpeeds compares. Its scenario is the argument of board.asks, and its
-// sizing is the value of the `sizing` key in caelum.yaml, or empty for a cluster without Caelum.
+// speedWay is one of the configurations that benchSpeeds compares. Its scenario is the argument of subcluster.asks, and
+// its sizing is the value of the `sizing` key in caelum.yaml, or empty for a cluster without Caelum.
 type speedWay struct{ name, scenario, sizing string }
 
 // speedConf holds the scheduler parameters from docs/install.md. Backfill runs every 2 s, because the trace's jobs
@@ -43,7 +43,7 @@ const slowest = 3
 // benchSpeeds runs the same trace in each of speedWays. Unlike in benchScenarios, a job's run time depends on its
 // slice.
 func benchSpeeds(ctx context.Context, s scenarios, together bool) error {
-	b, busy, err := s.speedBoard()
+	b, busy, err := s.speedSubcluster()
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func benchSpeeds(ctx context.Context, s scenarios, together bool) error {
 	var wg sync.WaitGroup
 	for k, way := range speedWays {
 		run := func() {
-			r := speedRun{scenarios: s, speedWay: way, board: b, busy: busy}
+			r := speedRun{scenarios: s, speedWay: way, subcluster: b, busy: busy}
 			if texts[k], errs[k] = r.run(ctx); errs[k] != nil {
 				errs[k] = fmt.Errorf("%s: %w", way.name, errs[k])
 			}
@@ -74,17 +74,17 @@ func benchSpeeds(ctx context.Context, s scenarios, together bool) error {
 	return errors.Join(errs...)
 }
 
-// speedBoard returns the trace, the busy shares of its jobs, and the best fixed layouts for the trace. The jobs arrive
-// as a Poisson process. Their run times on a whole GPU are exponentially distributed, but at least 1 s. Each job needs
-// the memory of a random profile. The busy shares have the density 4 b^3 (predict.UnknownBusy). A job requests the
-// smallest profile that has enough memory and on which its run time is at most slowest times its run time on a whole
-// GPU.
-func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
+// speedSubcluster returns the trace, the busy shares of its jobs, and the best fixed layouts for the trace. The jobs
+// arrive as a Poisson process. Their run times on a whole GPU are exponentially distributed, but at least 1 s. Each job
+// needs the memory of a random profile. The busy shares have the density 4 b^3 (predict.UnknownBusy). A job requests
+// the smallest profile that has enough memory and on which its run time is at most slowest times its run time on a
+// whole GPU.
+func (s scenarios) speedSubcluster() (b *subcluster, busy []float64, err error) {
 	of, err := mig.ModelByName("A100-40GB")
 	if err != nil {
 		return nil, nil, err
 	}
-	b = &board{Model: of.Select(mig.Plain)}
+	b = &subcluster{Model: of.Select(mig.Plain)}
 	for n := range s.nodes {
 		b.nodes = append(b.nodes, fmt.Sprint("n", n+1))
 	}
@@ -115,7 +115,7 @@ func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 // searchFixed sets static to the fixed layouts with which the trace has the shortest mean turnaround in the simulator.
 // Unlike in sim.BestStatic, a job can use only slices of the requested profile, as in Slurm. searchFixed tries each
 // maximal layout both on all GPUs and combined with whole GPUs in several ratios.
-func (b *board) searchFixed(gpus int) error {
+func (b *subcluster) searchFixed(gpus int) error {
 	whole, _ := sim.OneInstance(b.Model)
 	patterns := []sim.Pattern{{whole}}
 	for _, l := range b.Maximal() {
@@ -163,8 +163,8 @@ func speedLimit(j trace.Job, profile string) float64 {
 type speedRun struct {
 	scenarios
 	speedWay
-	board *board
-	busy  []float64
+	subcluster *subcluster
+	busy       []float64
 	*cluster.Cluster
 
 	asked []string // the profile that Slurm allocates to each job
@@ -184,8 +184,8 @@ func (r *speedRun) run(ctx context.Context) (text string, err error) {
 	}
 	defer func() { err = errors.Join(err, down()) }()
 	r.Cluster = c
-	for _, j := range r.board.work {
-		profile, err := r.board.asks(r.scenario, j)
+	for _, j := range r.subcluster.work {
+		profile, err := r.subcluster.asks(r.scenario, j)
 		if err != nil {
 			return "", err
 		}
@@ -195,7 +195,7 @@ func (r *speedRun) run(ctx context.Context) (text string, err error) {
 		return "", err
 	}
 	began := time.Now()
-	for k, j := range r.board.work {
+	for k, j := range r.subcluster.work {
 		at := began.Add(time.Duration(j.Submit * float64(time.Second)))
 		time.Sleep(time.Until(at))
 		r.late = max(r.late, time.Since(at))
@@ -212,8 +212,8 @@ func (r *speedRun) run(ctx context.Context) (text string, err error) {
 // prepare writes either the slice counts of the fixed layouts or the lines for the jobs in the decision table.
 func (r *speedRun) prepare(ctx context.Context) error {
 	if r.sizing == "" {
-		for k, node := range r.board.nodes {
-			gres := r.board.fixed(r.scenario, k, r.gpus)
+		for k, node := range r.subcluster.nodes {
+			gres := r.subcluster.fixed(r.scenario, k, r.gpus)
 			if _, stderr, err := r.Exec(ctx, "root", "scontrol", "update", "nodename="+node, "gres="+gres); err != nil {
 				return fmt.Errorf("%w: %s", err, stderr)
 			}
@@ -221,7 +221,7 @@ func (r *speedRun) prepare(ctx context.Context) error {
 		return nil
 	}
 	var table strings.Builder
-	for k, j := range r.board.work {
+	for k, j := range r.subcluster.work {
 		key := predict.Key(predict.KeyInput{
 			UID: speedUID, Account: "research", JobName: "job" + j.ID, Script: r.script(j), GPUs: 1, Nodes: 1,
 		})
@@ -244,7 +244,7 @@ const speedUID = 20001
 // Caelum, the cluster does not have emulated GPUs, so SLICE is set on submission instead.
 func (r *speedRun) script(j trace.Job) string {
 	var takes []string
-	for _, p := range r.board.Profiles {
+	for _, p := range r.subcluster.Profiles {
 		if j.SpeedOn(p.Name) > 0 {
 			takes = append(takes, fmt.Sprintf("[%s]=%.2f", p.Name, j.Takes(p.Name)))
 		}
@@ -262,7 +262,7 @@ exec sleep "${takes[$SLICE]:?}"
 }
 
 func (r *speedRun) submit(ctx context.Context, k int) error {
-	j := r.board.work[k]
+	j := r.subcluster.work[k]
 	args := []string{"sbatch", "--parsable", "--job-name=job" + j.ID}
 	if r.sizing == "" {
 		args = append(args, "--gres=gpu:1,mig:"+r.asked[k]+":1", "--export=ALL,SLICE="+r.asked[k])

@@ -113,7 +113,7 @@ func (g *growth) Started(t trace.Job, profile string) float64 {
 	}
 	r := &j.run
 	*r = predict.Run{
-		Job: r.Job, Restart: r.Restart, Node: "n1", Board: g.model.Type, Profile: profile, Slices: 1,
+		Job: r.Job, Restart: r.Restart, Node: "n1", GPUType: g.model.Type, Profile: profile, Slices: 1,
 		Util: 1 - (1-j.busy)/takes, State: j.state,
 	}
 	switch share, foreseen := g.foresee(j, until); {

@@ -74,7 +74,7 @@ func (p point) need(n node, without string) predict.Need {
 			h.Runs = append(h.Runs, predict.Run{
 				Job:     uint32(len(h.Runs) + 1),
 				Profile: profile.Name,
-				Board:   "a100",
+				GPUType: "a100",
 				Seconds: 10000 * step,
 				State:   "COMPLETED",
 				Samples: 1,

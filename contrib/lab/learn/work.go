@@ -169,7 +169,7 @@ func (w work) run(s submission, job uint32, profile string, memory float64) (r p
 	r = predict.Run{
 		Job:     job,
 		Node:    "n1",
-		Board:   "a100",
+		GPUType: "a100",
 		Profile: profile,
 		Slices:  1,
 		Start:   int64(job),

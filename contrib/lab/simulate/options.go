@@ -110,7 +110,7 @@ func (o options) adaptive() bool {
 // cluster parses --gpus. It returns the model of each GPU, restricted to the profiles given by --profiles, and the
 // number of GPUs in each node. nodes is nil if --per-node is not given.
 func (o options) cluster() (gpus []*mig.Model, nodes []int, err error) {
-	boards := map[string]*mig.Model{}
+	models := map[string]*mig.Model{}
 	for _, item := range o.gpus {
 		name, count, _ := strings.Cut(item, ":")
 		n, err := strconv.Atoi(count)
@@ -121,10 +121,10 @@ func (o options) cluster() (gpus []*mig.Model, nodes []int, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if boards[name] == nil {
-			boards[name] = o.selected(b)
+		if models[name] == nil {
+			models[name] = o.selected(b)
 		}
-		gpus = append(gpus, slices.Repeat([]*mig.Model{boards[name]}, n)...)
+		gpus = append(gpus, slices.Repeat([]*mig.Model{models[name]}, n)...)
 		for ; o.perNode > 0 && n > 0; n -= o.perNode {
 			nodes = append(nodes, min(n, o.perNode))
 		}

@@ -106,7 +106,7 @@ func wholeIndex(b *mig.Model) int {
 // runOf returns a complete run for which no utilisation was measured, as on an A100.
 func runOf(b *mig.Model, job uint32, profile string, seconds float64) predict.Run {
 	return predict.Run{
-		Job: job, Board: b.Type, Profile: profile, Slices: 1, Seconds: seconds, State: "COMPLETED",
+		Job: job, GPUType: b.Type, Profile: profile, Slices: 1, Seconds: seconds, State: "COMPLETED",
 		Samples: 1, PeakMiB: 1, MedianMiB: 1, Util: -1,
 	}
 }

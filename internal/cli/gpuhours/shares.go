@@ -39,14 +39,14 @@ func (n nodes) seen(s predict.Run) {
 	began, ended := float64(s.Start), float64(s.Start)+s.Seconds
 	known, ok := n[name]
 	if !ok {
-		known = node{modelsOf(s.Board), began, ended}
+		known = node{modelsOf(s.GPUType), began, ended}
 	}
 	left := slices.DeleteFunc(slices.Clone(known.models), func(m *mig.Model) bool {
 		_, has := m.ProfileIndex(s.Profile)
-		return s.Profile != mig.Full && !has || !strings.EqualFold(m.Type, s.Board)
+		return s.Profile != mig.Full && !has || !strings.EqualFold(m.Type, s.GPUType)
 	})
 	if len(left) == 0 {
-		left = modelsOf(s.Board)
+		left = modelsOf(s.GPUType)
 	}
 	n[name] = node{left, min(known.first, began), max(known.last, ended)}
 }

@@ -134,7 +134,7 @@ func newJob(runs []slurm.Allocation, observed gpuhours.Observed, d Data) Job {
 
 func newSlice(s predict.Run, models []*mig.Model) Slice {
 	slice := Slice{
-		Node: s.Node, Profile: s.Profile, Model: s.Board, Count: s.Slices, MemoryMiB: memory(s.Profile, models),
+		Node: s.Node, Profile: s.Profile, Model: s.GPUType, Count: s.Slices, MemoryMiB: memory(s.Profile, models),
 		Measured: s.Samples > 0, PeakMiB: s.PeakMiB, Xids: s.Xids,
 	}
 	if s.Samples > 0 && s.Util >= 0 {

@@ -30,8 +30,8 @@ func slicesOf(a *slurm.Allocation, profile string, count int) {
 }
 
 // ran returns the summary of a run with the given peak in MiB, or without one if peak is 0.
-func ran(profile, board string, peak int, more string) string {
-	text := fmt.Sprintf("caelum:run=n1,%s,%s,at=%d,ran=3600s", profile, board, at(101).Unix())
+func ran(profile, gpuType string, peak int, more string) string {
+	text := fmt.Sprintf("caelum:run=n1,%s,%s,at=%d,ran=3600s", profile, gpuType, at(101).Unix())
 	if peak > 0 {
 		text += fmt.Sprintf(",peak=%dm,p95=1m,median=1m,samples=9", peak)
 	}

@@ -25,7 +25,7 @@ func TestState(t *testing.T) {
 	}
 	for k := range 3 {
 		n := predict.Run{
-			Job: uint32(1 + k), Node: "n1", Board: "a100", Profile: "1g.5gb", Slices: 1, State: "COMPLETED",
+			Job: uint32(1 + k), Node: "n1", GPUType: "a100", Profile: "1g.5gb", Slices: 1, State: "COMPLETED",
 			Start: began.Unix() + int64(100*k), Seconds: 50, Util: -1,
 		}
 		if _, err := r.Add(n); err != nil {

@@ -69,7 +69,7 @@ func seen(job uint32, node string, start time.Time) predict.Run {
 	return predict.Run{
 		Job: job, Node: node, Key: key, Fingerprint: work,
 		UID: 1001, User: "user1", Account: "research", Name: "train",
-		Board: "a100", Profile: "7g.40gb", Slices: 1, Start: start.Unix(), Seconds: 600,
+		GPUType: "a100", Profile: "7g.40gb", Slices: 1, Start: start.Unix(), Seconds: 600,
 		Samples: 600, PeakMiB: 5000, MedianMiB: 4000, HighMiB: 4900, Util: 0.5, State: "COMPLETED",
 	}
 }

@@ -22,7 +22,7 @@ type Line struct {
 	User        string  `json:"user,omitempty"`
 	Account     string  `json:"account,omitempty"`
 	Name        string  `json:"name,omitempty"`
-	Board       string  `json:"board"`
+	GPUType     string  `json:"board"`
 	Profile     string  `json:"profile"`
 	Slices      int     `json:"slices"`
 	Start       int64   `json:"start"`

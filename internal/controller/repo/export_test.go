@@ -53,7 +53,7 @@ func drawRun(t *rapid.T) predict.Run {
 		Key:     rapid.SampledFrom([]string{"", "0123456789abcdef"}).Draw(t, "key"),
 		UID:     rapid.Uint32().Draw(t, "uid"),
 		Name:    rapid.String().Draw(t, "name"),
-		Board:   "a100",
+		GPUType: "a100",
 		Profile: "1g.5gb",
 		Slices:  rapid.IntRange(1, 8).Draw(t, "slices"),
 		Start:   rapid.Int64Range(1, 1<<33).Draw(t, "start"),

@@ -13,7 +13,7 @@ import (
 func observedLine(job uint32) Observed {
 	return Observed{
 		Line: Line(predict.Run{Job: job, Node: "n1", Key: "0123456789abcdef", Fingerprint: "fedcba9876543210",
-			UID: 1001, User: "ada", Name: "a\x1b[2J\n\"x", Board: "a100", Profile: "7g.40gb", Slices: 1,
+			UID: 1001, User: "ada", Name: "a\x1b[2J\n\"x", GPUType: "a100", Profile: "7g.40gb", Slices: 1,
 			Start: 1795339300, Seconds: 60.5, Samples: 60, PeakMiB: 3000, MedianMiB: 2900, HighMiB: 3000,
 			Util: -1, State: "COMPLETED"}),
 		Partition: "gpu", Submit: 1795339200, Limit: 3600, Nodes: 1, GPUs: 1, GPUUtil: 0.4,

@@ -25,7 +25,7 @@ func aRun() predict.Run {
 	return predict.Run{
 		Job: 7, Node: "n1", Key: "0123456789abcdef", Fingerprint: "fedcba9876543210",
 		UID: 1001, User: "user1", Account: "research", Name: "train",
-		Board: "a100", Profile: "2g.10gb", Slices: 1, Start: 1795339216, Seconds: 3590,
+		GPUType: "a100", Profile: "2g.10gb", Slices: 1, Start: 1795339216, Seconds: 3590,
 		Samples: 3589, PeakMiB: 5321, MedianMiB: 4800, HighMiB: 5100, Util: 0.37, Processes: 2,
 		State: "COMPLETED",
 	}

@@ -27,7 +27,7 @@ func fields(n *predict.Run) []any {
 		&n.User,
 		&n.Account,
 		&n.Name,
-		&n.Board,
+		&n.GPUType,
 		&n.Profile,
 		&n.Slices,
 		&n.Seconds,
@@ -125,7 +125,7 @@ func fromSummary(n predict.Run) (predict.Run, error) {
 		return n, fmt.Errorf("the run of job %d on %.64q at %d %w", n.Job, n.Node, n.Start, errInvalid)
 	}
 	k := summaries[0]
-	k.Board = strings.ToLower(k.Board) // sacctmgr 22.05 writes the model in lower case
+	k.GPUType = strings.ToLower(k.GPUType) // sacctmgr 22.05 writes the model in lower case
 	k.Job, k.Key, k.Fingerprint, k.UID, k.Exit = n.Job, n.Key, n.Fingerprint, n.UID, n.Exit
 	k.User, k.Account, k.Name, k.State = text(n.User), text(n.Account), text(n.Name), text(n.State)
 	return k, nil

@@ -25,7 +25,7 @@ func TestAddCompletes(t *testing.T) {
 	short.Seconds, short.Samples, short.PeakMiB = 10, 10, 100
 	blind := seen
 	seen.End, seen.ForeseenMiB = "", 0
-	seen.Board = "A100" // the Type in gres.conf; slurmdbd stores it in lower case
+	seen.GPUType = "A100" // the Type in gres.conf; slurmdbd stores it in lower case
 	blind.Samples, blind.PeakMiB, blind.MedianMiB, blind.HighMiB, blind.Util, blind.Fingerprint = 0, 0, 0, 0, -1, ""
 	for _, order := range [][]predict.Run{
 		{seen, read},

@@ -41,9 +41,9 @@ func TestNotebook(t *testing.T) {
 }
 
 func readNode(t *testing.T, d *datadriven.TestData) (gpus []place.GPU, err error) {
-	var board string
-	d.ScanArgs(t, "board", &board)
-	b := plain(t, board)
+	var model string
+	d.ScanArgs(t, "board", &model)
+	b := plain(t, model)
 	for line := range strings.Lines(d.Input) {
 		drawing, idle, _ := strings.Cut(strings.TrimSpace(line), " idle=")
 		busy, blocked, err := b.ParseBeside(drawing)

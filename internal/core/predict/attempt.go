@@ -135,7 +135,7 @@ func (r Run) promised() float64 {
 func (r Run) whole() bool {
 	return slices.ContainsFunc(mig.Models(), func(b *mig.Model) bool {
 		k, ok := b.ProfileIndex(r.Profile)
-		return ok && b.Type == r.Board && b.Profiles[k].Compute == b.Compute()
+		return ok && b.Type == r.GPUType && b.Profiles[k].Compute == b.Compute()
 	})
 }
 

@@ -75,7 +75,7 @@ func busy(runs []attempt) (share float64, known bool) {
 	if o.differ(o.completed) {
 		exponent = 0
 	}
-	most := largest(runs[len(runs)-1].Board)
+	most := largest(runs[len(runs)-1].GPUType)
 	sum, weights := 0.0, 0.0
 	for k := range busySteps {
 		b := (float64(k) + 0.5) / busySteps
@@ -90,10 +90,10 @@ func busy(runs []attempt) (share float64, known bool) {
 
 // largest returns the number of compute slices of the largest instances of the GPU models with the given Type, or 7 if
 // no model has this Type.
-func largest(board string) (compute int) {
+func largest(gpuType string) (compute int) {
 	for _, b := range mig.Models() {
 		for _, p := range b.Profiles {
-			if b.Type == board {
+			if b.Type == gpuType {
 				compute = max(compute, p.Compute)
 			}
 		}
@@ -118,7 +118,7 @@ type timed struct {
 func observe(runs []attempt) (o observations) {
 	var shares []float64
 	for _, r := range runs {
-		if r.compute() == 0 || r.Seconds <= 0 || r.Board != runs[len(runs)-1].Board {
+		if r.compute() == 0 || r.Seconds <= 0 || r.GPUType != runs[len(runs)-1].GPUType {
 			continue
 		}
 		switch t := (timed{r.compute(), math.Log(r.Seconds)}); r.State {

@@ -22,9 +22,9 @@ func TestBusyOn(t *testing.T) {
 // TestLargest checks the largest instances of two GPU models with seven compute slices, one with four, and an unknown
 // one.
 func TestLargest(t *testing.T) {
-	for board, want := range map[string]int{"a100": 7, "a30": 4, "h100": 7, "unknown": 7} {
-		if got := largest(board); got != want {
-			t.Errorf("%s: %d compute slices, want %d", board, got, want)
+	for gpuType, want := range map[string]int{"a100": 7, "a30": 4, "h100": 7, "unknown": 7} {
+		if got := largest(gpuType); got != want {
+			t.Errorf("%s: %d compute slices, want %d", gpuType, got, want)
 		}
 	}
 }

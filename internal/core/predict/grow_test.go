@@ -46,7 +46,7 @@ func TestLarger(t *testing.T) {
 // TestRanOut checks which failed runs let a job grow, and the resulting profile on an A100.
 func TestRanOut(t *testing.T) {
 	run := func(job uint32, restart int, profile, state string, peak float64) Run {
-		return Run{Job: job, Restart: restart, Board: "a100", Profile: profile, Slices: 1, Samples: 9,
+		return Run{Job: job, Restart: restart, GPUType: "a100", Profile: profile, Slices: 1, Samples: 9,
 			PeakMiB: peak, MedianMiB: peak, State: state, Seconds: 60}
 	}
 	small := Growth{Profile: "1g.5gb", Cause: RanOutOfMemory, MiB: 4700}
@@ -62,8 +62,8 @@ func TestRanOut(t *testing.T) {
 		{"complete", []Run{run(1, 0, "1g.5gb", "COMPLETED", 4700)}, nil, ""},
 		{"time limit", []Run{run(1, 0, "1g.5gb", "TIMEOUT", 4700)}, nil, ""},
 		{"an earlier job was", []Run{run(1, 0, "1g.5gb", "FAILED", 4700), run(2, 0, "1g.5gb", "FAILED", 900)}, nil, ""},
-		{"not executable", []Run{{Job: 1, Board: "a100", Profile: "1g.5gb", State: "FAILED", Exit: 127}}, nil, ""},
-		{"no sample", []Run{{Job: 1, Board: "a100", Profile: "1g.5gb", State: "FAILED", Exit: 1}}, nil, ""},
+		{"not executable", []Run{{Job: 1, GPUType: "a100", Profile: "1g.5gb", State: "FAILED", Exit: 127}}, nil, ""},
+		{"no sample", []Run{{Job: 1, GPUType: "a100", Profile: "1g.5gb", State: "FAILED", Exit: 1}}, nil, ""},
 		{"grown, and full again", []Run{
 			run(1, 0, "1g.5gb", "FAILED", 4700), run(1, 1, "1g.10gb", "FAILED", 9000),
 		}, []Growth{small}, "3g.20gb"},
@@ -72,10 +72,10 @@ func TestRanOut(t *testing.T) {
 		}, []Growth{{Profile: "2g.10gb", Cause: RanOutOfMemory, MiB: 9600}}, ""},
 		{"grown, and reported that memory is missing", []Run{
 			run(1, 0, "1g.5gb", "FAILED", 4700),
-			{Job: 1, Restart: 1, Board: "a100", Profile: "1g.10gb", Samples: 9, PeakMiB: 900, End: EndOOM},
+			{Job: 1, Restart: 1, GPUType: "a100", Profile: "1g.10gb", Samples: 9, PeakMiB: 900, End: EndOOM},
 		}, []Growth{small}, "3g.20gb"},
 		{"reported before the first sample", []Run{
-			{Job: 1, Board: "a100", Profile: "1g.5gb", State: "FAILED", End: EndOOM},
+			{Job: 1, GPUType: "a100", Profile: "1g.5gb", State: "FAILED", End: EndOOM},
 		}, nil, "1g.10gb"},
 		{"an earlier job needed more", []Run{
 			run(1, 0, "3g.20gb", "COMPLETED", 15000), run(2, 0, "1g.5gb", "FAILED", 4700),
@@ -117,8 +117,8 @@ func TestRanOut(t *testing.T) {
 // TestForesaw checks which forecasts let a job grow: the job's earlier runs count more than a forecast.
 func TestForesaw(t *testing.T) {
 	run := func(profile, state string, peak float64) Run {
-		return Run{Board: "a100", Profile: profile, Slices: 1, Samples: 9, PeakMiB: peak, MedianMiB: peak, State: state,
-			Seconds: 60}
+		return Run{GPUType: "a100", Profile: profile, Slices: 1, Samples: 9, PeakMiB: peak, MedianMiB: peak,
+			State: state, Seconds: 60}
 	}
 	for _, c := range []struct {
 		what    string

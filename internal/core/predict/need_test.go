@@ -79,7 +79,7 @@ func past(t *testing.T, lines string) (runs []Run) {
 		r := Run{
 			Job:     uint32(k + 1),
 			Node:    "n1",
-			Board:   "a100",
+			GPUType: "a100",
 			Profile: w[0],
 			Slices:  1,
 			State:   w[1],
@@ -91,7 +91,7 @@ func past(t *testing.T, lines string) (runs []Run) {
 		for _, more := range w[3:] {
 			name, value, _ := strings.Cut(more, "=")
 			if name == "board" {
-				r.Board = value
+				r.GPUType = value
 				continue
 			}
 			v := decimal(t, value)
@@ -150,7 +150,7 @@ func drawRun(t *rapid.T) Run {
 		Job:     rapid.Uint32Range(0, 40).Draw(t, "job"),
 		State:   rapid.SampledFrom(states).Draw(t, "state"),
 		Profile: rapid.SampledFrom(profiles).Draw(t, "profile"),
-		Board:   "a100",
+		GPUType: "a100",
 		Samples: rapid.IntRange(0, 3).Draw(t, "samples"),
 		PeakMiB: rapid.Float64Range(0, 40000).Draw(t, "peak"),
 		Seconds: rapid.Float64Range(0, 1e6).Draw(t, "seconds"),

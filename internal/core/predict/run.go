@@ -20,7 +20,7 @@ type Run struct {
 	UID                 uint32
 	User, Account, Name string
 
-	Board   string // the Type of the GPU in gres.conf, e.g. a100
+	GPUType string `json:"Board"` // the Type of the GPU in gres.conf, e.g. a100; stored observations use the key Board
 	Profile string
 	Slices  int // the number of slices of this profile, at least 1
 
@@ -82,7 +82,7 @@ func (r Run) Summary() string {
 	if r.Slices > 1 {
 		fmt.Fprintf(&b, "x%d", r.Slices)
 	}
-	fmt.Fprintf(&b, ",%s,at=%d,ran=%.0fs", r.Board, r.Start, r.Seconds)
+	fmt.Fprintf(&b, ",%s,at=%d,ran=%.0fs", r.GPUType, r.Start, r.Seconds)
 	if r.Samples > 0 {
 		fmt.Fprintf(&b, ",peak=%.0fM,p95=%.0fM,median=%.0fM", r.PeakMiB, r.HighMiB, r.MedianMiB)
 		if r.Util >= 0 {
@@ -126,13 +126,13 @@ func parseSummary(text string) (Run, error) {
 	if len(parts) < 4 {
 		return Run{}, errSummary
 	}
-	r := Run{Node: parts[0], Profile: parts[1], Board: parts[2], Slices: 1, Util: -1}
+	r := Run{Node: parts[0], Profile: parts[1], GPUType: parts[2], Slices: 1, Util: -1}
 	if k := strings.LastIndexByte(r.Profile, 'x'); k > 0 {
 		if n, err := strconv.ParseUint(r.Profile[k+1:], 10, 16); err == nil && n > 0 {
 			r.Profile, r.Slices = r.Profile[:k], int(n)
 		}
 	}
-	if r.Node == "" || r.Profile == "" || r.Board == "" {
+	if r.Node == "" || r.Profile == "" || r.GPUType == "" {
 		return Run{}, errSummary
 	}
 	seen := map[string]bool{}

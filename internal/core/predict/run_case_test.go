@@ -11,7 +11,7 @@ func TestSummaryInLowerCase(t *testing.T) {
 	r := Run{
 		Node:      "GPU01",
 		Profile:   "2g.10gb",
-		Board:     "a100",
+		GPUType:   "a100",
 		Slices:    1,
 		Start:     1795339216,
 		Seconds:   3590,

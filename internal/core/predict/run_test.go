@@ -14,7 +14,7 @@ func TestSummary(t *testing.T) {
 	r := Run{
 		Node:      "n1",
 		Profile:   "2g.10gb",
-		Board:     "a100",
+		GPUType:   "a100",
 		Slices:    2,
 		Start:     1795339216,
 		Seconds:   3590,
@@ -47,7 +47,7 @@ func drawSummarized(t *rapid.T) Run {
 	r := Run{
 		Node:    rapid.StringMatching(`[a-z][a-z0-9.-]{0,8}`).Draw(t, "node"),
 		Profile: rapid.SampledFrom(names).Draw(t, "profile"),
-		Board:   rapid.SampledFrom([]string{"a100", "h100", "rtx_pro_6000"}).Draw(t, "board"),
+		GPUType: rapid.SampledFrom([]string{"a100", "h100", "rtx_pro_6000"}).Draw(t, "board"),
 		Slices:  rapid.IntRange(1, 8).Draw(t, "slices"),
 		Start:   rapid.Int64Range(1, 4e9).Draw(t, "start"),
 		Seconds: whole("seconds", 1e7),
@@ -161,7 +161,7 @@ func FuzzSummaries(f *testing.F) {
 // stored by sacctmgr 22.05.8.
 func TestSummaryEnd(t *testing.T) {
 	r := Run{
-		Node: "n1", Profile: "1g.5gb", Board: "a100", Slices: 1, Start: 1795339216, Seconds: 600, Samples: 599,
+		Node: "n1", Profile: "1g.5gb", GPUType: "a100", Slices: 1, Start: 1795339216, Seconds: 600, Samples: 599,
 		PeakMiB: 3000, HighMiB: 2900, MedianMiB: 2000, Util: -1, End: EndForeseen, ForeseenMiB: 12800,
 	}
 	const word = "caelum:run=n1,1g.5gb,a100,at=1795339216,ran=600s,peak=3000M,p95=2900M,median=2000M,samples=599," +
@@ -181,7 +181,7 @@ func TestEndedForMemory(t *testing.T) {
 	model, all := plain(t, "A100-40GB")
 	for _, state := range []string{"", "REQUEUED", "FAILED", "CANCELLED by 0", "COMPLETED"} {
 		short := Run{
-			Job: 1, Board: "a100", Profile: "1g.5gb", State: state, PeakMiB: 2000, Samples: 60, Util: -1,
+			Job: 1, GPUType: "a100", Profile: "1g.5gb", State: state, PeakMiB: 2000, Samples: 60, Util: -1,
 			End: EndForeseen,
 		}
 		need, ok := Predict(History{Level: ByKey, Runs: []Run{short}}, DefaultSite)
@@ -195,7 +195,7 @@ func TestEndedForMemory(t *testing.T) {
 			t.Errorf("%s, then complete: %s, %v: %s", state, got, ok, need.Why)
 		}
 	}
-	unsampled := Run{Job: 1, Board: "a100", Profile: "1g.5gb", State: "REQUEUED", Util: -1, End: EndOOM}
+	unsampled := Run{Job: 1, GPUType: "a100", Profile: "1g.5gb", State: "REQUEUED", Util: -1, End: EndOOM}
 	need, _ := Predict(History{Level: ByKey, Runs: []Run{unsampled}}, DefaultSite)
 	if got := need.AtLeast(model, all, "1g.5gb"); got != "1g.10gb" {
 		t.Errorf("a run that ended before its first sample: %s", got)

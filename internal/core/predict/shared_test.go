@@ -11,8 +11,8 @@ func userRuns(uid uint32, n int, peak, seconds float64) History {
 	h := History{Level: BySite}
 	for i := range n {
 		h.Runs = append(h.Runs, Run{
-			Job: uint32(i + 1), Node: "n1", UID: uid, Board: "a100", Profile: "7g.40gb", Slices: 1, State: "COMPLETED",
-			Start: int64(1000 + i), Seconds: seconds,
+			Job: uint32(i + 1), Node: "n1", UID: uid, GPUType: "a100", Profile: "7g.40gb", Slices: 1,
+			State: "COMPLETED", Start: int64(1000 + i), Seconds: seconds,
 			Samples: 60, PeakMiB: peak, MedianMiB: peak, HighMiB: peak, Util: -1,
 		})
 	}

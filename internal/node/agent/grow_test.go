@@ -39,8 +39,8 @@ func (g *growing) restart() {
 			return predict.Run{}, false
 		}
 		return predict.Run{
-			Job: id, Restart: l.Restart, Board: "a100", Profile: l.Slices[0].Profile, Slices: len(l.Slices), Samples: 9,
-			PeakMiB: g.peak, MedianMiB: g.peak, Seconds: 60, Util: -1,
+			Job: id, Restart: l.Restart, GPUType: "a100", Profile: l.Slices[0].Profile, Slices: len(l.Slices),
+			Samples: 9, PeakMiB: g.peak, MedianMiB: g.peak, Seconds: 60, Util: -1,
 		}, true
 	}
 }

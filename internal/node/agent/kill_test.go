@@ -93,7 +93,8 @@ func (a *Agent) fullRun(id uint32) (predict.Run, bool) {
 	}
 	full := float64(l.Slices[0].MemoryMiB)
 	return predict.Run{
-		Job: id, Restart: l.Restart, Board: "a100", Profile: l.Slices[0].Profile, Slices: 1, Samples: 1, PeakMiB: full,
+		Job: id, Restart: l.Restart, GPUType: "a100", Profile: l.Slices[0].Profile, Slices: 1, Samples: 1,
+		PeakMiB: full,
 	}, true
 }
 

@@ -153,7 +153,7 @@ func TestObservedRun(t *testing.T) {
 	want := predict.Run{
 		Job: id, Node: "n1", Key: "0123456789abcdef", Fingerprint: "fedcba9876543210",
 		UID: 20001, User: "user1", Account: "physics", Name: "j",
-		Board: "a100", Profile: "2g.10gb", Slices: 1, Start: l.fake.Now().Unix(), Seconds: 10, Util: -1, Processes: 1,
+		GPUType: "a100", Profile: "2g.10gb", Slices: 1, Start: l.fake.Now().Unix(), Seconds: 10, Util: -1, Processes: 1,
 	}
 	if r != want {
 		t.Errorf("%+v, want %+v", r, want)

@@ -31,9 +31,9 @@ func count(t *testing.T, node *gputest.Node, what string, do func() error) int {
 
 // TestCallsOfCarve bounds the number of NVML calls for the operations of a prolog, on a GPU with six other instances.
 func TestCallsOfCarve(t *testing.T) {
-	for _, board := range []string{"A100-40GB", "B200-180GB"} {
-		t.Run(board, func(t *testing.T) {
-			node := gputest.New(t, board, 2)
+	for _, model := range []string{"A100-40GB", "B200-180GB"} {
+		t.Run(model, func(t *testing.T) {
+			node := gputest.New(t, model, 2)
 			gpus, err := node.GPUs()
 			if err != nil {
 				t.Fatal(err)

@@ -24,8 +24,8 @@ func modes(t *testing.T, test func(t *testing.T, option ...string)) {
 // agree.
 func TestWholeComputeInstances(t *testing.T) {
 	modes(t, func(t *testing.T, option ...string) {
-		for _, board := range []string{"A30-24GB", "A100-40GB", "H100-80GB", "B200-180GB", "RTX-PRO-6000-96GB"} {
-			node := gputest.New(t, board, 2, option...)
+		for _, model := range []string{"A30-24GB", "A100-40GB", "H100-80GB", "B200-180GB", "RTX-PRO-6000-96GB"} {
+			node := gputest.New(t, model, 2, option...)
 			gpus, err := node.GPUs()
 			if err != nil {
 				t.Fatal(err)
@@ -37,21 +37,21 @@ func TestWholeComputeInstances(t *testing.T) {
 				for _, start := range p.Starts {
 					in, err := node.Create(1, p.Name, start)
 					if err != nil || !in.Whole || in.SMs != p.SM || in.MaxSMs != p.SM || in.Start != start {
-						t.Fatalf("%s: %s at %d, which has %d SMs: %+v, %v", board, p.Name, start, p.SM, in, err)
+						t.Fatalf("%s: %s at %d, which has %d SMs: %+v, %v", model, p.Name, start, p.SM, in, err)
 					}
 					list, err := node.Instances(1)
 					if err != nil || len(list) != 1 || fmt.Sprint(list[0]) != fmt.Sprint(in) {
-						t.Fatalf("%s: listed %+v, %v, but created %+v", board, list, err, in)
+						t.Fatalf("%s: listed %+v, %v, but created %+v", model, list, err, in)
 					}
 					made, err := node.Remake(1, in)
 					if err != nil || made.UUID == in.UUID || !made.Whole || made.GI != in.GI {
-						t.Fatalf("%s: re-created %+v, %v, before %+v", board, made, err, in)
+						t.Fatalf("%s: re-created %+v, %v, before %+v", model, made, err, in)
 					}
 					if there, err := node.Exists(1, in); err != nil || there {
-						t.Errorf("%s: an instance with an earlier UUID exists (%v)", board, err)
+						t.Errorf("%s: an instance with an earlier UUID exists (%v)", model, err)
 					}
 					if there, err := node.Exists(1, made); err != nil || !there {
-						t.Errorf("%s: an instance does not exist (%v)", board, err)
+						t.Errorf("%s: an instance does not exist (%v)", model, err)
 					}
 					if err := node.Destroy(1, in.GI); err != nil {
 						t.Fatal(err)

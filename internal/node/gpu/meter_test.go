@@ -53,9 +53,9 @@ func metered(t testing.TB, node *gputest.Node, profile string, start int) (gpu.I
 	return in, m
 }
 
-func discovered(t testing.TB, board string) *gputest.Node {
+func discovered(t testing.TB, model string) *gputest.Node {
 	t.Helper()
-	node := gputest.New(t, board, 1)
+	node := gputest.New(t, model, 1)
 	if _, err := node.GPUs(); err != nil {
 		t.Fatal(err)
 	}
@@ -169,9 +169,9 @@ func cpu(b *testing.B) time.Duration {
 // BenchmarkMeter measures the CPU time of a reading, and reports the share of a core that one reading per second uses.
 // Each call to the emulator opens, locks and reads a file.
 func BenchmarkMeter(b *testing.B) {
-	for board, profile := range map[string]string{"A100-40GB": "1g.5gb", "H100-80GB": "1g.10gb"} {
-		b.Run(board, func(b *testing.B) {
-			node := discovered(b, board)
+	for model, profile := range map[string]string{"A100-40GB": "1g.5gb", "H100-80GB": "1g.10gb"} {
+		b.Run(model, func(b *testing.B) {
+			node := discovered(b, model)
 			in, m := metered(b, node, profile, 6)
 			compute(b, node, in.UUID, "--memory", "700", "--util", "0.5")
 			b.ReportAllocs()

@@ -39,9 +39,9 @@ type node struct {
 	state string
 }
 
-func newNode(t testing.TB, board string, gpus int, options ...string) node {
+func newNode(t testing.TB, model string, gpus int, options ...string) node {
 	t.Helper()
-	n := node{gputest.New(t, board, gpus, options...), t.TempDir()}
+	n := node{gputest.New(t, model, gpus, options...), t.TempDir()}
 	n.Close() // the run must be the first to open NVML, which then looks for the files in nvidia-caps
 	for _, dir := range []string{n.Dev, n.Proc, filepath.Dir(n.State)} {
 		if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {

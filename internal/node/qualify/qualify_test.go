@@ -15,7 +15,7 @@ import (
 // TestModels qualifies emulated nodes of several GPU models, beside an instance of another program. No row may differ,
 // and all rows that the emulator can check must hold.
 func TestModels(t *testing.T) {
-	for _, c := range []struct{ board, options, profile string }{
+	for _, c := range []struct{ model, options, profile string }{
 		{"A30-24GB", "", "1g.6gb 3"},
 		{"A100-40GB", "--modify-device-files 0", "1g.5gb 6"},
 		{"H100-80GB", "", "2g.20gb 4"},
@@ -23,8 +23,8 @@ func TestModels(t *testing.T) {
 		{"B200-180GB", "", "1g.45gb 2"},
 		{"RTX-PRO-6000-96GB", "--modify-device-files 0", "1g.24gb 9"},
 	} {
-		t.Run(c.board+c.options, func(t *testing.T) {
-			n := newNode(t, c.board, 2, strings.Fields(c.options)...)
+		t.Run(c.model+c.options, func(t *testing.T) {
+			n := newNode(t, c.model, 2, strings.Fields(c.options)...)
 			n.Emulator(t, append([]string{"create", "1"}, strings.Fields(c.profile)...)...)
 			if os.Getenv("REALISTIC") != "" {
 				n.Emulator(t, "latency", "realistic")

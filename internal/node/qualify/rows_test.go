@@ -63,7 +63,7 @@ func appendTo(t *testing.T, path, text string) {
 
 // violation is a way in which the emulated driver can violate an assumption.
 type violation struct {
-	row, board string
+	row, model string
 	options    string
 	fault      func(*testing.T, node, *Options)
 }
@@ -76,12 +76,12 @@ const always = " --times 1000000"
 
 // violations has at least one case for each assumption that the emulator can violate, and cases that violate none.
 var violations = []violation{
-	{row: "", board: "A30-24GB"},
-	{row: "", board: "A30-24GB", options: "--modify-device-files 0"},
+	{row: "", model: "A30-24GB"},
+	{row: "", model: "A30-24GB", options: "--modify-device-files 0"},
 	{row: "A18", options: "--persistence 1"},
 	{row: "", options: "--virtualization passthrough"},
 	{row: "", options: "--stale-mig-devices 1 --boot-config 1"},
-	{row: "", board: "H100-80GB", options: "--fabric 300"},
+	{row: "", model: "H100-80GB", options: "--fabric 300"},
 	{row: "A1", fault: emulator("fault add --call CREATE_CI --error NO_PERMISSION" + always)},
 	{row: "A2", fault: emulator("quirk few-sms")},
 	{row: "A3", fault: emulator("quirk moving-ids")},
@@ -97,7 +97,7 @@ var violations = []violation{
 		}
 	}},
 	{row: "A5", fault: func(t *testing.T, n node, o *Options) { o.Modprobe = n.modprobe(t, "-f") }},
-	{row: "A6", board: "H100-80GB", options: "--fabric 0 --modify-device-files 0",
+	{row: "A6", model: "H100-80GB", options: "--fabric 0 --modify-device-files 0",
 		fault: func(t *testing.T, n node, o *Options) { n.nvswitch(t); o.ModeSwitch = false }},
 	{row: "A7", fault: emulator("fault add --call PROCESSES --error NO_PERMISSION" + always)},
 	{row: "A8", fault: emulator("fault add --call CREATE_GI --nth 2 --error UNKNOWN")},
@@ -112,19 +112,19 @@ var violations = []violation{
 		appendTo(t, filepath.Join(n.Proc, "driver/nvidia/params"), "RegistryDwords: \"RMDisableScrubOnFree=1\"\n")
 	}},
 	{row: "A17", fault: emulator("uuid repeat")},
-	{row: "A18", board: "H100-80GB", fault: emulator("fault add --call SET_MIG_MODE --nth 3 --activation IN_USE")},
+	{row: "A18", model: "H100-80GB", fault: emulator("fault add --call SET_MIG_MODE --nth 3 --activation IN_USE")},
 	{row: "A18", fault: emulator("fault add --call SET_MIG_MODE --nth 3 --activation IN_USE")},
 	{row: "A18", options: "--drm 1"},
-	{row: "A19", board: "H100-80GB", options: "--fabric 600000",
+	{row: "A19", model: "H100-80GB", options: "--fabric 600000",
 		fault: func(_ *testing.T, _ node, o *Options) { o.FabricLimit = time.Second }},
 	{row: "A21", fault: emulator("quirk forgetful")},
 	{row: "A22", fault: emulator("latency --call LIST_GI 550")},
 	{row: "A23", fault: emulator("drift --profile 1g.6gb --memory 7000")},
-	{row: "A23", board: "H100-80GB-NEWER"},
+	{row: "A23", model: "H100-80GB-NEWER"},
 	{row: "A24", fault: emulator("quirk counts")},
 	{row: "A26", options: "--modify-device-files 0",
 		fault: func(t *testing.T, n node, o *Options) { o.Modprobe = n.modprobe(t, "-c") }},
-	{row: "A27", board: "H100-80GB", fault: emulator("quirk mode-while-held")},
+	{row: "A27", model: "H100-80GB", fault: emulator("quirk mode-while-held")},
 	{row: "A29", fault: emulator("quirk ci-ids")},
 	{row: "A31", options: "--nvlink all", fault: emulator("quirk p2p")},
 }
@@ -152,15 +152,15 @@ func TestUnusedCapability(t *testing.T) {
 // TestRows checks that exactly the row of the violated assumption differs.
 func TestRows(t *testing.T) {
 	for _, c := range violations {
-		if c.board == "" {
-			c.board = "A30-24GB"
+		if c.model == "" {
+			c.model = "A30-24GB"
 		}
 		t.Run(c.row+strings.TrimPrefix(c.options, "--"), func(t *testing.T) {
 			gpus := 1
 			if c.row == "A31" {
 				gpus = 2
 			}
-			n := newNode(t, c.board, gpus, strings.Fields(c.options)...)
+			n := newNode(t, c.model, gpus, strings.Fields(c.options)...)
 			rep := n.run(t, func(o *Options) {
 				o.ModeSwitch, o.CUDA, o.Modprobe = true, n.cuda(), n.modprobe(t, "")
 				if c.fault != nil {

@@ -115,7 +115,7 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 		return
 	}
 	o := &observation{
-		Run: predict.Run{Job: l.Job, Restart: l.Restart, Node: m.Node, Board: model, UID: l.UID, Start: l.Since},
+		Run: predict.Run{Job: l.Job, Restart: l.Restart, Node: m.Node, GPUType: model, UID: l.UID, Start: l.Since},
 		// An earlier agent may have granted the lease, and its observation may have been lost. In that case, only the
 		// system time shows the age of the lease. Since is rounded down to whole seconds, so the lease is on average
 		// half a second younger than Since suggests.

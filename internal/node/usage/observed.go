@@ -186,7 +186,7 @@ func (o *Observer) observed(r *openedRun) repo.Observed {
 		r.Slices = nil
 	}
 	gpus := min(max(j.GPUsPerNode(), 0), repo.MaxCount) // a user may request any number
-	run := predict.Run{Board: o.first.board, Profile: o.first.in.Profile, Slices: max(gpus, 1), Util: -1}
+	run := predict.Run{GPUType: o.first.gpuType, Profile: o.first.in.Profile, Slices: max(gpus, 1), Util: -1}
 	if len(r.Slices) > 0 {
 		run = r.run(o.Clock())
 	}

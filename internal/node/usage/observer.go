@@ -67,12 +67,12 @@ type ObservedQueue interface {
 
 // observedDevice is a GPU whose MIG mode is off, or a static MIG device.
 type observedDevice struct {
-	g      gpu.GPU
-	in     gpu.Instance
-	board  string
-	memory float64 // MiB
-	meter  gpu.Meter
-	failed bool // true if an error has been logged
+	g       gpu.GPU
+	in      gpu.Instance
+	gpuType string
+	memory  float64 // MiB
+	meter   gpu.Meter
+	failed  bool // true if an error has been logged
 }
 
 // lookInterval is the interval at which an Observer looks for static MIG devices that have been created or destroyed.
@@ -219,7 +219,7 @@ func (o *Observer) add(d *observedDevice, use gpu.Use, jobOf func(pid int) uint3
 		on := r.usageOn(d)
 		if on == nil {
 			on = &sliceUsage{GPU: d.g.Index, UUID: d.in.UUID, Profile: d.in.Profile, MemoryMiB: d.memory, LastUtil: -1}
-			r.Slices, r.Run.Board = append(r.Slices, on), d.board
+			r.Slices, r.Run.GPUType = append(r.Slices, on), d.gpuType
 		}
 		for ; on.gap > 0; on.gap-- {
 			on.add(gpu.Use{Util: -1})
@@ -277,9 +277,9 @@ func (o *Observer) devicesOf(g gpu.GPU, known []*observedDevice) (all []*observe
 			all = append(all, known[k])
 			continue
 		}
-		d := &observedDevice{g: g, in: in, board: mig.GRESType(g.Name), memory: float64(g.MemoryMiB)}
+		d := &observedDevice{g: g, in: in, gpuType: mig.GRESType(g.Name), memory: float64(g.MemoryMiB)}
 		if m := g.Model; m != nil {
-			d.board = m.Type
+			d.gpuType = m.Type
 			whole := slices.IndexFunc(m.Profiles, func(p mig.Profile) bool {
 				return mig.Plain(p) && p.Size == m.Grid && p.Compute == m.Compute()
 			})

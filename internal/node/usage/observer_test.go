@@ -186,7 +186,7 @@ func TestObserveWholeGPUs(t *testing.T) {
 	s.sampleUntil(t, 8, "1 7g.40gb", 9000)
 	s.end(7, "COMPLETED")
 	n := s.line(t)
-	if n.Job != 7 || n.PeakMiB != 5000 || n.Slices != 2 || n.Profile != "7g.40gb" || n.Board != "a100" ||
+	if n.Job != 7 || n.PeakMiB != 5000 || n.Slices != 2 || n.Profile != "7g.40gb" || n.GPUType != "a100" ||
 		n.State != "COMPLETED" || n.Seconds != 10 || n.Start-n.Submit != 30 || n.Limit != 3600 || n.Processes != 2 ||
 		n.Samples == 0 || n.GPUUtil < 0.5 || n.Util != -1 || n.User != "ada" || n.Partition != "gpu" {
 		t.Errorf("%+v", n)

@@ -45,7 +45,7 @@ func ran(node string, job uint32) predict.Run {
 	return predict.Run{
 		Job:       job,
 		Node:      node,
-		Board:     "a100",
+		GPUType:   "a100",
 		Profile:   "2g.10gb",
 		Slices:    1,
 		Start:     began.Unix(),

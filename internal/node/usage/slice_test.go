@@ -57,6 +57,14 @@ func TestUsageUtil(t *testing.T) {
 	}
 }
 
+// TestStoredGPUType checks that an observation keeps its GPU type, whose key in the repository is Board.
+func TestStoredGPUType(t *testing.T) {
+	o, err := parseObservation([]byte(`{"Run":{"Board":"a100"},"Slices":[{"MemoryMiB":1}]}`))
+	if err != nil || o.Run.GPUType != "a100" {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
 // FuzzParseObservation checks that parseObservation returns either an error or an observation that can be continued.
 func FuzzParseObservation(f *testing.F) {
 	u := &sliceUsage{MemoryMiB: 1000, UUID: "MIG-1", Profile: "1g.5gb"}

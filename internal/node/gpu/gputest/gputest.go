@@ -41,7 +41,7 @@ var build = sync.OnceValues(func() (string, error) {
 
 // New creates a node with n GPUs of one GPU model. options are additional options for `nvml-emulator init`. A process
 // can use only one node at a time, because the state file's path is in an environment variable.
-func New(t testing.TB, board string, n int, options ...string) *Node {
+func New(t testing.TB, model string, n int, options ...string) *Node {
 	t.Helper()
 	dir, err := build()
 	if err != nil {
@@ -50,7 +50,7 @@ func New(t testing.TB, board string, n int, options ...string) *Node {
 	node := &Node{Dev: t.TempDir(), Proc: t.TempDir(), State: filepath.Join(t.TempDir(), "state"), build: dir}
 	t.Setenv("NVML_EMULATOR_STATE", node.State)
 	node.Emulator(t, append([]string{
-		"init", "--board", board, "--gpus", strconv.Itoa(n), "--dev-root", node.Dev, "--proc-root", node.Proc,
+		"init", "--board", model, "--gpus", strconv.Itoa(n), "--dev-root", node.Dev, "--proc-root", node.Proc,
 	}, options...)...)
 	node.open(t)
 	return node

@@ -12,7 +12,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-type boardProfile struct {
+type modelProfile struct {
 	name                    string
 	id, slices, size, limit int
 	memory                  int // MiB; 0 if the table has a dash
@@ -20,15 +20,15 @@ type boardProfile struct {
 	enum                    string
 }
 
-type boardTable struct {
+type modelTable struct {
 	name, device string
 	grid         int
 	live         bool
-	profiles     []boardProfile
+	profiles     []modelProfile
 }
 
-// readBoards parses models.txt independently of boards.awk.
-func readBoards(t *testing.T) []boardTable {
+// readModels parses models.txt independently of boards.awk.
+func readModels(t *testing.T) []modelTable {
 	t.Helper()
 	f, err := os.Open("../../internal/core/mig/models.txt")
 	if err != nil {
@@ -42,17 +42,17 @@ func readBoards(t *testing.T) []boardTable {
 		}
 		return n
 	}
-	var all []boardTable
+	var all []modelTable
 	for s := bufio.NewScanner(f); s.Scan(); {
 		w := strings.Fields(s.Text())
 		switch {
 		case len(w) > 6 && w[0] == "board":
 			all = append(
 				all,
-				boardTable{name: w[1], grid: number(w[2]), live: w[5] == "live", device: strings.Join(w[6:], " ")},
+				modelTable{name: w[1], grid: number(w[2]), live: w[5] == "live", device: strings.Join(w[6:], " ")},
 			)
 		case len(w) > 0 && w[0] == "profile":
-			p := boardProfile{
+			p := modelProfile{
 				name:   w[1],
 				id:     number(w[2]),
 				slices: number(w[3]),
@@ -76,10 +76,10 @@ func readBoards(t *testing.T) []boardTable {
 	return all
 }
 
-// TestEveryBoard checks, for every GPU model, that the emulator reports the values in models.txt in all three versions
+// TestEveryModel checks, for every GPU model, that the emulator reports the values in models.txt in all three versions
 // of the profile info. It also checks that the emulator allows each placement.
-func TestEveryBoard(t *testing.T) {
-	for _, b := range readBoards(t) {
+func TestEveryModel(t *testing.T) {
+	for _, b := range readModels(t) {
 		t.Run(b.name, func(t *testing.T) {
 			m := newMachine(t, "--board", b.name)
 			d := m.device(0)
@@ -96,7 +96,7 @@ func TestEveryBoard(t *testing.T) {
 				}
 				m.want(ret, nvml.SUCCESS, "GetGpuInstanceProfileInfo")
 				seen++
-				i := slices.IndexFunc(b.profiles, func(p boardProfile) bool { return p.id == int(info.Id) })
+				i := slices.IndexFunc(b.profiles, func(p modelProfile) bool { return p.id == int(info.Id) })
 				if i < 0 {
 					t.Fatalf("models.txt does not contain profile id %d", info.Id)
 				}
@@ -114,7 +114,7 @@ func TestEveryBoard(t *testing.T) {
 	}
 }
 
-func checkProfile(m *machine, d nvml.Device, b boardTable, p boardProfile, enum int, info nvml.GpuInstanceProfileInfo) {
+func checkProfile(m *machine, d nvml.Device, b modelTable, p modelProfile, enum int, info nvml.GpuInstanceProfileInfo) {
 	m.Helper()
 	if int(info.SliceCount) != p.slices || int(info.InstanceCount) != p.limit ||
 		(p.memory != 0 && int(info.MemorySizeMB) != p.memory) {
@@ -162,7 +162,7 @@ func checkProfile(m *machine, d nvml.Device, b boardTable, p boardProfile, enum 
 	}
 }
 
-func (m *machine) checkMigDevice(d nvml.Device, p boardProfile, info nvml.GpuInstanceProfileInfo) {
+func (m *machine) checkMigDevice(d nvml.Device, p modelProfile, info nvml.GpuInstanceProfileInfo) {
 	m.Helper()
 	all := m.migDevices(d)
 	if len(all) != 1 {
