@@ -27,17 +27,17 @@ func watchQueue(path string) error {
 	log := daemon.Logger(cfg).WithField("watcher", cfg.Node)
 	ctl := slurm.New(slurm.Options{})
 	own := watch.Config{
-		TriggerFile: cfg.PokeFile,
-		WakePort:    cfg.WakePort,
-		Address:     cfg.WakeAddress,
-		Name:        cfg.Node,
-		WakeKey:     cfg.WakeKey,
-		Interval:    cfg.PollInterval,
-		Settings:    settings,
-		Planner:     cfg.Planner,
-		Preemptor:   ctl,
-		Preempt:     cfg.Preempt,
-		Moves:       watch.Moves{PerDay: cfg.MovesPerDay, Partitions: cfg.MovePartitions, Command: cfg.MoveCommand},
+		TriggerFile:   cfg.TriggerFile,
+		NotifyPort:    cfg.NotifyPort,
+		NotifyAddress: cfg.NotifyAddress,
+		Name:          cfg.Node,
+		NotifyKey:     cfg.NotifyKey,
+		Interval:      cfg.PollInterval,
+		Settings:      settings,
+		Planner:       cfg.Planner,
+		Preemptor:     ctl,
+		Preempt:       cfg.Preempt,
+		Moves:         watch.Moves{PerDay: cfg.MovesPerDay, Partitions: cfg.MovePartitions, Command: cfg.MoveCommand},
 	}
 	w := watch.New(own, ctl, log)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)

@@ -73,8 +73,8 @@ func (c Config) checkPaths() error {
 		{"device_dir", c.DeviceDir},
 		{"repo", c.Repo},
 		{"table", c.Table},
-		{"wake_key", c.WakeKey},
-		{"poke_file", c.PokeFile},
+		{"wake_key", c.NotifyKey},
+		{"poke_file", c.TriggerFile},
 	} {
 		if !strings.HasPrefix(path.value, "/") {
 			return fmt.Errorf("%s: %q is not an absolute path", path.key, path.value)
@@ -124,12 +124,12 @@ func (c Config) checkIntervals() error {
 
 // checkWatcher checks the port and the address on which the agent receives notifications.
 func (c Config) checkWatcher() error {
-	if c.WakePort < 0 || c.WakePort > 65535 {
-		return fmt.Errorf("wake_port: %d is neither a UDP port nor 0 (no notifications)", c.WakePort)
+	if c.NotifyPort < 0 || c.NotifyPort > 65535 {
+		return fmt.Errorf("wake_port: %d is neither a UDP port nor 0 (no notifications)", c.NotifyPort)
 	}
-	if c.WakeAddress != "" && net.ParseIP(c.WakeAddress) == nil {
+	if c.NotifyAddress != "" && net.ParseIP(c.NotifyAddress) == nil {
 		return fmt.Errorf(
-			"wake_address: %q is not an IP address (omit the key to use all addresses of this node)", c.WakeAddress)
+			"wake_address: %q is not an IP address (omit the key to use all addresses of this node)", c.NotifyAddress)
 	}
 	return c.checkMoves()
 }

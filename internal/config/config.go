@@ -34,10 +34,10 @@ type Config struct {
 	Sizing          string        `mapstructure:"sizing"`
 	PollInterval    time.Duration `mapstructure:"poll_interval"`
 	SampleInterval  time.Duration `mapstructure:"sample_interval"`
-	WakePort        int           `mapstructure:"wake_port"`
-	WakeAddress     string        `mapstructure:"wake_address"`
-	WakeKey         string        `mapstructure:"wake_key"`
-	PokeFile        string        `mapstructure:"poke_file"`
+	NotifyPort      int           `mapstructure:"wake_port"`
+	NotifyAddress   string        `mapstructure:"wake_address"`
+	NotifyKey       string        `mapstructure:"wake_key"`
+	TriggerFile     string        `mapstructure:"poke_file"`
 	GrowLimit       int           `mapstructure:"grow_limit"`
 	Foreign         string        `mapstructure:"foreign_processes"`
 	Repo            string        `mapstructure:"repo"`

@@ -15,7 +15,7 @@ import (
 
 var rpc = regexp.MustCompile(`(?m)^\s+(?:REQUEST|MESSAGE)_\S+\s+\(\s*\d+\) count:(\d+)`)
 
-// TestDatagrams checks that empty and well-formed datagrams from a user to the wake ports of the
+// TestDatagrams checks that empty and well-formed datagrams from a user to the notification ports of the
 // agent and the watcher cause no requests to slurmctld. TestWatcher checks the effect of the
 // watcher's own datagrams.
 func TestDatagrams(t *testing.T) { datagrams(t, "watched.yaml") }

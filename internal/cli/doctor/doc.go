@@ -38,5 +38,5 @@
 //	scrub.go      whether the driver overwrites freed GPU memory (RMDisableScrubOnFree)
 //	capabilities.go  device files of capabilities that belong to no instance, such as Fabric Manager's
 //	unmanaged.go  device files of GPUs that the agent does not manage ("whole GPUs" check)
-//	wake.go       the wake port: munge or the key file
+//	notify.go     the notification port: munge or the key file
 package doctor

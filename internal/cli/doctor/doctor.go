@@ -98,7 +98,7 @@ type Facts struct {
 
 	Driver Driver
 	Table  Table
-	Wake   Wake
+	Notify Notify
 
 	// Owners describes incorrect owners and modes of files that root's processes read, load or write.
 	Owners Files
@@ -210,7 +210,7 @@ func checks() []check {
 			capabilityFiles,
 		},
 		{"plan settings", "all agents have the same policy and sizing as this host", ctld, planSettings},
-		{"wake port", "the port is open, and munge or a key file authenticates notifications", ctld, wakePort},
+		{"wake port", "the port is open, and munge or a key file authenticates notifications", ctld, notifyPort},
 		{
 			"whole GPUs",
 			"no job can open a GPU that Slurm did not allocate to it",

@@ -508,7 +508,7 @@ var cases = []struct {
 		"wake port",
 		Warning,
 		"the wake port is not open",
-		func(f *Facts) { f.Wake = Wake{Port: 6873, Path: "/etc/caelum/wake.key", Err: fs.ErrNotExist} },
+		func(f *Facts) { f.Notify = Notify{Port: 6873, Path: "/etc/caelum/wake.key", Err: fs.ErrNotExist} },
 	},
 	{
 		"limits",

@@ -55,7 +55,7 @@ func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 			host.Config.Node,
 		)
 	}
-	f.Wake = readWake(host.Config)
+	f.Notify = readNotify(host.Config)
 	settings, _ := host.Config.Planning() // config.Load has checked the settings
 	f.Settings = settings.Text
 	f.Preempt, f.Learn = host.Config.Preempt, host.Config.Learn

@@ -26,9 +26,9 @@
 // sender creates a new session every half hour. With a new credential in each datagram, a receiver would have to limit
 // the datagrams that it opens, because decoding is expensive, and a flood of forged ones would displace the genuine
 // ones. A receiver decodes an unknown credential only if it has the right form and is not compressed, and if the
-// datagram meets all other conditions, at most ten times per second after a burst. The wake port of each address has a
-// limit of once per ten seconds after a burst, because users can send from this port while no daemon listens on it.
-// Datagrams from other ports, from which users can always send, have a limit of their own.
+// datagram meets all other conditions, at most ten times per second after a burst. The notification port of each
+// address has a limit of once per ten seconds after a burst, because users can send from this port while no daemon
+// listens on it. Datagrams from other ports, from which users can always send, have a limit of their own.
 //
 // The package also limits the reactions to datagrams: at most 20 in a burst, and then two per second. The pause between
 // reactions doubles for as long as the reactions do not change anything.

@@ -85,8 +85,8 @@ func next(last int64, now time.Time) int64 {
 	return max(now.UnixNano(), last+1)
 }
 
-// write sends a datagram from the wake port if this host listens on it, so that receivers can distinguish it from a
-// user's. There may be no route to the address.
+// write sends a datagram from the notification port if this host listens on it, so that receivers can distinguish it
+// from a user's. There may be no route to the address.
 func (s *Sender) write(data []byte, to netip.AddrPort) error {
 	if conn := s.conn.Load(); conn != nil {
 		_, err := conn.WriteToUDPAddrPort(data, to)
@@ -232,7 +232,7 @@ type acceptor struct {
 	last      map[kind]int64       // the time in the last accepted datagram
 	hosts     addresses
 	sessions  map[string]session           // by sender; without a key
-	decodings *rate.Limiter                // the limit on decodings of credentials in datagrams from the wake port
+	decodings *rate.Limiter                // the limit on decodings of credentials from notification ports
 	each      map[netip.Addr]*rate.Limiter // the same for each address
 	strangers *rate.Limiter                // the same for datagrams from other ports
 }

@@ -24,9 +24,9 @@ type session struct {
 const (
 	credentialTTL = time.Hour // munge's maximum
 	renewal       = credentialTTL / 2
-	decodeEvery   = 100 * time.Millisecond // time per decoding after a burst, for datagrams from the wake port
+	decodeEvery   = 100 * time.Millisecond // time per decoding after a burst, for datagrams from the notification port
 	decodeBurst   = 100                    // number of decodings without delay
-	addressEvery  = 10 * time.Second       // the same for the wake port of each address
+	addressEvery  = 10 * time.Second       // the same for the notification port of each address
 	addressBurst  = 3
 	maxAddresses  = 1 << 16     // maximum number of addresses whose decodings are counted
 	strangerEvery = time.Second // the same for datagrams from other ports
@@ -86,9 +86,9 @@ func (a *acceptor) acceptMunge(
 	return d, ""
 }
 
-// decode returns the session of a munge credential. The limit for datagrams from the sender's wake port is separate:
-// while the sender listens there, users' processes cannot send from this port, so they cannot use up its decodings. A
-// sender that could not open the port sends from another one.
+// decode returns the session of a munge credential. The limit for datagrams from the sender's notification port is
+// separate: while the sender listens there, users' processes cannot send from this port, so they cannot use up its
+// decodings. A sender that could not open the port sends from another one.
 func (a *acceptor) decode(credential string, from netip.AddrPort, now time.Time) (s session, reason string) {
 	var allowed bool
 	if int(from.Port()) == a.Port {
@@ -112,8 +112,8 @@ func (a *acceptor) decode(credential string, from netip.AddrPort, now time.Time)
 	return session{credential, key, now}, ""
 }
 
-// ofAddress returns the limit on decodings for the wake port of one address, so that a host on which a user could open
-// the port does not use up the decodings of all hosts. The address must be one of a known sender.
+// ofAddress returns the limit on decodings for the notification port of one address, so that a host on which a user
+// could open the port does not use up the decodings of all hosts. The address must be one of a known sender.
 func (a *acceptor) ofAddress(address netip.Addr) *rate.Limiter {
 	limit, ok := a.each[address]
 	if !ok {

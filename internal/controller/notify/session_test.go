@@ -56,17 +56,17 @@ func (c client) Decode(credential string) ([]byte, uint32, error) {
 	return m.payload, m.by, nil
 }
 
-// The users and the wake port of the emulated cluster.
+// The users and the notification port of the emulated cluster.
 const (
-	slurmUser = 64030
-	user      = 20001
-	wakePort  = 6873
+	slurmUser  = 64030
+	user       = 20001
+	notifyPort = 6873
 )
 
 // agentOf returns the acceptor of an agent that started a minute ago.
 func agentOf(m *munged) *acceptor {
 	auth := Auth{Munge: client{m, 0}, Receiver: slurmUser, Senders: []uint32{0, slurmUser}}
-	return newAcceptor(&Listener{Auth: auth, Name: "n1", Port: wakePort, Hosts: hosts}, aged(time.Minute))
+	return newAcceptor(&Listener{Auth: auth, Name: "n1", Port: notifyPort, Hosts: hosts}, aged(time.Minute))
 }
 
 // watcherAs returns a sender that claims to be the watcher and runs as the given user. Its credentials are for the user
@@ -85,11 +85,11 @@ func sealed(t *testing.T, s *Sender) []byte {
 	return data
 }
 
-// home is the first watcher's wake port, and stranger a port that a user could have opened on its host.
+// home is the first watcher's notification port, and stranger a port that a user could have opened on its host.
 var (
 	home     = netip.MustParseAddrPort("127.0.0.1:6873")
 	stranger = netip.MustParseAddrPort("127.0.0.1:40000")
-	other    = netip.MustParseAddrPort("127.0.0.2:6873") // the wake port of the second watcher
+	other    = netip.MustParseAddrPort("127.0.0.2:6873") // the notification port of the second watcher
 )
 
 // TestAcceptMunge checks which datagrams an agent accepts without a key file. Some of the rejected datagrams contain
@@ -190,7 +190,7 @@ func TestMungeFlood(t *testing.T) {
 	}
 	m.decoded = 0
 	for k := range 2 * decodeBurst {
-		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(k)}), wakePort)
+		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(k)}), notifyPort)
 		a.decode(fmt.Sprint("forged", k), from, now)
 	}
 	if m.decoded > decodeBurst {
@@ -249,8 +249,8 @@ func TestMungedRestart(t *testing.T) {
 	}
 }
 
-// TestSendFromWakePort checks that a sender uses the socket of its host's listener while the listener runs.
-func TestSendFromWakePort(t *testing.T) {
+// TestSendFromNotifyPort checks that a sender uses the socket of its host's listener while the listener runs.
+func TestSendFromNotifyPort(t *testing.T) {
 	receiver, err := net.ListenPacket("udp", "127.0.0.2:0")
 	if err != nil {
 		t.Fatal(err)

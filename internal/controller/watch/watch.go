@@ -23,14 +23,14 @@ import (
 
 // Config is the configuration of a watcher.
 type Config struct {
-	TriggerFile string        // the file that job_submit.lua writes to
-	WakePort    int           // the UDP port of agents and watcher; if 0, the watcher sends and accepts no datagrams
-	Address     string        // the address on which datagrams are received; if empty, all addresses of the host
-	Name        string        // the name of this host
-	WakeKey     string        // the path of the key file; if it does not exist, munge authenticates datagrams
-	Interval    time.Duration // the time between reads when there are no notifications or submissions
-	Settings    plan.Settings // the settings of the agents
-	Planner     bool          // whether the watcher writes each node's part of the plan to the node's Comment
+	TriggerFile   string        // the file that job_submit.lua writes to
+	NotifyPort    int           // the UDP port of agents and watcher; if 0, the watcher sends and accepts no datagrams
+	NotifyAddress string        // the address on which datagrams are received; if empty, all addresses of the host
+	Name          string        // the name of this host
+	NotifyKey     string        // the path of the key file; if it does not exist, munge authenticates datagrams
+	Interval      time.Duration // the time between reads when there are no notifications or submissions
+	Settings      plan.Settings // the settings of the agents
+	Planner       bool          // whether the watcher writes each node's part of the plan to the node's Comment
 	// If this watcher is the active planner, it uses Preemptor to stop running jobs for waiting jobs that need other
 	// profiles: with Preempt, the jobs that Slurm's rules allow it to preempt, and with Moves, jobs that fit elsewhere.
 	Preemptor Preemptor
@@ -128,7 +128,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	w.log.WithField("file", w.cfg.TriggerFile).Info("watching")
 	published := make(chan struct{})
-	if w.cfg.WakePort > 0 {
+	if w.cfg.NotifyPort > 0 {
 		go w.listen(ctx, published)
 	}
 	next, earliest := time.NewTimer(0), time.Time{}
@@ -193,19 +193,19 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 	if ctx.Err() != nil {
 		return
 	}
-	auth, err := notify.WatcherAuth(w.cfg.WakeKey, c)
+	auth, err := notify.WatcherAuth(w.cfg.NotifyKey, c)
 	if err != nil {
 		w.log.WithError(err).Error("the wake port was not opened; agents receive no notifications of submissions")
 		return
 	}
-	sender := &notify.Sender{Auth: auth, Name: notify.Watcher + w.cfg.Name, Address: w.cfg.Address}
+	sender := &notify.Sender{Auth: auth, Name: notify.Watcher + w.cfg.Name, Address: w.cfg.NotifyAddress}
 	w.sender.Store(sender)
 	select {
 	case published <- struct{}{}:
 	case <-ctx.Done():
 	}
 	l := notify.Listener{
-		Auth: auth, Name: notify.Watcher, Address: w.cfg.Address, Port: w.cfg.WakePort, MaxPause: maxPause,
+		Auth: auth, Name: notify.Watcher, Address: w.cfg.NotifyAddress, Port: w.cfg.NotifyPort, MaxPause: maxPause,
 		Sender: sender,
 		Hosts: func(node string) []string {
 			if hosts := w.hosts.Load(); hosts != nil && (*hosts)[node] != "" {
@@ -262,7 +262,7 @@ func (w *Watcher) round(ctx context.Context) (again bool, err error) {
 	snapshot := plan.Snapshot{Nodes: nodes, Queue: queue, At: time.Now()}
 	hosts := map[string]string{}
 	for _, n := range snapshot.Nodes {
-		if n.Managed() { // on other nodes, no agent is running, so that users can open the wake port
+		if n.Managed() { // on other nodes, no agent is running, so that users can open the notification port
 			hosts[n.Name] = n.Addr
 		}
 	}
@@ -347,14 +347,14 @@ func (w *Watcher) send(n slurm.Node) error {
 	if w.cfg.Send != nil {
 		return w.cfg.Send(n)
 	}
-	return w.sender.Load().Send(n.Name, n.Addr, w.cfg.WakePort)
+	return w.sender.Load().Send(n.Name, n.Addr, w.cfg.NotifyPort)
 }
 
 func (w *Watcher) confirm(n slurm.Node, text string) error {
 	if w.cfg.Confirm != nil {
 		return w.cfg.Confirm(n, text)
 	}
-	return w.sender.Load().Confirm(n.Name, n.Addr, w.cfg.WakePort, text)
+	return w.sender.Load().Confirm(n.Name, n.Addr, w.cfg.NotifyPort, text)
 }
 
 func (w *Watcher) notify(n slurm.Node) {

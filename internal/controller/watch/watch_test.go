@@ -115,13 +115,13 @@ func run(t *testing.T, q *queue, port int) (path string) {
 	done := make(chan error)
 	go func() {
 		cfg := Config{
-			TriggerFile: path,
-			WakePort:    port,
-			Address:     "127.0.0.2",
-			Name:        "ctl",
-			WakeKey:     filepath.Join(dir, "wake.key"),
-			Interval:    time.Hour,
-			Settings:    plan.Settings{Policy: place.Reach, Tightest: true},
+			TriggerFile:   path,
+			NotifyPort:    port,
+			NotifyAddress: "127.0.0.2",
+			Name:          "ctl",
+			NotifyKey:     filepath.Join(dir, "wake.key"),
+			Interval:      time.Hour,
+			Settings:      plan.Settings{Policy: place.Reach, Tightest: true},
 		}
 		done <- New(cfg, q, log.WithField("", "")).Run(ctx)
 	}()
@@ -252,7 +252,7 @@ func TestNoFolder(t *testing.T) {
 	}
 }
 
-// TestSenders checks that only managed nodes are known senders. On other nodes, users can open the wake port.
+// TestSenders checks that only managed nodes are known senders. On other nodes, users can open the notification port.
 func TestSenders(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)

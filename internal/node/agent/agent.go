@@ -77,7 +77,7 @@ type Agent struct {
 	// while the watcher confirms it.
 	privacy atomic.Pointer[slurm.Config]
 	sender  atomic.Pointer[notify.Sender] // nil until listen knows how datagrams are authenticated
-	deaf    atomic.Pointer[string]        // the reason why the wake port is not open; nil if it is, or is not used
+	deaf    atomic.Pointer[string]        // why the notification port is not open; nil if it is open or not used
 
 	nvlinksError string // the error from readNVLinks that was last logged
 }
@@ -178,7 +178,7 @@ func (a *Agent) newPublisher() (*publish.Publisher, error) {
 		Privacy:       &a.privacy,
 		HidesJobs:     a.hidesJobs,
 		PublishesJobs: a.publishesJobs,
-		Raised:        a.wakeWatcher,
+		Raised:        a.notifyWatcher,
 		Failed:        func() { a.metrics.Failed(metrics.Publish) },
 		Clock:         time.Now,
 		Pause:         failpoint.Pause,
@@ -282,7 +282,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tasks.Go(func() { a.runHooks(working) })
 	tasks.Go(func() { a.reportMetrics(working) })
 	tasks.Go(func() { a.watchXids(working) })
-	if a.cfg.WakePort > 0 {
+	if a.cfg.NotifyPort > 0 {
 		tasks.Go(func() { a.listen(working) })
 	}
 	failed := make(chan error, 2)

@@ -28,16 +28,16 @@ func (a *Agent) listen(ctx context.Context) {
 	if c == nil {
 		return
 	}
-	auth, err := notify.AgentAuth(a.cfg.WakeKey, *c)
+	auth, err := notify.AgentAuth(a.cfg.NotifyKey, *c)
 	if err != nil {
 		a.log.WithError(err).WithField("poll_interval", a.cfg.PollInterval).
 			Warn("the wake port was not opened; the agent only polls the queue")
 		return
 	}
-	sender := &notify.Sender{Auth: auth, Name: a.cfg.Node, Address: a.cfg.WakeAddress}
+	sender := &notify.Sender{Auth: auth, Name: a.cfg.Node, Address: a.cfg.NotifyAddress}
 	a.sender.Store(sender)
 	l := notify.Listener{
-		Auth: auth, Name: a.cfg.Node, Address: a.cfg.WakeAddress, Port: a.cfg.WakePort, Sender: sender,
+		Auth: auth, Name: a.cfg.Node, Address: a.cfg.NotifyAddress, Port: a.cfg.NotifyPort, Sender: sender,
 		MaxPause: min(a.cfg.PollInterval, maxNotifyPause),
 		Hosts: func(sender string) []string {
 			if !strings.HasPrefix(sender, notify.Watcher) {
@@ -61,7 +61,7 @@ func (a *Agent) listenAgain(ctx context.Context, l notify.Listener) {
 	seen := a.publisher.Changes()
 	l.Listening = func() {
 		if a.deaf.Swap(nil) != nil {
-			a.log.WithField("port", a.cfg.WakePort).Info("opened the wake port")
+			a.log.WithField("port", a.cfg.NotifyPort).Info("opened the wake port")
 		}
 	}
 	failures := publish.Backoff{First: publish.RetryInterval, Most: portInterval}
@@ -96,14 +96,14 @@ func (a *Agent) knownConfig() *slurm.Config {
 	return a.slurm
 }
 
-// wakeWatcher notifies the watchers on all slurmctld hosts that this node has published a change.
-func (a *Agent) wakeWatcher() {
+// notifyWatcher notifies the watchers on all slurmctld hosts that this node has published a change.
+func (a *Agent) notifyWatcher() {
 	sender, c := a.sender.Load(), a.knownConfig()
 	if sender == nil || c == nil {
 		return
 	}
 	for _, host := range c.Controllers() {
-		if err := sender.Send(notify.Watcher, host, a.cfg.WakePort); err != nil {
+		if err := sender.Send(notify.Watcher, host, a.cfg.NotifyPort); err != nil {
 			a.log.WithError(err).WithField("host", host).Debug("couldn't notify the watcher")
 		}
 	}

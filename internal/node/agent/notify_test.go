@@ -27,8 +27,8 @@ func freePort(t testing.TB) int {
 	return conn.LocalAddr().(*net.UDPAddr).Port
 }
 
-// listening makes the agent listen on its wake port, with the given key unless it is empty. It returns a sender that
-// plays the watcher's part.
+// listening makes the agent listen on its notification port, with the given key unless it is empty. It returns a sender
+// that plays the watcher's part.
 func listening(t *testing.T, w *world, key notify.Key) *notify.Sender {
 	return listeningOn(t, w, key, freePort(t))
 }
@@ -36,10 +36,10 @@ func listening(t *testing.T, w *world, key notify.Key) *notify.Sender {
 // listeningOn is like listening, but on the given port.
 func listeningOn(t *testing.T, w *world, key notify.Key, port int) *notify.Sender {
 	a := w.current()
-	a.cfg.WakeAddress, a.cfg.WakePort = "127.0.0.1", port
-	a.cfg.WakeKey = filepath.Join(t.TempDir(), "wake.key")
+	a.cfg.NotifyAddress, a.cfg.NotifyPort = "127.0.0.1", port
+	a.cfg.NotifyKey = filepath.Join(t.TempDir(), "wake.key")
 	if key != nil {
-		if err := os.WriteFile(a.cfg.WakeKey, key, 0o400); err != nil {
+		if err := os.WriteFile(a.cfg.NotifyKey, key, 0o400); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,8 +50,8 @@ func listeningOn(t *testing.T, w *world, key notify.Key, port int) *notify.Sende
 	return &notify.Sender{Auth: notify.Auth{Key: key}, Name: notify.Watcher + "ctl", Address: "127.0.0.1"}
 }
 
-// TestWoken checks that the agent publishes after a datagram from the watcher, but not after other datagrams.
-func TestWoken(t *testing.T) {
+// TestNotified checks that the agent publishes after a datagram from the watcher, but not after other datagrams.
+func TestNotified(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	w.fake.SetConfig("SlurmctldHost[0]", "ctl(127.0.0.1)")
 	w.publish()
@@ -71,7 +71,7 @@ func TestWoken(t *testing.T) {
 		{Auth: notify.Auth{Key: key}, Name: watcher.Name, Address: "127.0.0.7"},
 	} {
 		for range 20 {
-			other.Send(a.cfg.Node, "127.0.0.1", a.cfg.WakePort)
+			other.Send(a.cfg.Node, "127.0.0.1", a.cfg.NotifyPort)
 			time.Sleep(5 * time.Millisecond)
 		}
 		if n := w.offers()["7g.40gb"]; n != 0 {
@@ -79,7 +79,7 @@ func TestWoken(t *testing.T) {
 		}
 	}
 	for range 2000 {
-		watcher.Send(a.cfg.Node, "127.0.0.1", a.cfg.WakePort) // the agent may not listen yet
+		watcher.Send(a.cfg.Node, "127.0.0.1", a.cfg.NotifyPort) // the agent may not listen yet
 		if w.offers()["7g.40gb"] == 1 {
 			break
 		}
@@ -90,8 +90,9 @@ func TestWoken(t *testing.T) {
 	}
 }
 
-// TestWakePortInUse checks that an agent whose wake port is in use says so, and opens the port once it is free.
-func TestWakePortInUse(t *testing.T) {
+// TestNotifyPortInUse checks that an agent whose notification port is in use says so, and opens the port once it is
+// free.
+func TestNotifyPortInUse(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	w.fake.SetConfig("SlurmctldHost[0]", "ctl(127.0.0.1)")
 	w.publish()
@@ -118,9 +119,9 @@ func TestWakePortInUse(t *testing.T) {
 	says(false)
 }
 
-// TestNoWakeKey checks that, without a key file, the agent does not open the port and logs the command that creates a
+// TestNoNotifyKey checks that, without a key file, the agent does not open the port and logs the command that creates a
 // key.
-func TestNoWakeKey(t *testing.T) {
+func TestNoNotifyKey(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
 	a := w.current()
@@ -128,12 +129,13 @@ func TestNoWakeKey(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(&out)
 	a.log = log.WithField("", "")
-	a.cfg.WakeAddress, a.cfg.WakePort, a.cfg.WakeKey = "127.0.0.1", freePort(t), filepath.Join(t.TempDir(), "wake.key")
+	a.cfg.NotifyAddress, a.cfg.NotifyPort = "127.0.0.1", freePort(t)
+	a.cfg.NotifyKey = filepath.Join(t.TempDir(), "wake.key")
 	a.listen(t.Context()) // returns without waiting
-	for _, want := range []string{"the wake port was not opened", "head -c 32 /dev/urandom >" + a.cfg.WakeKey} {
+	for _, want := range []string{"the wake port was not opened", "head -c 32 /dev/urandom >" + a.cfg.NotifyKey} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log has no %q: %s", want, out.String())
 		}
 	}
-	a.wakeWatcher()
+	a.notifyWatcher()
 }

@@ -34,7 +34,8 @@ func (f *fleet) watched(b *testing.B, planner bool, port int) (submitted func())
 		b.Fatal(err)
 	}
 	w := watch.New(watch.Config{
-		TriggerFile: trigger, WakePort: port, Address: "127.0.0.1", Name: "ctl", WakeKey: path, Interval: time.Hour,
+		TriggerFile: trigger, NotifyPort: port, NotifyAddress: "127.0.0.1", Name: "ctl", NotifyKey: path,
+		Interval: time.Hour,
 		Settings: plan.Settings{Policy: place.Reach, Tightest: true}, Planner: planner, Now: f.clock,
 	}, f.fake, f.log.WithField("", ""))
 	ctx, stop := context.WithCancel(context.Background())
@@ -42,7 +43,7 @@ func (f *fleet) watched(b *testing.B, planner bool, port int) (submitted func())
 	done.Go(func() { w.Run(ctx) })
 	for _, name := range f.names {
 		a := f.agents[name]
-		if err := os.WriteFile(a.cfg.WakeKey, key, 0o400); err != nil {
+		if err := os.WriteFile(a.cfg.NotifyKey, key, 0o400); err != nil {
 			b.Fatal(err)
 		}
 		if _, err := a.slurmConfig(ctx); err != nil {
@@ -106,8 +107,8 @@ func benchmarkRequests(b *testing.B, nodes, jobs int) {
 	planner := jobs > 0
 	keys, port := b.TempDir(), freePort(b)
 	f := newFleet(b, nodes, func(k int, c *config.Config) {
-		c.WakeAddress, c.WakePort = fmt.Sprintf("127.0.1.%d", k+1), port
-		c.WakeKey = filepath.Join(keys, fmt.Sprint(k))
+		c.NotifyAddress, c.NotifyPort = fmt.Sprintf("127.0.1.%d", k+1), port
+		c.NotifyKey = filepath.Join(keys, fmt.Sprint(k))
 	})
 	submitted := f.watched(b, planner, port)
 	for range 2 {

@@ -58,7 +58,7 @@ func (t *trial) submitRandom() {
 	}
 	id, err := t.fake.Submit(j)
 	t.logf("submitted job %d: %v %v", id, j.PerNode, err)
-	t.wakePlanners() // job_submit.lua writes to the trigger file
+	t.notifyPlanners() // job_submit.lua writes to the trigger file
 }
 
 // endOne ends a random job all of whose prologs have ended. The caller holds t.scheduler.

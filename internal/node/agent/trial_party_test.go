@@ -141,10 +141,10 @@ func (p *party) SetNodeGRES(context.Context, string, slurm.GRESList) error {
 // the datagrams.
 type plannerProcess struct {
 	party
-	host   string
-	policy place.Policy
-	wake   chan struct{} // receives the notifications
-	kill   context.CancelFunc
+	host     string
+	policy   place.Policy
+	notified chan struct{} // receives the notifications
+	kill     context.CancelFunc
 }
 
 func (p *plannerProcess) SetNodeComment(ctx context.Context, node, text string) error {
@@ -158,7 +158,7 @@ func (p *plannerProcess) SetNodeComment(ctx context.Context, node, text string) 
 func (t *trial) startPlanner(host string, policy place.Policy) *plannerProcess {
 	ctx, kill := context.WithCancel(t.ctx)
 	p := &plannerProcess{
-		party: party{Fake: t.fake, trial: t}, host: host, policy: policy, wake: make(chan struct{}, 1), kill: kill,
+		party: party{Fake: t.fake, trial: t}, host: host, policy: policy, notified: make(chan struct{}, 1), kill: kill,
 	}
 	t.mu.Lock()
 	t.planners = append(t.planners, p)
@@ -169,7 +169,7 @@ func (t *trial) startPlanner(host string, policy place.Policy) *plannerProcess {
 		Settings:    plan.Settings{Policy: policy, Tightest: true},
 		Interval:    trialPoll,
 		Planner:     true,
-		Send:        func(n slurm.Node) error { t.wakeAgent(n.Name); return nil },
+		Send:        func(n slurm.Node) error { t.notifyAgent(n.Name); return nil },
 		Confirm:     func(n slurm.Node, text string) error { p.wait(); t.confirmAgent(n.Name, text); return nil },
 	}, p, t.log.WithField("host", host))
 	t.tasks.Go(func() { p.run(ctx, w) })
@@ -184,7 +184,7 @@ func (p *plannerProcess) run(ctx context.Context, w *watch.Watcher) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.wake:
+		case <-p.notified:
 			next.Reset(time.Until(earliest))
 			continue
 		case <-next.C:

@@ -162,7 +162,7 @@ type trial struct {
 	tasks    sync.WaitGroup // the goroutines that end with ctx
 	trigger  string
 	began    time.Time
-	wakes    map[string]chan struct{} // by node; receives the notifications of the agent
+	notified map[string]chan struct{} // by node; receives the notifications of the agent
 	parties  []*party                 // the agents
 	epilogs  chan struct{}            // requests epilogs
 	injected []string                 // the names of the faults
@@ -200,7 +200,7 @@ func runTrial(tb *testing.T, seed uint64) *trial {
 	ctx, stop := context.WithCancel(context.Background())
 	t := &trial{
 		fleet: newNodes(tb, trialNodes), ctx: ctx, trigger: filepath.Join(tb.TempDir(), "trigger"),
-		rng: rand.New(rand.NewPCG(seed, 1)), wakes: map[string]chan struct{}{}, epilogs: make(chan struct{}, 1),
+		rng: rand.New(rand.NewPCG(seed, 1)), notified: map[string]chan struct{}{}, epilogs: make(chan struct{}, 1),
 		held: map[leaseKey]api.Lease{}, prologsServed: map[leaseKey]bool{},
 		draining: make(chan struct{}),
 	}
@@ -242,17 +242,17 @@ func (t *trial) startAgents() {
 		t.parties = append(t.parties, p)
 		return p
 	}
-	t.raised = t.wakePlanners
+	t.raised = t.notifyPlanners
 	for k := range trialNodes {
-		name, wake := fleetNode(k), make(chan struct{}, 1)
-		t.wakes[name] = wake
+		name, notified := fleetNode(k), make(chan struct{}, 1)
+		t.notified[name] = notified
 		t.start(k, func(_ int, c *config.Config) { c.PollInterval, c.Policy = trialPoll, "reach" })
 		t.tasks.Go(func() {
 			for {
 				select {
 				case <-t.ctx.Done():
 					return
-				case <-wake:
+				case <-notified:
 					t.agents[name].Publish(t.ctx)
 				}
 			}
@@ -292,7 +292,7 @@ func (t *trial) lost() bool {
 	return !t.settled && t.rng.Float64() < 0.1
 }
 
-func (t *trial) wakeAgent(node string) { notifyOnce(t.wakes[node], t.lost()) }
+func (t *trial) notifyAgent(node string) { notifyOnce(t.notified[node], t.lost()) }
 
 func (t *trial) confirmAgent(node, text string) {
 	if !t.lost() {
@@ -300,12 +300,12 @@ func (t *trial) confirmAgent(node, text string) {
 	}
 }
 
-func (t *trial) wakePlanners() {
+func (t *trial) notifyPlanners() {
 	t.mu.Lock()
 	all := slices.Clone(t.planners)
 	t.mu.Unlock()
 	for _, p := range all {
-		notifyOnce(p.wake, t.lost())
+		notifyOnce(p.notified, t.lost())
 	}
 }
 

@@ -10,33 +10,33 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Wake describes this host's wake port and key file, which need not exist.
-type Wake struct {
-	Port int // 0 if this host opens no wake port
+// Notify describes this host's notification port and key file, which need not exist.
+type Notify struct {
+	Port int // 0 if this host opens no notification port
 	Path string
 	// Info describes the key file. Err is the error from reading it.
 	Info fs.FileInfo
 	Err  error
 }
 
-func readWake(cfg config.Config) Wake {
-	info, err := os.Lstat(cfg.WakeKey)
-	return Wake{Port: cfg.WakePort, Path: cfg.WakeKey, Info: info, Err: err}
+func readNotify(cfg config.Config) Notify {
+	info, err := os.Lstat(cfg.NotifyKey)
+	return Notify{Port: cfg.NotifyPort, Path: cfg.NotifyKey, Info: info, Err: err}
 }
 
-// wakePort checks that notifications can be authenticated and that the agent has opened the port. It checks the path,
+// notifyPort checks that notifications can be authenticated and that the agent has opened the port. It checks the path,
 // owner and mode of a key file in the same way as the agent and the watcher do. It does not read the key itself,
 // because the agent and the watcher log an invalid key.
-func wakePort(f *Facts) []Finding {
-	if f.Wake.Port == 0 {
+func notifyPort(f *Facts) []Finding {
+	if f.Notify.Port == 0 {
 		return nil
 	}
-	if errors.Is(f.Wake.Err, fs.ErrNotExist) {
+	if errors.Is(f.Notify.Err, fs.ErrNotExist) {
 		if err := notify.CheckMunge(f.Config); err != nil {
-			return []Finding{unopened(f.Wake.Path, err)}
+			return []Finding{unopened(f.Notify.Path, err)}
 		}
 	} else if err := keyFile(f); err != nil {
-		return []Finding{unopened(f.Wake.Path, err)}
+		return []Finding{unopened(f.Notify.Path, err)}
 	}
 	if f.Agent.Deaf != "" {
 		return []Finding{warning(
@@ -49,14 +49,14 @@ func wakePort(f *Facts) []Finding {
 }
 
 func keyFile(f *Facts) error {
-	owners := wakeOwners(f.Config, f.Controller)
-	if f.Wake.Err != nil {
-		return f.Wake.Err
+	owners := keyOwners(f.Config, f.Controller)
+	if f.Notify.Err != nil {
+		return f.Notify.Err
 	}
-	if _, err := notify.Locate(f.Wake.Path, owners...); err != nil {
+	if _, err := notify.Locate(f.Notify.Path, owners...); err != nil {
 		return err
 	}
-	return notify.CheckKey(f.Wake.Path, f.Wake.Info, owners...)
+	return notify.CheckKey(f.Notify.Path, f.Notify.Info, owners...)
 }
 
 func unopened(path string, why error) Finding {
@@ -66,9 +66,9 @@ func unopened(path string, why error) Finding {
 			"or set wake_port to 0 if no watcher runs")
 }
 
-// wakeOwners returns the users who may own the key file. On a host other than a GPU node, only SlurmUser may own it. On
+// keyOwners returns the users who may own the key file. On a host other than a GPU node, only SlurmUser may own it. On
 // a GPU node, or if SlurmUser is unknown, root may own it too.
-func wakeOwners(c slurm.Config, controller bool) (owners []uint32) {
+func keyOwners(c slurm.Config, controller bool) (owners []uint32) {
 	uid, known := c.SlurmUser()
 	if !controller || !known {
 		owners = append(owners, 0)

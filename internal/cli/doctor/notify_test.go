@@ -10,10 +10,10 @@ import (
 	"caelum/internal/config"
 )
 
-// TestWakePort tests that the "wake port" check returns a warning if a wake port is set and the key file has the wrong
+// TestNotifyPort tests that the "wake port" check returns a warning if a port is set and the key file has the wrong
 // owner or mode, or is missing although Slurm does not use munge. The remedy must include the command that creates the
 // key.
-func TestWakePort(t *testing.T) {
+func TestNotifyPort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.key")
 	me := strconv.Itoa(os.Geteuid())
 	deaf, auth := "", "auth/munge"
@@ -23,7 +23,7 @@ func TestWakePort(t *testing.T) {
 		f.Agent.Deaf = deaf
 		f.Config.Values["AuthType"] = auth
 		f.Config.Values["SlurmUser"] = "slurm(" + slurmUser + ")"
-		f.Wake = readWake(config.Config{WakePort: port, WakeKey: path})
+		f.Notify = readNotify(config.Config{NotifyPort: port, NotifyKey: path})
 		for _, found := range Examine(f) {
 			if found.Check == "wake port" {
 				return string(found.Severity) + ": " + found.Text + found.Next
