@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"caelum/internal/core/mig"
 	"caelum/internal/core/offer"
 	"caelum/internal/core/place"
 	"caelum/internal/slurm"
@@ -67,14 +66,6 @@ func (v *View) FirstWait(made offer.Plan) (k int, seconds float64, ok bool) {
 // Member returns the index of the node with the given name among the members, or -1 if the node is not a member.
 func (v *View) Member(name string) int {
 	return slices.IndexFunc(v.Members, func(n slurm.Node) bool { return n.Name == name })
-}
-
-// Offers returns the placements that a plan offers on each GPU of a member.
-func (v *View) Offers(p offer.Plan, member int) (offers []mig.Layout) {
-	for _, g := range v.Nodes[member] {
-		offers = append(offers, p.Offers[g])
-	}
-	return offers
 }
 
 // Counts returns the number of slices that a plan offers on a member under each profile name.
