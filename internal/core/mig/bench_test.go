@@ -25,8 +25,10 @@ func benchmarkLayouts(b *testing.B, f func(*Model, Layout)) {
 	}
 }
 
-func BenchmarkOpen(b *testing.B)  { benchmarkLayouts(b, func(g *Model, l Layout) { g.Open(l, 0) }) }
-func BenchmarkReach(b *testing.B) { benchmarkLayouts(b, func(g *Model, l Layout) { g.Reach(l) }) }
+func BenchmarkOpen(b *testing.B) { benchmarkLayouts(b, func(g *Model, l Layout) { g.Open(l, 0) }) }
+func BenchmarkReach(b *testing.B) {
+	benchmarkLayouts(b, func(g *Model, l Layout) { g.ReachBeside(l, 0) })
+}
 func BenchmarkReachBeside(b *testing.B) {
 	benchmarkLayouts(b, func(g *Model, l Layout) { g.ReachBeside(l, 1<<7) })
 }

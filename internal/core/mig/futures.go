@@ -35,14 +35,11 @@ func (b *Model) Layouts() []Layout { return b.futures().layouts }
 // the list.
 func (b *Model) Maximal() []Layout { return b.futures().maximal }
 
-// Reach returns the number of maximal layouts that include l, which is the number of ways to fill the rest of the
-// GPU. MIGPro calls this the future configuration reachability. It is 0 for an illegal layout.
-func (b *Model) Reach(l Layout) int { return Containing(b.Maximal(), l) }
-
-// ReachBeside returns the reach of l on a GPU with blocked units: the number of ways to fill the units that are neither
-// blocked nor occupied by l.
+// ReachBeside returns the number of maximal layouts that include l on a GPU with blocked units, which is the number of
+// ways to fill the units that are neither blocked nor occupied by l. MIGPro calls this the future configuration
+// reachability. It is 0 for an illegal layout.
 func (b *Model) ReachBeside(l Layout, blocked uint64) int {
-	return Containing(b.MaximalBeside(blocked), l)
+	return containing(b.MaximalBeside(blocked), l)
 }
 
 // MaximalBeside returns the maximal layouts of a GPU with blocked units: none of their placements uses a blocked unit,
@@ -63,11 +60,8 @@ func (b *Model) MaximalBeside(blocked uint64) []Layout {
 	return slices.Compact(rest)
 }
 
-// CC returns the number of placements, over all profiles, that still fit alongside l (GRMU's configuration capability).
-func (b *Model) CC(l Layout) int { return b.Open(l, 0).Count() }
-
-// Containing returns the number of layouts in set that include l, which is the reach of l within set.
-func Containing(set []Layout, l Layout) int {
+// containing returns the number of layouts in set that include l, which is the reach of l within set.
+func containing(set []Layout, l Layout) int {
 	n := 0
 	for _, m := range set {
 		if m&l == l {

@@ -65,10 +65,10 @@ func TestGoldenFirstSlice(t *testing.T) {
 	var reach6, reach5, cc []int
 	for start := range 7 {
 		i, _ := six.Placement("1g.5gb", start)
-		reach6 = append(reach6, six.Reach(Layout(0).With(i)))
-		cc = append(cc, six.CC(Layout(0).With(i)))
+		reach6 = append(reach6, six.ReachBeside(Layout(0).With(i), 0))
+		cc = append(cc, six.Table().Info(Layout(0).With(i)).CC)
 		j, _ := five.Placement("1g.5gb", start)
-		reach5 = append(reach5, five.Reach(Layout(0).With(j)))
+		reach5 = append(reach5, five.ReachBeside(Layout(0).With(j), 0))
 	}
 	for _, c := range []struct {
 		what      string
@@ -91,7 +91,7 @@ type arrangement struct {
 }
 
 func arrange(b *Model, l Layout) arrangement {
-	a := arrangement{cc: b.CC(l)}
+	a := arrangement{cc: b.Table().Info(l).CC}
 	for p := range b.Profiles {
 		a.room[p] = (b.Open(l, 0) & b.OfProfile(p)).Count()
 	}

@@ -190,7 +190,7 @@ func TestAgainstOracle(t *testing.T) {
 				t.Errorf("%s: fits %s: %v, the oracle has %v", s.Label(i), s.Draw(l), got, want)
 			}
 		}
-		if got, want := s.Reach(l), s.reach(s.all, set, 0); got != want {
+		if got, want := s.ReachBeside(l, 0), s.reach(s.all, set, 0); got != want {
 			t.Errorf("reach of %s: %d, want %d", s.Draw(l), got, want)
 		}
 		if got, want := s.ReachBeside(l, blocked), s.reach(s.all, set, blocked); got != want {

@@ -38,13 +38,14 @@ func TestAddingNeverOpens(t *testing.T) {
 			if !b.Legal(more) {
 				t.Fatalf("%s is open alongside %s, but together they are not legal", b.Label(i), b.Draw(l))
 			}
-			if b.Open(more, blocked)&^open != 0 || b.CC(more) >= b.CC(l) {
+			if b.Open(more, blocked)&^open != 0 || b.Table().Info(more).CC >= b.Table().Info(l).CC {
 				t.Errorf("%s opens placements alongside %s", b.Label(i), b.Draw(l))
 			}
-			if b.Reach(more) > b.Reach(l) || b.ReachBeside(more, blocked) > b.ReachBeside(l, blocked) {
+			if b.ReachBeside(more, 0) > b.ReachBeside(l, 0) ||
+				b.ReachBeside(more, blocked) > b.ReachBeside(l, blocked) {
 				t.Errorf("%s increases the reach of %s", b.Label(i), b.Draw(l))
 			}
-			if b.Reach(more) == 0 {
+			if b.ReachBeside(more, 0) == 0 {
 				t.Errorf("%s is legal, but not part of any maximal layout", b.Draw(more))
 			}
 		}
@@ -54,8 +55,9 @@ func TestAddingNeverOpens(t *testing.T) {
 func TestMaximalTakesNothing(t *testing.T) {
 	for _, b := range Models() {
 		for _, m := range b.Maximal() {
-			if b.Reach(m) != 1 || b.CC(m) != 0 {
-				t.Errorf("%s: %s: reach %d, CC %d; want 1 and 0", b.Name, b.Draw(m), b.Reach(m), b.CC(m))
+			if b.ReachBeside(m, 0) != 1 || b.Table().Info(m).CC != 0 {
+				t.Errorf("%s: %s: reach %d, CC %d; want 1 and 0", b.Name, b.Draw(m), b.ReachBeside(m, 0),
+					b.Table().Info(m).CC)
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func newTable(b *Model, blocked uint64) *Table {
 		l := layouts[k]
 		r, _ := b.beside(l)
 		n := &t.infos[k]
-		*n = LayoutInfo{Layout: l, Open: r.open &^ hit, Compute: r.left[0], Reach: Containing(maximal, l), table: t}
+		*n = LayoutInfo{Layout: l, Open: r.open &^ hit, Compute: r.left[0], Reach: containing(maximal, l), table: t}
 		n.CC = n.Open.Count()
 		n.Units = Layout(span(0, b.Grid) &^ (blocked | b.Occupied(l))).Count()
 		n.next, next = next[:len(b.Placements):len(b.Placements)], next[len(b.Placements):]
