@@ -1,6 +1,9 @@
 package slurm
 
-import "strings"
+import (
+	"io"
+	"strings"
+)
 
 // RecordingParsers makes recordingParsers available to package slurm_test, which adds commands to TestStory.
 var RecordingParsers = recordingParsers
@@ -10,3 +13,6 @@ func ParseWaiting(recording string) ([]Waiting, error) {
 	jobs, err := parseJobs(strings.NewReader(recording), recordedSep)
 	return toWaiting(jobs), err
 }
+
+// parseJobs parses the output of squeue for jobFormat(sep).
+func parseJobs(out io.Reader, sep string) ([]Job, error) { return appendJobs(nil, out, sep) }

@@ -282,16 +282,14 @@ func detachInto(own []string, rec [][]byte) {
 	}
 }
 
-// parseJobs parses the output of squeue for jobFormat(sep). If one of a job's fields cannot be parsed, parseJobs only
-// sets the job's Problem, so that one user's malformed request does not hide all other jobs.
+// appendJobs parses the output of squeue for jobFormat(sep), and appends the jobs to an empty list. If one of a job's
+// fields cannot be parsed, it only sets the job's Problem, so that one user's malformed request does not hide all other
+// jobs.
 //
 // Records with the same id become one Job: they are array tasks that slurmctld has not split off yet, but that `squeue
 // -r` lists separately. Only the first of them is parsed; otherwise, an array of 100,000 tasks would take 332 MiB.
 // Without -r, squeue would also join tasks that differ in their ids, holds and requests (22.05.8). With --array-unique,
 // it would print the required records, but only 22.05 has this option.
-func parseJobs(out io.Reader, sep string) (jobs []Job, err error) { return appendJobs(nil, out, sep) }
-
-// appendJobs is like parseJobs, but appends the jobs to an empty list.
 func appendJobs(jobs []Job, out io.Reader, sep string) (_ []Job, err error) {
 	at := map[string]int{} // by id
 	tasks, names := map[int][]string{}, userNames{}
