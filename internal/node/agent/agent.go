@@ -210,7 +210,7 @@ func (a *Agent) start() error {
 		return err
 	}
 	a.readNVLinks()
-	a.closeIdle()
+	a.closeIdle(a.node.Cards)
 	if err := a.withdrawAgain(); err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (a *Agent) takeBack(g int, c *state.Card) error {
 	if err := a.repair(g, c); err != nil {
 		return err
 	}
-	a.closeIdleOn([]*state.Card{c})
+	a.closeIdle([]*state.Card{c})
 	a.node.Lock()
 	c.Problem = ""
 	a.node.Version++

@@ -198,7 +198,7 @@ func TestHolderLoggedOnce(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(h.proc, fmt.Sprint(madeUp), "status"), []byte(name), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		h.agent.closeIdle()
+		h.agent.closeIdle(h.agent.node.Cards)
 		if err := h.agent.compareGPUs(); err != nil {
 			t.Fatal(err)
 		}

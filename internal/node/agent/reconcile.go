@@ -67,13 +67,10 @@ func (a *Agent) load() (rebooted bool, err error) {
 	return rebooted, err
 }
 
-// closeIdle ensures that only root can open an instance that is not held by a job. After a crash, users might have
-// access to an idle instance, because the agent may have crashed before it wrote a lease, or before it restricted the
-// capability files of a new instance to root.
-func (a *Agent) closeIdle() { a.closeIdleOn(a.node.Cards) }
-
-// closeIdleOn is like closeIdle, but only for the given GPUs. These GPUs must not be used by a prolog during the call.
-func (a *Agent) closeIdleOn(cards []*state.Card) {
+// closeIdle ensures that only root can open an instance of the given GPUs that is not held by a job. After a crash,
+// users might have access to an idle instance, because the agent may have crashed before it wrote a lease, or before it
+// restricted the capability files of a new instance to root. No prolog may use the GPUs during the call.
+func (a *Agent) closeIdle(cards []*state.Card) {
 	var idle []placed
 	a.node.Lock()
 	for _, c := range cards {
