@@ -50,14 +50,14 @@ func Order(q slurm.Queue) []int {
 	places := make([][]int, len(sorted)+1) // for each index in sorted, the held jobs before that job
 	for _, k := range held {
 		h := &q.Waiting[k]
-		since := waitsSince(h.Job)
+		since := WaitsSince(h.Job)
 		if last[h.UID].After(since) {
 			since = last[h.UID]
 		}
 		at := len(sorted)
 		for at > 0 {
 			before := &q.Waiting[sorted[at-1]]
-			if waitsSince(before.Job).Sub(since) <= yield || before.Nice < h.Nice || before.Expedited {
+			if WaitsSince(before.Job).Sub(since) <= yield || before.Nice < h.Nice || before.Expedited {
 				break
 			}
 			at--
@@ -75,9 +75,7 @@ func Order(q slurm.Queue) []int {
 
 // WaitsSince returns the time since which the job has been waiting. For a held job, slurmctld shows an eligible time
 // only if the user has set a begin time.
-func WaitsSince(w slurm.Waiting) time.Time { return waitsSince(w.Job) }
-
-func waitsSince(j *slurm.Job) time.Time {
+func WaitsSince(j *slurm.Job) time.Time {
 	if j.Eligible.After(j.Submit) {
 		return j.Eligible
 	}

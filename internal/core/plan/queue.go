@@ -102,7 +102,7 @@ func (v *View) place(snapshot Snapshot, waiting []*waitingJob, nodes []slurm.Nod
 	jobs := make([]*offer.Job, len(waiting))
 	for k, j := range waiting {
 		jobs[k] = j.job
-		j.job.Waited = max(0, snapshot.At.Sub(eligible.WaitsSince(j.record)).Seconds())
+		j.job.Waited = max(0, snapshot.At.Sub(eligible.WaitsSince(j.record.Job)).Seconds())
 		if j.job.SingletonKey = 0; waiting[0].record.Priority == 0 {
 			j.job.SingletonKey = uint64(waiting[0].record.UID) + 1
 		}
