@@ -370,7 +370,7 @@ func TestMovesOfNewPlanner(t *testing.T) {
 		Settings: plan.Settings{Policy: place.Reach, Tightest: true}, Moves: Moves{PerDay: 24},
 	}, q, quiet())
 	began := time.Now()
-	if err := w.Round(t.Context()); err != nil {
+	if _, err := w.Round(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if wait := w.preemption.moves.next.Sub(began); wait < time.Hour || wait > time.Hour+time.Minute {

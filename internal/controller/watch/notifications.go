@@ -20,12 +20,6 @@ type notifications struct {
 	notified     map[string]string
 }
 
-// next makes the plan and returns the nodes to notify.
-func (c *notifications) next(snapshot plan.Snapshot) []slurm.Node {
-	v, p := c.plan(snapshot)
-	return c.due(snapshot, v, p, nil)
-}
-
 // plan makes the plan for a snapshot, as an agent does.
 func (c *notifications) plan(snapshot plan.Snapshot) (*plan.View, offer.Plan) {
 	if c.planner == nil {

@@ -74,6 +74,12 @@ func snapshotOf(nodes []slurm.Node, waiting ...slurm.Waiting) plan.Snapshot {
 	return plan.Snapshot{Nodes: nodes, Queue: slurm.Queue{Waiting: waiting}, At: time.Unix(1e9, 0)}
 }
 
+// next makes the plan and returns the nodes to notify.
+func (c *notifications) next(snapshot plan.Snapshot) []slurm.Node {
+	v, p := c.plan(snapshot)
+	return c.due(snapshot, v, p, nil)
+}
+
 func names(nodes []slurm.Node) string {
 	var all []string
 	for _, n := range nodes {

@@ -92,7 +92,7 @@ func TestOffersOfAPoweredDownNode(t *testing.T) {
 		cfg := Config{Planner: true, Settings: tightestFirst, Name: "ctl", TriggerFile: t.TempDir() + "/t"}
 		w := New(cfg, f, quiet())
 		for range 4 { // in its first round, the planner does not know yet whether it is the only one
-			if err := w.Round(t.Context()); err != nil {
+			if _, err := w.Round(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -154,7 +154,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-next.C:
 		}
 		began := time.Now()
-		again, err := w.round(ctx)
+		again, err := w.Round(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
 				w.log.WithError(err).Warn(
@@ -239,14 +239,9 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 }
 
 // Round queries slurmctld, writes the parts of the plan if the watcher is a planner, preempts jobs if configured to do
-// so, and notifies the nodes in the notification set.
-func (w *Watcher) Round(ctx context.Context) error {
-	_, err := w.round(ctx)
-	return err
-}
-
-// round implements Round. again is true if the next round must not wait for the poll interval.
-func (w *Watcher) round(ctx context.Context) (again bool, err error) {
+// so, and notifies the nodes in the notification set. again is true if the next round must not wait for the poll
+// interval.
+func (w *Watcher) Round(ctx context.Context) (again bool, err error) {
 	if err := w.makeFile(); err != nil {
 		w.log.WithError(err).
 			Error("couldn't create the trigger file for job_submit.lua; the watcher will notice submissions late")

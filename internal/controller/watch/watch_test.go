@@ -264,7 +264,7 @@ func TestSenders(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "poke")
 		w := New(Config{Settings: tightestFirst, TriggerFile: file, Interval: time.Minute, Planner: true}, q,
 			log.WithField("", ""))
-		if err := w.Round(t.Context()); err != nil {
+		if _, err := w.Round(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if known := (*w.hosts.Load())["n1"] != ""; known != managed {

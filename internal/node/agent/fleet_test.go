@@ -211,7 +211,7 @@ func (f *fleet) stopClock() {
 
 func (f *fleet) round(w *watch.Watcher) {
 	f.t.Helper()
-	if err := w.Round(context.Background()); err != nil {
+	if _, err := w.Round(context.Background()); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -191,7 +191,7 @@ func (p *plannerProcess) run(ctx context.Context, w *watch.Watcher) {
 		}
 		p.wait()
 		began := time.Now()
-		if err := w.Round(ctx); err != nil {
+		if _, err := w.Round(ctx); err != nil {
 			p.trial.logf("%s: %v", p.host, err)
 			next.Reset(time.Second)
 			continue
