@@ -113,8 +113,3 @@ func (m MemoryReport) check() error {
 	}
 	return nil
 }
-
-// ReportMemory sends a memory report on behalf of the calling process.
-func (c *Client) ReportMemory(ctx context.Context, job uint32, r MemoryReport) error {
-	return c.call(ctx, http.MethodPost, fmt.Sprintf("/v1/jobs/%d/memory", job), r, nil)
-}

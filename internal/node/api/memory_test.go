@@ -12,6 +12,11 @@ import (
 	"caelum/internal/node/api/apitest"
 )
 
+// ReportMemory sends a memory report on behalf of the calling process, as a training program does.
+func (c *Client) ReportMemory(ctx context.Context, job uint32, r MemoryReport) error {
+	return c.call(ctx, http.MethodPost, fmt.Sprintf("/v1/jobs/%d/memory", job), r, nil)
+}
+
 // reporting is a handler that records the reports.
 type reporting struct {
 	fake
