@@ -490,7 +490,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%d ids: %d, %v", n, len(ids), err)
 		}
 	}
-	for n, ok := range map[int]bool{MaxHosts: true, MaxHosts + 1: false} {
+	for n, ok := range map[int]bool{maxHosts: true, maxHosts + 1: false} {
 		for _, list := range []string{fmt.Sprintf("n[1-%d]", n), fmt.Sprintf("n[1-%d],m", n-1)} {
 			if hosts, err := usersHosts(list); (err == nil) != ok || ok && len(hosts) != n {
 				t.Errorf("%s: %d hosts, %v", list, len(hosts), err)
@@ -506,7 +506,7 @@ func TestManyNames(t *testing.T) {
 	column := func(name string) int {
 		return slices.IndexFunc(jobFields, func(f field) bool { return f.name == name })
 	}
-	const most = MaxHosts / 2
+	const most = maxHosts / 2
 	var jobs, exclusions strings.Builder
 	owners := map[uint32]uint32{}
 	for id := range uint32(12) {

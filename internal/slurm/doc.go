@@ -59,7 +59,7 @@
 //
 //	gres.go          GRES lists and TRES: parser, formatting, valid names; the `closed` GRES type (ClosedType)
 //	greslist.go      lists of GRES: totals, counts per profile, formatting
-//	hostlist.go      expands hostlists such as n[1-3] (MaxHosts)
+//	hostlist.go      expands hostlists such as n[1-3] (maxHosts)
 //	values.go        times, time limits, numbers, memory sizes and null values
 //	same.go          equality of records of nodes and jobs (Same)
 //

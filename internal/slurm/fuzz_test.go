@@ -40,7 +40,7 @@ func FuzzGRES(f *testing.F) {
 	})
 }
 
-// FuzzHosts checks that ExpandHosts returns at most MaxHosts names, which consist of valid characters only, and that
+// FuzzHosts checks that ExpandHosts returns at most maxHosts names, which consist of valid characters only, and that
 // FoldHosts is its inverse.
 func FuzzHosts(f *testing.F) {
 	for _, s := range []string{
@@ -54,7 +54,7 @@ func FuzzHosts(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(hosts) > MaxHosts {
+		if len(hosts) > maxHosts {
 			t.Fatalf("hostlist %[2]q: %[1]d hosts", len(hosts), s)
 		}
 		for _, h := range hosts {

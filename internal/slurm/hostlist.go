@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// MaxHosts is the maximum number of names that ExpandHosts returns for one hostlist, because even a short hostlist
+// maxHosts is the maximum number of names that ExpandHosts returns for one hostlist, because even a short hostlist
 // can stand for a very large number of names.
-const MaxHosts = 1 << 16
+const maxHosts = 1 << 16
 
 // ExpandHosts returns the names in a Slurm hostlist, such as "n[1-3,07],login1,r[0-1]c[0-3]", in the given order. As in
 // Slurm, numbers with leading zeros have a fixed width. For "" and "(null)", the result is empty.
@@ -22,7 +22,7 @@ func ExpandHosts(s string) ([]string, error) {
 	for i := 0; i <= len(s); i++ {
 		switch {
 		case i == len(s) || s[i] == ',' && depth == 0:
-			more, err := expandOne(s[start:i], MaxHosts-len(hosts))
+			more, err := expandOne(s[start:i], maxHosts-len(hosts))
 			if err != nil {
 				return nil, fmt.Errorf("hostlist %.80q: %w", s, err)
 			}
@@ -58,7 +58,7 @@ func expandOne(word string, room int) ([]string, error) {
 			rest = after
 		}
 		if len(hosts)*len(nums) > room {
-			return nil, fmt.Errorf("it contains more than %d hosts", MaxHosts)
+			return nil, fmt.Errorf("it contains more than %d hosts", maxHosts)
 		}
 		next := make([]string, 0, len(hosts)*len(nums))
 		for _, h := range hosts {
@@ -72,7 +72,7 @@ func expandOne(word string, room int) ([]string, error) {
 		return nil, fmt.Errorf("a host name is empty")
 	}
 	if room < len(hosts) {
-		return nil, fmt.Errorf("it contains more than %d hosts", MaxHosts)
+		return nil, fmt.Errorf("it contains more than %d hosts", maxHosts)
 	}
 	return hosts, nil
 }
@@ -94,7 +94,7 @@ func expandRanges(list string, room int) ([]string, error) {
 			return nil, fmt.Errorf("%q is not a range of numbers such as 1-3", part)
 		}
 		if b-a >= uint64(room) || len(nums)+int(b-a) >= room {
-			return nil, fmt.Errorf("it contains more than %d hosts", MaxHosts)
+			return nil, fmt.Errorf("it contains more than %d hosts", maxHosts)
 		}
 		for n := a; n <= b; n++ {
 			nums = append(nums, fmt.Sprintf("%0*d", len(lo), n))

@@ -40,8 +40,8 @@ func WatcherAuth(path string, c slurm.Config) (Auth, error) {
 }
 
 func newAuth(path string, c slurm.Config, owners []uint32, a Auth) (Auth, error) {
-	if HasKey(path) {
-		key, err := ReadKey(path, owners...)
+	if hasKey(path) {
+		key, err := readKey(path, owners...)
 		return Auth{Key: key}, err
 	}
 	if err := CheckMunge(c); err != nil {
@@ -57,8 +57,8 @@ func newAuth(path string, c slurm.Config, owners []uint32, a Auth) (Auth, error)
 	return a, nil
 }
 
-// HasKey reports whether there is a key file, which may be invalid.
-func HasKey(path string) bool {
+// hasKey reports whether there is a key file, which may be invalid.
+func hasKey(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
 }

@@ -22,9 +22,9 @@ const (
 	maxKey = 4096
 )
 
-// ReadKey reads the key file at path. It must be a regular file that belongs to one of the owners and is inaccessible
+// readKey reads the key file at path. It must be a regular file that belongs to one of the owners and is inaccessible
 // to group and others, in a directory that only root and the owners can change. The error includes a remedy.
-func ReadKey(path string, owners ...uint32) (Key, error) {
+func readKey(path string, owners ...uint32) (Key, error) {
 	file, err := Locate(path, owners...)
 	if err != nil {
 		return nil, err

@@ -257,7 +257,7 @@ func TestTakenPort(t *testing.T) {
 	}
 }
 
-// TestReadKey checks that ReadKey rejects a key file that other users can read or could have written.
+// TestReadKey checks that readKey rejects a key file that other users can read or could have written.
 func TestReadKey(t *testing.T) {
 	me := uint32(os.Geteuid())
 	dir := filepath.Join(t.TempDir(), "caelum")
@@ -267,7 +267,7 @@ func TestReadKey(t *testing.T) {
 	path := filepath.Join(dir, "wake.key")
 	read := func(what, want string, owners ...uint32) {
 		t.Helper()
-		k, err := ReadKey(path, owners...)
+		k, err := readKey(path, owners...)
 		if want == "" && (err != nil || string(k) != string(key)) {
 			t.Errorf("%s: %v", what, err)
 		} else if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

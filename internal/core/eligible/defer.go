@@ -20,7 +20,7 @@ func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 		return fmt.Sprintf("has %d CPUs free, but the job needs %d", n.CPUsFree, needsCPUs(n, w))
 	case LacksGRES(n, w):
 		return "has GRES that slurmctld counts as used, but the job needs a node with no GRES in use (--exclusive)"
-	case LacksMemory(n, w):
+	case lacksMemory(n, w):
 		return fmt.Sprintf("has %d MiB of memory free, but the job needs %d MiB", n.MemoryFree, needsMemory(n, w))
 	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && !n.Is("POWERED_DOWN") &&
 		HasFree(n, w) && w.LastSchedEval.Sub(since) > passedOver:
@@ -56,8 +56,8 @@ func Share(n slurm.Node, w slurm.Waiting) (cpus, memory int) {
 	return cpus, needsMemory(n, w)
 }
 
-// LacksMemory reports whether the node does not have enough free memory for the job.
-func LacksMemory(n slurm.Node, w slurm.Waiting) bool { return n.MemoryFree < needsMemory(n, w) }
+// lacksMemory reports whether the node does not have enough free memory for the job.
+func lacksMemory(n slurm.Node, w slurm.Waiting) bool { return n.MemoryFree < needsMemory(n, w) }
 
 // LacksGRES reports whether the job requests whole nodes and slurmctld counts some of the node's GRES as used.
 // slurmctld does not check whether any job actually holds the used GRES (gres_node_state_list_has_alloc_gres in

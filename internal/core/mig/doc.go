@@ -43,7 +43,7 @@
 //	futures.go   all layouts and all maximal layouts; Reach and CC
 //	grestype.go  derives the Type in gres.conf from NVML's device name (GRESType)
 //	layout.go    Layout: a set of placements in one word
-//	model.go     Model, Placement; Select, Carry (between models), EquivalentProfile; MaxPlacements
+//	model.go     Model, Placement; Select, Carry (between models), EquivalentProfile; maxPlacements
 //	profile.go   Profile: name, size, memory, engines; plain profiles; the numbers in a name (Claims)
 //	table.go     Table and Node: reach, CC, fragmentation and free units of every layout, computed once
 //	modellist.go the GPU models in models.txt: parser and lookup by name

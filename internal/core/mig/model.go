@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// MaxPlacements is the maximum number of placements of a GPU model. A set of placements therefore fits into one machine
+// maxPlacements is the maximum number of placements of a GPU model. A set of placements therefore fits into one machine
 // word. The largest GPU model in models.txt is the RTX PRO 6000 with 30 placements, including those of all variants.
-const MaxPlacements = 64
+const maxPlacements = 64
 
 // Placement is a profile at a start. It occupies Size units of the GPU model's grid, beginning with unit Start.
 type Placement struct {
@@ -84,12 +84,12 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 		b.need = append(b.need, needs(p))
 		b.cell = max(b.cell, len(p.Name)/p.Size)
 	}
-	if n := len(b.Placements); n > MaxPlacements {
+	if n := len(b.Placements); n > maxPlacements {
 		return nil, fmt.Errorf(
 			"GPU model %s has %d placements, but at most %d are supported; select fewer profiles",
 			b.Name,
 			n,
-			MaxPlacements,
+			maxPlacements,
 		)
 	}
 	b.cell = max(b.cell, 1)

@@ -10,20 +10,20 @@ import (
 // Users write the following words into their jobs' Comments (`sbatch --comment`, `scontrol update`). They concern only
 // moves of the user's own job.
 const (
-	// Movable permits the watcher to move the job.
-	Movable = "caelum:movable"
-	// Checkpoint is followed by the time of the job's last checkpoint in Unix seconds.
-	Checkpoint = "caelum:checkpoint="
+	// movable permits the watcher to move the job.
+	movable = "caelum:movable"
+	// checkpoint is followed by the time of the job's last checkpoint in Unix seconds.
+	checkpoint = "caelum:checkpoint="
 )
 
 // PermitsMove reports whether the job's user permits the watcher to move the job.
-func PermitsMove(j slurm.Job) bool { return Has(j.Comment, Movable) }
+func PermitsMove(j slurm.Job) bool { return Has(j.Comment, movable) }
 
 // SavedUntil returns the time up to which a running job would not lose its work if it were requeued: the time of the
 // last checkpoint that the job has reported, or else its start. The result is never earlier than the start and never
 // later than now, because the user can report any time.
 func SavedUntil(j slurm.Job, now time.Time) time.Time {
-	seconds, ok := numbers(Value(j.Comment, Checkpoint), 1)
+	seconds, ok := numbers(Value(j.Comment, checkpoint), 1)
 	if !ok {
 		return j.Start
 	}

@@ -67,7 +67,7 @@ func reportMemory(h Handler, w http.ResponseWriter, r *http.Request, job uint32)
 	if err != nil {
 		return err
 	}
-	return reporter.ReportMemory(r.Context(), job, PeerPID(r.Context()), report)
+	return reporter.ReportMemory(r.Context(), job, peerPID(r.Context()), report)
 }
 
 // readMemoryReport parses a report. It ignores unknown keys, because the Python package may be newer than the agent.

@@ -149,7 +149,7 @@ func serveStatus(h Handler) http.HandlerFunc {
 
 type peerKey struct{}
 
-// withPeer stores the connection's peer in the context, for Peer and PeerPID.
+// withPeer stores the connection's peer in the context, for Peer and peerPID.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	p := unknownPeer
 	switch c := c.(type) {
@@ -173,9 +173,9 @@ func peerIn(ctx context.Context) peer {
 	return unknownPeer
 }
 
-// PeerPID returns the id of the process that opened the request's connection, or 0 if unknown. The process may have
+// peerPID returns the id of the process that opened the request's connection, or 0 if unknown. The process may have
 // ended since then.
-func PeerPID(ctx context.Context) int {
+func peerPID(ctx context.Context) int {
 	return peerIn(ctx).pid
 }
 

@@ -53,8 +53,8 @@ type journal struct {
 	last int
 }
 
-// ErrRunning means that another run has the journal open.
-var ErrRunning = errors.New("another caelumd qualify is running on this node; wait until it ends")
+// errRunning means that another run has the journal open.
+var errRunning = errors.New("another caelumd qualify is running on this node; wait until it ends")
 
 // openJournal opens and locks the journal, and returns the lines of an earlier run that did not finish.
 func openJournal(dir string) (*journal, []entry, error) {
@@ -67,11 +67,11 @@ func openJournal(dir string) (*journal, []entry, error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
-		return nil, nil, ErrRunning
+		return nil, nil, errRunning
 	}
 	if !isAt(f) { // the run that had the lock has ended and removed the file
 		f.Close()
-		return nil, nil, ErrRunning
+		return nil, nil, errRunning
 	}
 	text, err := io.ReadAll(f)
 	if err != nil {

@@ -170,7 +170,7 @@ func TestOneRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := openJournal(dir); !errors.Is(err, ErrRunning) {
+	if _, _, err := openJournal(dir); !errors.Is(err, errRunning) {
 		t.Errorf("the second run got %v", err)
 	}
 	j.file.Close()
