@@ -17,11 +17,11 @@ import (
 // 9 s (22.05.8, MessageTimeout=10), so the limit is longer than that.
 const DefaultTimeout = 15 * time.Second
 
-// Options holds the paths and the environment of Slurm's commands. The zero value is suitable for nodes on which Slurm
+// Options holds the paths and the time limit of Slurm's commands. The zero value is suitable for nodes on which Slurm
 // was installed from packages.
 type Options struct {
-	// Scontrol, Squeue, Sacct, Sacctmgr and Scancel are the paths of the commands, by default in /usr/bin.
-	Scontrol, Squeue, Sacct, Sacctmgr, Scancel string
+	// Scontrol, Squeue and Sacct are the paths of these commands, by default in /usr/bin.
+	Scontrol, Squeue, Sacct string
 	// Show is the path of caelum-show (spank/show.c). If it is set, Node, NamedNodes and Job run this program instead
 	// of scontrol, so slurmctld sends only the records that they return. The nodes' Partitions are then empty, and
 	// CPUsFree, MemoryFree and the states IDLE, MIXED and ALLOCATED may be old. If the program does not exist or was
@@ -29,11 +29,6 @@ type Options struct {
 	Show string
 	// Timeout is the time limit of one command; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// SlurmConf is the path of slurm.conf. The default is the value of the SLURM_CONF environment variable or, if that
-	// is not set, Slurm's own default.
-	SlurmConf string
-	// Env lists additional environment variables for the commands ("NAME=value").
-	Env []string
 	// Run, if set, replaces the execution of commands; only tests set it.
 	Run func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 }
@@ -63,8 +58,8 @@ func New(opt Options) *Client {
 		scontrol:  cmp.Or(opt.Scontrol, "/usr/bin/scontrol"),
 		squeue:    cmp.Or(opt.Squeue, "/usr/bin/squeue"),
 		sacctPath: cmp.Or(opt.Sacct, "/usr/bin/sacct"),
-		sacctmgr:  cmp.Or(opt.Sacctmgr, "/usr/bin/sacctmgr"),
-		scancel:   cmp.Or(opt.Scancel, "/usr/bin/scancel"),
+		sacctmgr:  "/usr/bin/sacctmgr",
+		scancel:   "/usr/bin/scancel",
 		show:      opt.Show,
 		timeout:   opt.Timeout,
 		whose:     []string{"-a"},
@@ -83,14 +78,9 @@ func New(opt Options) *Client {
 	// The commands inherit no other variables from this process, because SQUEUE_* and SLURM_CLUSTERS would change their
 	// behaviour.
 	c.env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C", "SLURM_TIME_FORMAT=%s"}
-	conf := opt.SlurmConf
-	if conf == "" {
-		conf = os.Getenv("SLURM_CONF")
-	}
-	if conf != "" {
+	if conf := os.Getenv("SLURM_CONF"); conf != "" {
 		c.env = append(c.env, "SLURM_CONF="+conf)
 	}
-	c.env = append(c.env, opt.Env...)
 	return c
 }
 

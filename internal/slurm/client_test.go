@@ -88,17 +88,9 @@ func stage(t *testing.T, scenes ...scene) (*Client, func() []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := New(
-		Options{
-			Scontrol:  self,
-			Squeue:    self,
-			Sacct:     self,
-			Sacctmgr:  self,
-			Timeout:   time.Minute,
-			SlurmConf: "/etc/slurm/slurm.conf",
-			Env:       []string{playEnv + "=" + dir, "GORACE=atexit_sleep_ms=0"},
-		},
-	)
+	t.Setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
+	c := New(Options{Scontrol: self, Squeue: self, Sacct: self, Timeout: time.Minute})
+	c.sacctmgr, c.env = self, append(c.env, playEnv+"="+dir, "GORACE=atexit_sleep_ms=0")
 	return c, func() []string {
 		var calls []string
 		for n := 1; ; n++ {
