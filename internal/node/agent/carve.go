@@ -35,9 +35,16 @@ func (a *Agent) carve(job, uid uint32, s offer.Spot, t *spent) (carved, error) {
 	}
 
 	a.node.Lock()
-	if in := c.Ours[s.Placement]; in != nil && in.Idle() {
-		remake := a.node.NeedsRemake(in, uid)
-		a.node.Unlock()
+	in := c.Ours[s.Placement]
+	idle := in != nil && in.Idle()
+	remake := idle && a.node.NeedsRemake(in, uid)
+	var inTheWay []*state.Instance
+	for p := range c.Existing().InTheWay(s.Placement).Indices() {
+		inTheWay = append(inTheWay, c.Ours[p])
+	}
+	a.node.Unlock()
+
+	if idle {
 		if used, err := a.inUse(s.GPU, in); used {
 			return carved{}, errors.Join(usedError(s.GPU, in), err)
 		}
@@ -58,13 +65,6 @@ func (a *Agent) carve(job, uid uint32, s offer.Spot, t *spent) (carved, error) {
 		in, err = a.create(job, s, t)
 		return carved{in, false, true}, err
 	}
-	existing := c.Existing()
-	var inTheWay []*state.Instance
-	for p := range existing.InTheWay(s.Placement).Indices() {
-		inTheWay = append(inTheWay, c.Ours[p])
-	}
-	a.node.Unlock()
-
 	for _, in := range inTheWay {
 		if used, err := a.inUse(s.GPU, in); used { // destroying it would fail after one second of attempts
 			return carved{}, errors.Join(usedError(s.GPU, in), err)
