@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
@@ -135,7 +136,7 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 	}
 	data := map[string]any{
 		"Nodes": o.nodes, "Partition": o.partition, "Catalogue": o.catalogue, "CPUs": o.cpus, "Memory": o.memory,
-		"Inventory": inv, "Default": def, "Full": full, "Whole": inv.Most[at].Whole,
+		"Inventory": inv, "Default": def, "Full": full, "Whole": cmp.Or(inv.Most[at].Whole, full),
 		"Dev": cfg.DeviceDir, "RunDir": cfg.RunDir,
 	}
 	for i, name := range sections {

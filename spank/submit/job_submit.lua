@@ -894,14 +894,16 @@ local function known(profile, t)
 end
 
 -- with_memory returns the profile with the least memory that is at least mib MiB. Of several profiles with the same
--- memory, it returns the first one in the table.
+-- memory, it returns the first one in the table. It returns the profile of full GPUs only if no other has enough memory.
 local function with_memory(t, mib, memory)
   local best
   local all = {}
   for _, profile in ipairs(t.known) do
     local has = t.profiles[profile]
     if has > 0 then all[#all + 1] = string.format("%s %d", profile, has) end
-    if has >= mib and (not best or has < t.profiles[best]) then best = profile end
+    if has >= mib and (not best or best == "full" or profile ~= "full" and has < t.profiles[best]) then
+      best = profile
+    end
   end
   if best then return best end
   if #all == 0 then

@@ -375,6 +375,19 @@ for _, case in ipairs({
   check(rc == slurm.ERROR and job.tres_per_node == "gres:gpu:1" and not job.admin_comment, case[1] .. " is refused", job.tres_per_node)
   check((said[1] or ""):find(case[4]), case[1], said[1])
 end
+-- GPUs without MIG may have less memory than the largest slice. Only their own type or size selects them.
+write_table(TABLE .. "profile full 32768 2\nmodel v100 full\n")
+for _, case in ipairs({
+  {"30G", "gpu:1", "7g.40gb"}, {"5G", "gpu:v100:1", "full"}, {"5G", "gpu:1", "2g.10gb"}, {nil, "gpu:v100:2", "full"},
+}) do
+  local _, job = submit({tres_per_node = "gres:" .. case[2], spank_job_env = case[1] and env(nil, case[1])})
+  check((job.tres_per_node or ""):find("gres:mig:" .. case[3] .. ":", 1, true), "GPUs without MIG: " .. case[2], job.tres_per_node)
+end
+write_table((TABLE:gsub("profile 7g%.40gb 40192\n", "profile full 46068 1\n")))
+local _, only_full = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "44G")})
+check(only_full.tres_per_node == "gres:gpu:1,gres:mig:full:1", "only a GPU without MIG has enough memory", only_full.tres_per_node)
+write_table(TABLE)
+
 local _, small = submit({tres_per_node = "gres:mig:1g.5gb:1", spank_job_env = env("off", "8G")})
 check(small.tres_per_node == "gres:mig:1g.5gb:1,gres:gpu:1" and not word(small, "sized"), "typed slices take precedence over --mig and --mig-mem", small.tres_per_node)
 local _, inherited = submit({tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig_mem=16G"}})

@@ -1,5 +1,5 @@
-// Package e2ewhole tests jobs with full GPUs alongside jobs with slices on a real Slurm cluster. Only the GPUs are
-// emulated.
+// Package e2ewhole tests jobs with full GPUs alongside jobs with slices, on GPUs that support MIG and on GPUs that do
+// not, on a real Slurm cluster. Only the GPUs are emulated.
 //
 //	go test -tags e2e -v ./contrib/devcluster/e2e_whole
 //

@@ -43,7 +43,8 @@ echo end
 
 func start(t *testing.T, o cluster.Options) *site {
 	t.Helper()
-	o.Nodes, o.GPUs, o.Model, o.AgentConfig = max(o.Nodes, 1), 4, "H100-80GB", "testdata/caelum.yaml"
+	o.Nodes, o.GPUs, o.AgentConfig = max(o.Nodes, 1), cmp.Or(o.GPUs, 4), "testdata/caelum.yaml"
+	o.Model = cmp.Or(o.Model, "H100-80GB")
 	s := &site{clustertest.Start(t, o), t}
 	s.Write("devices", devices)
 	return s

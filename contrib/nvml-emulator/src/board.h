@@ -43,11 +43,12 @@ struct board {
     const char *name;   /* A100-40GB */
     const char *type;   /* the Type in gres.conf */
     const char *device; /* the result of nvmlDeviceGetName */
-    unsigned grid;      /* units: 4, 8 or 12 */
+    unsigned grid;      /* units: 4, 8 or 12; 1 for a GPU without MIG */
     unsigned pci_id;
     bool live_mode; /* MIG mode changes immediately (Hopper and later); otherwise only after a reset */
+    unsigned arch;  /* NVML_DEVICE_ARCH_* */
     unsigned total_mib;
-    unsigned nprofiles;
+    unsigned nprofiles; /* 0: the GPU does not support MIG */
     struct profile profiles[BOARD_MAX_PROFILES];
 };
 

@@ -37,8 +37,9 @@ function print_board(newer,    i, j, k, v, starts, count, total) {
         if (v > total) total = v
     }
     printf "    {\n        .name = \"%s\", .type = \"%s\", .device = \"%s\",\n", board, type, device
-    printf "        .grid = %d, .pci_id = %s, .live_mode = %s, .total_mib = %d, .nprofiles = %d,\n        .profiles = {\n",
-        grid, pci, (mode == "live" ? "true" : "false"), total, n + newer
+    printf "        .grid = %d, .pci_id = %s, .live_mode = %s, .arch = %s, .total_mib = %d, .nprofiles = %d,\n",
+        (n ? grid : 1), pci, (mode == "live" ? "true" : "false"), (n ? arch[mode] : grid), total, n + newer
+    if (n) print "        .profiles = {"
     for (i = 0; i < n; i++) {
         if (!known(row[i, 6])) row[i, 6] = per_slice(6) * row[i, 3]
         if (!known(row[i, 7])) row[i, 7] = nominal(row[i, 1]) * 1000
@@ -56,11 +57,11 @@ function print_board(newer,    i, j, k, v, starts, count, total) {
     }
     if (newer)
         printf "            {.name = \"1g.10gb+new\", .id = 99, .slices = 1, .size = 1, .limit = 1, .sms = 16, .memory_mib = 9984, .ce = 1,\n             .media = {1, 0, 1, 0}, .nvml = NVML_GPU_INSTANCE_PROFILE_COUNT, .nstarts = 7, .starts = {0, 1, 2, 3, 4, 5, 6}},\n"
-    print "        },\n    },"
+    print (n ? "        },\n    }," : "    },")
 }
 
 function flush_board() {
-    if (n == 0) return
+    if (board == "") return
     print_board(0)
     if (board == "H100-80GB") {
         board = board "-NEWER"
@@ -74,6 +75,9 @@ BEGIN {
     print "/* Generated from internal/core/mig/models.txt by boards.awk. */"
     print "#include \"board.h\"\n\nconst struct board boards[] = {"
     n = full = 0
+    # models.txt does not contain the architecture of GPUs with MIG. Those of Hopper and later switch MIG mode live.
+    arch["live"] = "NVML_DEVICE_ARCH_HOPPER"
+    arch["reset"] = "NVML_DEVICE_ARCH_AMPERE"
 }
 
 $1 == "full" { full = $2 }

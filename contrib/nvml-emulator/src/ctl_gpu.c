@@ -67,6 +67,8 @@ int cmd_mig_mode(int argc, char **argv)
     struct gpu_state *g = &t.st->gpu[gpu];
     struct event e = EVENT("mig-mode");
     e.gpu = (int)gpu, e.mig = g->mig;
+    if (!rules_board(g)->nprofiles)
+        return ctl_end_with(&t, &e, NVML_ERROR_NOT_SUPPORTED, "change the MIG mode");
     g->mig_pending = strcmp(argv[2], "on") == 0;
     if (g->mig_pending == g->mig)
         return ctl_end_with(&t, &e, NVML_SUCCESS, argv[0]);

@@ -185,7 +185,7 @@ int cmd_init(int argc, char **argv)
             struct gpu_state *g = &st.gpu[st.ngpus++];
             g->board = kind[i];
             snprintf(g->board_name, sizeof g->board_name, "%s", boards[kind[i]].name);
-            g->mig = g->mig_pending = (uint8_t)mig;
+            g->mig = g->mig_pending = (uint8_t)(mig && boards[kind[i]].nprofiles);
             g->persistence = (uint8_t)persistence;
             ops_make_uuid(&st, 0, st.ngpus, g->uuid);
         }

@@ -164,7 +164,6 @@ nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minorNu
     return call_end(&c, rc);
 }
 
-/* models.txt only records which GPU models change their MIG mode without a reset; these are Hopper and later. */
 nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitecture_t *arch)
 {
     struct call c = CALL(CALL_IDENTITY);
@@ -173,7 +172,7 @@ nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitectu
     nvmlReturn_t rc = call_gpu(&c, device);
     if (rc != NVML_SUCCESS)
         return rc;
-    *arch = c.b->live_mode ? NVML_DEVICE_ARCH_HOPPER : NVML_DEVICE_ARCH_AMPERE;
+    *arch = c.b->arch;
     return call_end(&c, rc);
 }
 

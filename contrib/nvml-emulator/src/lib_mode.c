@@ -14,7 +14,7 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode
         return rc;
     *currentMode = c.g->mig;
     *pendingMode = c.g->mig_pending;
-    return call_end(&c, rc);
+    return call_end(&c, c.b->nprofiles ? rc : NVML_ERROR_NOT_SUPPORTED);
 }
 
 /* reset resets a GPU whose MIG mode changes only after a reset, and returns the activation status. */
@@ -45,6 +45,8 @@ nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlRe
     nvmlReturn_t rc = call_gpu(&c, device);
     if (rc != NVML_SUCCESS)
         return rc;
+    if (!c.b->nprofiles)
+        return call_end(&c, NVML_ERROR_NOT_SUPPORTED);
     bool must_reset;
     unsigned gpu = (unsigned)c.gpu;
     rc = mode_set(&c.t, gpu, mode == NVML_DEVICE_MIG_ENABLE, c.activation, activationStatus, &must_reset);

@@ -161,7 +161,7 @@ func modelsFor(r slurm.Allocation, known nodes, began, ended float64) (models []
 	}
 	for _, g := range r.Allocated.Named("gpu") {
 		if g.Type != "" {
-			return modelsOf(g.Type), managed
+			return modelsOf(g.Type, ""), managed
 		}
 	}
 	return mig.Models(), managed

@@ -8,15 +8,16 @@ import (
 	"caelum/internal/core/predict"
 )
 
-// modelsOf returns the GPU models that a GPU type may refer to, or all models if the type is empty or unknown. The type
-// is the site's Type in gres.conf, such as A100, which need not distinguish an A100-40GB from an A100-80GB.
-func modelsOf(gpuType string) (models []*mig.Model) {
+// modelsOf returns the GPU models that a GPU type may refer to, or all models if the type is empty or unknown and the
+// profile is that of a slice. A full GPU of an unknown type need not support MIG. The type is the site's Type in
+// gres.conf, such as A100, which need not distinguish an A100-40GB from an A100-80GB.
+func modelsOf(gpuType, profile string) (models []*mig.Model) {
 	for _, m := range mig.Models() {
 		if mig.TypeNames(gpuType, m.Type) {
 			models = append(models, m)
 		}
 	}
-	if len(models) == 0 {
+	if len(models) == 0 && profile != mig.Full {
 		return mig.Models()
 	}
 	return models
@@ -39,14 +40,14 @@ func (n nodes) seen(s predict.Run) {
 	began, ended := float64(s.Start), float64(s.Start)+s.Seconds
 	known, ok := n[name]
 	if !ok {
-		known = node{modelsOf(s.GPUType), began, ended}
+		known = node{modelsOf(s.GPUType, s.Profile), began, ended}
 	}
 	left := slices.DeleteFunc(slices.Clone(known.models), func(m *mig.Model) bool {
 		_, has := m.ProfileIndex(s.Profile)
 		return s.Profile != mig.Full && !has || !strings.EqualFold(m.Type, s.GPUType)
 	})
 	if len(left) == 0 {
-		left = modelsOf(s.GPUType)
+		left = modelsOf(s.GPUType, s.Profile)
 	}
 	n[name] = node{left, min(known.first, began), max(known.last, ended)}
 }

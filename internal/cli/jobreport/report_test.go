@@ -111,6 +111,14 @@ var adviceCases = []struct {
 		slicesOf(a, "1g.5gb", 1)
 		a.Comment, a.Text = "caelum:sized=1g.5gb", ran("7g.40gb", "a100", 7000, "")
 	}, 9000, "too small [#SBATCH --gres=gpu:1 #SBATCH --mig-mem=7350]"},
+	{"a GPU without MIG", func(a *slurm.Allocation) {
+		slicesOf(a, "full", 1)
+		a.Text = ran("full", "l40s", 3000, "")
+	}, 9000, "well sized"},
+	{"a GPU without MIG instead of a slice", func(a *slurm.Allocation) {
+		slicesOf(a, "1g.5gb", 1)
+		a.Comment, a.Text = "caelum:sized=1g.5gb", ran("full", "l40s", 7000, "")
+	}, 9000, "too small [#SBATCH --gres=gpu:1 #SBATCH --mig-mem=7350]"},
 	{"no use of GPU memory", func(a *slurm.Allocation) {
 		slicesOf(a, "1g.5gb", 1)
 		a.Text = ran("1g.5gb", "a100", 0, ",peak=0m,p95=0m,median=0m,samples=9")

@@ -140,10 +140,15 @@ func (j Job) smaller(site predict.Site) []Advice {
 		return []Advice{{Topic: Unclear, Text: "The job requested several profiles, and only the usage of the " +
 			"fullest slice is recorded."}}
 	}
+	if len(models) == 0 {
+		models = mig.Models() // those of the requested profile; the job ran on a GPU without MIG
+	}
 	switch mib := memory(held, models); {
 	case s.PeakMiB == 0:
 		return []Advice{{Topic: Unclear, Text: "The agent measured no use of GPU memory. If the job does not use its " +
 			"GPU, do not request one."}}
+	case held == mig.Full && s.MemoryMiB == 0:
+		return []Advice{{Topic: WellSized, Text: "Jobs get only whole GPUs of this model, so there is nothing to do."}}
 	case held != s.Profile && mib > 0 && s.PeakMiB > mib:
 		return []Advice{{
 			Topic: TooSmall,

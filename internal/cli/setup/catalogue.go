@@ -59,13 +59,25 @@ func withEquivalents(list, profiles []string) []string {
 			gres, count, _ := cutLast(item)
 			name, isSlice := strings.CutPrefix(gres, "mig:")
 			c, m := mig.Claims(name)
-			if isSlice && c >= compute && m >= gb && mig.Plain(mig.Profile{Name: name}) {
+			if isSlice && (c >= compute && m >= gb && mig.Plain(mig.Profile{Name: name}) ||
+				name == mig.Full && withoutMIG(list)) {
 				all = append(all, "mig:"+profile+":"+count)
 				break
 			}
 		}
 	}
 	return all
+}
+
+// withoutMIG reports whether the GPUs in the Gres= of a node do not support MIG.
+func withoutMIG(list []string) bool {
+	return !slices.ContainsFunc(list, func(item string) bool {
+		parts := strings.Split(item, ":")
+		return parts[0] == "mig" && parts[1] != mig.Full && parts[1] != "closed" ||
+			parts[0] == "gpu" && len(parts) > 2 && slices.ContainsFunc(mig.Models(), func(b *mig.Model) bool {
+				return mig.TypeNames(parts[1], b.Type)
+			})
+	})
 }
 
 // hardware returns the words of a node's line that its catalogue node also needs.

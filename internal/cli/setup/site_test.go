@@ -46,6 +46,15 @@ max_nodes 2
 `,
 }
 
+// l40sSections changes the sections to those of a node with four GPUs without MIG.
+var l40sSections = strings.NewReplacer(
+	"gres/mig:1g.5gb,gres/mig:7g.40gb", "gres/mig:full", "a100:14", "a100:4",
+	"mig:1g.5gb:0,mig:7g.40gb:0", "mig:full:0",
+	"mig:1g.5gb:14,mig:7g.40gb:2", "mig:full:4", "closed:56", "closed:16", "Count=56", "Count=16", "[0-13]", "[0-3]",
+	"profile 1g.5gb 4864\n", "", "profile 7g.40gb 40192", "profile full 46068 4", "model a100 1g.5gb\n", "",
+	"model a100 7g.40gb", "model a100 full", "default 7g.40gb\nwhole 7g.40gb", "default full\nwhole full",
+)
+
 // site holds a site's files by path.
 type site map[string]string
 
@@ -59,6 +68,9 @@ func (s site) merge(nodes, partition string) (Result, error) {
 func (s site) mergeModel(nodes, partition, model string) (Result, error) {
 	mine := maps.Clone(sections)
 	for name, text := range mine {
+		if model == "l40s" {
+			text = l40sSections.Replace(text)
+		}
 		mine[name] = strings.ReplaceAll(strings.ReplaceAll(text, "n[1-2]", nodes), "a100", model)
 	}
 	if partition == "caelum-trial" {

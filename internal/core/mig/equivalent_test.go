@@ -47,3 +47,24 @@ func TestEquivalentProfile(t *testing.T) {
 		}
 	}
 }
+
+// TestEquivalentWithoutMIG checks that a GPU without MIG replaces exactly the plain profiles, and which of them state
+// more memory than it has.
+func TestEquivalentWithoutMIG(t *testing.T) {
+	b := Without("NVIDIA L40S").WithFull(46068)
+	for name, want := range map[string]struct {
+		profile string
+		holds   bool
+	}{
+		"1g.5gb": {Full, true}, "7g.40gb": {Full, true}, "4g.44gb": {Full, true}, "3g.45gb": {Full, false},
+		"7g.80gb": {Full, false}, "1g.5gb+me": {"", true}, Full: {Full, true}, "": {"", true},
+	} {
+		got, ok := b.EquivalentProfile(name, b.Full())
+		if got != want.profile || ok != (got != "") || b.Holds(name) != want.holds {
+			t.Errorf("%q: %q, holds it: %v, want %v", name, got, b.Holds(name), want)
+		}
+		if _, ok := b.EquivalentProfile(name, 0); ok {
+			t.Errorf("%q: a profile is returned, although none may be offered", name)
+		}
+	}
+}

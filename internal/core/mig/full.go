@@ -33,6 +33,24 @@ func (b *Model) WithFull(memoryMiB uint64) *Model {
 	return s
 }
 
+// Without returns the model, without profiles, of a GPU that does not support MIG. device is its name in NVML.
+func Without(device string) *Model {
+	b, err := NewModel(device, GRESType(device), device, 1, nil)
+	if err != nil {
+		panic("mig: a GPU model without profiles is invalid: " + err.Error())
+	}
+	return b
+}
+
+// WithoutMIG reports whether b is the model of a GPU that does not support MIG and has the Full profile.
+func (b *Model) WithoutMIG() bool { return b.Grid == 1 && b.full != 0 }
+
+// Holds reports whether the memory of a GPU without MIG is at least that in a profile's name.
+func (b *Model) Holds(profile string) bool {
+	_, gb := Claims(profile)
+	return 1024*gb <= float64(b.Profiles[0].MemoryMiB)
+}
+
 // Full returns the placement of the Full profile, or 0 if the model does not have this profile.
 func (b *Model) Full() Layout { return b.full }
 

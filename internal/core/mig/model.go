@@ -148,8 +148,10 @@ func (b *Model) ProfileIndex(name string) (int, bool) {
 // EquivalentProfile returns the smallest profile of b that is at least as large as the named profile, which may belong
 // to another GPU model. If b itself has a profile with this name, the result is that profile. Otherwise, it is the
 // smallest plain profile whose name states at least as many compute slices and at least as much memory. Variants of
-// other GPU models have no equivalent profile. The result is restricted to profiles that have at least one of the given
-// placements. The second result is false if b has no equivalent profile.
+// other GPU models have no equivalent profile. A GPU without MIG replaces any part of a GPU with a whole one: Full is
+// equivalent to each plain profile, even to one whose name states more memory than the GPU has ([Model.Holds]). The
+// result is restricted to profiles that have at least one of the given placements. The second result is false if b has
+// no equivalent profile.
 func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true
@@ -157,6 +159,12 @@ func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	compute, gb := Claims(name)
 	if compute == 0 || !Plain(Profile{Name: name}) {
 		return "", false
+	}
+	if b.WithoutMIG() {
+		if of&b.full == 0 {
+			return "", false
+		}
+		return Full, true
 	}
 	best := -1
 	for k := range b.Profiles {

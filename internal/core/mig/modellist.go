@@ -2,6 +2,7 @@ package mig
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -43,7 +44,8 @@ func parseModels(text string) ([]*Model, error) {
 	var head Model
 	var profiles []Profile
 	flush := func() error {
-		if head.Name == "" {
+		if head.Name == "" || head.Grid == 0 { // a GPU without MIG
+			head = Model{}
 			return nil
 		}
 		head.total = totals(head.Grid, profiles)
@@ -79,8 +81,11 @@ func parseModels(text string) ([]*Model, error) {
 }
 
 func parseHead(f []string) (Model, error) {
-	if len(f) < 7 || f[5] != "reset" && f[5] != "live" {
-		return Model{}, fmt.Errorf("a board line must have the form \"board name grid type pci reset|live device\"")
+	if len(f) < 7 || !slices.Contains([]string{"reset", "live", "none"}, f[5]) {
+		return Model{}, errors.New(`a board line must have the form "board name grid type pci reset|live|none device"`)
+	}
+	if f[5] == "none" {
+		return Model{Name: f[1]}, nil
 	}
 	grid, err := strconv.Atoi(f[2])
 	return Model{

@@ -101,13 +101,16 @@ func parseModel(text string) (b described, err error) {
 	given := map[string]bool{}
 	for _, item := range items[1:] {
 		f := strings.Split(item, "/")
-		if len(f) != 7 {
+		if len(f) != 7 && len(f) != 8 {
 			return b, fmt.Errorf("%.40q is not the description of a profile", item)
 		}
 		p := mig.Profile{Name: f[1], SM: -1, CE: -1}
+		if len(f) == 8 {
+			p.MemoryMiB, err = strconv.ParseUint(f[7], 10, 64)
+		}
 		var engines []int
 		for _, e := range []error{
-			number(f[2], &p.Compute), number(f[3], &p.Size), number(f[4], &p.Max),
+			err, number(f[2], &p.Compute), number(f[3], &p.Size), number(f[4], &p.Max),
 			numbersOf(f[5], &engines), numbersOf(f[6], &p.Starts),
 		} {
 			err = errors.Join(err, e)

@@ -34,6 +34,7 @@ type State struct {
 //	board/8                                  a GPU model: units
 //	profile/1g.5gb/1/1/7/0.0.0.0/0.1.2.3     a profile: name, compute slices, units, largest number of instances,
 //	                                         engines (DEC ENC JPEG OFA; -1: unknown), starts
+//	profile/full/1/1/1/-1.-1.-1.-1/0/46068   the only profile of a GPU without MIG, with the GPU's memory in MiB
 //	other/7g.40gb/7/8/1/5.0.1.1/0            a profile that is not offered, with the fields of profile
 //	gpu/3g.20gb@0=1763790000,~1g.5gb@6,!80   a GPU: a busy placement with its end (Unix seconds; no end: unknown or
 //	                                         private), an idle placement, blocked units (hexadecimal mask)
@@ -73,6 +74,9 @@ func modelText(b *mig.Model, given func(mig.Profile) bool) string {
 		}
 		items = append(items, fmt.Sprintf("%s/%s/%d/%d/%d/%s/%s", kind, p.Name, p.Compute, p.Size, p.Max,
 			numbers([]int{p.DEC, p.ENC, p.JPEG, p.OFA}), numbers(p.Starts)))
+		if b.WithoutMIG() {
+			items[len(items)-1] += fmt.Sprintf("/%d", p.MemoryMiB)
+		}
 	}
 	return strings.Join(items, ";")
 }

@@ -20,7 +20,7 @@ func drawGPUs(t *rapid.T) []place.GPU {
 		if rapid.IntRange(0, 5).Draw(t, "managed") == 0 {
 			continue
 		}
-		all := mig.Models()
+		all := append(mig.Models(), mig.Without("NVIDIA L40S").WithFull(46068))
 		b := all[rapid.IntRange(0, len(all)-1).Draw(t, "board")]
 		g := place.GPU{Model: b, Offerable: plain(b)}
 		if rapid.IntRange(0, 3).Draw(t, "few") == 0 {

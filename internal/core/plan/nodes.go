@@ -17,6 +17,14 @@ func (v *View) findNodes(job *offer.Job, w *slurm.Waiting, d *verdicts) (tempora
 	if sized {
 		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Needed())
 	}
+	add := func(k int) {
+		job.EligibleNodes = append(job.EligibleNodes, k)
+		if d.deferred.has(v.known[k].slot) {
+			job.DeferredNodes = append(job.DeferredNodes, k)
+			v.setLacking(job, w, k)
+		}
+	}
+	var small []int
 	for k, n := range v.known {
 		if !d.knows(n) {
 			accepts := eligible.Accepts(n.record, *w)
@@ -26,10 +34,15 @@ func (v *View) findNodes(job *offer.Job, w *slurm.Waiting, d *verdicts) (tempora
 		if !d.accepts.has(n.slot) || sized && v.forgotten(k, job.Wants[0].Profile) {
 			continue
 		}
-		job.EligibleNodes = append(job.EligibleNodes, k)
-		if d.deferred.has(n.slot) {
-			job.DeferredNodes = append(job.DeferredNodes, k)
-			v.setLacking(job, w, k)
+		if sized && v.tooSmall(k, job.Wants[0].Needed()) {
+			small = append(small, k)
+			continue
+		}
+		add(k)
+	}
+	if len(job.EligibleNodes) == 0 { // the job asks for these nodes, for example with --constraint
+		for _, k := range small {
+			add(k)
 		}
 	}
 	d.stamp, d.members = v.planner.stamps, v.planner.inView
@@ -101,6 +114,17 @@ func (v *View) equivalentProfiles(profile string) (names []string) {
 		}
 	}
 	return names
+}
+
+// tooSmall reports whether a member has only GPUs without MIG, and none has the memory in the profile's name. The job
+// may still fit, because its peak is between two profiles or unknown.
+func (v *View) tooSmall(member int, profile string) bool {
+	for _, k := range v.Nodes[member] {
+		if b := v.Pool.GPU(k).Model; b != nil && (!b.WithoutMIG() || b.Holds(profile)) {
+			return false
+		}
+	}
+	return true
 }
 
 // forgotten reports whether slurmctld's used count of a profile on a member is lower than the number of slices of this

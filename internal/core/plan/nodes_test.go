@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"caelum/internal/core/mig"
 	"caelum/internal/core/place"
 	"caelum/internal/core/tags"
 	"caelum/internal/slurm"
@@ -192,5 +193,42 @@ func TestForgotten(t *testing.T) {
 		if p := v.Plan(); (len(v.Jobs) > 0 && p.Spots[0] != nil) != c.planned {
 			t.Errorf("%s: planned %v, want %v", c.what, !c.planned, c.planned)
 		}
+	}
+}
+
+// TestWithoutMIG checks that a job whose profile Caelum chose can get a GPU without MIG that has enough memory,
+// although all such GPUs have the same profile, and that a job with a named profile cannot.
+func TestWithoutMIG(t *testing.T) {
+	gpu := func(name string, mib uint64) place.GPU {
+		b := mig.Without(name).WithFull(mib)
+		return place.GPU{Model: b, Offerable: b.Full(), Idle: b.Full()}
+	}
+	nodes := []slurm.Node{
+		node(t, "n1", gpu("Tesla V100-SXM2-32GB", 32768)), node(t, "n2", gpu("NVIDIA L40S", 46068)),
+		node(t, "n3", gpu("Tesla T4", 15360), gpu("NVIDIA L40S", 46068)),
+	}
+	named, first, second, third := waits(1, "7g.40gb", 1, 1), waits(2, "7g.40gb", 1, 1), waits(3, "2g.10gb", 1, 1),
+		waits(4, mig.Full, 1, 1)
+	first.AdminComment, second.AdminComment = "caelum:sized=7g.40gb", "caelum:sized=2g.10gb"
+	first.ReqNodes, third.ReqNodes = []string{"n2"}, []string{"n3"}
+	v := New(snapshotOf(nodes, named, first, second, third), withLifetime, nil)
+	p := v.Plan()
+	var on [][]string
+	for _, spots := range p.Spots {
+		on = append(on, v.On(spots))
+	}
+	if len(on) != 3 || !slices.Equal(on[0], []string{"n2"}) || !slices.Equal(on[1], []string{"n1"}) ||
+		!slices.Equal(on[2], []string{"n3"}) { // the plan leaves out the named profile, which no node has
+		t.Errorf("the jobs are planned on %v", on)
+	}
+	first.ReqNodes = nil
+	v = New(snapshotOf(nodes, first), withLifetime, nil)
+	if on := v.On(v.Plan().Spots[0]); slices.Equal(on, []string{"n1"}) {
+		t.Errorf("a job that may need 40 GB is planned on %v", on)
+	}
+	first.ReqNodes = []string{"n1"} // the job may fit, and its user asked for this node
+	v = New(snapshotOf(nodes, first), withLifetime, nil)
+	if on := v.On(v.Plan().Spots[0]); !slices.Equal(on, []string{"n1"}) {
+		t.Errorf("a job for n1 is planned on %v", on)
 	}
 }

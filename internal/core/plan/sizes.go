@@ -94,13 +94,15 @@ func appendSizes(all []offer.Size, g place.GPU, requested string, busy float64) 
 }
 
 // setSpeculative determines the profiles that may be offered speculatively. These are the largest slices of each GPU
-// model, and the profiles whose most recent job cannot be assigned a larger profile or is too short to benefit from
-// one. last maps each profile to the most recently submitted job that requested it.
+// model, full GPUs that cannot hold slices, and the profiles whose most recent job cannot be assigned a larger profile
+// or is too short to benefit from one. last maps each profile to the most recently submitted job that requested it.
 func (v *View) setSpeculative(last map[string]*slurm.Job) {
 	v.Speculative = map[string]bool{}
 	for _, g := range v.kinds {
 		for _, p := range g.Model.Profiles {
-			if mig.Plain(p) && p.Name != mig.Full && len(appendSizes(nil, g, p.Name, predict.UnknownBusy)) == 0 {
+			only := len(g.Model.Profiles) == 1 // full GPUs that cannot hold slices
+			if only || mig.Plain(p) && p.Name != mig.Full &&
+				len(appendSizes(nil, g, p.Name, predict.UnknownBusy)) == 0 {
 				v.Speculative[p.Name] = true
 			}
 		}

@@ -35,7 +35,20 @@ func (n *NVML) GPUs() ([]GPU, error) {
 			n.devices[i].Store(d)
 		}
 	}
+	for i := range gpus {
+		n.leave(&gpus[i])
+	}
 	return gpus, nil
+}
+
+// leave removes the model of a GPU without MIG beside GPUs that support MIG, so that it is not managed. Such a GPU is
+// often there for graphics or tests, and the site's gres.conf contains its device file.
+func (n *NVML) leave(g *GPU) {
+	for i := range n.devices {
+		if d := n.devices[i].Load(); g.Problem == WithoutMIG && d != nil && len(d.profiles) > 0 {
+			g.Model = nil
+		}
+	}
 }
 
 // Discover implements Hardware.
@@ -45,6 +58,7 @@ func (n *NVML) Discover(gpu int) GPU {
 	if g.Problem == "" && gpu < len(n.devices) {
 		n.devices[gpu].Store(d)
 	}
+	n.leave(&g)
 	return g
 }
 
@@ -65,9 +79,14 @@ func (n *NVML) discover(i int, d *device) GPU {
 	}
 	d.minor = g.Minor
 	current, pending, ret := dev.GetMigMode()
+	if memory, ret := dev.GetMemoryInfo(); ret == nvml.SUCCESS {
+		g.MemoryMiB = memory.Total >> 20
+	}
 	switch {
 	case ret == nvml.ERROR_NOT_SUPPORTED:
-		g.Problem = "this GPU does not support MIG"
+		g.Model, g.Full, g.Problem = mig.Without(g.Name), true, WithoutMIG
+		d.name, d.uuid, d.grid = g.Name, g.UUID, g.Model.Grid
+		return g
 	case ret != nvml.SUCCESS:
 		g.Problem = unreadable + "read the MIG mode: " + nvml.ErrorString(ret)
 	case current != pending:
@@ -88,9 +107,6 @@ func (n *NVML) discover(i int, d *device) GPU {
 	g.Reset = n.resets(dev)
 	g.Virtual = n.virtual(dev)
 	d.virtual = g.Virtual
-	if memory, ret := dev.GetMemoryInfo(); ret == nvml.SUCCESS {
-		g.MemoryMiB = memory.Total >> 20
-	}
 	if g.Full = current != nvml.DEVICE_MIG_ENABLE; g.Full {
 		g.Problem = fmt.Sprintf("MIG mode is off; turn it on with `nvidia-smi -i %d -mig 1`", i)
 	}

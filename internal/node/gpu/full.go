@@ -26,9 +26,12 @@ func (d *device) full() Instance {
 	return Instance{GI: FullGI, Profile: mig.Full, Size: d.grid, CIs: []int{0}, Whole: true, UUID: d.uuid}
 }
 
-// isFull reports whether the GPU's MIG mode is off.
+// isFull reports whether the GPU's MIG mode is off, or the GPU does not support MIG.
 func (d *device) isFull() (bool, error) {
 	current, _, ret := d.handle.GetMigMode()
+	if ret == nvml.ERROR_NOT_SUPPORTED {
+		return true, nil
+	}
 	return ret == nvml.SUCCESS && current == nvml.DEVICE_MIG_DISABLE, check(ret, "read the MIG mode")
 }
 
@@ -125,11 +128,14 @@ func (c Caps) Device(minor int) (Device, error) {
 	return Device{unix.Major(st.Rdev), unix.Minor(st.Rdev)}, nil
 }
 
-// Managed returns g with the mig.Full profile if w allows this profile on g. A GPU that is always full has no other
-// profile. If w allows the profile, it is not a problem that MIG mode is off. If the result has a problem, its Model is
-// nil.
+// Managed returns g with the mig.Full profile if w allows this profile on g, or if none of the node's GPUs supports
+// MIG. A GPU that is always full has no other profile. If w allows the profile, it is not a problem that MIG mode is
+// off. If the result has a problem, its Model is nil.
 func (g GPU) Managed(w mig.FullGPUs) GPU {
-	if g.Model != nil && w.Allows(g.Index, g.Reset) && (g.Full || g.Problem == "") {
+	switch {
+	case g.Problem == WithoutMIG && g.Model != nil:
+		g.Model, g.Problem = g.Model.WithFull(g.MemoryMiB), ""
+	case g.Model != nil && w.Allows(g.Index, g.Reset) && (g.Full || g.Problem == ""):
 		g.Model, g.Problem = g.Model.WithFull(g.MemoryMiB), ""
 		if g.Index < w.Fixed {
 			g.Model = g.Model.Select(func(p mig.Profile) bool { return p.Name == mig.Full })

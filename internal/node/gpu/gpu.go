@@ -76,7 +76,7 @@ type GPU struct {
 	Name string
 	// Model holds the profiles and placements that the driver reports, or is nil if it reports none.
 	Model *mig.Model
-	// Full is true if the GPU's MIG mode is off.
+	// Full is true if the GPU's MIG mode is off, or if it does not support MIG.
 	Full bool
 	// Reset is true if the driver must reset the GPU to switch its MIG mode.
 	Reset bool
@@ -90,6 +90,10 @@ type GPU struct {
 	// mode on.
 	Problem string
 }
+
+// WithoutMIG is the Problem of a GPU that does not support MIG. Its Model has no profiles, or is nil if another GPU of
+// the node supports MIG.
+const WithoutMIG = "this GPU does not support MIG"
 
 // Lost is the Problem of a GPU that the driver can no longer access.
 const Lost = "the GPU is lost; drain the node and reboot it"

@@ -144,6 +144,61 @@ func TestMIGModeOff(t *testing.T) {
 	}
 }
 
+// TestWithoutMIG checks that GPUs that do not support MIG are managed as full GPUs, whatever whole_gpus allows, and
+// that nothing tries to switch their MIG mode.
+func TestWithoutMIG(t *testing.T) {
+	for name, want := range map[string]struct {
+		kind string
+		mib  uint64
+	}{
+		"V100-32GB": {"v100", 32768}, "T4-16GB": {"t4", 15360}, "A40-48GB": {"a40", 46068},
+		"L40S-48GB": {"l40s", 46068},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := gputest.New(t, name, 1)
+			gpus, err := node.GPUs()
+			if err != nil || gpus[0].Problem != gpu.WithoutMIG || !gpus[0].Full {
+				t.Fatalf("%+v, %v", gpus, err)
+			}
+			g := gpus[0].Managed(mig.FullGPUs{})
+			if g.Problem != "" || g.Model.Type != want.kind || len(g.Model.Placements) != 1 || g.Model.Full() == 0 ||
+				g.Model.Profiles[0].MemoryMiB != want.mib || !g.Model.WithoutMIG() {
+				t.Errorf("%+v", g)
+			}
+			in := gpu.Instance{GI: gpu.FullGI, Profile: mig.Full, Size: 1, CIs: []int{0}, Whole: true, UUID: g.UUID}
+			if all, err := node.Instances(0); err != nil || !reflect.DeepEqual(all, []gpu.Instance{in}) {
+				t.Errorf("instances %+v, %v", all, err)
+			}
+			if there, err := node.Exists(0, in); err != nil || !there {
+				t.Errorf("exists: %v, %v", there, err)
+			}
+			if _, err := node.Create(0, mig.Full, 0); err == nil {
+				t.Errorf("the MIG mode was switched off")
+			}
+			if err := node.Destroy(0, gpu.FullGI); err == nil {
+				t.Errorf("the MIG mode was switched on")
+			}
+		})
+	}
+}
+
+// TestWithoutMIGBesideMIG checks that a GPU without MIG is not managed beside a GPU that supports MIG.
+func TestWithoutMIGBesideMIG(t *testing.T) {
+	node := gputest.New(t, "T4-16GB", 1, "--board", "A100-40GB")
+	gpus, err := node.GPUs()
+	if err != nil || len(gpus) != 2 {
+		t.Fatalf("%+v, %v", gpus, err)
+	}
+	for _, g := range []gpu.GPU{gpus[0], node.Discover(0)} {
+		if g = g.Managed(mig.FullGPUs{Switch: true, Reset: true}); g.Model != nil || g.Problem != gpu.WithoutMIG {
+			t.Errorf("the T4: %+v", g)
+		}
+	}
+	if g := gpus[1].Managed(mig.FullGPUs{}); g.Model == nil || g.Problem != "" {
+		t.Errorf("the A100: %+v", g)
+	}
+}
+
 // TestFull switches a GPU's MIG mode off and on by creating and destroying an instance of the `full` profile.
 func TestFull(t *testing.T) {
 	node := gputest.New(t, "H100-80GB", 2)

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -173,6 +174,9 @@ func Divide(found []gpu.GPU, named []string, full mig.FullGPUs) ([]GPU, []string
 			if !slices.Contains(profiles, p.Name) {
 				profiles = append(profiles, p.Name)
 				size[p.Name] = p.Size*100 + p.Compute
+			}
+			if p.Name == mig.Full {
+				size[p.Name] = math.MaxInt // GPUs without MIG have only one unit
 			}
 		}
 		for range mostOf(g.Model, c.Offerable) {

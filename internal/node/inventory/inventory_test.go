@@ -73,3 +73,21 @@ func TestEqualGPUsShareAModel(t *testing.T) {
 		t.Errorf("the models %p, %p and %p, %v", gpus[0].Model, gpus[1].Model, gpus[2].Model, err)
 	}
 }
+
+// TestWithoutMIG tests a node with two models of GPUs without MIG. Each GPU has one slot.
+func TestWithoutMIG(t *testing.T) {
+	found := []gpu.GPU{
+		{Index: 0, Model: mig.Without("Tesla T4"), Full: true, MemoryMiB: 15360, Problem: gpu.WithoutMIG},
+		{Index: 1, Model: mig.Without("NVIDIA L40S"), Full: true, MemoryMiB: 46068, Problem: gpu.WithoutMIG},
+	}
+	gpus, names, err := Divide(found, nil, mig.FullGPUs{})
+	if err != nil || !slices.Equal(names, []string{mig.Full}) {
+		t.Fatalf("%v, %v", names, err)
+	}
+	if len(gpus[0].Slots) != 1 || len(gpus[1].Slots) != 1 || gpus[0].Model == gpus[1].Model {
+		t.Errorf("%+v", gpus)
+	}
+	if got, want := offered(gpus, names, mig.Full), (Offered{TypedCount{mig.Full, 2}, 15360, ""}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
