@@ -33,11 +33,10 @@ type values func(cmd *cobra.Command, args []string) []string
 func complete(root *cobra.Command, g *globals) {
 	flags := map[string]cobra.CompletionFunc{
 		"board":    single(modelNames),
-		"policy":   single(constant(place.Names()...)),
 		"section":  single(constant(sections...)),
 		"queue":    single(constant(slices.Sorted(maps.Keys(disciplines))...)),
 		"key":      single(keys),
-		"policies": several(constant(append(place.Names(), "whole", "static", "moved")...)),
+		"policies": several(constant(append(place.Names(), "whole", "static")...)),
 		"profiles": several(profiles),
 		"gpus":     several(modelsOfCluster),
 	}
@@ -49,8 +48,6 @@ func complete(root *cobra.Command, g *globals) {
 		"status":   first(nodeNames),
 		"top":      first(nodeNames),
 		"profiles": first(modelNames),
-		"layouts":  first(modelNames),
-		"place":    single(profiles),
 		"show":     first(keys),
 	}
 	for _, cmd := range allBelow(root) {
@@ -129,9 +126,9 @@ func modelsOfCluster(cmd *cobra.Command, args []string) []string {
 }
 
 // profiles returns the profiles of the GPU models named on the command line, or of all models if none are named.
-func profiles(cmd *cobra.Command, args []string) []string {
+func profiles(cmd *cobra.Command, _ []string) []string {
 	var models []*mig.Model
-	for _, name := range namedModels(cmd, args) {
+	for _, name := range namedModels(cmd) {
 		if b, err := modelNamed(name); err == nil {
 			models = append(models, b)
 		}
@@ -150,21 +147,10 @@ func profiles(cmd *cobra.Command, args []string) []string {
 	return names
 }
 
-// namedModels returns the values of --board and --gpus and the argument of the layouts command.
-func namedModels(cmd *cobra.Command, args []string) (names []string) {
-	if cmd.Name() == "layouts" {
-		names = args
-	}
+// namedModels returns the values of --board and --gpus.
+func namedModels(cmd *cobra.Command) (names []string) {
 	if f := cmd.Flag("board"); f != nil && f.Changed {
-		if v, ok := f.Value.(*flagInOrder); ok {
-			for _, given := range *v.all {
-				if given.flag == v.name {
-					names = append(names, given.value)
-				}
-			}
-		} else {
-			names = append(names, f.Value.String())
-		}
+		names = append(names, f.Value.String())
 	}
 	gpus, _ := cmd.Flags().GetStringSlice("gpus")
 	for _, text := range gpus {

@@ -12,7 +12,6 @@ import (
 
 	"caelum/internal/controller/repo"
 	"caelum/internal/core/mig"
-	"caelum/internal/core/place"
 	"caelum/internal/core/predict"
 	"caelum/internal/node/api"
 	"caelum/internal/slurm"
@@ -54,12 +53,8 @@ func TestComplete(t *testing.T) {
 	}{
 		{"profiles |", models, noFiles},
 		{"profiles A30 |", nil, noFiles},
-		{"layouts |A30", []string{"A30-24GB"}, noFiles},
-		{"layouts A30 --profiles |", a30, listNoFiles},
-		{"place --policy |", place.Names(), noFiles},
-		{"place --board A30 |", a30, noFiles},
-		{"place --board A30 1g.6gb |2", []string{"2g.12gb"}, noFiles},
-		{"place --board A30 --profiles |1g.6gb,", []string{"1g.6gb,2g.12gb", "1g.6gb,4g.24gb"}, listNoFiles},
+		{"profiles |A30", []string{"A30-24GB"}, noFiles},
+		{"simulate --gpus A30:2 --profiles |1g.6gb,", []string{"1g.6gb,2g.12gb", "1g.6gb,4g.24gb"}, listNoFiles},
 		{"simulate --gpus |", clusters, listNoFiles},
 		{"simulate --gpus A30:2 --profiles |", a30, listNoFiles},
 		{"simulate --policies |whole,st", []string{"whole,static"}, listNoFiles},

@@ -9,7 +9,7 @@
 //	main.go                 root command, exit statuses, calls to the agent (callTimeout 10 s), JSON output, plurals
 //	version.go              caelum version
 //	complete.go             the values that the shell completes: GPU models, profiles, policies, jobs, keys
-//	models.go               for profiles, layouts, place and simulate: GPU models by name, drawings, tables
+//	models.go               for profiles and simulate: GPU models by name, tables
 //
 // Jobs and the node:
 //
@@ -56,10 +56,6 @@
 // Planning without an agent:
 //
 //	profiles.go             caelum profiles
-//	layouts.go              caelum layouts
-//	place.go                caelum place: flags, and the placement of each request
-//	place_read.go           caelum place: reads --board, --gpu, --idle, --ends and PROFILE[:TIME]
-//	place_print.go          caelum place: prints drawings, the comparison of policies (--compare), JSON
 //	simulate.go             caelum simulate: help, flags; runs the policies and their simulations
 //	simulate_options.go     caelum simulate: flag combinations, default policies, the cluster (--gpus), --ends
 //	simulate_workload.go    caelum simulate: the workload of --churn, --sacct, --from-sacct

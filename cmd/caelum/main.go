@@ -112,8 +112,6 @@ configuration that Slurm needs, and calculates how GPUs can be partitioned.` + e
 		newSetup(g),
 		newConvertJobs(),
 		newProfiles(g),
-		newLayouts(g),
-		newPlace(g),
 		newSimulate(g),
 		newUsage(g),
 		newReport(g),

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -9,11 +8,10 @@ import (
 	"strings"
 
 	"caelum/internal/core/mig"
-	"caelum/internal/node/api"
 )
 
-// The functions in this file are shared by the profiles, layouts, place and simulate commands. They find GPU models and
-// profiles by name, read drawings, and print tables.
+// The functions in this file are shared by the profiles and simulate commands. They find GPU models and profiles by
+// name, and print tables.
 
 // tablesHelp is the part of the help texts that explains GPU model names.
 const tablesHelp = `The command uses Caelum's tables of GPU models, so it needs neither an agent nor a GPU. "caelum
@@ -96,67 +94,6 @@ func profileNames(b *mig.Model) []string {
 		names = append(names, p.Name)
 	}
 	return names
-}
-
-// readDrawing parses a drawing given as the value of a flag. It returns the drawn layout and a bit mask of the blocked
-// units.
-func readDrawing(flag string, b *mig.Model, drawing string) (mig.Layout, uint64, error) {
-	l, blocked, err := b.ParseBeside(drawing)
-	if err != nil {
-		return 0, 0, usageError{
-			fmt.Errorf("%s: %w; `caelum profiles %s` shows the units at which each profile may start; "+
-				"the profiles in use are %s (--profiles)", flag, err, b.Name, strings.Join(profileNames(b), ", ")),
-		}
-	}
-	return l, blocked, nil
-}
-
-// ruler returns the line of unit numbers that is printed above a drawing.
-func ruler(b *mig.Model) string {
-	width := (len(b.Draw(0)) - 1) / b.Grid
-	var s strings.Builder
-	for u := range b.Grid {
-		fmt.Fprintf(&s, " %-*d", width-1, u)
-	}
-	return s.String() + " "
-}
-
-// measures formats the measures of a layout as the columns of measuresHead.
-func measures(n *mig.LayoutInfo) string {
-	return fmt.Sprintf("%5d  %2d  %.2f", n.Reach, n.CC, n.Frag)
-}
-
-const measuresHead = "REACH  CC  FRAG"
-
-// measuresHelp is the part of the help texts that explains the columns of measuresHead.
-const measuresHelp = `REACH is the number of maximal layouts that contain the drawn layout. A layout is maximal if no
-instance can be added. CC is the number of placements that are still possible. FRAG, from 0 to 1, is
-the share of the free units that no instance can use because of their position, averaged over the
-profiles.`
-
-// drawn is the JSON form of a layout and its measures.
-type drawn struct {
-	Drawing    string          `json:"drawing"`
-	Placements []api.Placement `json:"placements"`
-	Reach      int             `json:"reach"`
-	CC         int             `json:"cc"`
-	Frag       float64         `json:"frag"`
-}
-
-func drawLayout(n *mig.LayoutInfo) drawn {
-	b := n.Table().Model
-	return drawn{b.DrawBeside(n.Layout, n.Table().Blocked), placements(b, n.Layout), n.Reach, n.CC, n.Frag}
-}
-
-// placements returns the placements of a layout, sorted by start.
-func placements(b *mig.Model, l mig.Layout) []api.Placement {
-	all := []api.Placement{}
-	for i := range l.Indices() {
-		pl := b.Placements[i]
-		all = append(all, api.Placement{Profile: b.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size})
-	}
-	slices.SortStableFunc(all, func(a, c api.Placement) int { return cmp.Compare(a.Start, c.Start) })
-	return all
 }
 
 // number formats a count from the tables of GPU models. A negative count means that the number is unknown, and is shown

@@ -77,7 +77,7 @@ var keys = []Key{
 		"The largest share of the GPUs that can be full while jobs wait for slices. With 0, the GPUs that these " +
 			"jobs need decide; with 1, there is no limit. Set the same value everywhere.",
 		"configure/slices.md#full-gpus-or-slices-first"},
-	{"policy", place.DefaultPolicy, "", "a name from `caelum place --help`", Both,
+	{"policy", place.DefaultPolicy, "", "a name from `caelum simulate --help`", Both,
 		"The placement policy. fragaware and grmu accept a parameter, as in `fragaware=0.4`. Set the same value " +
 			"everywhere.",
 		"configure/slices.md#the-placement-policy"},
