@@ -49,9 +49,7 @@
 //	repo_forget.go          caelum repo forget
 //	profile_job.go          caelum profile-job: flags, and the profiles and GPU model to measure
 //	profile_run.go          caelum profile-job: submits the jobs and waits for their runs (pollInterval, summaryWait)
-//	profile_measurement.go  caelum profile-job: a measurement, its speed, and files of measurements (--out, --from)
-//	profile_evaluate.go     caelum profile-job: verdicts on the profiles and batch sizes, and their table
-//	profile_apply.go        caelum profile-job --apply: stores DynaP's choice as the profile of a key
+//	profile_measurement.go  caelum profile-job: the measurements, their speeds and their table
 //
 // Planning without an agent:
 //

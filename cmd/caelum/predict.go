@@ -96,8 +96,6 @@ type predicted struct {
 	Requests  string `json:"requests,omitempty"`
 	// Named is the profile that the user requested by name. In this case, the prediction does not apply to the job.
 	Named string `json:"named,omitempty"`
-	// Measured is profile-job's choice if it determines Profile, or nil otherwise.
-	Measured *learn.Measured `json:"measured,omitempty"`
 	// Own is the profile set by an administrator's line in the decision table. It overrides Profile.
 	Own        string  `json:"own,omitempty"`
 	Model      string  `json:"board,omitempty"`
@@ -186,7 +184,6 @@ func newPredicted(job repo.JobKeys, given learn.Prediction, t learn.Table) predi
 		Fingerprint: job.Fingerprint,
 		Default:     t.Default,
 		Own:         given.Own,
-		Measured:    given.Measured,
 		Runs:        lines(given.History.Runs),
 		runs:        given.History.Runs,
 		anyModel:    len(t.Models) > 0,
@@ -294,7 +291,7 @@ func (p predicted) withoutRuns() string {
 	return ", so it gets the default profile" + parenthesized(p.Default)
 }
 
-// printProfile prints the profile that follows from earlier runs or from a choice of profile-job.
+// printProfile prints the profile that follows from earlier runs.
 func printProfile(w io.Writer, p predicted) {
 	switch {
 	case p.Profile != "" && p.Own != "":
@@ -305,11 +302,6 @@ func printProfile(w io.Writer, p predicted) {
 		fmt.Fprintln(w, "this host has no decision table; use --board to see the profile")
 	default:
 		fmt.Fprintln(w, "no profile has enough memory")
-	}
-	if p.Measured != nil {
-		fmt.Fprintf(w, "profile-job chose %s for batch size %d on %s (job %d); the choice applies until a run with "+
-			"this key runs out of memory\n", printable(p.Measured.Profile), p.Measured.Batch,
-			time.Unix(p.Measured.At, 0).Format(time.DateTime), p.Measured.Job)
 	}
 }
 

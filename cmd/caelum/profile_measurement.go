@@ -1,63 +1,39 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
-	"os"
+	"slices"
+	"strconv"
+	"text/tabwriter"
 	"time"
 
+	"caelum/internal/core/mig"
 	"caelum/internal/core/predict"
 	"caelum/internal/core/tags"
 	"caelum/internal/slurm"
 )
 
-// measurement is one run of a script on one profile. The files given by --out and --from contain one measurement per
-// line, as JSON.
+// comparison is the JSON output of caelum profile-job.
+type comparison struct {
+	Model    string        `json:"board"`
+	Runs     []measurement `json:"runs"`
+	Tightest string        `json:"tightest,omitempty"` // the smallest profile on which the script completed
+}
+
+// measurement is one run of a script on one profile.
 type measurement struct {
 	Profile string  `json:"profile"`
-	Batch   int     `json:"batch,omitempty"` // 0 if the script has no batch size
-	Steps   int     `json:"steps,omitempty"` // 0 if unknown
 	Seconds float64 `json:"seconds"`
 	PeakMiB float64 `json:"peak_mib,omitempty"` // the peak memory of one slice; 0 if unknown
 	Util    float64 `json:"util"`               // from 0 to 1; -1 if unknown
 	State   string  `json:"state"`              // the job's state in Slurm
-	Job     uint32  `json:"job,omitempty"`
-}
-
-// label returns the profile and the batch size, formatted for messages.
-func (m measurement) label() string {
-	if m.Batch == 0 {
-		return m.Profile
-	}
-	return fmt.Sprintf("%s, batch %d", m.Profile, m.Batch)
-}
-
-func (m measurement) completed() bool { return m.State == "COMPLETED" }
-
-// outOfMemory reports whether the run failed because its slice had too little memory. It applies the same rule as the
-// predictions.
-func (m measurement) outOfMemory() bool {
-	return predict.Run{Profile: m.Profile, PeakMiB: m.PeakMiB, State: m.State}.OutOfMemory()
-}
-
-// latency returns the duration of a step in seconds, or 0 if it is unknown.
-func (m measurement) latency() float64 {
-	if m.Steps == 0 || !m.completed() {
-		return 0
-	}
-	return m.Seconds / float64(m.Steps)
-}
-
-// throughput returns the number of samples per second, or 0 if it is unknown.
-func (m measurement) throughput() float64 {
-	if m.latency() == 0 {
-		return 0
-	}
-	return float64(m.Batch) / m.latency()
+	Job     uint32  `json:"job"`
+	// OutOfMemory is true if the run failed because its slice had too little memory, by the rule of the predictions.
+	OutOfMemory bool `json:"out_of_memory,omitempty"`
+	// Speed is relative to the largest profile on which the script completed, or 0 if it is unknown.
+	Speed float64 `json:"speed,omitempty"`
 }
 
 // ended returns a copy of m that includes the results from slurmdbd's record of the job. It returns false if the job
@@ -88,55 +64,67 @@ func (m measurement) ended(r slurm.Record, now time.Time, wait time.Duration) (m
 		}
 		m.Seconds, m.PeakMiB, m.Util = max(m.Seconds, u.Seconds), max(m.PeakMiB, u.PeakMiB), max(m.Util, u.Util)
 	}
+	m.OutOfMemory = predict.Run{Profile: m.Profile, PeakMiB: m.PeakMiB, State: m.State}.OutOfMemory()
 	return m, true, nil
 }
 
-// measurementsOf reads the measurements in a file.
-func measurementsOf(path string) ([]measurement, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// compare calculates the speeds of the runs. The GPU model b must include every measured profile.
+func compare(b *mig.Model, runs []measurement) comparison {
+	done := slices.DeleteFunc(slices.Clone(runs), func(m measurement) bool {
+		return m.State != "COMPLETED" || m.Seconds <= 0
+	})
+	slices.SortStableFunc(done, func(x, y measurement) int {
+		i, _ := b.ProfileIndex(x.Profile)
+		k, _ := b.ProfileIndex(y.Profile)
+		p, q := b.Profiles[i], b.Profiles[k]
+		return cmp.Or(cmp.Compare(p.Size, q.Size), cmp.Compare(p.Compute, q.Compute))
+	})
+	c := comparison{Model: b.Name, Runs: runs}
+	if len(done) == 0 {
+		return c
 	}
-	defer f.Close()
-	runs, err := readMeasurements(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return runs, nil
-}
-
-// readMeasurements reads measurements in the format of --out. If a line is invalid, the error includes the line number.
-func readMeasurements(from io.Reader) (runs []measurement, err error) {
-	lines := bufio.NewScanner(from)
-	for n := 1; lines.Scan(); n++ {
-		m, err := parseMeasurement(lines.Bytes())
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+	c.Tightest = done[0].Profile
+	for k, m := range runs {
+		if slices.Contains(done, m) {
+			runs[k].Speed = done[len(done)-1].Seconds / m.Seconds
 		}
-		runs = append(runs, m)
 	}
-	if lines.Err() == nil && len(runs) == 0 {
-		return nil, errors.New("the file contains no measurements; `caelum profile-job --out` writes measurements")
-	}
-	return runs, lines.Err()
+	return c
 }
 
-func parseMeasurement(text []byte) (measurement, error) {
-	m := measurement{Util: -1}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(&m)
-	switch {
-	case err != nil:
-		return m, fmt.Errorf("the line is not a measurement written by `caelum profile-job --out`: %w", err)
-	case d.More():
-		return m, errors.New("unexpected text after the measurement")
-	case m.Profile == "" || m.State == "":
-		return m, errors.New("profile or state is missing; state must be a Slurm job state, such as COMPLETED")
-	case m.Seconds < 0 || m.completed() && m.Seconds == 0 || m.PeakMiB < 0 || m.Batch < 0 || m.Steps < 0 ||
-		m.Util > 1 || m.Util < 0 && m.Util != -1:
-		return m, errors.New("a value is out of range; seconds must be above 0, peak_mib, batch and steps must be at " +
-			"least 0, and util must be -1 or from 0 to 1")
+func (c comparison) print(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "JOB\tPROFILE\tSTATE\tSECONDS\tSPEED\tPEAK\tUTIL")
+	for _, m := range c.Runs {
+		util, state := "-", m.State
+		if m.Util >= 0 {
+			util = fmt.Sprintf("%.0f%%", 100*m.Util)
+		}
+		if m.OutOfMemory {
+			state = "out of memory"
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			m.Job, m.Profile, printable(state), short(m.Seconds), short(m.Speed), mebibytes(m.PeakMiB), util)
 	}
-	return m, nil
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	text := "no run completed, so the tightest profile is unknown"
+	if c.Tightest != "" {
+		text = "the tightest profile is " + c.Tightest
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
+
+// short formats a number for a table. The result is "-" for 0, which means unknown. Numbers of at least 100 have no
+// decimals, and all others have three significant digits.
+func short(v float64) string {
+	switch {
+	case v == 0:
+		return "-"
+	case v >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
 }

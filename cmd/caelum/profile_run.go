@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -25,51 +23,30 @@ const (
 	summaryWait = time.Minute
 )
 
-// measure submits the script for each batch size and profile, and waits until all of the jobs have ended. If an error
-// occurs, it cancels the jobs that have not ended.
+// measure submits the script for each profile, and waits until all of the jobs have ended. If an error occurs, it
+// cancels the jobs that have not ended.
 func (o profileJobOptions) measure(
-	ctx context.Context,
-	cfg config.Config,
-	script []string,
+	ctx context.Context, cfg config.Config, script []string,
 ) (ended []measurement, err error) {
-	out := io.Discard
-	if o.out != "" {
-		f, err := os.Create(o.out)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		out = f
-	}
 	var jobs []measurement
 	defer func() {
 		if err != nil && len(jobs) > len(ended) {
 			err = cancelled(err, jobs[len(ended):])
 		}
 	}()
-	batches := o.batches
-	if len(batches) == 0 {
-		batches = []int{0}
-	}
-	for _, batch := range batches {
-		for _, profile := range o.profiles {
-			m := measurement{Profile: profile, Batch: batch, Steps: o.steps, Util: -1}
-			if m.Job, err = o.submit(ctx, m, script); err != nil {
-				return nil, err
-			}
-			fmt.Fprintf(os.Stderr, "submitted job %d: %s\n", m.Job, m.label())
-			jobs = append(jobs, m)
+	for _, profile := range o.profiles {
+		m := measurement{Profile: profile, Util: -1}
+		if m.Job, err = o.submit(ctx, profile, script); err != nil {
+			return nil, err
 		}
+		fmt.Fprintf(os.Stderr, "submitted job %d: %s\n", m.Job, profile)
+		jobs = append(jobs, m)
 	}
-	lines := json.NewEncoder(out)
 	for _, m := range jobs {
 		if m, err = await(ctx, cfg, m); err != nil {
 			return ended, err
 		}
 		ended = append(ended, m)
-		if err = lines.Encode(m); err != nil {
-			return ended, err
-		}
 	}
 	return ended, nil
 }
@@ -79,30 +56,22 @@ var errInterrupted = errors.New("interrupted")
 // submit submits the script and returns the job's id. Ctrl-C does not interrupt sbatch, because profile-job would then
 // not know the id of the job that it has to cancel. Requeueing is disabled, because a requeued job would have several
 // runs.
-func (o profileJobOptions) submit(ctx context.Context, m measurement, script []string) (uint32, error) {
+func (o profileJobOptions) submit(ctx context.Context, profile string, script []string) (uint32, error) {
 	if ctx.Err() != nil {
 		return 0, errInterrupted
 	}
-	args := append(o.sbatch[:len(o.sbatch):len(o.sbatch)], "--parsable", "--no-requeue", "--mig="+m.Profile)
-	environment := os.Environ()
-	if m.Batch > 0 {
-		// The variables are not passed with --export=ALL,NAME=VALUE, because slurmd 26.05 would then run su(1) to
-		// obtain the user's environment (sbatch.c).
-		args = append(args, "--export=ALL")
-		environment = append(environment, fmt.Sprint("CAELUM_BATCH=", m.Batch), fmt.Sprint("CAELUM_STEPS=", m.Steps))
-	}
+	args := append(o.sbatch[:len(o.sbatch):len(o.sbatch)], "--parsable", "--no-requeue", "--mig="+profile)
 	cmd := exec.Command("sbatch", append(args, script...)...)
-	cmd.Env = environment
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C in the terminal does not reach sbatch
 	text, err := cmd.Output()
 	if err != nil {
-		return 0, fmt.Errorf("couldn't submit the job for %s: sbatch: %w", m.label(), err)
+		return 0, fmt.Errorf("couldn't submit the job for %s: sbatch: %w", profile, err)
 	}
 	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // sbatch may append the cluster's name to the id
 	n, err := strconv.ParseUint(id, 10, 32)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("sbatch for %s printed %.40q instead of a job id", m.label(), text)
+		return 0, fmt.Errorf("sbatch for %s printed %.40q instead of a job id", profile, text)
 	}
 	return uint32(n), nil
 }

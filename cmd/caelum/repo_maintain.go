@@ -185,9 +185,6 @@ func runRepoDecisions(w io.Writer, g *globals, o *repoOptions) error {
 	}
 	_, err = fmt.Fprintf(w, "%s: generation %d, %s, %s\n",
 		done.Table, done.Generation, plural(done.Learned, "learned line"), verb)
-	if err == nil && done.Measured > 0 {
-		_, err = fmt.Fprintf(w, "%s chosen by profile-job\n", plural(done.Measured, "profile"))
-	}
 	if err == nil && done.LeftOut > 0 {
 		_, err = fmt.Fprintf(w, "%s omitted, because the table is full\n", plural(done.LeftOut, "learned line"))
 	}

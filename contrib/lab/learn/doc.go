@@ -32,4 +32,5 @@
 //	runtimes.go    the runtimes command: errors of predicted run times (strangers, acquaintances); 80% intervals
 //	placement.go   the end of the runtimes command: mean waits with qla, from limits, earlier runs, actual run times
 //	miso.go        the miso command: predicted speeds (predictors) and DynaP's choice against MISO's measurements
+//	partition.go   DynaP's choice of a profile and a batch size
 package main

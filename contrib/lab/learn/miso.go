@@ -227,9 +227,9 @@ func partitions(w io.Writer, n node, all []point) error {
 				for _, lambda := range []float64{0.2, 0.5, 0.8} {
 					right, loss := 0, 0.0
 					for at, p := range all {
-						g := predict.Goal{Lambda: lambda, Deadline: deadline * p.step[n.whole]}
-						want := predict.Partitions(n.model, measured(n, all, p.model, -1), int(p.batch), g)
-						got := predict.Partitions(n.model, measured(n, all, p.model, at), int(p.batch), g)
+						g := Goal{Lambda: lambda, Deadline: deadline * p.step[n.whole]}
+						want := Partitions(n.model, measured(n, all, p.model, -1), int(p.batch), g)
+						got := Partitions(n.model, measured(n, all, p.model, at), int(p.batch), g)
 						if len(got) > 0 && got[0].Profile == want[0].Profile {
 							right++
 							continue
@@ -256,7 +256,7 @@ func nearest(n node, all []point, at int, profile string) float64 {
 
 // worth takes the profile that comes first in the second argument, and returns its Worth in the first argument. If the
 // first argument does not contain this profile because it misses the deadline, the result is the smallest Worth there.
-func worth(by, of []predict.Partition) float64 {
+func worth(by, of []Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {
 			return p.Worth
@@ -267,7 +267,7 @@ func worth(by, of []predict.Partition) float64 {
 
 // measured returns the measurements of a model. For the point with the index leftOut, it returns the measured step time
 // on the whole GPU, and predicted step times on all other profiles.
-func measured(n node, all []point, model string, leftOut int) (of []predict.Measured) {
+func measured(n node, all []point, model string, leftOut int) (of []Measured) {
 	for k, p := range all {
 		if p.model != model {
 			continue
@@ -282,7 +282,7 @@ func measured(n node, all []point, model string, leftOut int) (of []predict.Meas
 			}
 			of = append(
 				of,
-				predict.Measured{Batch: int(p.batch), Profile: profile.Name, Latency: step, Throughput: p.batch / step},
+				Measured{Batch: int(p.batch), Profile: profile.Name, Latency: step, Throughput: p.batch / step},
 			)
 		}
 	}

@@ -18,7 +18,6 @@ type Written struct {
 	Generation uint64 `json:"generation"`
 	Learned    int    `json:"learned"` // the number of learned lines
 	LeftOut    int    `json:"left_out,omitempty"`
-	Measured   int    `json:"measured,omitempty"` // the number of learned lines with a choice made by profile-job
 	Changed    bool   `json:"changed"`
 }
 
@@ -48,7 +47,7 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 		return Written{}, err
 	}
 	done := Written{Table: path, Generation: t.generation, Learned: strings.Count(now.learned, "\n")}
-	done.LeftOut, done.Measured = len(lines)-done.Learned, strings.Count(now.learned, measuredComment)
+	done.LeftOut = len(lines) - done.Learned
 	if now.learned == t.learned {
 		return done, nil
 	}
@@ -88,12 +87,7 @@ type learnedLine struct {
 	predict.Line
 	last  int64
 	owner int64 // a user id, or allUsers for a site line
-	// measured is the choice made by profile-job that the line contains, or nil.
-	measured *Measured
 }
-
-// measuredComment is the beginning of the comment in a line with a choice made by profile-job.
-const measuredComment = " # profile-job"
 
 // allUsers is the owner of lines that are based on the runs of several users.
 const allUsers = -1
@@ -105,9 +99,6 @@ func (l learnedLine) text() string {
 		if l.Busy >= 0 {
 			figures += fmt.Sprintf(" %d", l.Busy)
 		}
-	}
-	if l.measured != nil {
-		figures += fmt.Sprintf("%s, job %d", measuredComment, l.measured.Job)
 	}
 	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.subject, l.Profile, figures)
 }
@@ -195,9 +186,7 @@ func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error
 	if kind == predict.BySite {
 		owner = allUsers
 	}
-	d.lines = append(d.lines, learnedLine{
-		kind, subject(kind, w.JobKeys), now.line(), w.Last, owner, now.Measured,
-	})
+	d.lines = append(d.lines, learnedLine{kind, subject(kind, w.JobKeys), now.line(), w.Last, owner})
 	return nil
 }
 

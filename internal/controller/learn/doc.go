@@ -14,7 +14,6 @@
 //
 //	decide.go  Write; creates the learned lines for sites, users and keys, except redundant ones
 //	predict.go a job's prediction from the key, user and site levels: Table.Predict; also for `caelum predict`
-//	measured.go the profiles chosen by `caelum profile-job --apply`; later runs that contradict them
 //	loop.go    the watcher's periodic syncs and decisions; the minimum pause between them
 //	set.go     SetLine and CheckTable: the administrator's changes and checks of the decision table
 //	share.go   each user's share of the decision table when not all learned lines fit

@@ -41,8 +41,6 @@ type Prediction struct {
 	Need     predict.Need
 	History  predict.History
 	Complete bool
-	// Measured is the choice made by `caelum profile-job --apply` that determined Choice, or nil.
-	Measured *Measured
 	// ownLine is the content of the administrator's line from which Own was read.
 	ownLine predict.Line
 }
@@ -91,15 +89,6 @@ func (t Table) at(
 			return p, err
 		}
 		p = p.with(Choose(need, complete, t.Models, base.profile()), need, h, complete)
-		if kind == predict.ByKey {
-			m, err := measured(r, job)
-			if err != nil {
-				return p, err
-			}
-			if m != nil {
-				p = m.use(p, h, t)
-			}
-		}
 	}
 	if own, ok := t.decided[lineName(kind, job)]; ok {
 		p.Own, p.ownLine = own.Profile, own

@@ -93,13 +93,6 @@ func (r *Repo) forget(key string, uid int64, before time.Time) (n int, err error
 		if err != nil {
 			return err
 		}
-		if key != "" || uid != allUsers {
-			const notes = "DELETE FROM meta WHERE name LIKE 'key %' AND ?1 IN ('', substr(name, -length(?1))) " +
-				"AND (?2 = -1 OR name LIKE 'key ' || ?2 || ':%')"
-			if _, err := tx.Exec(notes, key, uid); err != nil {
-				return err
-			}
-		}
 		n, err = deleted(tx, "start < ?1 AND ?2 IN ('', key) AND ?3 IN (-1, uid)", before.Unix(), key, uid)
 		return err
 	})

@@ -3,7 +3,6 @@ package repo
 import (
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"caelum/internal/core/predict"
@@ -147,10 +146,6 @@ func (r *Repo) Note(name string) (value string, err error) {
 	})
 	return value, err
 }
-
-// KeyNote returns the name of the note about a user's key. The note is removed when the runs of the key or of the user
-// are forgotten.
-func KeyNote(uid uint32, key string) string { return fmt.Sprintf("key %d:%s", uid, key) }
 
 // SetNote stores a note under this name.
 func (r *Repo) SetNote(name, value string) error {

@@ -22,7 +22,6 @@
 //	key.go        job key and script fingerprint; the number of hashed bytes of name (256) and script (4096)
 //	limit.go      Line.InTime: the profile that a job requests so that it ends within its time limit
 //	need.go       Predict, Need; Levels; the settings of a site and their defaults; Need.On, which selects a profile
-//	partition.go  Partitions: the best profiles for a model with measured batch sizes, for `caelum profile-job`
 //	peak.go       memory: the runs' peaks, the margin, peak_quantile, runs with too little memory; Need.Why
 //	run.go        Run; the text of its summary in an accounting record (caelum:run=...): format and reader
 //	runtime.go    expected run time and its quantiles, from up to 20 complete runs; Expect, for a running job

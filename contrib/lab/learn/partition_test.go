@@ -1,4 +1,4 @@
-package predict
+package main
 
 import (
 	"math"
@@ -15,7 +15,11 @@ var resnet = []Measured{
 }
 
 func TestPartitions(t *testing.T) {
-	b, _ := plain(t, "A100-40GB")
+	n, err := newNode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := n.model
 	for _, c := range []struct {
 		batch   int
 		goal    Goal
@@ -52,11 +56,19 @@ func TestPartitions(t *testing.T) {
 // TestPartitionsHold checks that every partition fits, meets the deadline and belongs to a measurement, and that the
 // partitions are sorted by value.
 func TestPartitionsHold(t *testing.T) {
-	b, _ := plain(t, "A100-40GB")
+	n, err := newNode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := n.model
+	names := []string{"1g.6gb"} // not a profile of the A100
+	for _, p := range b.Profiles {
+		names = append(names, p.Name)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Measured {
 			return Measured{
-				rapid.IntRange(0, 4).Draw(t, "batch"), rapid.SampledFrom(append(profiles, "1g.6gb")).Draw(t, "profile"),
+				rapid.IntRange(0, 4).Draw(t, "batch"), rapid.SampledFrom(names).Draw(t, "profile"),
 				rapid.Float64Range(0, 2).Draw(t, "latency"),
 				rapid.Float64Range(0, 100).Draw(t, "throughput"), rapid.Float64Range(0, 50000).Draw(t, "mib"),
 			}
