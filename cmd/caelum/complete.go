@@ -46,7 +46,6 @@ func complete(root *cobra.Command, g *globals) {
 		"predict":  first(queue("")),
 		"report":   first(queue("")),
 		"status":   first(nodeNames),
-		"top":      first(nodeNames),
 		"profiles": first(modelNames),
 		"show":     first(keys),
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"caelum/internal/core/mig"
 )
@@ -110,13 +111,13 @@ func rows(w io.Writer, right []bool, table [][]string) {
 	width := make([]int, len(right))
 	for _, row := range table {
 		for k, cell := range row {
-			width[k] = max(width[k], len(cell))
+			width[k] = max(width[k], utf8.RuneCountInString(cell))
 		}
 	}
 	for _, row := range table {
 		var s strings.Builder
 		for k, cell := range row {
-			pad := strings.Repeat(" ", width[k]-len(cell))
+			pad := strings.Repeat(" ", width[k]-utf8.RuneCountInString(cell))
 			if right[k] {
 				cell = pad + cell
 			} else {

@@ -17,7 +17,7 @@ import (
 // nodesTimeout is the timeout for each request for nodes or jobs.
 const nodesTimeout = 20 * time.Second
 
-// newController returns the client that status and top use. It looks up Slurm's commands in PATH, because they may be
+// newController returns the client that status uses. It looks up Slurm's commands in PATH, because they may be
 // installed in any directory.
 func newController() *slurm.Client {
 	return slurm.New(slurm.Options{Scontrol: "scontrol", Squeue: "squeue", Timeout: nodesTimeout})
@@ -60,7 +60,8 @@ func printAll(w io.Writer, g *globals, nodes []overview.Node) error {
 	if g.json {
 		return printJSON(w, clusterStatus{nodes})
 	}
-	return printLines(w, allNodes(nodes))
+	printAllNodes(w, nodes)
+	return nil
 }
 
 // printNodes prints the node with the given name, or all nodes if the name is empty.
@@ -80,7 +81,8 @@ func printNodes(ctx context.Context, w io.Writer, g *globals, name string) error
 	if g.json {
 		return printJSON(w, n)
 	}
-	return printLines(w, oneNode(n, time.Now()))
+	printNode(w, n, time.Now())
+	return nil
 }
 
 // readNode reads a node and its jobs with two requests.
