@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"caelum/internal/cli/overview"
-	"caelum/internal/config"
-	"caelum/internal/controller/repo"
 	"caelum/internal/core/mig"
 	"caelum/internal/core/place"
 	"caelum/internal/node/api"
@@ -35,7 +31,6 @@ func complete(root *cobra.Command, g *globals) {
 		"board":    single(modelNames),
 		"section":  single(constant(sections...)),
 		"queue":    single(constant(slices.Sorted(maps.Keys(disciplines))...)),
-		"key":      single(keys),
 		"policies": several(constant(append(place.Names(), "whole", "static")...)),
 		"profiles": several(profiles),
 		"gpus":     several(modelsOfCluster),
@@ -47,7 +42,6 @@ func complete(root *cobra.Command, g *globals) {
 		"report":   first(queue("")),
 		"status":   first(nodeNames),
 		"profiles": first(modelNames),
-		"show":     first(keys),
 	}
 	for _, cmd := range allBelow(root) {
 		for name, f := range flags {
@@ -206,43 +200,6 @@ func queue(state string) values {
 		}
 		return ids
 	}
-}
-
-// keys returns the job keys that have runs in the repository, or only the caller's own keys if the caller is not
-// permitted to read the repository. If the repository cannot be opened, keys returns nil.
-func keys(cmd *cobra.Command, _ []string) (all []string) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
-	defer cancel()
-	o := repoOptions{config: cmd.Flag("config").Value.String(), path: cmd.Flag("repo").Value.String()}
-	cfg, err := o.load()
-	if err != nil {
-		return nil
-	}
-	r, err := o.unchanged(ctx, cfg)
-	if err != nil {
-		return nil
-	}
-	defer r.Close()
-	scripts, err := r.Scripts()
-	if err != nil {
-		return nil
-	}
-	for _, s := range scripts {
-		all = append(all, described(s.Key, s.Name, s.User))
-	}
-	return all
-}
-
-// unchanged is like read, but neither creates the repository nor moves a damaged repository file aside.
-func (o repoOptions) unchanged(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
-	if o.ownOnly(cfg) {
-		return ownRuns(ctx, cfg)
-	}
-	path := cmp.Or(o.path, cfg.Repo)
-	if _, err := os.Stat(path); err != nil {
-		return nil, err
-	}
-	return repo.OpenAsItIs(path)
 }
 
 // described returns a completion value followed by the description that the shell shows next to it: the name and the

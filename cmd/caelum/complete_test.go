@@ -4,15 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"caelum/internal/controller/repo"
 	"caelum/internal/core/mig"
-	"caelum/internal/core/predict"
 	"caelum/internal/node/api"
 	"caelum/internal/slurm"
 )
@@ -123,47 +119,5 @@ func TestCompleteLeases(t *testing.T) {
 	got, _ := completed(t, "--run-dir", dir, "job", "")
 	if len(got) != len(status.Leases) || !strings.HasPrefix(got[0], "7\ttrain") {
 		t.Errorf("got %q, want job 7 with the name train", got)
-	}
-}
-
-// TestCompleteKeys tests the completion of job keys. A completion must not create or change a file.
-func TestCompleteKeys(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "repo.db")
-	line := []string{"repo", "show", "--repo", path, ""}
-	if got, _ := completed(t, line...); len(got) > 0 {
-		t.Errorf("without a repository: got %q, want no values", got)
-	}
-	if _, err := os.Stat(path); err == nil {
-		t.Error("the completion created a repository")
-	}
-	if err := os.WriteFile(path, bytes.Repeat([]byte("text"), 200), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := completed(t, line...); len(got) > 0 {
-		t.Errorf("with a damaged repository: got %q, want no values", got)
-	}
-	if left, err := filepath.Glob(path + "*"); len(left) != 1 || err != nil {
-		t.Errorf("the completion created files: %q (%v)", left, err)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	r, err := repo.Open(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := predict.Run{
-		Job: 7, Node: "n1", Start: 1700000000, User: "user1", Name: "train",
-		Seconds: 60, GPUType: "a100", Profile: "1g.5gb", Slices: 1,
-	}
-	run.Key = "16e6c08ad68451a8"
-	if _, err := r.Add(run); err != nil {
-		t.Fatal(err)
-	}
-	r.Close()
-	for _, line := range [][]string{line, {"predict", "--repo", path, "--key", ""}} {
-		if got, _ := completed(t, line...); !slices.Equal(got, []string{"16e6c08ad68451a8\ttrain of user1"}) {
-			t.Errorf("%q: got %q, want the key of user1", line, got)
-		}
 	}
 }

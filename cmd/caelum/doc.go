@@ -8,7 +8,7 @@
 //
 //	main.go                 root command, exit statuses, calls to the agent (callTimeout 10 s), JSON output, plurals
 //	version.go              caelum version
-//	complete.go             the values that the shell completes: GPU models, profiles, policies, jobs, keys
+//	complete.go             the values that the shell completes: GPU models, profiles, policies, jobs
 //	models.go               for profiles and simulate: GPU models by name, tables
 //
 // Jobs and the node:
