@@ -72,7 +72,6 @@ EXIT STATUS
 		RunE: func(*cobra.Command, []string) error { return closeOffers(path) },
 	}, daemon.VersionCommand("caelumd"), newSchema(&path), newCheck(&path), newConfig(&path), newShadow(&path),
 		newObserve(&path), newQualify(&path), newQualifyHelper())
-	cmd.AddCommand(newFormer(&path)...)
 	return cmd
 }
 

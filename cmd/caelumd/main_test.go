@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,10 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"caelumd":      main,
-		"caelum-watch": func() { fmt.Println(strings.Join(os.Args, " ")) },
-	})
+	testscript.Main(m, map[string]func(){"caelumd": main})
 }
 
 // TestScripts runs testdata/*.txtar. The scripts check the error messages of an agent that cannot start, on a node with
