@@ -4,13 +4,18 @@
 //
 // Files:
 //
-//	man.go  Commands, which writes the pages of a program; Configuration, which returns caelum.yaml(5)
+//	man.go  Commands and Test, which write the pages of a program; Configuration, which returns caelum.yaml(5)
 package man
 
 import (
+	"cmp"
+	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"testing"
 
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 	"github.com/spf13/cobra"
@@ -109,4 +114,28 @@ func Configuration(page string) ([]byte, error) {
 // Page returns the file name of a command's manual page.
 func Page(cmd *cobra.Command, section string) string {
 	return strings.ReplaceAll(cmd.CommandPath(), " ", "-") + "." + section
+}
+
+var dir = flag.String("man", "", "write the manual pages into this directory")
+
+// Test writes the manual pages of a program into the directory given by the -man flag of its tests, and returns this
+// directory. It fails the test if a command that is not hidden has no page. command returns the program's command.
+func Test(t *testing.T, command func() *cobra.Command, section string) string {
+	to := cmp.Or(*dir, t.TempDir())
+	if err := Commands(command(), to, section); err != nil {
+		t.Fatal(err)
+	}
+	var check func(*cobra.Command)
+	check = func(cmd *cobra.Command) {
+		if _, err := os.Stat(filepath.Join(to, Page(cmd, section))); err != nil {
+			t.Errorf("%s has no page: %v", cmd.CommandPath(), err)
+		}
+		for _, sub := range cmd.Commands() {
+			if !sub.Hidden {
+				check(sub)
+			}
+		}
+	}
+	check(command())
+	return to
 }
