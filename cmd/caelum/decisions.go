@@ -12,12 +12,12 @@ import (
 )
 
 type decisionsOptions struct {
-	config string
-	table  string
+	*globals
+	table string
 }
 
 func newDecisions(g *globals) *cobra.Command {
-	var o decisionsOptions
+	o := decisionsOptions{globals: g}
 	cmd := &cobra.Command{
 		Use:   "decisions",
 		Short: "Check or change the decision table that job_submit.lua reads",
@@ -27,10 +27,8 @@ slurmctld's host.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	f := cmd.PersistentFlags()
-	f.StringVar(&o.config, "config", config.DefaultPath, "the configuration file")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by the table key in the "+
-		"configuration file")
+	cmd.PersistentFlags().StringVar(&o.table, "table", "",
+		"the decision table; default: the path set by the table key in the configuration file")
 	cmd.AddCommand(newDecisionsCheck(g, &o), newDecisionsSet(g, &o), newDecisionsRemove(g, &o),
 		newDecisionsBypass(g, &o))
 	return cmd

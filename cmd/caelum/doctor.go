@@ -17,7 +17,6 @@ import (
 )
 
 type doctorOptions struct {
-	config     string
 	controller bool
 	decisions  string
 	nhc        bool
@@ -56,7 +55,6 @@ Slurm commands, waits at most 4 seconds for the agent and the driver, and prints
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", config.DefaultPath, "the agent's configuration file")
 	f.BoolVar(&o.controller, "controller", false, "this is slurmctld's host: omit the checks for GPU nodes")
 	f.StringVar(&o.decisions, "decisions", "/etc/caelum/decisions", "the decision table that job_submit.lua reads")
 	f.BoolVar(&o.nhc, "nhc", false, "check only this node, without slurmctld, and print one line for a node health "+
@@ -72,7 +70,7 @@ const nhcTimeout = 4 * time.Second
 func runNHC(cmd *cobra.Command, g *globals, o doctorOptions) error {
 	var found []doctor.Finding
 	node := ""
-	if cfg, err := config.Load(o.config); err != nil {
+	if cfg, err := config.Load(g.config); err != nil {
 		found = []doctor.Finding{{Check: "configuration", Text: err.Error()}}
 	} else {
 		ctx, cancel := context.WithTimeout(context.Background(), nhcTimeout)
@@ -103,7 +101,7 @@ func runDirOf(cmd *cobra.Command, g *globals, cfg config.Config) string {
 }
 
 func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
-	cfg, err := config.Load(o.config)
+	cfg, err := config.Load(g.config)
 	if err != nil {
 		return err
 	}

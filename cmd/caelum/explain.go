@@ -22,8 +22,7 @@ import (
 )
 
 func newExplain(g *globals) *cobra.Command {
-	var path string
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "explain ID",
 		Short: "Explain why a job is waiting: no free slice, reserved slices, or another reason",
 		Long: `explain reads the nodes and the queue from slurmctld, computes the same plan as the agents do, and
@@ -41,7 +40,7 @@ agents'.`,
 			if _, _, err := jobRef(args[0]); err != nil {
 				return err
 			}
-			cfg, err := config.Load(path)
+			cfg, err := config.Load(g.config)
 			if err != nil {
 				return err
 			}
@@ -75,10 +74,6 @@ agents'.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&path, "config", config.DefaultPath,
-		"the agent's configuration file; only its policy and sizing keys are used; without this file, the defaults "+
-			"apply")
-	return cmd
 }
 
 // slurmTimeout limits the total time that a command spends on calls to slurmctld and slurmdbd. It is four times

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"caelum/internal/config"
 	"caelum/internal/node/api"
 	"caelum/internal/slurm"
 	"caelum/internal/version"
@@ -76,8 +77,8 @@ func exitCode(_ *cobra.Command, err error) int {
 
 // globals holds the flags common to all commands.
 type globals struct {
-	runDir string
-	json   bool
+	config, runDir string
+	json           bool
 }
 
 func newRoot() *cobra.Command {
@@ -98,6 +99,7 @@ configuration that Slurm needs, and calculates how GPUs can be partitioned.` + e
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	cmd.PersistentFlags().StringVar(&g.config, "config", config.DefaultPath, "the configuration file")
 	cmd.PersistentFlags().StringVar(&g.runDir, "run-dir", api.DefaultRunDir, "directory of the agent's socket")
 	cmd.PersistentFlags().BoolVar(&g.json, "json", false, "print JSON")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })

@@ -31,7 +31,7 @@ type predictOptions struct {
 }
 
 func newPredict(g *globals) *cobra.Command {
-	var o predictOptions
+	o := predictOptions{repoOptions: repoOptions{globals: g}}
 	cmd := &cobra.Command{
 		Use:   "predict (ID | --key KEY | --script FILE)",
 		Short: "Predict the profile of a job from earlier runs",
@@ -55,12 +55,7 @@ job's key depends on them, and predict does not read these lines.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file; only its repo, table, margin, peak_quantile, share, share_users and "+
-			"max_slowdown keys are used")
-	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by the repo key in the configuration file")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by the table key in the "+
-		"configuration file")
+	o.addFlags(f)
 	f.StringVar(&o.model, "board", "", "the GPU model; default: the GPU models in the decision table")
 	f.StringVar(&o.key, "key", "", "the job's key: 16 hexadecimal digits")
 	f.StringVar(&o.script, "script", "", "the batch script")

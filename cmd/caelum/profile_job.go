@@ -24,7 +24,7 @@ type profileJobOptions struct {
 }
 
 func newProfileJob(g *globals) *cobra.Command {
-	var o profileJobOptions
+	o := profileJobOptions{repoOptions: repoOptions{globals: g}}
 	cmd := &cobra.Command{
 		Use:   "profile-job [--sbatch OPTION]... SCRIPT [ARGUMENT...]",
 		Short: "Run a batch script on each profile, and compare speed and memory",
@@ -52,8 +52,6 @@ The jobs may run at the same time; to run them one after the other, add
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // flags after the script are the script's own arguments
-	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file; only its table and accounting_field keys are used")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by the table key in the "+
 		"configuration file")
 	f.StringVar(&o.model, "board", "",

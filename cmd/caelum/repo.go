@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"caelum/internal/config"
 	"caelum/internal/controller/learn"
@@ -22,11 +23,19 @@ import (
 
 // repoOptions holds the flags that specify the configuration, the repository, the decision table and the GPU model.
 type repoOptions struct {
-	config, path, table, model string
+	*globals
+	path, table, model string
+}
+
+// addFlags adds the flags for the repository and the decision table.
+func (o *repoOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by the repo key in the configuration file")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by the table key in the "+
+		"configuration file")
 }
 
 func newRepo(g *globals) *cobra.Command {
-	var o repoOptions
+	o := repoOptions{globals: g}
 	cmd := &cobra.Command{
 		Use:   "repo",
 		Short: "Show and maintain the repository of earlier runs",
@@ -41,13 +50,7 @@ whole cluster from slurmdbd into the local host's repository.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	f := cmd.PersistentFlags()
-	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file; only its repo, table, accounting_field, margin, peak_quantile, share and "+
-			"max_slowdown keys are used")
-	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by the repo key in the configuration file")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by the table key in the "+
-		"configuration file")
+	o.addFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
 		newRepoList(g, &o),
 		newRepoShow(g, &o),

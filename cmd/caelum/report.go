@@ -17,8 +17,8 @@ import (
 
 // reportOptions holds the flags of caelum report.
 type reportOptions struct {
-	config, since string
-	last          int
+	since string
+	last  int
 }
 
 // reportDays is the default number of days that the list of jobs covers.
@@ -46,7 +46,7 @@ GPU-HOURS weights each slice by the share of the GPU that it occupied, as in cae
   caelum report 4711 --json | jq -r '.advice[].paste[]?'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := config.Load(o.config)
+			cfg, err := config.Load(g.config)
 			if err != nil {
 				return err
 			}
@@ -59,8 +59,6 @@ GPU-HOURS weights each slice by the share of the GPU that it occupied, as in cae
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file; only its accounting_field, margin and max_slowdown keys are used")
 	f.StringVar(&o.since, "since", "",
 		fmt.Sprintf("without a job: list jobs since this time, for example 2026-11-21 (default: the last %d days)",
 			reportDays))

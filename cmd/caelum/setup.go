@@ -19,6 +19,7 @@ import (
 )
 
 type setupOptions struct {
+	*globals
 	slurmConfigOptions
 	diff, reverse bool
 	apply, undo   bool
@@ -33,7 +34,7 @@ type setupOptions struct {
 const trialPartition = "caelum-trial"
 
 func newSetup(g *globals) *cobra.Command {
-	var o setupOptions
+	o := setupOptions{globals: g}
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Convert this site's nodes to Caelum, or print the changes to its Slurm configuration",
@@ -88,8 +89,6 @@ reason, and exits with status 1 without printing a patch.`,
 	f.StringVar(&o.conf, "conf", slurmConfPath(), "the site's slurm.conf")
 	f.StringVar(&o.inventory, "inventory", "", "the output of `caelum slurm-config --json` on a GPU node; by default, "+
 		"setup reads this node's GPUs")
-	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file; only its profiles, default_profile and nvml_library keys are used")
 	f.StringVar(&o.nodes, "nodes", "", "NodeName expression for the nodes with the same GPUs")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices; with --trial, the new partition "+
 		"(default "+trialPartition+")")

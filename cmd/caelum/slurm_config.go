@@ -24,7 +24,6 @@ import (
 var slurmConfigText string
 
 type slurmConfigOptions struct {
-	config    string
 	nodes     string
 	partition string
 	catalogue int
@@ -52,8 +51,6 @@ GPU node. With --json, it prints only the slots, the profiles and the slice coun
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file; only its profiles, default_profile and nvml_library keys are used")
 	f.StringVar(&o.nodes, "nodes", host, "NodeName expression for the nodes with the same GPUs")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
 	f.IntVar(&o.catalogue, "catalogue", 2,
@@ -73,7 +70,7 @@ func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 			fmt.Errorf("unknown section %q; the sections are %s", o.section, strings.Join(sections, ", ")),
 		}
 	}
-	cfg, err := config.Load(o.config)
+	cfg, err := config.Load(g.config)
 	if err != nil {
 		return err
 	}

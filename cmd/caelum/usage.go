@@ -18,11 +18,11 @@ import (
 
 // usageOptions holds the flags of caelum usage.
 type usageOptions struct {
-	config, since, until string
-	by                   []string
-	saved                bool
-	html                 string
-	gpus                 []string
+	since, until string
+	by           []string
+	saved        bool
+	html         string
+	gpus         []string
 }
 
 func newUsage(g *globals) *cobra.Command {
@@ -68,7 +68,6 @@ slurmdbd decides which users may see which jobs (PrivateData in slurmdbd.conf).`
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", config.DefaultPath, "the configuration file with the accounting_field key")
 	f.StringVar(&o.since, "since", "",
 		"start of the period, for example 2026-11-21 or 2026-11-21T04:57:35 (default: the first of this month; "+
 			"with --saved the last 7 days, with --html the last 30 days)")
@@ -112,7 +111,7 @@ func runUsage(ctx context.Context, w io.Writer, g *globals, o usageOptions) erro
 	if _, err := gpuhours.Sum(nil, o.by); err != nil {
 		return usageError{fmt.Errorf("--by: %w", err)}
 	}
-	cfg, err := config.Load(o.config)
+	cfg, err := config.Load(g.config)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func runSaved(ctx context.Context, w io.Writer, g *globals, o usageOptions) erro
 	if err != nil {
 		return err
 	}
-	cfg, err := config.Load(o.config)
+	cfg, err := config.Load(g.config)
 	if err != nil {
 		return err
 	}
