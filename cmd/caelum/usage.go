@@ -80,27 +80,12 @@ slurmdbd decides which users may see which jobs (PrivateData in slurmdbd.conf).`
 	return cmd
 }
 
-// usageReport is the JSON form of the output.
+// usageReport is the JSON form of the output. Keys not listed in --by are empty.
 type usageReport struct {
-	From  int64      `json:"from"`
-	To    int64      `json:"to"`
-	Rows  []usageRow `json:"rows"`
-	Total usageRow   `json:"total"`
-}
-
-// usageRow is a row of the output. Keys not listed in --by are empty.
-type usageRow struct {
-	Account     string  `json:"account,omitempty"`
-	User        string  `json:"user,omitempty"`
-	Partition   string  `json:"partition,omitempty"`
-	Runs        int     `json:"runs"`
-	SliceHours  float64 `json:"slice_hours"`
-	GPUHours    float64 `json:"gpu_hours"`
-	UnknownRuns int     `json:"unknown_runs,omitempty"` // runs whose slices are not included in GPUHours
-	// UnknownRunning is the number of UnknownRuns that have not ended.
-	UnknownRunning int `json:"unknown_running,omitempty"`
-
-	keys []string // the values of the keys, in the order of --by
+	From  int64            `json:"from"`
+	To    int64            `json:"to"`
+	Rows  []gpuhours.Total `json:"rows"`
+	Total gpuhours.Total   `json:"total"`
 }
 
 func runUsage(ctx context.Context, w io.Writer, g *globals, o usageOptions) error {
@@ -120,18 +105,14 @@ func runUsage(ctx context.Context, w io.Writer, g *globals, o usageOptions) erro
 		return err
 	}
 	runs := gpuhours.Hours(records, from, to)
-	totals, err := gpuhours.Sum(runs, o.by)
-	if err != nil {
+	report := usageReport{From: from.Unix(), To: to.Unix()}
+	if report.Rows, err = gpuhours.Sum(runs, o.by); err != nil {
 		return err
-	}
-	report := usageReport{From: from.Unix(), To: to.Unix(), Rows: []usageRow{}}
-	for _, t := range totals {
-		report.Rows = append(report.Rows, newUsageRow(t, o.by))
 	}
 	if sum, err := gpuhours.Sum(runs, nil); err != nil {
 		return err
 	} else if len(sum) > 0 {
-		report.Total = newUsageRow(sum[0], nil)
+		report.Total = sum[0]
 	}
 	if g.json {
 		return printJSON(w, report)
@@ -220,24 +201,6 @@ func allocations(
 
 func hasGPUs(of slurm.GRESList) bool { return of.Total("gpu")+of.Total("mig") > 0 }
 
-func newUsageRow(t gpuhours.Total, by []string) usageRow {
-	row := usageRow{
-		Runs: t.Runs, SliceHours: t.SliceHours, GPUHours: t.GPUHours,
-		UnknownRuns: t.UnknownRuns, UnknownRunning: t.UnknownRunning, keys: t.Keys,
-	}
-	for k, key := range by {
-		switch key {
-		case "account":
-			row.Account = t.Keys[k]
-		case "user":
-			row.User = t.Keys[k]
-		case "partition":
-			row.Partition = t.Keys[k]
-		}
-	}
-	return row
-}
-
 func printUsage(w io.Writer, report usageReport, by []string) {
 	const format = "2006-01-02 15:04"
 	fmt.Fprintf(w, "GPU-hours from %s to %s\n\n", time.Unix(report.From, 0).Format(format),
@@ -251,13 +214,17 @@ func printUsage(w io.Writer, report usageReport, by []string) {
 	}
 	table := [][]string{append(header, "RUNS", "SLICE-HOURS", "GPU-HOURS")}
 	for _, r := range report.Rows {
+		var keys []string
+		for _, key := range by {
+			keys = append(keys, printable(*r.Key(key)))
+		}
 		if len(by) > 0 {
-			table = append(table, r.cells(r.keys))
+			table = append(table, usageCells(keys, r))
 		}
 	}
 	total := make([]string, len(header))
 	total[0] = "total"
-	table = append(table, report.Total.cells(total))
+	table = append(table, usageCells(total, report.Total))
 	right := append(make([]bool, len(header)), true, true, true)
 	rows(w, right, table)
 	running := report.Total.UnknownRunning
@@ -271,11 +238,7 @@ func printUsage(w io.Writer, report usageReport, by []string) {
 	}
 }
 
-// cells returns the cells of the row, beginning with the given keys.
-func (r usageRow) cells(keys []string) (cells []string) {
-	for _, k := range keys {
-		cells = append(cells, printable(k))
-	}
-	hours := func(h float64) string { return strconv.FormatFloat(h, 'f', 2, 64) }
-	return append(cells, strconv.Itoa(r.Runs), hours(r.SliceHours), hours(r.GPUHours))
+// usageCells returns the cells of a row, beginning with the given keys.
+func usageCells(keys []string, t gpuhours.Total) []string {
+	return append(keys, strconv.Itoa(t.Runs), hundredths(t.SliceHours), hundredths(t.GPUHours))
 }

@@ -120,11 +120,11 @@ func TestSum(t *testing.T) {
 		{Job: 4, Account: "a", User: "v", Partition: "q", SliceSeconds: 3600, Unknown: unknown},
 	}
 	totals, err := Sum(runs, []string{"account"})
-	if got := fmt.Sprint(totals); err != nil || got != "[{[b] 1 1 1 0 0} {[a] 3 4 0.25 2 1}]" {
+	if got := fmt.Sprint(totals); err != nil || got != "[{b   1 1 1 0 0} {a   3 4 0.25 2 1}]" {
 		t.Errorf("%s, %v", got, err)
 	}
 	totals, err = Sum(runs, nil)
-	if got := fmt.Sprint(totals); err != nil || got != "[{[] 4 5 1.25 2 1}]" {
+	if got := fmt.Sprint(totals); err != nil || got != "[{   4 5 1.25 2 1}]" {
 		t.Errorf("%s, %v", got, err)
 	}
 	for _, keys := range [][]string{{"qos"}, {"user", "user"}} {

@@ -10,13 +10,27 @@ import (
 // Keys lists the properties by which Sum can group runs, in the order of the columns of `caelum usage`.
 var Keys = []string{"account", "user", "partition"}
 
-// Total is the GPU time of all runs with the same values of the keys.
+// Total is the GPU time of all runs with the same values of some keys. The other keys are empty.
 type Total struct {
-	Keys                 []string // the values of the keys, in the order of Sum's argument
-	Runs                 int
-	SliceHours, GPUHours float64
-	UnknownRuns          int // runs with slices whose fraction of a GPU is unknown, which makes GPUHours too low
-	UnknownRunning       int // the number of UnknownRuns that have not ended
+	Account        string  `json:"account,omitempty"`
+	User           string  `json:"user,omitempty"`
+	Partition      string  `json:"partition,omitempty"`
+	Runs           int     `json:"runs"`
+	SliceHours     float64 `json:"slice_hours"`
+	GPUHours       float64 `json:"gpu_hours"`
+	UnknownRuns    int     `json:"unknown_runs,omitempty"`    // runs with slices that are not included in GPUHours
+	UnknownRunning int     `json:"unknown_running,omitempty"` // the number of UnknownRuns that have not ended
+}
+
+// Key returns the value of one of Keys.
+func (t *Total) Key(name string) *string {
+	switch name {
+	case "account":
+		return &t.Account
+	case "user":
+		return &t.User
+	}
+	return &t.Partition
 }
 
 // Sum adds up the GPU time of the runs for each combination of values of the keys, which must be in Keys. The result is
@@ -30,24 +44,29 @@ func Sum(runs []Run, keys []string) ([]Total, error) {
 			return nil, fmt.Errorf("%s is given twice", key)
 		}
 	}
-	at := map[string]int{}
-	var totals []Total
+	at := map[Total]int{}
+	totals := []Total{}
 	for _, r := range runs {
-		values := make([]string, len(keys))
-		for i, key := range keys {
-			values[i] = map[string]string{"account": r.Account, "user": r.User, "partition": r.Partition}[key]
+		id := Total{Account: r.Account, User: r.User, Partition: r.Partition}
+		for _, key := range Keys {
+			if !slices.Contains(keys, key) {
+				*id.Key(key) = ""
+			}
 		}
-		id := strings.Join(values, "\x00")
 		k, known := at[id]
 		if !known {
 			k = len(totals)
 			at[id] = k
-			totals = append(totals, Total{Keys: values})
+			totals = append(totals, id)
 		}
 		totals[k].add(r)
 	}
 	slices.SortStableFunc(totals, func(a, b Total) int {
-		return cmp.Or(cmp.Compare(b.GPUHours, a.GPUHours), slices.Compare(a.Keys, b.Keys))
+		order := cmp.Compare(b.GPUHours, a.GPUHours)
+		for _, key := range keys {
+			order = cmp.Or(order, cmp.Compare(*a.Key(key), *b.Key(key)))
+		}
+		return order
 	})
 	return totals, nil
 }
