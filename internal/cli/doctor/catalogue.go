@@ -71,38 +71,16 @@ func catalogueState(n slurm.Node) []Finding {
 			n.Name, strings.Join(n.States, "+")), next)}
 }
 
-// features compares the features of the catalogue nodes with the features of the real nodes. While no node offers a
-// slice of the requested profile, slurmctld accepts a request with a constraint only if a catalogue node satisfies it.
-func features(f *Facts) []Finding {
-	catalogue := f.catalogueNodes()
-	if len(catalogue) == 0 {
-		return []Finding{note("no catalogue node shares a partition with this node, so the features were not compared")}
-	}
-	const next = "in slurm.conf, give the catalogue nodes the Features= of the real nodes" + reconfigure
-	var found []Finding
-	missing := f.Node.Features
-	for _, n := range catalogue {
-		if lacks := difference(f.Node.Features, n.Features); len(lacks) < len(missing) {
-			missing = lacks
-		}
-	}
-	if len(missing) > 0 {
-		found = append(found, warning(
-			fmt.Sprintf(
-				"no catalogue node has all of the features of %s (the closest lacks %s): slurmctld rejects jobs that "+
-					"request these features while their slices are not on offer",
-				f.Node.Name, strings.Join(missing, ", "),
-			),
-			next,
-		))
-	}
+// features reports catalogue nodes with features that no real node has. While no node offers a slice of the requested
+// profile, slurmctld accepts a request with a constraint if a catalogue node satisfies it.
+func features(f *Facts) (found []Finding) {
 	var real []string
 	for _, n := range f.Nodes {
 		if !f.isCatalogue(n) {
 			real = append(real, n.Features...)
 		}
 	}
-	for _, n := range catalogue {
+	for _, n := range f.catalogueNodes() {
 		if extra := difference(n.Features, real); len(extra) > 0 {
 			found = append(found, warning(
 				fmt.Sprintf(
@@ -110,7 +88,7 @@ func features(f *Facts) []Finding {
 						"features wait forever instead of being rejected",
 					n.Name, strings.Join(extra, ", "),
 				),
-				next,
+				"in slurm.conf, give the catalogue nodes the Features= of the real nodes"+reconfigure,
 			))
 		} else if !slices.ContainsFunc(f.Nodes, func(r slurm.Node) bool {
 			return !f.isCatalogue(r) && len(difference(n.Features, r.Features)) == 0

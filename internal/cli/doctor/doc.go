@@ -19,7 +19,7 @@
 //	slurmconf.go  slurm.conf: PrologFlags, timeouts, scheduler, GresTypes, accounting, clocks, isolation of jobs
 //	node.go       the node in slurmctld: state, gres/mig:closed, total N, excess, slots, exclusive partitions
 //	catalogue.go  catalogue nodes: state, partitions, features; compares the profiles in slurm.conf with the driver's
-//	resources.go  catalogue nodes: GRES and hardware of the real nodes; unmanaged GPU nodes in the same partitions
+//	resources.go  catalogue nodes: GRES, hardware, features of real nodes; unmanaged GPU nodes in the same partitions
 //	preemption.go the modes of Slurm's preemption; the settings for moves of running jobs
 //	limits.go     limits on gres/gpu in slurmdbd, which limit the number of slices
 //	settings.go   the agents' policy and sizing settings, which must be the same on all hosts

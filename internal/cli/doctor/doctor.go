@@ -168,8 +168,8 @@ func checks() []check {
 			ctld,
 			catalogue,
 		},
-		{"features", "the catalogue nodes have the same features as the real nodes", node, features},
-		{"resources", "a catalogue node has the GRES and the hardware of each real node", ctld, resources},
+		{"features", "the catalogue nodes have no features that no real node has", node, features},
+		{"resources", "a catalogue node has the GRES, hardware and features of each real node", ctld, resources},
 		{"mixed partitions", "jobs can start on the other GPU nodes in the partitions", ctld, mixedPartitions},
 		{"profiles", "slurm.conf lists the same profiles as the driver", append(node, Agent), profiles},
 		{

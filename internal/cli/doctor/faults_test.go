@@ -290,9 +290,9 @@ var cases = []struct {
 	},
 	{"plugin", Error, "does not name", func(f *Facts) { f.Plugin.Named = false }},
 	{
-		"features",
+		"resources",
 		Warning,
-		"no catalogue node has all of the features of n1 (the closest lacks big, nvlink)",
+		"(the closest, mig-catalog1, lacks Features=big, Features=nvlink)",
 		func(f *Facts) { f.Node.Features = []string{"a100", "big", "nvlink"} },
 	},
 	{"features", Warning, "mig-catalog1 has the features a100, big, but no real node has all of them", func(f *Facts) {

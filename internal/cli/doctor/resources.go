@@ -16,8 +16,9 @@ func (f *Facts) checkedNodes() []slurm.Node {
 	return slices.DeleteFunc(slices.Clone(f.Nodes), func(n slurm.Node) bool { return !n.Managed() })
 }
 
-// resources compares the GRES and the hardware of the managed nodes with those of the catalogue nodes. While no node
-// offers a slice of the requested profile, slurmctld accepts a request only if a catalogue node satisfies all of it.
+// resources compares the GRES, hardware and features of the managed nodes with those of the catalogue nodes. While no
+// node offers a slice of the requested profile, slurmctld accepts a request only if a catalogue node satisfies all of
+// it.
 func resources(f *Facts) []Finding {
 	var found []Finding
 	for _, n := range f.checkedNodes() {
@@ -40,8 +41,8 @@ func resources(f *Facts) []Finding {
 				fmt.Sprintf("no catalogue node has all resources of %s (the closest, %s, lacks %s): slurmctld rejects "+
 					"jobs that request these resources while their slices are not on offer",
 					n.Name, closest, strings.Join(missing, ", ")),
-				"run `caelum setup` again, or in slurm.conf, give a catalogue node the Gres= and the hardware of the "+
-					"node; then restart slurmctld",
+				"run `caelum setup` again, or in slurm.conf, give a catalogue node the Gres=, the hardware and the "+
+					"Features= of the node; then restart slurmctld",
 			))
 		}
 	}
@@ -75,6 +76,9 @@ func lacksResources(catalogue, node slurm.Node) (missing []string) {
 		if c.wanted > c.provided && c.provided > 0 || c.wanted > 0 && c.provided == 0 && c.name == "TmpDisk" {
 			missing = append(missing, fmt.Sprintf("%s=%d", c.name, c.wanted))
 		}
+	}
+	for _, feature := range difference(node.Features, catalogue.Features) {
+		missing = append(missing, "Features="+feature)
 	}
 	return missing
 }
