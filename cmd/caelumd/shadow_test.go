@@ -2,14 +2,12 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"caelum/internal/config"
 	"caelum/internal/node/gpu"
@@ -77,10 +75,9 @@ func TestShadow(t *testing.T) {
 	cfg.Node, cfg.RunDir, cfg.StateDir, cfg.DeviceDir = "n1", run, run, node.Dev
 	dirs := []string{node.State, node.Dev, node.Proc, run}
 	before := files(t, dirs...)
-	var out, errout bytes.Buffer
-	trial := trial{hw: node.NVML, ctl: fake, now: fake.Now, out: &out, errout: &errout,
-		options: shadowOptions{profile: "2g.10gb", once: true}}
-	if err := trial.run(t.Context(), cfg); err != nil {
+	cfg.DefaultProfile = "2g.10gb"
+	var out bytes.Buffer
+	if err := trial(t.Context(), &out, cfg, node.NVML, fake, fake.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if after := files(t, dirs...); after != before {
@@ -98,10 +95,9 @@ free for further jobs: none
 jobs that would wait: 1
 reason for job 4: the job is the first in the queue that must wait: ` +
 		`the GPUs have no room for 7g.40gb x2, and the time at which room becomes free is unknown
-
 `
-	if got := strings.ReplaceAll(out.String(), "`", `"`); got != want || errout.Len() > 0 {
-		t.Errorf("the trial printed\n%s%s\nwant\n%s", got, errout.String(), want)
+	if got := strings.ReplaceAll(out.String(), "`", `"`); got != want {
+		t.Errorf("the trial printed\n%s\nwant\n%s", got, want)
 	}
 	// The comparison of the files detects a write to the GPUs.
 	if err := node.Destroy(0, gpu.FullGI); err != nil || files(t, dirs...) == before {
@@ -119,38 +115,10 @@ func TestShadowFails(t *testing.T) {
 		"unknown node":    {"n2", "2g.10gb", "set the `node` key to the NodeName"},
 	} {
 		cfg := config.Defaults()
-		cfg.Node = c.node
-		trial := trial{hw: node.NVML, ctl: fake, now: fake.Now, options: shadowOptions{profile: c.profile, once: true}}
-		if err := trial.run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+		cfg.Node, cfg.DefaultProfile = c.node, c.profile
+		err := trial(t.Context(), io.Discard, cfg, node.NVML, fake, fake.Now())
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-	}
-}
-
-// TestShadowErrorIsPrintable checks that an error of a pass cannot control the terminal, and that the trial continues.
-func TestShadowErrorIsPrintable(t *testing.T) {
-	node := gputest.New(t, "A100-40GB", 1)
-	fake := slurmtest.New(slurmtest.Node{Name: "n1", Partitions: []string{"gpu"},
-		Gres: slurm.GRESList{{Name: "gpu", Type: "a100", Count: 1}}})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	fails := 0
-	fake.Before(func(slurmtest.Call) error {
-		if fails++; fails == 2 {
-			cancel()
-		}
-		return errors.New("job evil\x1b[2J\r")
-	})
-	cfg := config.Defaults()
-	cfg.Node, cfg.PollInterval = "n1", time.Millisecond
-	var out, errout bytes.Buffer
-	trial := trial{hw: node.NVML, ctl: fake, now: fake.Now, out: &out, errout: &errout,
-		options: shadowOptions{profile: "2g.10gb"}}
-	if err := trial.run(ctx, cfg); err != nil {
-		t.Fatal(err)
-	}
-	got := errout.String()
-	if !strings.Contains(got, "job evil?[2J?; trying again in 1ms\n") || strings.Contains(got, "\x1b") {
-		t.Errorf("the trial printed %q", got)
 	}
 }

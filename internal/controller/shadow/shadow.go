@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"caelum/internal/core/mig"
 	"caelum/internal/core/offer"
@@ -79,46 +78,45 @@ func withMIG(g gpu.GPU) gpu.GPU {
 
 // Slice is a placement on a GPU.
 type Slice struct {
-	GPU     int    `json:"gpu"`
-	Profile string `json:"profile"`
-	Start   int    `json:"start"`
+	GPU     int
+	Profile string
+	Start   int
 }
 
 // Placed is a job with its slices on the node.
 type Placed struct {
-	Job    uint32  `json:"job"`
-	UID    uint32  `json:"uid"`
-	Slices []Slice `json:"slices"`
+	Job    uint32
+	UID    uint32
+	Slices []Slice
 }
 
 // Pass is the plan for the node at one point in time.
 type Pass struct {
-	At   time.Time `json:"at"`
-	Node string    `json:"node"`
+	Node string
 	// Closed is the node's state in Slurm if slurmctld does not start jobs on it. In that case, Starts is empty.
-	Closed string `json:"closed,omitempty"`
+	Closed string
 	// Running lists the jobs that are using GPUs on the node, with the slices that they would hold. NoRoom lists the
 	// ids of the jobs whose slices do not fit on the node.
-	Running []Placed `json:"running"`
-	NoRoom  []uint32 `json:"no_room,omitempty"`
+	Running []Placed
+	NoRoom  []uint32
 	// Starts lists the waiting jobs that would start on the node now. Waiting is the number of waiting jobs that could
 	// run on this node but would not start on any node now.
-	Starts  []Placed `json:"starts"`
-	Waiting int      `json:"waiting"`
+	Starts  []Placed
+	Waiting int
 	// First explains why the first of these jobs must wait. It is nil if there is no explanation.
-	First *plan.Explanation `json:"first,omitempty"`
+	First *plan.Explanation
 	// Offers holds, for each profile, the number of additional slices that the node would offer for future jobs.
-	Offers map[string]int `json:"offers"`
-	GPUs   []GPU          `json:"gpus"`
-	first  uint32         // the id of the first job that would wait, or 0
+	Offers map[string]int
+	GPUs   []GPU
+	first  uint32 // the id of the first job that would wait, or 0
 }
 
 // GPU is the layout of a GPU in a pass.
 type GPU struct {
-	Index  int    `json:"index"`
-	Name   string `json:"name"`
-	Now    string `json:"now,omitempty"` // the reason why Caelum could not manage the GPU in its current state
-	Layout string `json:"layout,omitempty"`
+	Index  int
+	Name   string
+	Now    string // the reason why Caelum could not manage the GPU in its current state
+	Layout string
 }
 
 // Pass plans the node from a snapshot of the nodes and the queue. Jobs that are running on the node are placed first,
@@ -129,7 +127,7 @@ func (n *Node) Pass(snapshot plan.Snapshot) (Pass, error) {
 		return Pass{}, fmt.Errorf("%s: %w; set the `node` key to the NodeName in slurm.conf", n.Name, slurm.ErrNoNode)
 	}
 	snapshot = n.withSlices(snapshot)
-	p := Pass{At: snapshot.At, Node: n.Name, Running: []Placed{}, Starts: []Placed{}, Offers: map[string]int{}}
+	p := Pass{Node: n.Name, Offers: map[string]int{}}
 	gpus := n.runningOn(snapshot.Queue.All, &p)
 	own := &snapshot.Nodes[at]
 	own.Gres = n.slots(own.Gres)
