@@ -2,8 +2,10 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"caelum/internal/config"
@@ -16,10 +18,14 @@ type driverFiles struct {
 	gpus map[string]bool
 	// files holds the capability files of all instances, by instanceKey, with their current owners and modes.
 	files map[string][]CapFile
+	// unmanaged holds the device files of the GPUs that the agent does not manage.
+	unmanaged []UnmanagedGPU
 }
 
-func readDriverFiles(cfg config.Config) (driverFiles, error) {
-	d := driverFiles{map[string]bool{}, map[string][]CapFile{}}
+// readDriverFiles reads the owners and modes of the capability files, and of the device files of the GPUs with the
+// given indices.
+func readDriverFiles(cfg config.Config, unmanaged map[int]bool) (driverFiles, error) {
+	d := driverFiles{gpus: map[string]bool{}, files: map[string][]CapFile{}}
 	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"}
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, caps)
 	if err != nil {
@@ -31,6 +37,11 @@ func readDriverFiles(cfg config.Config) (driverFiles, error) {
 		return d, err
 	}
 	for _, g := range list {
+		path := filepath.Join(cfg.DeviceDir, fmt.Sprint("nvidia", g.Minor))
+		if st, err := os.Stat(path); err == nil && unmanaged[g.Index] {
+			d.unmanaged = append(d.unmanaged,
+				UnmanagedGPU{g.Index, path, st.Mode(), st.Sys().(*syscall.Stat_t).Uid})
+		}
 		if g.Problem != "" && !g.Full {
 			continue
 		}

@@ -58,19 +58,13 @@ const forbidModify = "put `options nvidia NVreg_ModifyDeviceFiles=0` into /etc/m
 	"`c /dev/nvidiactl 0666 root root - 195:255` and, for each GPU, " +
 	"`c /dev/nvidia0 0666 root root - 195:0` into /etc/tmpfiles.d/nvidia.conf; reboot the node"
 
-// fullDevices reports that NVreg_ModifyDeviceFiles=1 lets every user open the full GPUs of other jobs. With
-// ConstrainDevices=yes, only processes outside jobs can open these GPUs.
-func fullDevices(f *Facts) []Finding {
-	if f.lacks(Agent) || !slices.Contains(f.Agent.Profiles, mig.Full) {
-		return nil
-	}
-	const text = "the driver's ModifyDeviceFiles is 1 and this node may have full GPUs: nvidia-modprobe, which every " +
-		"user can run, makes the device files of full GPUs accessible to all users"
+// modifies returns the finding for NVreg_ModifyDeviceFiles=1. Without a devices cgroup, all users' jobs can open the
+// device files, and a descriptor that was opened before the agent restricts access remains usable.
+func (f *Facts) modifies(text, unconfined, confined string) Finding {
 	if !f.lacks(Slurmctld) && !f.Config.RelativeIndex() {
-		return []Finding{fault(text+"; ConstrainDevices is not yes in cgroup.conf, so every job's processes can "+
-			"use other jobs' full GPUs", forbidModify)}
+		return fault(text+"; ConstrainDevices is not yes in cgroup.conf, so "+unconfined, forbidModify)
 	}
-	return []Finding{warning(text+"; processes outside jobs can use full GPUs", forbidModify)}
+	return warning(text+confined, forbidModify)
 }
 
 // driver checks NVreg_ModifyDeviceFiles. If it is 1, nvidia-modprobe creates the capability files of a new instance
@@ -79,12 +73,19 @@ func driver(f *Facts) []Finding {
 	const made = "the driver's ModifyDeviceFiles is "
 	switch {
 	case f.Driver.Modifies:
-		return append(fullDevices(f), modifies(
-			f,
+		found := []Finding{f.modifies(
 			made+"1: nvidia-modprobe, which is setuid root, makes the device files of a new slice readable by all "+
 				"users, and the agent restricts access a few milliseconds later",
-			forbidModify,
-		))
+			"any process can open the files during these milliseconds and keep them open", "",
+		)}
+		if !f.lacks(Agent) && slices.Contains(f.Agent.Profiles, mig.Full) {
+			found = append(found, f.modifies(
+				made+"1 and this node may have full GPUs: nvidia-modprobe, which every user can run, makes the device "+
+					"files of full GPUs accessible to all users",
+				"every job's processes can use other jobs' full GPUs", "; processes outside jobs can use full GPUs",
+			))
+		}
+		return found
 	case len(f.Driver.Missing) > 0:
 		return []Finding{fault(
 			made+"0, so no program creates missing device files: jobs cannot use this node's GPUs without "+
@@ -95,4 +96,11 @@ func driver(f *Facts) []Finding {
 		)}
 	}
 	return nil
+}
+
+func scrubbing(f *Facts) []Finding {
+	return findingIf(fault(
+		"the driver's parameter "+gpu.ScrubKey+" is set: jobs can read earlier jobs' data in GPU memory",
+		"remove "+gpu.ScrubKey+" from NVreg_RegistryDwords in /etc/modprobe.d, then reboot the node",
+	), f.Driver.Unscrubbed)
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"caelum/internal/node/api"
 )
 
 const pluginName, objectName = "spank_caelum.so", "libcaelum_spank.so"
@@ -102,7 +104,7 @@ func (f *Facts) pluginRelease() []Finding {
 func (f *Facts) pluginRunDir() []Finding {
 	dir, ok := f.Plugin.Args["run_dir"]
 	if !ok {
-		dir = defaultRunDir
+		dir = api.DefaultRunDir
 	}
 	return findingIf(
 		fault(
@@ -123,35 +125,6 @@ func release(version uint32) string {
 func majorMinor(version string) string {
 	parts := strings.SplitN(version, ".", 3)
 	return strings.Join(parts[:min(2, len(parts))], ".")
-}
-
-// stackLine is one line of plugstack.conf: an option, a path and further words.
-type stackLine struct {
-	option, path string
-	words        []string
-}
-
-// parsePlugstack returns the lines of plugstack.conf, with comments (from # to the end of the line) removed.
-func parsePlugstack(text string) []stackLine {
-	var lines []stackLine
-	for line := range strings.Lines(text) {
-		line, _, _ = strings.Cut(line, "#")
-		if w := strings.Fields(line); len(w) >= 2 {
-			lines = append(lines, stackLine{w[0], w[1], w[2:]})
-		}
-	}
-	return lines
-}
-
-// pairs returns the key=value pairs as a map.
-func pairs(words []string) map[string]string {
-	m := map[string]string{}
-	for _, w := range words {
-		if key, value, ok := strings.Cut(w, "="); ok {
-			m[key] = value
-		}
-	}
-	return m
 }
 
 // pluginVersion reads plugin_version, an unsigned int that a shared object exports and that Slurm compares with its own
@@ -229,10 +202,13 @@ func (p *Plugin) find(path string, depth int) error {
 	if err != nil {
 		return err
 	}
-	for _, line := range parsePlugstack(string(text)) {
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line) // an option, a path and the plugin's arguments
 		switch {
-		case line.option == "include" && depth < maxIncludes:
-			pattern := line.path
+		case len(words) < 2:
+		case words[0] == "include" && depth < maxIncludes:
+			pattern := words[1]
 			if !filepath.IsAbs(pattern) {
 				pattern = filepath.Join(filepath.Dir(path), pattern)
 			}
@@ -242,8 +218,13 @@ func (p *Plugin) find(path string, depth int) error {
 					return fmt.Errorf("%s includes a file that cannot be read: %s", path, err)
 				}
 			}
-		case filepath.Base(line.path) == pluginName:
-			p.Named, p.Required, p.Path, p.Args = true, line.option == "required", line.path, pairs(line.words)
+		case filepath.Base(words[1]) == pluginName:
+			p.Named, p.Required, p.Path, p.Args = true, words[0] == "required", words[1], map[string]string{}
+			for _, w := range words[2:] {
+				if key, value, ok := strings.Cut(w, "="); ok {
+					p.Args[key] = value
+				}
+			}
 		}
 	}
 	return nil

@@ -17,8 +17,6 @@ import (
 	"caelum/internal/slurm"
 )
 
-const defaultRunDir = api.DefaultRunDir
-
 // Host describes this host's role in the cluster and the paths that Read uses.
 type Host struct {
 	// Config is the agent's configuration.
@@ -195,21 +193,15 @@ func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	if f.lacks(Agent) {
 		return
 	}
-	driver, err := readDriverFiles(host.Config)
+	driver, err := readDriverFiles(host.Config, f.unmanaged())
 	if err != nil {
 		f.Missing[Devices] = fault(
-			fmt.Sprintf("the device files of the instances cannot be read: %v", err),
+			fmt.Sprintf("the device files of the GPUs and instances cannot be read: %v", err),
 			"find the cause with `nvidia-smi -L`",
 		)
 		return
 	}
-	if f.Unmanaged, err = readUnmanaged(host.Config, f.unmanaged()); err != nil {
-		f.Missing[Devices] = fault(
-			fmt.Sprintf("the device files of the GPUs cannot be read: %v", err),
-			"find the cause with `nvidia-smi -L`",
-		)
-		return
-	}
+	f.Unmanaged = driver.unmanaged
 	again, err := status(ctx, client)
 	if err != nil {
 		f.Missing[Devices] = fault(

@@ -3,12 +3,8 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 
-	"caelum/internal/config"
 	"caelum/internal/node/gpu"
 )
 
@@ -18,32 +14,6 @@ type UnmanagedGPU struct {
 	Path  string
 	Mode  fs.FileMode
 	Owner uint32
-}
-
-// readUnmanaged reads the mode and owner of the device files of all unmanaged GPUs.
-func readUnmanaged(cfg config.Config, unmanaged map[int]bool) ([]UnmanagedGPU, error) {
-	if len(unmanaged) == 0 {
-		return nil, nil
-	}
-	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"})
-	if err != nil {
-		return nil, err
-	}
-	defer hw.Close()
-	list, err := hw.GPUs()
-	if err != nil {
-		return nil, err
-	}
-	var found []UnmanagedGPU
-	for _, g := range list {
-		path := filepath.Join(cfg.DeviceDir, fmt.Sprint("nvidia", g.Minor))
-		info, err := os.Stat(path)
-		if !unmanaged[g.Index] || err != nil {
-			continue
-		}
-		found = append(found, UnmanagedGPU{g.Index, path, info.Mode(), info.Sys().(*syscall.Stat_t).Uid})
-	}
-	return found, nil
 }
 
 // unmanaged returns the indices of the GPUs that the agent does not manage although they work.
