@@ -21,13 +21,13 @@ import (
 type setupOptions struct {
 	*globals
 	slurmConfigOptions
-	diff, reverse bool
-	apply, undo   bool
-	trial         string
-	conf          string
-	inventory     string
-	jobSubmit     string
-	decisions     string
+	diff        bool
+	apply, undo bool
+	trial       string
+	conf        string
+	inventory   string
+	jobSubmit   string
+	decisions   string
 }
 
 // trialPartition is the default partition of a trial.
@@ -85,7 +85,6 @@ reason, and exits with status 1 without printing a patch.`,
 	f.BoolVar(&o.undo, "undo", false, "take the last conversion back, or continue to do so")
 	f.StringVar(&o.trial, "trial", "", "convert only this node, in a partition of its own")
 	f.BoolVar(&o.diff, "diff", false, "print only the patch")
-	f.BoolVar(&o.reverse, "reverse", false, "print the patch that reverts the changes")
 	f.StringVar(&o.conf, "conf", slurmConfPath(), "the site's slurm.conf")
 	f.StringVar(&o.inventory, "inventory", "", "the output of `caelum slurm-config --json` on a GPU node; by default, "+
 		"setup reads this node's GPUs")
@@ -111,7 +110,7 @@ func runSetup(w, stderr io.Writer, g *globals, o setupOptions) error {
 	switch {
 	case g.json:
 		return usageError{errors.New("setup has no JSON output; remove --json")}
-	case o.undo && o.apply, (o.undo || o.apply) && (o.diff || o.reverse):
+	case o.undo && o.apply, (o.undo || o.apply) && o.diff:
 		return usageError{errors.New("--apply, --undo and --diff cannot be combined")}
 	case o.trial != "" && (o.nodes != o.trial || !slurm.ValidNode(o.trial)):
 		return usageError{errors.New("--trial takes the name of one node, and no --nodes")}
@@ -123,14 +122,11 @@ func runSetup(w, stderr io.Writer, g *globals, o setupOptions) error {
 		return err
 	}
 	patch := setup.Patch(files)
-	if o.reverse {
-		patch = setup.Inverse(files)
-	}
 	if len(patch) == 0 {
 		fmt.Fprintln(stderr, "caelum: the configuration already contains Caelum's lines, so the patch is empty")
 		return nil
 	}
-	if _, err = w.Write(patch); err == nil && !o.diff && !o.reverse {
+	if _, err = w.Write(patch); err == nil && !o.diff {
 		printSteps(stderr, r)
 	}
 	return err
