@@ -67,11 +67,11 @@ agents'.`,
 					"different policy or sizing, so the explanation may be wrong: %s\n",
 					settings.Text, printable(strings.Join(all, "; ")))
 			}
-			err = printExplanation(cmd.OutOrStdout(), e)
+			printExplanation(cmd.OutOrStdout(), e)
 			for _, line := range notConverted(nodes, queue.Waiting, e.Job) {
 				fmt.Fprintln(cmd.OutOrStdout(), line)
 			}
-			return err
+			return nil
 		},
 	}
 }
@@ -80,7 +80,7 @@ agents'.`,
 // slurm.DefaultTimeout, the limit for a single call.
 const slurmTimeout = time.Minute
 
-func printExplanation(w io.Writer, e plan.Explanation) error {
+func printExplanation(w io.Writer, e plan.Explanation) {
 	fmt.Fprintf(w, "job %s, %s", e.Ref, printable(e.State))
 	switch {
 	case e.Place == 1 && e.Of == 1:
@@ -88,39 +88,32 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	case e.Place > 0:
 		fmt.Fprintf(w, ", is number %d of %d jobs waiting for slices", e.Place, e.Of)
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", printable(e.Text))
-	if e.Misses != "" && err == nil {
-		_, err = fmt.Fprintf(w, "the job cannot meet its deadline, %s, because %s\n",
+	fmt.Fprintf(w, "\n%s\n", printable(e.Text))
+	if e.Misses != "" {
+		fmt.Fprintf(w, "the job cannot meet its deadline, %s, because %s\n",
 			time.Unix(e.Deadline, 0).Format(time.DateTime), printable(e.Misses))
 	}
-	if err == nil {
-		err = printGrowths(w, e)
-	}
+	printGrowths(w, e)
 	if len(e.Grown) > 0 {
 		e.Sized, e.InsteadOf = "", "" // the profile is the result of a growth
 	}
-	if e.Sized == mig.Full && err == nil {
-		_, err = fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because it sets "+
+	if e.Sized == mig.Full {
+		fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because it sets "+
 			"--mig=off or requests several GPUs per node; to get slices instead, name a profile with --mig")
-	} else if e.Sized != "" && err == nil {
-		_, err = fmt.Fprintf(w, "Caelum chose %s for the job: %s\n", printable(e.Sized), printable(sourceOf(e)))
+	} else if e.Sized != "" {
+		fmt.Fprintf(w, "Caelum chose %s for the job: %s\n", printable(e.Sized), printable(sourceOf(e)))
 	}
-	if e.InsteadOf != "" && err == nil {
-		_, err = fmt.Fprintf(
-			w,
-			"Caelum chose %[1]s instead of %[2]s because of the time limit of %[3]s, which the job could reach on "+
-				"%[2]s\n",
-			printable(e.Sized), printable(e.InsteadOf), limitText(e.TimeLimit),
-		)
+	if e.InsteadOf != "" {
+		fmt.Fprintf(w, "Caelum chose %[1]s instead of %[2]s because of the time limit of %[3]s, which the job could "+
+			"reach on %[2]s\n", printable(e.Sized), printable(e.InsteadOf), limitText(e.TimeLimit))
 	}
-	if e.State != "PENDING" || err != nil {
-		return err
+	if e.State != "PENDING" {
+		return
 	}
 	if e.Held {
 		e.Reason += " (Caelum holds this job until its slices are on offer)"
 	}
-	_, err = fmt.Fprintf(w, "slurmctld's reason: %s\n", printable(e.Reason))
-	return err
+	fmt.Fprintf(w, "slurmctld's reason: %s\n", printable(e.Reason))
 }
 
 // sources describes the values of tags.By. %s is the job for `caelum predict`.
@@ -169,7 +162,7 @@ func notConverted(nodes []slurm.Node, waiting []slurm.Waiting, id uint32) (lines
 }
 
 // printGrowths prints, for each growth of a job, the reason why an agent replaced the job's profile with a larger one.
-func printGrowths(w io.Writer, e plan.Explanation) error {
+func printGrowths(w io.Writer, e plan.Explanation) {
 	for k, g := range e.Grown {
 		next := e.Sized
 		if k+1 < len(e.Grown) {
@@ -180,11 +173,8 @@ func printGrowths(w io.Writer, e plan.Explanation) error {
 			why = "the job would have run out of GPU memory on %s: its forecast peak was %.0f MiB"
 		}
 		why += ". An agent requeued the job with %s\n"
-		if _, err := fmt.Fprintf(w, why, printable(g.Profile), g.MiB, printable(next)); err != nil {
-			return err
-		}
+		fmt.Fprintf(w, why, printable(g.Profile), g.MiB, printable(next))
 	}
-	return nil
 }
 
 // limitText converts a time limit in seconds to Slurm's format. If seconds is 0, the limit is the partition's, and

@@ -42,13 +42,13 @@ EXIT STATUS
 const callTimeout = 10 * time.Second
 
 func main() {
-	cmd, err := newRoot().ExecuteC()
+	err := newRoot().Execute()
 	if errors.Is(err, errPrinted) {
 		os.Exit(exitFailure)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "caelum:", printable(strings.ReplaceAll(err.Error(), "\n", " ")))
-		os.Exit(exitCode(cmd, err))
+		os.Exit(exitCode(err))
 	}
 }
 
@@ -59,7 +59,7 @@ var errPrinted = errors.New("the command has printed the reason")
 // usageError is an error in the command line. It makes the command exit with exitUsage.
 type usageError struct{ error }
 
-func exitCode(_ *cobra.Command, err error) int {
+func exitCode(err error) int {
 	var answer *api.Error
 	var usage usageError
 	switch {
