@@ -72,14 +72,25 @@ func (f forgetOptions) check() (time.Time, error) {
 
 // forget deletes the runs that the flags select and returns the number of deleted runs. The argument before is the time
 // given by --before.
-func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
-	switch now := time.Now(); {
-	case f.key != "":
-		return forgetKey(r, f.key, f.user, now)
-	case f.user != "":
-		return forgetUser(r, f.user, now)
+func (f forgetOptions) forget(r *repo.Repo, before time.Time) (all int, err error) {
+	now := time.Now()
+	switch {
+	case f.user == "" && f.key == "":
+		return r.ForgetBefore(before)
+	case f.user == "":
+		return r.ForgetKey(f.key, now)
 	}
-	return r.ForgetBefore(before)
+	uids, err := usersNamed(r, f.user)
+	for _, uid := range uids {
+		var n int
+		if err == nil && f.key != "" {
+			n, err = r.ForgetKeyOf(uid, f.key, now)
+		} else if err == nil {
+			n, err = r.ForgetUser(uid, now)
+		}
+		all += n
+	}
+	return all, err
 }
 
 // usersNamed returns the ids of the users with the given name that have runs. If the name is a number, the result also
@@ -93,41 +104,4 @@ func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 		err = fmt.Errorf("%w of a user %q", errNoRun, name)
 	}
 	return uids, err
-}
-
-// forgetKey deletes the runs of a key that began before the time now: the given user's runs or, if user is empty, all
-// users' runs. It returns the number of deleted runs.
-func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err error) {
-	if user == "" {
-		return r.ForgetKey(key, now)
-	}
-	uids, err := usersNamed(r, user)
-	if err != nil {
-		return 0, err
-	}
-	for _, uid := range uids {
-		n, err := r.ForgetKeyOf(uid, key, now)
-		if err != nil {
-			return all, err
-		}
-		all += n
-	}
-	return all, nil
-}
-
-// forgetUser deletes a user's runs that began before the time now, and returns the number of deleted runs. The user is
-// given by name or id.
-func forgetUser(r *repo.Repo, name string, now time.Time) (all int, err error) {
-	uids, err := usersNamed(r, name)
-	if err != nil {
-		return 0, err
-	}
-	for _, uid := range uids {
-		n, err := r.ForgetUser(uid, now)
-		if err != nil {
-			return all, err
-		}
-		all += n
-	}
-	return all, nil
 }

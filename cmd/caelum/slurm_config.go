@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	_ "embed"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"text/template"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"caelum/internal/config"
 	"caelum/internal/core/mig"
@@ -201,16 +201,9 @@ func slotLines(nodes, dev string, inv inventory.Inventory) string {
 
 // memoryMiB returns this machine's memory in MiB, or 1 if it is unknown.
 func memoryMiB() int {
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
 		return 1
 	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var kib int
-		if n, _ := fmt.Sscanf(s.Text(), "MemTotal: %d kB", &kib); n == 1 {
-			return kib / 1024
-		}
-	}
-	return 1
+	return int(info.Totalram * uint64(info.Unit) >> 20)
 }

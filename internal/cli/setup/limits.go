@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"caelum/internal/core/mig"
 )
 
 // limits adds notes about the site's settings whose values apply to each GPU. With Caelum, they apply to each slice, so
@@ -116,20 +117,13 @@ func (m *merger) typesIn(p partition, nodes []nodeLine) (types []string) {
 	return types
 }
 
-// profileName matches a profile, and its numbers of compute slices and of gigabytes.
-var profileName = regexp.MustCompile(`^([0-9]+)g\.([0-9]+)gb`)
-
 // share returns the share of a GPU that a profile occupies: the larger one of its shares of the compute slices and of
 // the memory of the whole GPU's profile.
 func (m *merger) share(profile string) float64 {
-	p, all := profileName.FindStringSubmatch(profile), profileName.FindStringSubmatch(m.wholeProfile)
-	if p == nil || all == nil {
+	compute, gb := mig.Claims(profile)
+	most, all := mig.Claims(m.wholeProfile)
+	if compute == 0 || most == 0 {
 		return 1
 	}
-	ratio := func(i int) float64 {
-		part, _ := strconv.ParseFloat(p[i], 64)
-		sum, _ := strconv.ParseFloat(all[i], 64)
-		return part / sum
-	}
-	return max(ratio(1), ratio(2))
+	return max(float64(compute)/float64(most), gb/all)
 }
