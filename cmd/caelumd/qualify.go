@@ -140,8 +140,10 @@ func runQualify(ctx context.Context, out io.Writer, path string, o qualifyOption
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
 	if !o.readOnly {
-		if err := idle(ctx, cfg, o); err != nil {
-			return refuse(err)
+		if !o.withoutSlurm {
+			if err := drained(ctx, nodeClient(), cfg.Node); err != nil {
+				return refuse(err)
+			}
 		}
 		if err := trust.Directory(filepath.Join(cfg.StateDir, "qualify.journal")); err != nil {
 			return refuse(err)
@@ -179,17 +181,10 @@ func conclude(out io.Writer, file string, rep *qualify.Report, err error) error 
 	return nil
 }
 
-// nodeReader is the subset of the Slurm client's methods that idle uses.
+// nodeReader is the subset of the Slurm client's methods that drained uses.
 type nodeReader interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	JobsOn(ctx context.Context, node string) ([]slurm.Job, error)
-}
-
-func idle(ctx context.Context, cfg config.Config, o qualifyOptions) error {
-	if o.withoutSlurm {
-		return nil
-	}
-	return drained(ctx, nodeClient(), cfg.Node)
 }
 
 // drained returns an error unless slurmctld reports the node as drained and without jobs.

@@ -57,7 +57,7 @@ type journal struct {
 var errRunning = errors.New("another caelumd qualify is running on this node; wait until it ends")
 
 // openJournal opens and locks the journal, and returns the lines of an earlier run that did not finish.
-func openJournal(dir string) (*journal, []entry, error) {
+func openJournal(dir string) (j *journal, old []entry, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
 	}
@@ -65,36 +65,30 @@ func openJournal(dir string) (*journal, []entry, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, nil, errRunning
-	}
-	if !isAt(f) { // the run that had the lock has ended and removed the file
-		f.Close()
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	// The run that had the lock may have ended and removed the file.
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !isAt(f) {
 		return nil, nil, errRunning
 	}
 	text, err := io.ReadAll(f)
 	if err != nil {
-		f.Close()
 		return nil, nil, err
 	}
-	var old []entry
 	for line := range bytes.Lines(text) {
 		var e entry
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			// The run was killed while it wrote the line, so the call that the line announces was not made.
-			if err := f.Truncate(int64(len(text) - len(line))); err != nil {
-				f.Close()
-				return nil, nil, err
-			}
-			if _, err := f.Seek(0, io.SeekEnd); err != nil {
-				f.Close()
-				return nil, nil, err
+			err := f.Truncate(int64(len(text) - len(line)))
+			if _, seekErr := f.Seek(0, io.SeekEnd); err != nil || seekErr != nil {
+				return nil, nil, errors.Join(err, seekErr)
 			}
 			break
 		}
 		if err := json.Unmarshal(line, &e); err != nil {
-			f.Close()
 			return nil, nil, fmt.Errorf("%s is damaged (%w); compare `nvidia-smi mig -lgi` with the "+
 				"instances that you know, and remove the file", f.Name(), err)
 		}
