@@ -25,8 +25,8 @@ const fillQueue = `
 // number of nodes with eight GPUs and a queue that one user has filled, and the memory of the daemons. Only the first
 // two nodes are running.
 func benchQueue(ctx context.Context, nodes int) (err error) {
-	c, down, err := upWithRecords(ctx, "learn: true\npoll_interval: 15s\n", nodes, "MaxJobCount=120000", "MaxArraySize=100001",
-		"MessageTimeout=100")
+	const config = "learn: true\npoll_interval: 15s\n"
+	c, down, err := upWithRecords(ctx, config, nodes, "MaxJobCount=120000", "MaxArraySize=100001", "MessageTimeout=100")
 	if err != nil {
 		return err
 	}
