@@ -41,6 +41,7 @@ func complete(root *cobra.Command, g *globals) {
 		"predict":  first(queue("")),
 		"report":   first(queue("")),
 		"status":   first(nodeNames),
+		"top":      first(nodeNames),
 		"profiles": first(modelNames),
 	}
 	for _, cmd := range allBelow(root) {

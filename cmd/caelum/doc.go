@@ -15,7 +15,9 @@
 //
 //	status.go               caelum status on a node; also replaces unprintable characters (printable)
 //	nodes.go                caelum status on other hosts, --all, NODE: reads the nodes from slurmctld
-//	nodes_print.go          prints all nodes or one node (package overview)
+//	nodes_print.go          caelum status and top: the lines for all nodes or for one node (package overview)
+//	top.go                  caelum top: flags, limits of the load on slurmctld, reading
+//	top_screen.go           caelum top: the screen, keys and refreshes
 //	job.go                  caelum job
 //	explain.go              caelum explain; also parses job ids (12_3, 12+1) for all commands, and defines slurmTimeout
 //	adopt.go                caelum adopt

@@ -105,6 +105,7 @@ configuration that Slurm needs, and calculates how GPUs can be partitioned.` + e
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(
 		newStatus(g),
+		newTop(g),
 		newJob(g),
 		newExplain(g),
 		newDoctor(g),

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"caelum/internal/core/mig"
 )
@@ -111,13 +110,13 @@ func rows(w io.Writer, right []bool, table [][]string) {
 	width := make([]int, len(right))
 	for _, row := range table {
 		for k, cell := range row {
-			width[k] = max(width[k], utf8.RuneCountInString(cell))
+			width[k] = max(width[k], len(cell))
 		}
 	}
 	for _, row := range table {
 		var s strings.Builder
 		for k, cell := range row {
-			pad := strings.Repeat(" ", width[k]-utf8.RuneCountInString(cell))
+			pad := strings.Repeat(" ", width[k]-len(cell))
 			if right[k] {
 				cell = pad + cell
 			} else {

@@ -17,7 +17,7 @@ import (
 // nodesTimeout is the timeout for each request for nodes or jobs.
 const nodesTimeout = 20 * time.Second
 
-// newController returns the client that status uses. It looks up Slurm's commands in PATH, because they may be
+// newController returns the client that status and top use. It looks up Slurm's commands in PATH, because they may be
 // installed in any directory.
 func newController() *slurm.Client {
 	return slurm.New(slurm.Options{Scontrol: "scontrol", Squeue: "squeue", Timeout: nodesTimeout})
@@ -60,8 +60,7 @@ func printAll(w io.Writer, g *globals, nodes []overview.Node) error {
 	if g.json {
 		return printJSON(w, clusterStatus{nodes})
 	}
-	printAllNodes(w, nodes)
-	return nil
+	return printLines(w, allNodes(nodes))
 }
 
 // printNodes prints the node with the given name, or all nodes if the name is empty.
@@ -81,8 +80,7 @@ func printNodes(ctx context.Context, w io.Writer, g *globals, name string) error
 	if g.json {
 		return printJSON(w, n)
 	}
-	printNode(w, n, time.Now())
-	return nil
+	return printLines(w, oneNode(n, time.Now()))
 }
 
 // readNode reads a node and its jobs with two requests.

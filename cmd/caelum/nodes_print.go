@@ -3,59 +3,164 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"caelum/internal/cli/overview"
 	"caelum/internal/slurm"
 )
 
-// printAllNodes prints the output for all nodes.
-func printAllNodes(w io.Writer, nodes []overview.Node) {
+// tone is the meaning of a part of the output. caelum top gives each tone its own colour, whereas caelum status ignores
+// the tones.
+type tone int
+
+const (
+	plain tone = iota
+	title
+	busy
+	idle
+	free
+	blocked
+	warning
+)
+
+// span is a string with a tone. It consists of printable characters only.
+type span struct {
+	text string
+	tone tone
+}
+
+// spans is a line of the output.
+type spans []span
+
+// say returns a line that consists of one span, with any unprintable characters replaced.
+func say(t tone, format string, args ...any) spans {
+	return spans{{printable(fmt.Sprintf(format, args...)), t}}
+}
+
+func (l spans) width() (n int) {
+	for _, s := range l {
+		n += utf8.RuneCountInString(s.text)
+	}
+	return n
+}
+
+// printLines writes the lines to w and ignores their tones.
+func printLines(w io.Writer, lines []spans) error {
+	for _, l := range lines {
+		var text strings.Builder
+		for _, s := range l {
+			text.WriteString(s.text)
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(text.String(), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inColumns returns the lines of a table with left-aligned columns.
+func inColumns(table [][]spans) (lines []spans) {
+	var widths []int
+	for _, row := range table {
+		for k, cell := range row {
+			if k == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[k] = max(widths[k], cell.width())
+		}
+	}
+	for _, row := range table {
+		var l spans
+		for k, cell := range row {
+			l = append(append(l, cell...), span{strings.Repeat(" ", widths[k]-cell.width()+2), plain})
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// header returns the first row of a table.
+func header(names ...string) (row []spans) {
+	for _, name := range names {
+		row = append(row, say(title, "%s", name))
+	}
+	return row
+}
+
+// allNodesHead is the number of lines above the first node in the result of allNodes.
+const allNodesHead = 4
+
+// allNodes returns the output for all nodes.
+func allNodes(nodes []overview.Node) []spans {
 	if len(nodes) == 0 {
-		fmt.Fprintln(w, "slurmctld has no nodes with gres/mig, so Caelum manages no node of this cluster")
-		return
+		return []spans{say(plain, "slurmctld has no nodes with gres/mig, so Caelum manages no node of this cluster")}
 	}
 	t := overview.Sum(nodes)
-	fmt.Fprintf(w, "%s, %s: %d of %d units busy, %d idle, %d free", plural(t.Nodes, "node"), plural(t.GPUs, "GPU"),
+	sum := fmt.Sprintf("%s, %s: %d of %d units busy, %d idle, %d free", plural(t.Nodes, "node"), plural(t.GPUs, "GPU"),
 		t.Busy, t.Units, t.Idle, t.Units-t.Busy-t.Idle-t.Blocked)
 	if t.Blocked > 0 {
-		fmt.Fprintf(w, ", %d blocked", t.Blocked)
+		sum += fmt.Sprintf(", %d blocked", t.Blocked)
 	}
 	if t.Unknown > 0 {
-		fmt.Fprintf(w, "; not counting %s whose state is unknown", plural(t.Unknown, "node"))
+		sum += fmt.Sprintf("; not counting %s whose state is unknown", plural(t.Unknown, "node"))
 	}
-	fmt.Fprintf(w, "\nslices in use: %d, on %.1f GPUs instead of %[1]d whole ones\n\n", t.Slices, t.Shares)
-	table := [][]string{{"NODE", "STATE", "GPU", "BUSY", "UNITS", "ON OFFER"}}
+	table := [][]spans{header("NODE", "STATE", "GPU", "BUSY", "UNITS", "ON OFFER")}
 	for _, n := range nodes {
 		table = append(table, nodeRow(n))
 	}
-	printRows(w, table)
-	fmt.Fprintln(w, "\nUNITS: 3=== busy (3g...), ~ idle, . free, # blocked, - GPU without an agent")
-}
-
-// printRows prints a table with left-aligned columns, with any unprintable characters replaced.
-func printRows(w io.Writer, table [][]string) {
-	for _, row := range table {
-		for k := range row {
-			row[k] = printable(row[k])
-		}
-	}
-	rows(w, make([]bool, len(table[0])), table)
+	slices := say(plain, "slices in use: %d, on %.1f GPUs instead of %[1]d whole ones", t.Slices, t.Shares)
+	lines := append([]spans{say(title, "%s", sum), slices, nil}, inColumns(table)...)
+	return append(lines, nil, spans{
+		{"UNITS: ", plain}, {"3===", busy}, {" busy (3g...), ", plain}, {"~", idle}, {" idle, ", plain},
+		{".", free}, {" free, ", plain}, {"#", blocked}, {" blocked, - GPU without an agent", plain},
+	})
 }
 
 // nodeRow returns the table row for a node.
-func nodeRow(n overview.Node) []string {
+func nodeRow(n overview.Node) []spans {
+	state, used, units := plain, 0, 0
+	if n.Reason != "" {
+		state = warning
+	}
+	var bars spans
+	for k, g := range n.GPUs {
+		used, units = used+g.Busy, units+g.Units
+		if k > 0 {
+			bars = append(bars, span{" ", plain})
+		}
+		bars = append(bars, unitsOf(g)...)
+	}
+	row := []spans{say(plain, "%s", n.Name), say(state, "%s", n.State), say(plain, "%s", n.Type)}
 	if n.Problem != "" {
-		return []string{n.Name, n.State, n.Type, "", "", n.Problem}
+		return append(row, nil, nil, say(warning, "%s", n.Problem))
 	}
-	used, units := 0, 0
-	var drawn []string
-	for _, g := range n.GPUs {
-		used, units, drawn = used+g.Busy, units+g.Units, append(drawn, orDash(g.Row))
+	return append(row, say(plain, "%d/%d", used, units), bars, say(plain, "%s", offered(n)))
+}
+
+// unitsOf returns the row of units for a GPU, with a tone for each unit.
+func unitsOf(g overview.GPU) (l spans) {
+	if g.Units == 0 {
+		return say(plain, "-")
 	}
-	return []string{n.Name, n.State, n.Type, fmt.Sprintf("%d/%d", used, units), strings.Join(drawn, " "), offered(n)}
+	for _, c := range g.Row {
+		t := busy
+		switch c {
+		case overview.RowIdle:
+			t = idle
+		case overview.RowFree:
+			t = free
+		case overview.RowBlocked:
+			t = blocked
+		}
+		if k := len(l) - 1; k >= 0 && l[k].tone == t {
+			l[k].text += string(c)
+		} else {
+			l = append(l, span{string(c), t})
+		}
+	}
+	return l
 }
 
 // offered returns a node's offers, for example "1g.5gb x2", or "nothing".
@@ -100,27 +205,27 @@ func newNodeJobs(all []slurm.Job) []nodeJob {
 	return jobs
 }
 
-// printNode prints the output for one node.
-func printNode(w io.Writer, n nodeDetail, now time.Time) {
-	fmt.Fprintf(w, "node %s, %s", printable(n.Name), printable(n.State))
+// oneNode returns the output for one node.
+func oneNode(n nodeDetail, now time.Time) []spans {
+	first := fmt.Sprintf("node %s, %s", n.Name, n.State)
 	if n.Since != 0 {
-		fmt.Fprintf(w, ", offers last changed %s ago", now.Sub(time.Unix(n.Since, 0)).Round(time.Second))
+		first += fmt.Sprintf(", offers last changed %s ago", now.Sub(time.Unix(n.Since, 0)).Round(time.Second))
 	}
-	fmt.Fprintln(w)
+	lines := []spans{say(title, "%s", first)}
 	if n.Reason != "" {
-		fmt.Fprintf(w, "reason: %s\n", printable(n.Reason))
+		lines = append(lines, say(warning, "reason: %s", n.Reason))
 	}
 	if n.Problem != "" {
-		fmt.Fprintf(w, "%s; run `caelum doctor` on the node\n", printable(n.Problem))
+		lines = append(lines, say(warning, "%s; run `caelum doctor` on the node", n.Problem))
 	}
 	for _, g := range n.GPUs {
-		printNodeGPU(w, n.Type, g)
+		lines = append(append(lines, nil), gpuLines(n, g)...)
 	}
-	fmt.Fprintf(w, "\non offer: %s\n", printable(offered(n.Node)))
+	lines = append(lines, nil, say(plain, "on offer: %s", offered(n.Node)))
 	if len(n.Jobs) == 0 {
-		return
+		return lines
 	}
-	table := [][]string{{"JOB", "USER", "STATE", "SLICES", "STARTED"}}
+	table := [][]spans{header("JOB", "USER", "STATE", "SLICES", "STARTED")}
 	for _, j := range n.Jobs {
 		slices := counts(j.Slices)
 		if slices == "" {
@@ -130,28 +235,31 @@ func printNode(w io.Writer, n nodeDetail, now time.Time) {
 		if j.Start != 0 {
 			started = time.Unix(j.Start, 0).Format(time.DateTime)
 		}
-		table = append(table, []string{fmt.Sprint(j.Job), j.User, j.State, slices, started})
+		table = append(table, []spans{
+			say(plain, "%d", j.Job), say(plain, "%s", j.User), say(plain, "%s", j.State), say(plain, "%s", slices),
+			say(plain, "%s", started),
+		})
 	}
-	fmt.Fprintln(w)
-	printRows(w, table)
+	return append(append(lines, nil), inColumns(table)...)
 }
 
-// printNodeGPU prints one GPU of a node: the drawing and the instances.
-func printNodeGPU(w io.Writer, model string, g overview.GPU) {
+// gpuLines returns the output for one GPU of a node: the drawing and the instances.
+func gpuLines(n nodeDetail, g overview.GPU) []spans {
 	if g.Units == 0 {
-		fmt.Fprintf(w, "\nGPU %d  not managed; run `caelum status` on the node to see the reason\n", g.Index)
-		return
+		return []spans{say(plain, "GPU %d  not managed; run `caelum status` on the node to see the reason", g.Index)}
 	}
-	fmt.Fprintf(w, "\nGPU %d  %s\n  %s\n", g.Index, printable(model), printable(g.Layout))
-	var table [][]string
+	lines := []spans{say(plain, "GPU %d  %s", g.Index, n.Type), say(busy, "  %s", g.Layout)}
+	var table [][]spans
 	for _, in := range g.Instances {
-		state := in.State
+		state, t := in.State, busy
+		if in.State == overview.Idle {
+			t = idle
+		}
 		if in.End != 0 {
 			state += ", expected end " + time.Unix(in.End, 0).Format(time.DateTime)
 		}
-		table = append(table, []string{"  " + in.Profile, "at " + strconv.Itoa(in.Start), state})
+		table = append(table,
+			[]spans{say(plain, "  %s", in.Profile), say(plain, "at %d", in.Start), say(t, "%s", state)})
 	}
-	if len(table) > 0 {
-		printRows(w, table)
-	}
+	return append(lines, inColumns(table)...)
 }

@@ -24,7 +24,9 @@ func TestOneNode(t *testing.T) {
 	})
 	n := overview.Node{Name: "n1", State: "MIXED", Since: start.Unix(), GPUs: []overview.GPU{{Index: 3}}}
 	var out strings.Builder
-	printNode(&out, nodeDetail{n, jobs}, start.Add(time.Minute))
+	if err := printLines(&out, oneNode(nodeDetail{n, jobs}, start.Add(time.Minute))); err != nil {
+		t.Fatal(err)
+	}
 	const want = "node n1, MIXED, offers last changed 1m0s ago\n\n" +
 		"GPU 3  not managed; run `caelum status` on the node to see the reason\n\non offer: nothing\n\n" +
 		"JOB  USER   STATE        SLICES     STARTED\n" +

@@ -106,13 +106,15 @@ func (s *site) statusElsewhere(t *testing.T, id string) {
 		return len(all.Nodes) == 2 && len(all.Nodes[0].GPUs) == 2 &&
 			strings.Contains(all.Nodes[0].GPUs[0].Layout+all.Nodes[0].GPUs[1].Layout, "2g.10gb=")
 	})
-	text := s.must(t, "", stranger, "caelum", "status")
-	for _, want := range []string{"2 nodes, 4 GPUs", "\nn1 ", "\nn2 ", "2="} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the output of caelum status does not contain %q:\n%s", want, text)
+	for _, args := range [][]string{{"status"}, {"top"}} {
+		text := s.must(t, "", stranger, append([]string{"caelum"}, args...)...)
+		for _, want := range []string{"2 nodes, 4 GPUs", "\nn1 ", "\nn2 ", "2="} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the output of caelum %v does not contain %q:\n%s", args, want, text)
+			}
 		}
 	}
-	text = s.must(t, "n2", stranger, "caelum", "status", "n1")
+	text := s.must(t, "n2", stranger, "caelum", "status", "n1")
 	for _, want := range []string{"node n1, ", "2g.10gb  at ", "busy", "on offer: ", "\n" + id + " ", user} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the output of caelum status n1 does not contain %q:\n%s", want, text)

@@ -9,7 +9,7 @@
 //	rpcs.go         -rpcs: the requests of the agents and the watcher to slurmctld, at rest and under load, from sdiag
 //	scale.go        -scale: slurmctld's CPU time for each command of the agents and the watcher, with many node records
 //	queue.go        -queue: what Caelum's commands and daemons need with a queue that one user has filled
-//	status.go       -status: the duration of caelum status --all, and the CPU time that it costs slurmctld
+//	top.go          -top: the duration of a refresh of caelum top, and the CPU time that it costs slurmctld
 //	short.go        -short, -rounds: many short jobs with gres/gpu only, with static slices, and with Caelum
 //	preemption.go   -preemption: the cases of preemption on clusters with static slices and with Caelum
 //	preempted.go    the results of -preemption from sacct and slurmctld's log

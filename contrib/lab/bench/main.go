@@ -31,7 +31,7 @@ type options struct {
 	scale       int
 	scaleJobs   int
 	queue       int
-	status      int
+	top         int
 	submissions int
 	scenarios   scenarios
 	speeds      int
@@ -66,7 +66,7 @@ func (o *options) flags() {
 		"and a queue that one user has filled; 0: omit")
 	flag.IntVar(&o.rpcs.nodes, "rpcs", 0,
 		"measure only the requests that this number of nodes send to slurmctld; 0: omit")
-	flag.IntVar(&o.status, "status", 0, "measure only caelum status --all with this number of nodes; 0: omit")
+	flag.IntVar(&o.top, "top", 0, "measure only a refresh of caelum top with this number of nodes; 0: omit")
 	flag.IntVar(&o.submissions, "submissions", 0, "measure only the load that this number of submissions puts on "+
 		"slurmctld: without job_submit.lua, with job_submit.lua, and with a large decision table")
 	flag.StringVar(&o.against, "against", "",
@@ -114,8 +114,8 @@ func (o *options) run(ctx context.Context) error {
 		return benchScale(ctx, o.scale, o.scaleJobs)
 	case o.queue > 0:
 		return benchQueue(ctx, o.queue)
-	case o.status > 0:
-		return benchStatus(ctx, o.status)
+	case o.top > 0:
+		return benchTop(ctx, o.top)
 	case o.submissions > 0:
 		return benchSubmissions(ctx, o.submissions)
 	case o.short > 0:

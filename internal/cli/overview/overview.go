@@ -64,10 +64,10 @@ const (
 
 // These characters represent the units in GPU.Row. A busy instance begins with the first character of its profile.
 const (
-	rowBusy    = '='
-	rowIdle    = '~'
-	rowFree    = '.'
-	rowBlocked = '#'
+	RowBusy    = '='
+	RowIdle    = '~'
+	RowFree    = '.'
+	RowBlocked = '#'
 )
 
 // Nodes returns the nodes that Caelum manages, in the same order as records.
@@ -127,10 +127,10 @@ func gpu(index int, g place.GPU) GPU {
 		return out
 	}
 	out.Units, out.Layout = g.Model.Grid, g.Model.DrawBeside(g.Busy, g.Blocked)
-	row := []rune(strings.Repeat(string(rowFree), g.Model.Grid))
+	row := []rune(strings.Repeat(string(RowFree), g.Model.Grid))
 	for u := range row {
 		if g.Blocked&(1<<u) != 0 {
-			row[u] = rowBlocked
+			row[u] = RowBlocked
 			out.Blocked++
 		}
 	}
@@ -139,10 +139,10 @@ func gpu(index int, g place.GPU) GPU {
 		for u := in.Start; u < in.Start+in.Size; u++ {
 			switch {
 			case in.State == Idle:
-				row[u] = rowIdle
+				row[u] = RowIdle
 				out.Idle++
 			default:
-				row[u] = rowBusy
+				row[u] = RowBusy
 				out.Busy++
 			}
 		}
@@ -157,14 +157,14 @@ func gpu(index int, g place.GPU) GPU {
 }
 
 // initial returns the first character of a profile's name. Because administrators can write any name into Extra, it
-// returns rowBusy unless the character is a digit or a letter.
+// returns RowBusy unless the character is a digit or a letter.
 func initial(profile string) rune {
 	if profile == "" {
-		return rowBusy
+		return RowBusy
 	}
 	c := rune(profile[0])
 	if c > unicode.MaxASCII || !unicode.IsDigit(c) && !unicode.IsLetter(c) {
-		return rowBusy
+		return RowBusy
 	}
 	return c
 }

@@ -93,9 +93,9 @@ func FuzzNodes(f *testing.F) {
 		r := record(t, "n1", "mig:1g.5gb:0")
 		r.Extra = "caelum=" + text
 		for _, g := range Nodes([]slurm.Node{r})[0].GPUs {
-			if len(g.Row) != g.Units || strings.Count(g.Row, string(rowIdle)) != g.Idle ||
-				strings.Count(g.Row, string(rowBlocked)) != g.Blocked ||
-				strings.Count(g.Row, string(rowFree)) != g.Units-g.Busy-g.Idle-g.Blocked {
+			if len(g.Row) != g.Units || strings.Count(g.Row, string(RowIdle)) != g.Idle ||
+				strings.Count(g.Row, string(RowBlocked)) != g.Blocked ||
+				strings.Count(g.Row, string(RowFree)) != g.Units-g.Busy-g.Idle-g.Blocked {
 				t.Errorf("%q: %+v", text, g)
 			}
 		}

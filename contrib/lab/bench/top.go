@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// benchStatus measures how long `caelum status --all` takes and how much CPU time it costs slurmctld. The cluster has
+// benchTop measures how long a refresh of `caelum top` takes and how much CPU time it costs slurmctld. The cluster has
 // the given number of nodes with eight GPUs each, but only the first two nodes are running. The records of the other
 // nodes contain the state that n1's agent published while 24 jobs were running.
-func benchStatus(ctx context.Context, nodes int) (err error) {
+func benchTop(ctx context.Context, nodes int) (err error) {
 	c, down, err := upWithRecords(ctx, "poll_interval: 1s\n", nodes)
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func benchStatus(ctx context.Context, nodes int) (err error) {
 	each := (cpuTime(do) - before) / 50
 	fmt.Printf("\ncaelum status --all with %d nodes of 8 GPUs, 50 times:\n", nodes)
 	fmt.Printf("  median %.2f s, longest %.2f s, with devcluster exec\n", took[25].Seconds(), took[49].Seconds())
-	fmt.Printf("  %v of slurmctld's CPU time each; 100 users who run it every 15 s: "+
+	fmt.Printf("  %v of slurmctld's CPU time each; 100 users of caelum top with the default interval of 15 s: "+
 		"%.1f%% of a CPU\n", each, 100*100*each.Seconds()/15)
 	return err
 }
