@@ -126,7 +126,9 @@ func (c *converter) begin(ctx context.Context, stderr io.Writer, o setupOptions)
 		return fmt.Errorf("couldn't begin, and changed nothing: %s", strings.Join(problems, "; "))
 	}
 	for _, n := range next.Own(nodes) {
-		if next.GPUs[n.Name] = n.Gres.Total("gpu"); n.Managed() && len(next.Nodes) > 1 { // converted earlier
+		if !n.Managed() {
+			next.GPUs[n.Name] = n.Gres.Total("gpu")
+		} else if len(next.Nodes) > 1 { // converted earlier
 			next.Nodes = slices.DeleteFunc(next.Nodes, func(name string) bool { return name == n.Name })
 		}
 	}

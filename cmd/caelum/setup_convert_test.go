@@ -171,6 +171,31 @@ func TestConversion(t *testing.T) {
 	}
 }
 
+// TestRestartAgain checks that setup restarts slurmctld once more if it counts the GPUs that slurmd registered before
+// its restart.
+func TestRestartAgain(t *testing.T) {
+	s, all := newSite(t)
+	c := &converter{conversions: all, Conversion: all.last(), ctl: s, out: &bytes.Buffer{}, poll: time.Millisecond}
+	c.Record(s.started, []slurm.Node{s.n1, s.n2})
+	s.permitted, s.n1.Extra, s.n1.SlurmdStartTime = 10, "caelum=1;since/0", s.started.Add(time.Second)
+	s.n1.Gres = slurm.GRESList{{Name: "gpu", Count: 2}, {Name: "mig", Type: "1g.5gb"}}
+	restarts := 0
+	c.systemctl = func(_ context.Context, args ...string) error {
+		if args[0] == "restart" {
+			restarts++
+			s.n1.Gres = slurm.GRESList{{Name: "gpu", Count: 14}}
+		}
+		return nil
+	}
+	if err := c.register(t.Context()); !errors.Is(err, errStopped) || restarts != 0 {
+		t.Errorf("while slurmd of n2 runs, there were %d restarts: %v", restarts, err)
+	}
+	s.permitted, s.n2.SlurmdStartTime = 10, s.n1.SlurmdStartTime
+	if err := c.register(t.Context()); err != nil || restarts != 1 {
+		t.Errorf("there were %d restarts: %v", restarts, err)
+	}
+}
+
 // TestConversionBroken takes a conversion back whose files prevent slurmctld's start.
 func TestConversionBroken(t *testing.T) {
 	if os.Geteuid() != 0 {

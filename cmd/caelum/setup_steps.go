@@ -138,8 +138,21 @@ func (c *converter) waitForNodes(ctx context.Context, hint []string, missing fun
 	})
 }
 
+// register waits until every slurmd has been restarted. If systemd runs slurmctld on this host, register restarts it
+// once more when it counts what slurmd registered between slurmctld's restart and its own.
 func (c *converter) register(ctx context.Context) error {
-	return c.waitForNodes(ctx, c.Commands(), c.Missing)
+	again := false
+	return c.waitForNodes(ctx, c.Commands(), func(nodes []slurm.Node) []string {
+		lines := c.Missing(nodes)
+		if !again && setup.RestartAgain(lines) && c.systemctl(ctx, "is-active", "--quiet", "slurmctld") == nil {
+			again = true
+			if err := c.systemctl(ctx, "restart", "slurmctld"); err != nil {
+				return append(lines, err.Error())
+			}
+			return []string{"slurmctld is restarted again, because it counted the GPUs that the old slurmd registered"}
+		}
+		return lines
+	})
 }
 
 func (c *converter) offer(ctx context.Context) error { return c.waitForNodes(ctx, nil, c.Unoffered) }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"caelum/internal/core/mig"
 	"caelum/internal/core/plan"
 	"caelum/internal/slurm"
 )
@@ -22,7 +23,7 @@ type Conversion struct {
 	Step      string // the next step, or empty if the conversion is complete
 	// Drained lists the nodes that setup has drained. It resumes only these.
 	Drained []string `json:",omitempty"`
-	// GPUs holds the nodes' numbers of GPUs before the conversion.
+	// GPUs holds the numbers of GPUs before the conversion, of the nodes that were not converted earlier.
 	GPUs map[string]int
 	// Slurmctld and Slurmds hold the start times of the daemons before the files were written.
 	Slurmctld time.Time            `json:",omitzero"`
@@ -78,6 +79,7 @@ func (c *Conversion) Missing(nodes []slurm.Node) (lines []string) {
 	for _, n := range nodes {
 		before, recorded := c.Slurmds[n.Name]
 		own, down := slices.Contains(c.Nodes, n.Name), slices.ContainsFunc(absent, n.Is)
+		gpus, counted := c.GPUs[n.Name]
 		why := ""
 		switch {
 		case !own && down:
@@ -86,9 +88,8 @@ func (c *Conversion) Missing(nodes []slurm.Node) (lines []string) {
 		case !own:
 		case down || n.Unregistered:
 			why = "slurmd has not registered"
-		case c.Undo && n.Gres.Total("gpu") != c.GPUs[n.Name]: // measured with 22.05.8
-			why = "slurmctld counts the slots, which slurmd registered before its restart; restart slurmctld again"
-		case !c.Undo && plan.StateIn(n.Extra) == "" && n.Gres.Total("gpu") == c.GPUs[n.Name]:
+		case counted && c.Undo && n.Gres.Total("gpu") != gpus, // measured with 22.05.8
+			counted && !c.Undo && n.Gres.Total("gpu") == gpus && sliced(n.Gres):
 			why = oldGPUs
 		case n.Is("INVALID_REG"):
 			why = "slurmd registered other GPUs than slurm.conf lists; check MIG mode, gres.conf and slurmd's log"
@@ -107,9 +108,20 @@ func (c *Conversion) Missing(nodes []slurm.Node) (lines []string) {
 }
 
 // oldGPUs is the reason why the agent of a converted node cannot publish: slurmd registered the node's GPUs, instead of
-// its slots, after slurmctld's restart and before its own.
-const oldGPUs = "the agent (caelumd) has not published; if it runs, slurmctld still counts the GPUs that slurmd " +
-	"registered before its restart: restart slurmctld again"
+// its slots, after slurmctld's restart and before its own. After --undo, slurmctld counts the slots.
+const oldGPUs = "slurmctld still counts the GPUs that slurmd registered before its restart; restart slurmctld again"
+
+// sliced reports whether a node's GPUs hold slices. Only then does the node have more slots than GPUs.
+func sliced(gres slurm.GRESList) bool {
+	return slices.ContainsFunc(gres, func(g slurm.GRES) bool {
+		return g.Name == "mig" && g.Type != slurm.ClosedType && g.Type != mig.Full
+	})
+}
+
+// RestartAgain reports whether the nodes for which Missing has returned lines wait only for a restart of slurmctld.
+func RestartAgain(lines []string) bool {
+	return len(lines) == 1 && strings.HasSuffix(lines[0], oldGPUs)
+}
 
 // absent lists the states of a node whose slurmd does not answer.
 var absent = []string{"DOWN", "UNKNOWN", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}
@@ -148,13 +160,10 @@ func (c *Conversion) InTrial(jobs []slurm.Job) (lines []string) {
 func (c *Conversion) Unoffered(nodes []slurm.Node) []string {
 	var waiting []string
 	for _, n := range c.Own(nodes) {
-		switch {
-		case n.Gres.Total("mig") > n.Gres.Profiles()[slurm.ClosedType]:
+		if n.Gres.Total("mig") > n.Gres.Profiles()[slurm.ClosedType] {
 			return nil
-		case n.Is("DRAIN"):
-		case n.Gres.Total("gpu") == c.GPUs[n.Name]:
-			waiting = append(waiting, n.Name+": "+oldGPUs)
-		default:
+		}
+		if !n.Is("DRAIN") {
 			waiting = append(waiting, slurm.FoldHosts(c.Nodes)+": no slices are on offer yet; if this lasts, run "+
 				"`caelum doctor` there")
 		}

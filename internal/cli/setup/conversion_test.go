@@ -35,8 +35,14 @@ func TestMissing(t *testing.T) {
 		{"without MIG mode", "n1: slurmd registered other GPUs", false,
 			with(func(n *slurm.Node) { n.States = append(n.States, "INVALID_REG") })},
 		{"without agent", "n1: the agent (caelumd)", false, with(func(n *slurm.Node) { n.Extra = "rack=7" })},
+		{"registered too early", "n1: slurmctld still counts the GPUs", false,
+			with(func(n *slurm.Node) { n.Gres = append(slurm.GRESList{{Name: "mig", Type: "1g.5gb"}}, gpus...) })},
+		{"GPUs without MIG", "", false,
+			with(func(n *slurm.Node) {
+				n.Gres = append(slurm.GRESList{{Name: "mig", Type: "full", Count: 2}}, gpus...)
+			})},
 		{"undone", "", true, with(func(n *slurm.Node) { n.Gres = gpus })},
-		{"undone, with slots", "n1: slurmctld counts the slots", true, restarted},
+		{"undone, with slots", "n1: slurmctld still counts the GPUs", true, restarted},
 		{"other", "", false, with(func(n *slurm.Node) { n.Name, n.Extra = "n2", "" })},
 		{"other, old", "n2: slurmd has not been restarted", false,
 			with(func(n *slurm.Node) { n.Name, n.SlurmdStartTime = "n2", before })},
