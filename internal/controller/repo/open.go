@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -20,18 +19,15 @@ const DefaultPath = "/var/lib/caelum/repo.db"
 // WatcherPath is the path of the repository of a watcher that does not run as root, if caelum.yaml sets no path.
 const WatcherPath = "/var/lib/caelum-watch/repo.db"
 
-// Find returns path, or WatcherPath if path is DefaultPath and only the watcher's repository exists.
+// Find returns path, or WatcherPath if path is DefaultPath and this host has a watcher's repository. It contains the
+// runs of all nodes; an agent's repository on the same host contains only its node's runs.
 func Find(path string) string {
-	if path != DefaultPath {
-		return path
+	if path == DefaultPath {
+		if _, err := os.Stat(WatcherPath); err == nil {
+			return WatcherPath
+		}
 	}
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return path
-	}
-	if _, err := os.Stat(WatcherPath); err != nil {
-		return path
-	}
-	return WatcherPath
+	return path
 }
 
 // schema holds the SQL statements of each version. A database's user_version is the number of these versions that
