@@ -95,8 +95,8 @@ packages: prerequisites
 		contrib/packages/build "$(SLURM_CFLAGS)" $(PACKAGES)
 
 # Checks the contents of the packages, runs lintian and rpmlint, installs the packages in fresh Debian root directories,
-# and upgrades the packages while jobs run under a booted systemd, on this machine's release and on those in RELEASES
-# (contrib/packages/README.md).
+# converts sites with Debian's Slurm there, and upgrades the packages while jobs run under a booted systemd, on this
+# machine's release and on those in RELEASES (contrib/packages/README.md).
 .PHONY: test-packages
 test-packages: prerequisites
 	for tool in lintian rpmlint rpm cpio debootstrap; do command -v $$tool >/dev/null || \
@@ -248,7 +248,7 @@ units: prerequisites
 	$(MAKE) all
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
 
-SHELL_SCRIPTS := contrib/git-hooks/commit-msg contrib/mail/caelum-mail $(addprefix contrib/packages/,build fresh installation release) $(wildcard contrib/packages/scripts/*) \
+SHELL_SCRIPTS := contrib/git-hooks/commit-msg contrib/mail/caelum-mail $(addprefix contrib/packages/,build fresh installation release stock) $(wildcard contrib/packages/scripts/*) \
 	$(addprefix contrib/devcluster/,devcluster loaded prerequisites release slurm-tests machine/boot) $(wildcard contrib/devcluster/lib/*.sh)
 lint:
 	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "run gofmt -w on the listed files"; exit 1; }

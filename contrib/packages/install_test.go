@@ -17,6 +17,24 @@ var suites = map[string]string{"22.05": "bookworm", "24.11": "trixie", "26.05": 
 // TestInstallation runs the installation script in a new root directory of each Debian suite for which a plugin was
 // built. The script installs, upgrades, downgrades and removes the packages.
 func TestInstallation(t *testing.T) {
+	eachSuite(t, func(t *testing.T, release, suite string) {
+		other := "24.11"
+		if release == other {
+			other = "22.05"
+		}
+		cmd := exec.Command("./fresh", suite, site(t, release, other), "/packages/installation", release, other)
+		out, err := cmd.CombinedOutput()
+		t.Logf("Debian %s, Slurm %s\n%s", suite, release, out)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// eachSuite runs a test for each Slurm release for which a plugin was built, with the Debian suite that has this
+// release.
+func eachSuite(t *testing.T, test func(t *testing.T, release, suite string)) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, because the test mounts file systems")
 	}
@@ -31,16 +49,7 @@ func TestInstallation(t *testing.T) {
 			if suite == "" {
 				t.Fatalf("no Debian suite with Slurm %s is known", release)
 			}
-			other := "24.11"
-			if release == other {
-				other = "22.05"
-			}
-			cmd := exec.Command("./fresh", suite, site(t, release, other), "/packages/installation", release, other)
-			out, err := cmd.CombinedOutput()
-			t.Logf("Debian %s, Slurm %s\n%s", suite, release, out)
-			if err != nil {
-				t.Error(err)
-			}
+			test(t, release, suite)
 		})
 	}
 }

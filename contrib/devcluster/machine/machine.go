@@ -18,7 +18,7 @@ import (
 )
 
 // limit is the maximum time to wait for a condition. Only a test that hangs reaches it.
-const limit = 3 * time.Minute
+const limit = 5 * time.Minute
 
 // Machine is a systemd instance that runs in its own namespaces.
 type Machine struct {
@@ -37,6 +37,9 @@ type Options struct {
 	// place of the files in build/, and systemd then starts neither slurmd nor Caelum's daemons. In the machine, the
 	// directory and its subdirectories appear as /packages.
 	Packages string
+	// Command is the command that boots another machine, instead of the boot script, or nil. Its last argument will be
+	// the machine's directory, whose base name is the name of its cgroup. The other options then do not count.
+	Command []string
 }
 
 // Boot boots a machine and removes it at the end of the test. Without packages, it waits until the node accepts jobs
@@ -56,8 +59,12 @@ func Boot(t *testing.T, o Options) *Machine {
 	if m.dir, err = os.MkdirTemp("", "units."); err != nil {
 		t.Fatal(err)
 	}
-	m.boot = exec.Command("unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--fork", "--kill-child",
-		filepath.Join(here, "machine/boot"), m.dir, build, strconv.Itoa(max(o.GPUs, 1)), o.Packages)
+	command := append(o.Command, m.dir)
+	if o.Command == nil {
+		command = []string{"unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--fork", "--kill-child",
+			filepath.Join(here, "machine/boot"), m.dir, build, strconv.Itoa(max(o.GPUs, 1)), o.Packages}
+	}
+	m.boot = exec.Command(command[0], command[1:]...)
 	m.boot.Stdout, m.boot.Stderr = &m.console, &m.console
 	m.boot.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := m.boot.Start(); err != nil {
@@ -73,9 +80,10 @@ func Boot(t *testing.T, o Options) *Machine {
 		}
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", m.boot.Process.Pid))
 		m.pid, _ = strconv.Atoi(strings.TrimSpace(string(children)))
-		return m.pid != 0 && strings.TrimSpace(m.Try("systemctl", "is-system-running")) == "running"
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", m.pid))
+		return string(name) == "systemd\n" && strings.TrimSpace(m.Try("systemctl", "is-system-running")) == "running"
 	})
-	if o.Packages == "" {
+	if o.Packages == "" && o.Command == nil {
 		m.Serving()
 	}
 	return m
