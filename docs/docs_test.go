@@ -150,7 +150,8 @@ func commands(t *testing.T, name string) (subcommands, flags []string) {
 		t.Fatalf("no sources in cmd/%s (%v)", name, err)
 	}
 	if name != "caelum" {
-		sources = append(sources, filepath.Join(root, "internal/daemon/version.go"))
+		sources = append(sources, filepath.Join(root, "internal/daemon/version.go"),
+			filepath.Join(root, "internal/daemon/config.go"))
 	}
 	for _, path := range sources {
 		if strings.HasSuffix(path, "_test.go") {

@@ -52,6 +52,6 @@ EXIT STATUS
 		RunE:          func(*cobra.Command, []string) error { return watchQueue(path) },
 	}
 	cmd.PersistentFlags().StringVar(&path, "config", config.DefaultPath, "configuration file")
-	cmd.AddCommand(newPrepare(&path), daemon.VersionCommand("caelum-watch"))
+	cmd.AddCommand(newPrepare(&path), daemon.ConfigCommand(&path, config.Agent), daemon.VersionCommand("caelum-watch"))
 	return cmd
 }

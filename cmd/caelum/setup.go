@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -152,6 +153,10 @@ func (o setupOptions) merge(stderr io.Writer) (r setup.Request, files []setup.Fi
 	if n := len(result.Problems); n > 0 {
 		return r, nil, fmt.Errorf("couldn't make a patch because of %s, listed above; correct the files and run the "+
 			"command again", plural(n, "problem"))
+	}
+	if len(result.Files) > 0 {
+		fmt.Fprintln(stderr, "caelum: note: jobs that request GPUs in these partitions get slices:",
+			printable(strings.Join(result.Partitions, ", ")))
 	}
 	for _, note := range result.Notes {
 		fmt.Fprintln(stderr, "caelum: note:", printable(note))

@@ -70,8 +70,9 @@ EXIT STATUS
   1  slurmctld could not be updated; the reason is on standard error`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return closeOffers(path) },
-	}, daemon.VersionCommand("caelumd"), newSchema(&path), newCheck(&path), newConfig(&path), newShadow(&path),
-		newObserve(&path), newQualify(&path), newQualifyHelper())
+	}, daemon.VersionCommand("caelumd"), newSchema(&path), newCheck(&path),
+		daemon.ConfigCommand(&path, config.Watcher), newShadow(&path), newObserve(&path), newQualify(&path),
+		newQualifyHelper())
 	return cmd
 }
 

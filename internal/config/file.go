@@ -56,10 +56,10 @@ func CheckFile(path string) ([]Fault, error) {
 	return faults, nil
 }
 
-// Effective returns the settings that apply with the file at path, in the order of the documentation: for each key, a
-// line of YAML with a comment that names the line of the file, or says that the value is the default. Its errors are
-// those of Load.
-func Effective(path string) ([]string, error) {
+// Effective returns the settings that apply with the file at path, in the order of the documentation: for each key,
+// except those that only the service other reads, a line of YAML with a comment that names the line of the file, or
+// says that the value is the default. Its errors are those of Load.
+func Effective(path string, other Services) ([]string, error) {
 	_, v, err := read(path, os.Geteuid())
 	if err != nil {
 		return nil, err
@@ -76,6 +76,9 @@ func Effective(path string) ([]string, error) {
 	}
 	var lines []string
 	for _, k := range keys {
+		if k.Restart == other {
+			continue
+		}
 		value, err := json.Marshal(v.Get(k.Name)) // JSON is YAML on one line
 		if err != nil {
 			return nil, err

@@ -3,5 +3,6 @@
 // Files:
 //
 //	daemon.go   Logger; SaveMemory; Printable, for the error that ends a daemon
+//	config.go   the config command
 //	version.go  the version command
 package daemon

@@ -234,7 +234,20 @@ func Examine(f *Facts) []Finding {
 		wrong.Check = "host"
 		return []Finding{wrong}
 	}
+	if f.unconverted() {
+		none := fault("this cluster is not converted yet: GresTypes in slurm.conf does not include mig, no node has "+
+			"slices, and there is no decision table", "convert it with `caelum setup` on slurmctld's host (\"Start\" "+
+			"in the installation guide), then run this command again")
+		none.Check = "host"
+		return []Finding{none}
+	}
 	return examine(f, checks())
+}
+
+// unconverted reports whether nothing in Slurm shows that an administrator has begun to configure Caelum.
+func (f *Facts) unconverted() bool {
+	return f.Config.Values["GresTypes"] != "" && !f.Config.Has("GresTypes", "mig") && f.lacks(Decisions) &&
+		(f.Controller || f.lacks(Agent)) && !slices.ContainsFunc(f.Nodes, slurm.Node.Managed)
 }
 
 func examine(f *Facts, checks []check) []Finding {

@@ -49,6 +49,25 @@ func TestController(t *testing.T) {
 	}
 }
 
+// TestUnconverted tests that before the conversion, the only finding says so.
+func TestUnconverted(t *testing.T) {
+	for _, controller := range []bool{false, true} {
+		f := healthy()
+		f.Controller, f.Nodes, f.Config.Values = controller, nil, maps.Clone(f.Config.Values)
+		f.Config.Values["GresTypes"] = "gpu"
+		f.Missing[Decisions] = fault("there is no table", "write one")
+		if !controller {
+			if found := Examine(f); len(found) < 2 {
+				t.Errorf("with an agent: %+v", found)
+			}
+			f.Missing[Agent] = fault("there is no agent", "start it")
+		}
+		if found := Examine(f); len(found) != 1 || !strings.Contains(found[0].Text, "not converted yet") {
+			t.Errorf("controller %v: %+v", controller, found)
+		}
+	}
+}
+
 // TestControllerHost tests that without --controller, the only finding on slurmctld's host names this flag, and that
 // the finding depends on slurm.conf and on the agent.
 func TestControllerHost(t *testing.T) {

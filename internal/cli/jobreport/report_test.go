@@ -62,6 +62,16 @@ var adviceCases = []struct {
 		slicesOf(a, "1g.10gb", 1)
 		a.Text = ran("1g.10gb", "a100", 2000, "")
 	}, 9000, "unclear [#SBATCH --gres=gpu:1 #SBATCH --mig-mem=2100]"},
+	{"the first run of a script", func(a *slurm.Allocation) {
+		slicesOf(a, "7g.40gb", 1)
+		a.Comment = "caelum:work=76723e9031f3c559 caelum:sized=7g.40gb caelum:by=default"
+		a.Text = ran("7g.40gb", "a100", 4200, "")
+	}, 9000, "too large; too large [#SBATCH --gres=gpu:1,mig:1g.5gb:1]"},
+	{"a run with --mig=off", func(a *slurm.Allocation) {
+		slicesOf(a, "7g.40gb", 1)
+		a.Comment = "caelum:work=76723e9031f3c559 caelum:sized=7g.40gb caelum:by=off"
+		a.Text = ran("7g.40gb", "a100", 4200, "")
+	}, 9000, "too large [#SBATCH --gres=gpu:1]; too large [#SBATCH --gres=gpu:1,mig:1g.5gb:1]"},
 	{"a full GPU", func(a *slurm.Allocation) {
 		slicesOf(a, "full", 1)
 		a.Text = ran("full", "a100", 9000, "")

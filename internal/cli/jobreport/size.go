@@ -184,14 +184,27 @@ func (j Job) smaller(site predict.Site) []Advice {
 		"start earlier, but may run longer.", 100*site.Margin, least[0])
 	name := Advice{Topic: TooLarge, Text: text + " Name this profile:", Paste: []string{j.gres(s, least[0])}}
 	choose := Advice{Topic: TooLarge, Paste: []string{j.gpus(s)}}
-	if j.Chosen != "" {
-		choose.Text = text + " If the script uses --mig-mem or --mig=off, remove the option, so that Caelum chooses " +
-			"the size from earlier runs:"
-		name.Text = "Or name the profile:"
-		return []Advice{choose, name}
+	if j.Chosen == "" {
+		choose.Text = "Or name no profile (and remove --mig), so that Caelum chooses the size from earlier runs:"
+		return []Advice{name, choose}
 	}
-	choose.Text = "Or name no profile (and remove --mig), so that Caelum chooses the size from earlier runs:"
-	return []Advice{name, choose}
+	choose.Text, name.Text = text+" If the script uses --mig-mem or --mig=off, remove the option, so that Caelum "+
+		"chooses the size from earlier runs:", "Or name the profile:"
+	if j.learns() {
+		choose.Text, choose.Paste = text+" Unless learning is off at this site, the next submission of the "+
+			"unchanged script requests this profile, and you have to do nothing.", nil
+	}
+	return []Advice{choose, name}
+}
+
+// learns reports whether Caelum chose the profile in a way in which the next submission of the unchanged script gets a
+// profile learned from this run. It learns nothing from jobs without a script.
+func (j Job) learns() bool {
+	switch tags.Value(j.comment, tags.By) {
+	case "", "memory", "off", "full":
+		return false
+	}
+	return tags.Value(j.comment, tags.Fingerprint) != ""
 }
 
 // need returns the memory and the compute capacity that the job needs according to its last run. It also returns the

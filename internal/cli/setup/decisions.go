@@ -18,6 +18,11 @@ func (m *merger) decisions(parts []partition, nodes []nodeLine) {
 		return
 	}
 	wanted := m.tableLines(parts, nodes)
+	for _, l := range wanted {
+		if words := strings.Fields(l); len(words) > 1 && words[0] == "partition" {
+			m.Partitions = append(m.Partitions, words[1])
+		}
+	}
 	if f.fresh {
 		f.tail = wanted
 		return

@@ -189,8 +189,8 @@ func (m *merger) sharedTypes(nodes []nodeLine) {
 			}
 		}
 		if len(unmanaged) > 0 {
-			m.note("These nodes, which are not in --nodes, also have GPUs of the type %s: %s. A job that requests "+
-				"this type gets a slice on the nodes in --nodes, but a whole GPU on these nodes.", kind,
+			m.note("These nodes, which are not converted, also have GPUs of the type %s: %s. A job that requests "+
+				"this type gets a slice on the converted nodes, but a whole GPU on these nodes.", kind,
 				strings.Join(unmanaged, ", "))
 		}
 		if len(other) > 0 && !m.sameProfiles(nodes) {

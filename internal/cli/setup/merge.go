@@ -54,9 +54,10 @@ func (p Problem) String() string {
 // Result holds the files with their changes, the problems, and notes about the steps that the administrator must
 // take. If there are problems, the changes are incomplete.
 type Result struct {
-	Files    []File
-	Problems []Problem
-	Notes    []string
+	Files      []File
+	Problems   []Problem
+	Notes      []string
+	Partitions []string // the partitions that Caelum manages afterwards
 }
 
 type merger struct {

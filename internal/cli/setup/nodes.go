@@ -23,7 +23,7 @@ func (m *merger) setGres(nodes []nodeLine) {
 		}
 	}
 	if len(m.absent) > 0 {
-		text := "there is no NodeName line for " + slices.Min(m.absent) + "; correct --nodes"
+		text := "there is no NodeName line for " + slices.Min(m.absent) + "; correct the name"
 		m.Problems = append(m.Problems, Problem{m.SlurmConf, 0, text})
 	}
 }

@@ -73,7 +73,7 @@ func (m *merger) overlap(l line, list string) (hosts []string, inside, apart boo
 		}
 	}
 	if len(in) > 0 && len(out) > 0 {
-		m.problem(l, fmt.Sprintf("the line describes %s, which is in --nodes, and %s, which is not; split the line",
+		m.problem(l, fmt.Sprintf("the line describes %s, which is converted, and %s, which is not; split the line",
 			in[0], out[0]))
 		return hosts, false, false
 	}

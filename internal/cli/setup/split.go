@@ -29,7 +29,7 @@ func (m *merger) splitLines(f *file) {
 		part := file{old: f.old[:l.to], edits: managed}
 		f.insert(l, string(part.result()[l.from:]))
 		f.edits = append(f.edits, others...)
-		m.note("%s:%d: setup splits the line, because it describes nodes in --nodes and other nodes.", f.path, l.number)
+		m.note("%s:%d: setup splits the line, because it describes converted nodes and others.", f.path, l.number)
 	}
 	f.added = nil
 	slices.SortStableFunc(f.edits, func(x, y edit) int { return x.from - y.from })

@@ -37,7 +37,7 @@ func (m *merger) unmanaged(parts []partition, nodes []nodeLine) {
 		}
 	}
 	if len(all) > 0 {
-		m.note("These GPU nodes are not in --nodes, but share a partition with managed nodes: %s. So that jobs that "+
+		m.note("These GPU nodes are not converted, but share a partition with managed nodes: %s. So that jobs that "+
 			"request a GPU without its type can still run there, where they get a whole GPU, setup adds gres/mig to "+
 			"the nodes' Gres=, as many of each profile as the nodes have GPUs. Restart their slurmd after slurmctld, "+
 			"and resume the nodes that slurmctld has drained.",
