@@ -30,6 +30,7 @@
 //	convert_jobs.go         caelum convert-jobs: the slices of jobs that wait while a site is converted, and back
 //	setup.go                caelum setup: flags, the patch that merges slurm-config's output into the site's files
 //	setup_convert.go        caelum setup --apply, --undo: begins, continues or turns around a conversion
+//	setup_small.go          what a small default profile would bring, according to the recorded runs
 //	setup_steps.go          the steps of a conversion and of the way back
 //	setup_state.go          the stored conversions (setup.json); replaces and restores files
 //	slurm_config.go         caelum slurm-config; the text is in slurm_config.tmpl

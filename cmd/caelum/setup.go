@@ -178,6 +178,7 @@ func printSteps(w io.Writer, r setup.Request) {
 	fmt.Fprintf(w, "Before that, install the package caelum on %s only, and caelum-spank on every host that reads "+
 		"plugstack.conf.\nCaelum manages every host with a directory /run/caelum, which the package caelum creates.\n",
 		printable(slurm.FoldHosts(hosts)))
+	printStartSmall(w, r)
 }
 
 // request reads the inventory and generates the sections that setup merges.
