@@ -10,7 +10,7 @@
 //	LacksLicense    the licence that a job lacks
 //	WaitsForNodes   whether slurmctld would start the job if nodes and slices were available
 //	Releasable      whether an agent may release a held job
-//	InOrder, Order  the order of the waiting jobs in the plan, including held jobs
+//	InOrder, Order  the order of the waiting jobs in the plan, including held jobs; it must be slurmctld's
 //
 // The package is pure: its functions turn records into decisions without using a clock or performing I/O. `caelum
 // explain` prints each reason after the name of a node.

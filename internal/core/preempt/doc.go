@@ -10,7 +10,7 @@
 //
 // Files:
 //
-//	rules.go    Rules: whether a job may preempt another one, and how slurmctld stops it
+//	rules.go    Rules: whether a job may preempt another one (tiers, QOS, exempt times), and how slurmctld stops it
 //	next.go     Next: continues the current preemption or move, or begins one
 //	begin.go    begins a preemption: the waiting jobs that may preempt, the running jobs that may be stopped, and limits
 //	move.go     begins a move: the running jobs that may be moved, and whether a move is worthwhile; Refuse

@@ -21,7 +21,8 @@
 //
 // Prolog and epilog:
 //
-//	lease.go       serves the prolog ("prolog served"): refusals, the maximum wait of a prolog (maxPatience)
+//	lease.go       serves the prolog ("prolog served"): refusals, the cap (maxPatience) on the plugin's wait
+//	               (spank/config.c)
 //	record.go      reads a job's record again while it is unclear
 //	grant.go       carves the slices of a pending lease, writes the lease, and logs it ("leased")
 //	release.go     serves the epilog
