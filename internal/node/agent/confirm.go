@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"slices"
-
 	"caelum/internal/node/gpu"
 	"caelum/internal/node/state"
 )
@@ -50,8 +48,6 @@ func (a *Agent) forgetGone(g int, in *state.Instance) error {
 		if err := a.shareDevice(c); err != nil {
 			return err
 		}
-	} else if err := a.closeGone(g, in); err != nil {
-		a.log.WithError(err).WithField("gpu", g).Warn("couldn't restrict a removed instance's files to root")
 	}
 	a.node.Lock()
 	defer a.node.Unlock()
@@ -62,16 +58,4 @@ func (a *Agent) forgetGone(g int, in *state.Instance) error {
 	}
 	a.node.Version++
 	return nil
-}
-
-// closeGone restricts the files of an instance that another program has removed, unless a new instance has the same id.
-// In between, nvidia-modprobe may have made them readable by all users for an instance that existed only for a while.
-func (a *Agent) closeGone(g int, in *state.Instance) error {
-	found, err := a.hw.Instances(g)
-	if err != nil || slices.ContainsFunc(found, func(f gpu.Instance) bool { return f.GI == in.GI }) {
-		return err
-	}
-	was := a.node.HardwareOf(in)
-	was.CIs = []int{0} // not known after a restart
-	return a.caps.Close(a.node.Cards[g].Minor, was)
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -81,23 +82,21 @@ func TestLeasedInstanceRemoved(t *testing.T) {
 	w.node.Emulator(t, "check")
 }
 
-// TestRemovedFilesClosed checks that the files of a removed instance are restricted again if another program has
-// created and removed an instance with the same id meanwhile.
-func TestRemovedFilesClosed(t *testing.T) {
+// TestUnusedFilesClosed checks that an agent restricts the files that another program's instance has left readable by
+// all users.
+func TestUnusedFilesClosed(t *testing.T) {
 	w := newWorld(t, 1)
-	id := w.startNow("1g.5gb:1")
-	idle := w.instance(w.lease(id).Slices[0].UUID)
-	if err := w.fake.Finish(id); err != nil {
-		t.Fatal(err)
+	w.stop()
+	w.node.Emulator(t, "create", "0", "3g.20gb", "4")
+	foreign := w.listed(0)[0]
+	files := (gpu.Caps{Dev: w.node.Dev, Proc: w.node.Proc}).Files(0, foreign)
+	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o444 {
+		t.Fatalf("%v, %v", info, err)
 	}
+	w.node.Emulator(t, "destroy", "0", strconv.Itoa(foreign.GI))
+	w.start()
 	w.publish()
-	for range 2 {
-		w.node.Emulator(t, "destroy", "0", strconv.Itoa(idle.GI))
-		w.node.Emulator(t, "create", "0", idle.Profile, strconv.Itoa(idle.Start))
-	}
-	w.node.Emulator(t, "destroy", "0", strconv.Itoa(idle.GI))
-	w.restart()
-	w.ownedBy((gpu.Caps{Dev: w.node.Dev, Proc: w.node.Proc}).Files(0, idle), 0)
+	w.ownedBy(files, 0)
 }
 
 // instance returns the instance with the given UUID from the driver's list.

@@ -156,6 +156,9 @@ func (a *Agent) repair(g int, c *state.Card) error {
 			return err
 		}
 	}
+	if err := a.caps.CloseUnused(c.Minor, found); err != nil {
+		a.log.WithError(err).WithField("gpu", g).Warn("couldn't restrict the files of removed instances to root")
+	}
 	for _, in := range a.compare(g, c, found) {
 		if err := a.forgetGone(g, in); err != nil {
 			return err

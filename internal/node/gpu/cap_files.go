@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,18 @@ func (c Caps) Make(minor int, in Instance) error { return c.own(minor, in, 0, tr
 // Close allows only root to open the files of an instance. It does not create missing files, because no process can
 // open them, and another program may have removed the instance.
 func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0, false) }
+
+// CloseUnused allows only root to open the files of the ids that no instance has. Another program's instance may have
+// left them readable by all users, and the next instance with this id may be one of a job's. found lists the instances
+// of a GPU; a GPU whose MIG mode is off needs no such files.
+func (c Caps) CloseUnused(minor int, found []Instance) (errs error) {
+	for gi := range maxGI {
+		if !slices.ContainsFunc(found, func(in Instance) bool { return in.GI == gi }) {
+			errs = errors.Join(errs, c.Close(minor, Instance{GI: gi, CIs: []int{0}}))
+		}
+	}
+	return errs
+}
 
 // own sets the owner and mode of an instance's files. If create is true, missing files are created; otherwise, they are
 // ignored.
