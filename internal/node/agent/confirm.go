@@ -39,9 +39,9 @@ func (a *Agent) confirm(g int, in *state.Instance, t *spent) (bool, error) {
 func (a *Agent) forgetGone(g int, in *state.Instance) error {
 	c := a.node.Cards[g]
 	a.node.Lock()
-	was := in.Instance
+	was, reused := in.Instance, c.Reused(in.GI, in)
 	a.node.Unlock()
-	if err := a.gone(g, c, was); err != nil {
+	if err := a.gone(g, c, was, reused); err != nil {
 		return err
 	}
 	if was.GI == gpu.FullGI { // another program has switched MIG mode on

@@ -12,6 +12,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"caelum/internal/node/gpu"
+	"caelum/internal/node/ledger"
 )
 
 // removals lists the ways in which another program can remove an idle instance.
@@ -80,6 +81,31 @@ func TestLeasedInstanceRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.node.Emulator(t, "check")
+}
+
+// TestReusedID checks that an old intent to destroy an instance, and the loss of an old instance, do not remove from the
+// ledger a new instance that has the same id. Both can remain after a failed write to the ledger.
+func TestReusedID(t *testing.T) {
+	w := newWorld(t, 1, tightest)
+	id := w.startNow("4g.20gb:1")
+	now := w.instance(w.lease(id).Slices[0].UUID)
+	card := w.agent.node.Cards[0]
+	if _, err := w.agent.ledger.Begin(ledger.Intent{
+		Op: ledger.OpDestroy, GPU: card.UUID, GI: now.GI, Profile: "3g.20gb", Start: now.Start, Size: now.Size,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	old, _ := card.Model.Placement("3g.20gb", 4)
+	w.agent.node.Lock()
+	card.Ours[old] = card.NewInstance(old, gpu.Instance{GI: now.GI, Profile: "3g.20gb", Start: 4, Size: 4, UUID: "MIG-old"})
+	w.agent.node.Unlock()
+	if err := w.agent.compareGPUs(); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	if all, err := w.agent.ledger.Instances(); err != nil || len(all) != 1 || all[0].Job != id || all[0].GI != now.GI {
+		t.Errorf("%+v, %v", all, err)
+	}
 }
 
 // TestUnusedFilesClosed checks that an agent restricts the files that another program's instance has left readable by

@@ -228,8 +228,12 @@ func (a *Agent) settle(g int, c *state.Card, i ledger.Intent, found []gpu.Instan
 		return a.ledger.Failed(i.ID)
 	case there == nil:
 		a.node.Lock()
+		reused := c.Reused(i.GI, c.Ours[p])
 		delete(c.Ours, p)
 		a.node.Unlock()
+		if reused { // after a failed write to the ledger
+			return a.ledger.Failed(i.ID)
+		}
 		return a.ledger.Destroyed(i.ID, c.UUID, i.GI)
 	case len(there.CIs) == 1 && there.UUID != "":
 		log.Infof("adopting %s at %d after an interrupted driver call", i.Profile, i.Start)

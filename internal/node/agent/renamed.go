@@ -28,7 +28,7 @@ func (a *Agent) adoptInstances(g int, c *state.Card, held []ledger.Instance) err
 		if p, ok := c.Model.Placement(in.Profile, in.Start); ok {
 			c.Ours[p] = &state.Instance{Instance: in}
 		} else if err == nil {
-			if err := a.gone(g, c, in); err != nil {
+			if err := a.gone(g, c, in, false); err != nil {
 				return err
 			}
 		}
@@ -36,8 +36,8 @@ func (a *Agent) adoptInstances(g int, c *state.Card, held []ledger.Instance) err
 	return nil
 }
 
-// gone logs that an instance is no longer on its GPU, and removes it from the ledger.
-func (a *Agent) gone(g int, c *state.Card, in ledger.Instance) error {
+// gone logs that an instance is no longer on its GPU, and removes it from the ledger, unless its id is reused.
+func (a *Agent) gone(g int, c *state.Card, in ledger.Instance, reused bool) error {
 	log := a.log.WithField("gpu", g).WithField("uuid", in.UUID)
 	if in.Job != 0 {
 		log.WithField("job", in.Job).
@@ -45,6 +45,9 @@ func (a *Agent) gone(g int, c *state.Card, in ledger.Instance) error {
 				in.Profile, in.Start)
 	} else {
 		log.Warnf("%s at %d was removed by another program", in.Profile, in.Start)
+	}
+	if reused {
+		return nil
 	}
 	return a.ledger.Forget(c.UUID, in.GI)
 }

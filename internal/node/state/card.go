@@ -171,6 +171,17 @@ func (c *Card) PlanWithoutFull() {
 	}
 }
 
+// Reused reports whether an instance other than in has the id gi, so that the ledger's entry for this id is that of the
+// other instance. The caller holds the node's lock.
+func (c *Card) Reused(gi int, in *Instance) bool {
+	for _, other := range c.Ours {
+		if other != in && other.GI == gi {
+			return true
+		}
+	}
+	return false
+}
+
 // IdleFull reports whether the GPU is an idle full GPU of the agent. The caller holds the node's lock.
 func (c *Card) IdleFull() bool {
 	for _, in := range c.Ours {
