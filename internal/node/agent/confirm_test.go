@@ -83,8 +83,8 @@ func TestLeasedInstanceRemoved(t *testing.T) {
 	w.node.Emulator(t, "check")
 }
 
-// TestReusedID checks that an old intent to destroy an instance, and the loss of an old instance, do not remove from the
-// ledger a new instance that has the same id. Both can remain after a failed write to the ledger.
+// TestReusedID checks that an old intent to destroy an instance, and the loss of an old instance, do not remove from
+// the ledger a new instance that has the same id. Both can remain after a failed write to the ledger.
 func TestReusedID(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	id := w.startNow("4g.20gb:1")
@@ -97,7 +97,7 @@ func TestReusedID(t *testing.T) {
 	}
 	old, _ := card.Model.Placement("3g.20gb", 4)
 	w.agent.node.Lock()
-	card.Ours[old] = card.NewInstance(old, gpu.Instance{GI: now.GI, Profile: "3g.20gb", Start: 4, Size: 4, UUID: "MIG-old"})
+	card.Ours[old] = card.NewInstance(old, gpu.Instance{GI: now.GI, Profile: "3g.20gb", Start: 4, UUID: "MIG-old"})
 	w.agent.node.Unlock()
 	if err := w.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
