@@ -1,6 +1,15 @@
 // Command caelumd is the agent of a GPU node. It manages the MIG instances of the node's GPUs and leases slices to
 // Slurm jobs. "caelumd close" withdraws a node's offers. This package only reads the configuration and then creates and
 // connects the components. The agent itself is in package agent.
+//
+// Files:
+//
+//	main.go     the agent, and close
+//	check.go    check: prints each fault of a configuration file
+//	schema.go   schema: the versions of the database schemas, compared with another release
+//	observe.go  observe: records the memory of jobs before Caelum is configured
+//	shadow.go   shadow: prints what Caelum would plan now
+//	qualify.go  qualify: tests the assumptions about the driver
 package main
 
 import (
