@@ -60,8 +60,11 @@ func NewNode(
 }
 
 // withMIG returns a GPU as if its MIG mode were on. If the driver does not report the profiles, for example to a user
-// other than root, they are taken from the table in package mig.
+// other than root, they are taken from the table in package mig. A GPU that does not support MIG is left out.
 func withMIG(g gpu.GPU) gpu.GPU {
+	if g.Problem == gpu.WithoutMIG {
+		g.Model = nil
+	}
 	if gpu.Broken(g.Problem) {
 		return g
 	}

@@ -149,7 +149,7 @@ func agentText(t *testing.T, n *Node, s plan.Snapshot) string {
 func TestNewNode(t *testing.T) {
 	settings, _ := plan.ParseSettings("lifetime", plan.SizingTightest, 0)
 	a100 := gpu.GPU{Name: "NVIDIA A100-SXM4-40GB"}
-	lost, old := a100, gpu.GPU{Name: "Tesla T4", Problem: "this GPU does not support MIG"}
+	lost, old := a100, gpu.GPU{Name: "Tesla T4", Model: mig.Without("Tesla T4"), Full: true, Problem: gpu.WithoutMIG}
 	lost.Index, lost.Problem = 1, gpu.Lost
 	for name, c := range map[string]struct {
 		gpus []gpu.GPU
@@ -164,7 +164,8 @@ func TestNewNode(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if err == nil && (n.Whole != "7g.40gb" || n.gpus[0].Problem != "" || n.gpus[1].Problem == "") {
+		if err == nil && (n.Whole != "7g.40gb" || n.gpus[0].Problem != "" || n.gpus[1].Problem == "" ||
+			n.gpus[2].Problem == "") {
 			t.Errorf("%s: %+v", name, n)
 		}
 	}
