@@ -132,7 +132,10 @@ func finished(t *testing.T, s *clustertest.Site, jobs map[string]int, prefix str
 		record := s.Must("", "root", "scontrol", "show", "job", id)
 		if strings.Contains(record, "Reason=JobHeldUser") && !strings.Contains(record, "caelum:held") {
 			held++
-			s.Must("", "root", "scontrol", "release", id)
+			s.Within("job "+id+" is released", func() bool { // not while slurmdbd assigns the job's index
+				_, _, err := s.Exec(t.Context(), "root", "scontrol", "release", id)
+				return err == nil
+			})
 		}
 	}
 	if held != 1 {
