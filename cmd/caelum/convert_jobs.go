@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -59,6 +60,9 @@ type jobs interface {
 	RemoveSlices(ctx context.Context, w slurm.Waiting, shared, comment string) error
 }
 
+// indexPause is the pause before another attempt to change a job that slurmdbd has not recorded yet.
+var indexPause = time.Second
+
 func runConvertJobs(ctx context.Context, out io.Writer, back bool, ctl jobs) error {
 	queue, err := ctl.Queue(ctx)
 	var marks map[uint32]string
@@ -70,14 +74,22 @@ func runConvertJobs(ctx context.Context, out io.Writer, back bool, ctl jobs) err
 	}
 	failed := 0
 	for _, w := range queue.Waiting {
-		var j slurm.Job
-		switch {
-		case back && touched(w):
-			j, err = convertBack(ctx, ctl, w)
-		case marks[w.ID] != "":
-			j, err = convert(ctx, ctl, *w.Job, marks[w.ID])
-		default:
+		if back && !touched(w) || !back && marks[w.ID] == "" {
 			continue
+		}
+		var j slurm.Job
+		for tries := range 5 {
+			if tries > 0 {
+				time.Sleep(indexPause)
+			}
+			if back {
+				j, err = convertBack(ctx, ctl, w)
+			} else {
+				j, err = convert(ctx, ctl, *w.Job, marks[w.ID])
+			}
+			if !errors.Is(err, slurm.ErrNoIndex) {
+				break
+			}
 		}
 		switch {
 		case errors.Is(err, slurm.ErrNoJob), errors.Is(err, slurm.ErrJobState), errors.Is(err, errUnmanaged):
@@ -115,7 +127,8 @@ var (
 // ConvertMarks. The script can only set the reason JobHeldAdmin, but agents release only jobs with JobHeldUser.
 func convert(ctx context.Context, ctl jobs, w slurm.Job, mark string) (j slurm.Job, err error) {
 	switch err = ctl.SetAdminComment(ctx, w.ID, mark); {
-	case errors.Is(err, slurm.ErrUnreachable), errors.Is(err, slurm.ErrNoJob), errors.Is(err, slurm.ErrJobState):
+	case errors.Is(err, slurm.ErrUnreachable), errors.Is(err, slurm.ErrNoJob), errors.Is(err, slurm.ErrJobState),
+		errors.Is(err, slurm.ErrNoIndex):
 		return j, err
 	case err != nil: // slurmctld refuses the request with slices
 		return j, errors.Join(err, ctl.Hold(ctx, w.ID))

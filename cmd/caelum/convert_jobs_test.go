@@ -64,6 +64,18 @@ func converts(comment string, held bool) func(*slurm.Job) error {
 	}
 }
 
+// recordedLate returns a script that slurmctld runs only at the third attempt, after slurmdbd has recorded the job.
+func recordedLate() func(*slurm.Job) error {
+	tries := 0
+	indexPause = 0
+	return func(j *slurm.Job) error {
+		if tries++; tries < 3 {
+			return slurm.ErrNoIndex
+		}
+		return converts("", false)(j)
+	}
+}
+
 // unconverted returns a script that holds the job for a reason.
 func unconverted(reason string) func(*slurm.Job) error {
 	return func(j *slurm.Job) error {
@@ -95,6 +107,7 @@ func TestConvertJobs(t *testing.T) {
 		"is not managed":    {queued, func(*slurm.Job) error { return nil }, mark, "", false},
 		"has started":       {queued, func(*slurm.Job) error { return slurm.ErrJobState }, mark, "", false},
 		"unconverted":       {queued, unconverted("a_b\x1b"), mark, "not changed: a b? (held)", true},
+		"not recorded yet":  {queued, recordedLate(), mark + "|" + mark + "|" + mark, sliced, false},
 		"refused":           {queued, refuses, mark + "|hold", "not changed: Invalid GRES (held)", true},
 		"no job_submit.lua": {slurm.Job{Priority: 5, AdminComment: "note"}, nil, mark + "|note", "", true},
 		"back": {slurm.Job{Priority: 5, PerNode: slice1, AdminComment: "caelum:share=cpus note caelum:key=1"}, nil,

@@ -25,6 +25,9 @@ var (
 	// ErrJobState means that the job's state does not allow the request, for example requeueing a pending job or
 	// changing a job that has ended.
 	ErrJobState = errors.New("the job's state does not allow the request")
+	// ErrNoIndex means that slurmctld refuses to change a job until slurmdbd has answered, for example after a restart
+	// (22.05.8). The caller may retry.
+	ErrNoIndex = errors.New("slurmdbd has not recorded the job yet")
 	// ErrAmbiguous means that the job's name, comment or another of its strings looks like the section in which
 	// scontrol prints the allocation. This does not happen by accident.
 	ErrAmbiguous = errors.New("the job's name or comment contains text that looks like an allocation")
@@ -67,6 +70,7 @@ var messages = []struct {
 	{"Invalid job id", ErrNoJob},
 	{"Invalid node name", ErrNoNode},
 	{"not found", ErrNoNode},
+	{"the DB index is being set", ErrNoIndex},
 	{"Job is pending execution", ErrJobState},
 	{"no longer pending", ErrJobState},
 	{"Job has already finished", ErrJobState},
