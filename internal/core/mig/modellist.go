@@ -44,8 +44,7 @@ func parseModels(text string) ([]*Model, error) {
 	var head Model
 	var profiles []Profile
 	flush := func() error {
-		if head.Name == "" || head.Grid == 0 { // a GPU without MIG
-			head = Model{}
+		if head.Name == "" {
 			return nil
 		}
 		head.total = totals(head.Grid, profiles)
@@ -84,8 +83,8 @@ func parseHead(f []string) (Model, error) {
 	if len(f) < 7 || !slices.Contains([]string{"reset", "live", "none"}, f[5]) {
 		return Model{}, errors.New(`a board line must have the form "board name grid type pci reset|live|none device"`)
 	}
-	if f[5] == "none" {
-		return Model{Name: f[1]}, nil
+	if f[5] == "none" { // a GPU without MIG
+		return Model{}, nil
 	}
 	grid, err := strconv.Atoi(f[2])
 	return Model{

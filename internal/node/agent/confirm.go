@@ -41,8 +41,11 @@ func (a *Agent) forgetGone(g int, in *state.Instance) error {
 	a.node.Lock()
 	was, reused := in.Instance, c.Reused(in.GI, in)
 	a.node.Unlock()
-	if err := a.gone(g, c, was, reused); err != nil {
-		return err
+	a.logGone(g, was)
+	if !reused {
+		if err := a.ledger.Forget(c.UUID, was.GI); err != nil {
+			return err
+		}
 	}
 	if was.GI == gpu.FullGI { // another program has switched MIG mode on
 		if err := a.shareDevice(c); err != nil {

@@ -28,7 +28,8 @@ func (a *Agent) adoptInstances(g int, c *state.Card, held []ledger.Instance) err
 		if p, ok := c.Model.Placement(in.Profile, in.Start); ok {
 			c.Ours[p] = &state.Instance{Instance: in}
 		} else if err == nil {
-			if err := a.gone(g, c, in, false); err != nil {
+			a.logGone(g, in)
+			if err := a.ledger.Forget(c.UUID, in.GI); err != nil {
 				return err
 			}
 		}
@@ -36,8 +37,8 @@ func (a *Agent) adoptInstances(g int, c *state.Card, held []ledger.Instance) err
 	return nil
 }
 
-// gone logs that an instance is no longer on its GPU, and removes it from the ledger, unless its id is reused.
-func (a *Agent) gone(g int, c *state.Card, in ledger.Instance, reused bool) error {
+// logGone logs that an instance is no longer on its GPU.
+func (a *Agent) logGone(g int, in ledger.Instance) {
 	log := a.log.WithField("gpu", g).WithField("uuid", in.UUID)
 	if in.Job != 0 {
 		log.WithField("job", in.Job).
@@ -46,10 +47,6 @@ func (a *Agent) gone(g int, c *state.Card, in ledger.Instance, reused bool) erro
 	} else {
 		log.Warnf("%s at %d was removed by another program", in.Profile, in.Start)
 	}
-	if reused {
-		return nil
-	}
-	return a.ledger.Forget(c.UUID, in.GI)
 }
 
 // renameLeases updates the profile and memory of each leased slice from its instance. AdvertisedAs keeps the earlier

@@ -132,10 +132,8 @@ func (c Caps) Device(minor int) (Device, error) {
 // MIG. A GPU that is always full has no other profile. If w allows the profile, it is not a problem that MIG mode is
 // off. If the result has a problem, its Model is nil.
 func (g GPU) Managed(w mig.FullGPUs) GPU {
-	switch {
-	case g.Problem == WithoutMIG && g.Model != nil:
-		g.Model, g.Problem = g.Model.WithFull(g.MemoryMiB), ""
-	case g.Model != nil && w.Allows(g.Index, g.Reset) && (g.Full || g.Problem == ""):
+	may := g.Problem == WithoutMIG || w.Allows(g.Index, g.Reset) && (g.Full || g.Problem == "")
+	if g.Model != nil && may {
 		g.Model, g.Problem = g.Model.WithFull(g.MemoryMiB), ""
 		if g.Index < w.Fixed {
 			g.Model = g.Model.Select(func(p mig.Profile) bool { return p.Name == mig.Full })

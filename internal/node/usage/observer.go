@@ -265,7 +265,7 @@ func (o *Observer) look() {
 // devicesOf returns the devices of a GPU. It reuses those that are in known.
 func (o *Observer) devicesOf(g gpu.GPU, known []*observedDevice) (all []*observedDevice) {
 	found, err := o.Hardware.Instances(g.Index)
-	if err != nil || len(found) == 0 { // the GPU does not support MIG, or has no MIG device
+	if err != nil || len(found) == 0 { // the instances cannot be read, or the GPU has no MIG device
 		found = []gpu.Instance{{GI: gpu.FullGI, Profile: mig.Full, UUID: g.UUID}}
 	}
 	for _, in := range found {
