@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cgroup.h"
+
 static const struct command {
     const char *name, *arguments, *help;
     int (*run)(int argc, char **argv);
@@ -13,7 +15,7 @@ static const struct command {
              "            [--modify-device-files 0|1] [--mig on|off] [--mode-reset auto|manual|never] [--nvlink all|GPU,GPU...[;...]]\n"
              "            [--nvml-clients 0|1] [--swap-halves none|all|GPU,GPU...] [--fabric none|MS]\n"
              "            [--virtualization none|passthrough] [--persistence 0|1] [--drm 0|1] [--boot-config 0|1]\n"
-             "            [--stale-mig-devices 0|1] [--seed N]",
+             "            [--stale-mig-devices 0|1] [--driver-version VERSION] [--memory-limits misc|dmem|none] [--seed N]",
      "Create a new machine that replaces the one in the state file. Each --board begins a group of GPUs of the same model,\n"
      "and --gpus sets the number of GPUs (1). --dev-root is the directory of the device files (/dev). --proc-root is the\n"
      "directory of the driver's /proc files (default: no /proc files). --modify-device-files 0 corresponds to the driver's\n"
@@ -29,6 +31,8 @@ static const struct command {
      "mode off returns SUCCESS and makes the GPU unusable until a reboot (reported for an A100). --persistence and --drm:\n"
      "persistence mode is on, or nvidia_drm is loaded; both prevent resets (0). --boot-config: the driver restores the\n"
      "instances after a reboot (0). --stale-mig-devices: a process may find MIG devices that another process has destroyed (0).\n"
+     "--memory-limits: the driver limits the memory of cgroups with the controller misc or dmem, for which " EMU_CONTROLLER "\n"
+     "stands in (none). --driver-version: 595.45.04, or 615.71.09 with memory limits.\n"
      "The UUIDs depend on the seed (random). GPU models:",
      cmd_init},
     {"calls", "[--reset]", "Print the number of NVML calls of each kind that all processes have made, or set these numbers to 0.", cmd_calls},
@@ -48,6 +52,9 @@ static const struct command {
      "the GPU, which prevents resets and MIG mode changes.",
      cmd_hold},
     {"unhold", "GPU [GI]", "Remove the simulated client of `hold`.", cmd_hold},
+    {"limit", "GPU CGROUP MIB|none",
+     "Set the memory limit of a cgroup on a GPU, as an administrator does with nvidia-smi. CGROUP is the path of its directory.",
+     cmd_limit},
     {"latency", "[--board BOARD|--gpu N] --call CALL MS | [--board BOARD|--gpu N] realistic|off",
      "Set the duration of calls: to MS milliseconds for CALL (0 removes the setting), to the durations measured on\n"
      "real GPUs (realistic), or to no delay (off). Calls:",

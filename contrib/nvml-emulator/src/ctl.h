@@ -25,6 +25,7 @@ int cmd_xid(int argc, char **argv);
 int cmd_mig_mode(int argc, char **argv);
 int cmd_reset(int argc, char **argv);
 int cmd_reboot(int argc, char **argv);
+int cmd_limit(int argc, char **argv);
 int cmd_create(int argc, char **argv);
 int cmd_destroy(int argc, char **argv);
 int cmd_calls(int argc, char **argv);

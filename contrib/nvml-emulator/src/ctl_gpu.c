@@ -1,10 +1,11 @@
 /*
- * This file implements the hold, lose, xid, mig-mode, reset and reboot subcommands, which emulate hardware events and
+ * This file implements the hold, limit, lose, xid, mig-mode, reset and reboot subcommands, which emulate hardware events and
  * what an administrator or a monitoring program does to a GPU.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "cgroup.h"
 #include "ctl.h"
 #include "mode.h"
 
@@ -25,6 +26,21 @@ int cmd_hold(int argc, char **argv)
         t.st->gpu[gpu].held = hold;
     }
     return ctl_end_with(&t, &e, NVML_SUCCESS, argv[0]);
+}
+
+int cmd_limit(int argc, char **argv)
+{
+    if (argc != 4)
+        ctl_fail(EXIT_USAGE, "limit GPU CGROUP MIB|none");
+    struct txn t;
+    ctl_begin(&t, TXN_WRITE);
+    struct event e = EVENT("set-limits");
+    unsigned gpu = ctl_gpu(&t, argv[1]);
+    e.gpu = (int)gpu;
+    uint64_t bytes = UINT64_MAX;
+    if (strcmp(argv[3], "none") != 0)
+        bytes = (uint64_t)ctl_number(argv[3], "MIB", 10000000) << 20;
+    return ctl_end_with(&t, &e, cgroup_set(t.st, gpu, argv[2], bytes), "set the limit");
 }
 
 int cmd_lose(int argc, char **argv)
@@ -111,6 +127,7 @@ int cmd_reboot(int argc, char **argv)
     for (unsigned gpu = 0; gpu < t.st->ngpus; gpu++)
         if (ops_clients(t.st, gpu, -1, -1))
             ctl_fail(EXIT_REFUSED, "processes use GPU %u; end them first", gpu);
+    memset(t.st->cgroup, 0, sizeof t.st->cgroup);
     for (unsigned gpu = 0; gpu < t.st->ngpus; gpu++) {
         struct event e = EVENT("reboot");
         mode_reboot(&t, gpu);

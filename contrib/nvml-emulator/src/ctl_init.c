@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "calls.h"
+#include "cgroup.h"
 #include "ctl.h"
 #include "device.h"
 #include "proc.h"
@@ -28,6 +29,22 @@ static uint32_t mode_reset_by_name(const char *name)
         if (strcmp(name, names[i]) == 0)
             return i;
     ctl_fail(EXIT_USAGE, "--mode-reset must be auto, manual or never, not %s", name);
+}
+
+static uint32_t memory_limits_by_name(const char *name)
+{
+    static const char *const names[] = {[LIMITS_NONE] = "none", [LIMITS_MISC] = "misc", [LIMITS_DMEM] = "dmem"};
+    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    ctl_fail(EXIT_USAGE, "--memory-limits must be misc, dmem or none, not %s", name);
+}
+
+static void set_driver_version(struct state *st, const char *version)
+{
+    if (strlen(version) >= sizeof st->driver_version || *version < '1' || *version > '9' || version[strspn(version, "0123456789.")])
+        ctl_fail(EXIT_USAGE, "--driver-version must be numbers and dots, for example 615.71.09, not %s", version);
+    strcpy(st->driver_version, version);
 }
 
 /* connect_group connects the GPUs of one group of --nvlink, such as "0,1", and returns the rest of the string. */
@@ -106,6 +123,8 @@ int cmd_init(int argc, char **argv)
         {"drm", 1, 0, 'D'},
         {"boot-config", 1, 0, 'B'},
         {"stale-mig-devices", 1, 0, 'S'},
+        {"driver-version", 1, 0, 'V'},
+        {"memory-limits", 1, 0, 'L'},
         {0},
     };
     struct state st = {0};
@@ -168,6 +187,8 @@ int cmd_init(int argc, char **argv)
         case 'D': st.host |= ctl_number(optarg, "--drm", 1) ? EMU_DRM : 0; break;
         case 'B': st.host |= ctl_number(optarg, "--boot-config", 1) ? EMU_BOOT_CONFIG : 0; break;
         case 'S': st.host |= ctl_number(optarg, "--stale-mig-devices", 1) ? EMU_STALE : 0; break;
+        case 'V': set_driver_version(&st, optarg); break;
+        case 'L': st.memory_limits = memory_limits_by_name(optarg); break;
         case 'c': st.nvml_clients = ctl_number(optarg, "--nvml-clients", 1); break;
         case 's':
             st.seed = ctl_number(optarg, "--seed", 4000000000u);
@@ -189,6 +210,10 @@ int cmd_init(int argc, char **argv)
             g->persistence = (uint8_t)persistence;
             ops_make_uuid(&st, 0, st.ngpus, g->uuid);
         }
+    if (!st.driver_version[0])
+        strcpy(st.driver_version, st.memory_limits ? "615.71.09" : "595.45.04");
+    if (st.memory_limits && driver_release(&st) < EMU_LIMITS_RELEASE)
+        ctl_fail(EXIT_USAGE, "--memory-limits needs a driver of release %d or later, not %s", EMU_LIMITS_RELEASE, st.driver_version);
     if (nvlink)
         connect_gpus(&st, nvlink);
     swap_halves(&st, swapped);

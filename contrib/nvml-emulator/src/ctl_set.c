@@ -72,7 +72,7 @@ int cmd_latency(int argc, char **argv)
 static bool changes_state(int call)
 {
     return call == CALL_CREATE_GI || call == CALL_DESTROY_GI || call == CALL_CREATE_CI || call == CALL_DESTROY_CI ||
-           call == CALL_SET_MIG_MODE || call == CALL_RESET;
+           call == CALL_SET_MIG_MODE || call == CALL_SET_LIMITS || call == CALL_RESET;
 }
 
 static void fault_list(const struct state *st)
@@ -156,7 +156,7 @@ int cmd_fault(int argc, char **argv)
     if (call < 0 || (f.rc >= 0) + (f.crash != 0) + (f.activation != 0) != 1 || f.nth == 0)
         ctl_fail(EXIT_USAGE, "fault add needs --call, and one of --error, --kill and --activation; see nvml-emulator fault --help");
     if (f.crash && !changes_state(call))
-        ctl_fail(EXIT_USAGE, "--kill requires a call that changes the state: CREATE_GI, DESTROY_GI, CREATE_CI, DESTROY_CI, SET_MIG_MODE or RESET");
+        ctl_fail(EXIT_USAGE, "--kill requires a call that changes the state: CREATE_GI, DESTROY_GI, CREATE_CI, DESTROY_CI, SET_MIG_MODE, SET_LIMITS or RESET");
     if (f.activation && call != CALL_SET_MIG_MODE)
         ctl_fail(EXIT_USAGE, "--activation requires --call SET_MIG_MODE");
     f.call = (uint8_t)call;

@@ -111,6 +111,21 @@ static void json_name(const char *name)
     putchar('"');
 }
 
+/* show_limits prints the memory limits of cgroups, also those of cgroups that no longer exist, as JSON. */
+static void show_limits(const struct state *st)
+{
+    const char *sep = "";
+    for (int k = 0; k < EMU_MAX_CGROUPS; k++) {
+        const struct cgroup *c = &st->cgroup[k];
+        for (unsigned i = 0; c->inode && i < st->ngpus; i++)
+            if (c->limit[i] && c->limit[i] != UINT64_MAX) {
+                printf("%s{\"gpu\":%u,\"inode\":%llu,\"mib\":%llu}", sep, i, (unsigned long long)c->inode,
+                       (unsigned long long)(c->limit[i] >> 20));
+                sep = ",";
+            }
+    }
+}
+
 static void show_json(const struct state *st)
 {
     char uuid[UUID_TEXT];
@@ -167,6 +182,8 @@ static void show_json(const struct state *st)
         printf("\"memory_mib\":%u}", c->memory_mib);
         sep = ",";
     }
+    printf("],\"limits\":[");
+    show_limits(st);
     printf("]}\n");
 }
 

@@ -1,4 +1,7 @@
-/* This header declares the parts of cuda-process: the devices in CUDA_VISIBLE_DEVICES, and how they are used. */
+/*
+ * This header declares the parts of cuda-process and libcuda.so.1: the devices in CUDA_VISIBLE_DEVICES, and how they are
+ * used.
+ */
 #ifndef EMU_CUDA_H
 #define EMU_CUDA_H
 
@@ -12,7 +15,7 @@ enum {
     EXIT_UNEXPECTED = 5,
 };
 
-/* cuda_fail prints a message and ends the program with the status. */
+/* cuda_fail prints a message and ends the program with the status. In libcuda.so.1, it ends the call. */
 _Noreturn void cuda_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* struct device is a compute instance, or a whole GPU with gi and ci EMU_WHOLE. */
@@ -37,6 +40,7 @@ struct wish {
     const char *expect;   /* the expected profile, or NULL */
     unsigned expect_gpus; /* the expected number of whole GPUs, or 0 */
     bool exclusive, print, graphics;
+    bool uncharged, managed;
     double util;
 };
 
@@ -51,6 +55,9 @@ void cuda_acquire(const struct wish *w);
  * exists or has too little memory.
  */
 void cuda_use(unsigned mib);
+
+/* cuda_total returns the memory of the first device that the driver shows to the process, in MiB. */
+unsigned cuda_total(void);
 
 /* cuda_leave unregisters the process as a client of its devices. */
 void cuda_leave(void);

@@ -4,13 +4,16 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "cgroup.h"
 #include "cuda.h"
 #include "device.h"
 #include "ops.h"
+#include "quirk.h"
 #include "rules.h"
 
 static struct client me[EMU_MAX_GPUS]; /* the process's entries, one for each device */
 static unsigned ndevices;
+static bool charged; /* a cgroup is charged for the process's memory */
 
 static void begin(struct txn *t, enum txn_mode mode)
 {
@@ -25,9 +28,20 @@ static void commit(struct txn *t)
     txn_end(t);
 }
 
-static unsigned total_mib(const struct gpu_state *g, const struct client *c)
+static uint64_t total_bytes(const struct state *st, const struct client *c)
 {
-    return c->gi == EMU_WHOLE ? rules_board(g)->total_mib : rules_memory_mib(g, g->gi[c->gi].profile);
+    const struct gpu_state *g = &st->gpu[c->gpu];
+    return (uint64_t)(c->gi == EMU_WHOLE ? rules_board(g)->total_mib : rules_memory_mib(g, g->gi[c->gi].profile)) << 20;
+}
+
+/* managed_bytes returns the managed memory on a GPU, which does not prevent other allocations. */
+static uint64_t managed_bytes(const struct state *st, unsigned gpu)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < EMU_MAX_CLIENTS && !quirk(QUIRK_MANAGED_STAYS); i++)
+        if (st->client[i].managed && st->client[i].gpu == gpu && client_live(&st->client[i]))
+            bytes += (uint64_t)st->client[i].memory_mib << 20;
+    return bytes;
 }
 
 /* check_wish ends the program if the device does not match the options. */
@@ -61,7 +75,8 @@ static void enter(struct txn *t, const struct device *d, const struct wish *w, s
                              .gpu = (uint8_t)d->gpu,
                              .gi = (uint8_t)d->gi,
                              .ci = (uint8_t)d->ci,
-                             .graphics = w->graphics};
+                             .graphics = w->graphics,
+                             .managed = w->managed};
     if (d->gi != EMU_WHOLE)
         entry->ci_serial = t->st->gpu[d->gpu].gi[d->gi].ci[d->ci].serial;
     if (entry->start_time == 0)
@@ -76,15 +91,18 @@ static void print_device(const struct state *st, const struct client *c)
 {
     const struct gpu_state *g = &st->gpu[c->gpu];
     char uuid[UUID_TEXT];
+    uint64_t total = total_bytes(st, c), used;
     if (c->gi == EMU_WHOLE) {
+        if (charged)
+            cgroup_show(st, c->gpu, &total, &used);
         ops_uuid_text("GPU-", g->uuid, uuid);
-        printf("uuid=%s gpu=%u memory_mib=%u\n", uuid, c->gpu, total_mib(g, c));
+        printf("uuid=%s gpu=%u memory_mib=%u\n", uuid, c->gpu, (unsigned)(total >> 20));
         return;
     }
     const struct gi_state *gi = &g->gi[c->gi];
     ops_uuid_text("MIG-", gi->ci[c->ci].uuid, uuid);
     printf("uuid=%s gpu=%u gi=%u profile=%s start=%u memory_mib=%u\n", uuid, c->gpu, c->gi, rules_name(g, gi->profile), gi->start,
-           total_mib(g, c));
+           (unsigned)(total >> 20));
 }
 
 void cuda_acquire(const struct wish *w)
@@ -93,6 +111,7 @@ void cuda_acquire(const struct wish *w)
     struct device devices[EMU_MAX_GPUS];
     begin(&t, TXN_WRITE);
     ndevices = cuda_visible(t.st, getenv("CUDA_VISIBLE_DEVICES"), devices);
+    charged = !w->uncharged && !w->managed;
     if (w->expect_gpus)
         cuda_expect_gpus(t.st, devices, ndevices, w->expect_gpus);
     for (unsigned i = 0; i < ndevices; i++)
@@ -150,13 +169,22 @@ static void leave(struct txn *t, const char *why, int failed, nvmlReturn_t rc)
 static void grow(struct txn *t, unsigned i, unsigned mib)
 {
     struct client *c = find_entry(t, &me[i]);
-    unsigned total = total_mib(&t->st->gpu[me[i].gpu], &me[i]), before = me[i].memory_mib;
-    unsigned others = ops_used_mib(t->st, me[i].gpu, me[i].gi == EMU_WHOLE ? -1 : me[i].gi) - c->memory_mib;
-    if (mib > before && others + mib > total) {
+    bool whole = c->gi == EMU_WHOLE;
+    uint64_t total = total_bytes(t->st, c), used = (uint64_t)ops_used_mib(t->st, c->gpu, whole ? -1 : c->gi) << 20, left;
+    unsigned before = c->memory_mib;
+    if (whole)
+        used -= managed_bytes(t->st, c->gpu);
+    left = used < total ? total - used : 0;
+    if (whole && charged && (c->cgroup = (uint8_t)cgroup_join(t->st))) {
+        uint64_t room = cgroup_room(t->st, c->gpu, c->cgroup);
+        left = room < left ? room : left;
+        cgroup_show(t->st, c->gpu, &total, &used);
+    }
+    if (mib > before && mib - before > left >> 20 && !c->managed) {
         leave(t, "process-oom", (int)i, NVML_ERROR_MEMORY);
         cuda_fail(EXIT_CUDA,
                   "CUDA out of memory. Tried to allocate %u MiB (%u MiB total capacity; %u MiB already allocated; %u MiB free)",
-                  mib - before, total, others + before, total - others - before);
+                  mib - before, (unsigned)(total >> 20), (unsigned)(used >> 20), (unsigned)(left >> 20));
     }
     c->memory_mib = mib;
 }
@@ -183,6 +211,17 @@ void cuda_use(unsigned mib)
     for (unsigned i = 0; i < ndevices; i++)
         me[i].memory_mib = mib;
     commit(&t);
+}
+
+unsigned cuda_total(void)
+{
+    struct txn t;
+    begin(&t, TXN_READ);
+    uint64_t total = total_bytes(t.st, &me[0]), used;
+    if (me[0].gi == EMU_WHOLE && charged)
+        cgroup_show(t.st, me[0].gpu, &total, &used);
+    txn_end(&t);
+    return (unsigned)(total >> 20);
 }
 
 void cuda_leave(void)

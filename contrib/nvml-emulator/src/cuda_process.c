@@ -16,13 +16,16 @@
 
 static const char usage[] =
     "Usage: cuda-process [--memory MIB | --curve S:MIB,S:MIB,...] [--util SHARE] [--seconds S] [--expect PROFILE]\n"
-    "                    [--expect-gpus N] [--exclusive] [--print] [--graphics]\n\n"
+    "                    [--expect-gpus N] [--exclusive] [--print] [--graphics] [--uncharged] [--managed]\n\n"
     "Hold the devices in CUDA_VISIBLE_DEVICES, and some of their memory, for S seconds. The devices are one MIG UUID,\n"
     "or whole GPUs (indices or UUIDs). S defaults to the end of the curve, or 0. Between two points, the curve is\n"
     "linear. --util: keep this share (0 to 1) of each device's SMs busy. --expect: fail unless the device has this profile.\n"
     "--expect-gpus: fail unless exactly N whole GPUs are visible and this process may not open any other GPU's device file.\n"
     "--exclusive: fail if another process holds a device. --print: print a line about each device.\n"
-    "--graphics: be a graphics process, which the driver lists separately from compute processes.\n\n"
+    "--graphics: be a graphics process, which the driver lists separately from compute processes.\n"
+    "--uncharged: use a client that an exited process has created, so that no cgroup is charged for the memory.\n"
+    "--managed: allocate managed memory, which no cgroup is charged for, and which moves to the host's memory if other\n"
+    "processes need the GPU's.\n\n"
     "Exit status: 0 success; 1 CUDA failed (out of memory, device removed); 2 wrong usage; 3 CUDA_VISIBLE_DEVICES does not\n"
     "contain one MIG device or whole GPUs that this user may open; 4 another process holds a device (--exclusive); 5 the\n"
     "device does not have the profile of --expect, or the GPUs are not those of --expect-gpus. A signal ends the process as\n"
@@ -61,6 +64,8 @@ static void options(int argc, char **argv)
         {"exclusive", 0, 0, 'x'},
         {"print", 0, 0, 'p'},
         {"graphics", 0, 0, 'G'},
+        {"uncharged", 0, 0, 'U'},
+        {"managed", 0, 0, 'M'},
         {"help", 0, 0, 'h'},
         {0},
     };
@@ -94,6 +99,8 @@ static void options(int argc, char **argv)
         case 'e': wish.expect = optarg; break;
         case 'x': wish.exclusive = true; break;
         case 'G': wish.graphics = true; break;
+        case 'U': wish.uncharged = true; break;
+        case 'M': wish.managed = true; break;
         case 'p': wish.print = true; break;
         case 'h': fputs(usage, stdout); exit(0);
         default: exit(EXIT_USAGE);

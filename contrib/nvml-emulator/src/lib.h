@@ -88,6 +88,9 @@ nvmlReturn_t lib_copy(char *to, unsigned length, const char *text);
 
 bool lib_initialized(void);
 
+/* lib_driver_version returns the version of the driver that nvmlInit has found. */
+const char *lib_driver_version(void);
+
 /* lib_created records that this process has created an instance, for the quirks. */
 void lib_created(uint64_t serial);
 

@@ -18,6 +18,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned initialized;
 static char path[512];
+static char driver_version[32];
 static bool may_config, may_monitor; /* which of the two files of the MIG capabilities nvmlInit could open */
 static int held[EMU_MAX_GPUS];       /* descriptors of device files, with --nvml-clients 1 */
 static unsigned nheld;
@@ -64,6 +65,11 @@ bool lib_initialized(void)
     bool yes = initialized > 0;
     pthread_mutex_unlock(&mutex);
     return yes;
+}
+
+const char *lib_driver_version(void)
+{
+    return driver_version;
 }
 
 nvmlReturn_t lib_copy(char *to, unsigned length, const char *text)
@@ -319,6 +325,7 @@ static nvmlReturn_t init(void)
     if (initialized++ == 0) {
         session = c.st->serial;
         ncreated = 0;
+        strcpy(driver_version, c.st->driver_version);
         may_config = device_may_use_system(c.st, EMU_CAP_CONFIG);
         may_monitor = device_may_use_system(c.st, EMU_CAP_MONITOR);
         hold_gpus(c.st);

@@ -1,21 +1,22 @@
 /* This file implements queries about a GPU or a MIG device: identity, memory, processes and utilization. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <strings.h>
 
+#include "cgroup.h"
 #include "lib.h"
 #include "quirk.h"
 
-#define DRIVER_VERSION "595.45.04"
-#define CUDA_VERSION 13010
-
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
-    return lib_initialized() ? lib_copy(version, length, DRIVER_VERSION) : NVML_ERROR_UNINITIALIZED;
+    return lib_initialized() ? lib_copy(version, length, lib_driver_version()) : NVML_ERROR_UNINITIALIZED;
 }
 
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
-    return lib_initialized() ? lib_copy(version, length, "13." DRIVER_VERSION) : NVML_ERROR_UNINITIALIZED;
+    char text[64];
+    snprintf(text, sizeof text, "13.%s", lib_driver_version());
+    return lib_initialized() ? lib_copy(version, length, text) : NVML_ERROR_UNINITIALIZED;
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
@@ -24,7 +25,7 @@ nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
         return NVML_ERROR_UNINITIALIZED;
     if (!version)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *version = CUDA_VERSION;
+    *version = atoi(lib_driver_version()) < EMU_LIMITS_RELEASE ? 13010 : 13040;
     return NVML_SUCCESS;
 }
 
@@ -202,7 +203,8 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int len
 
 static const unsigned long long mib = 1024 * 1024;
 
-static nvmlReturn_t memory(nvmlDevice_t device, unsigned long long *total, unsigned long long *used)
+/* memory returns a device's memory. shared is true if the driver takes the caller's cgroup into account. */
+static nvmlReturn_t memory(nvmlDevice_t device, bool shared, uint64_t *total, uint64_t *used)
 {
     struct call c = CALL(CALL_MEMORY);
     c.monitor = true;
@@ -213,15 +215,17 @@ static nvmlReturn_t memory(nvmlDevice_t device, unsigned long long *total, unsig
     *used = ops_used_mib(c.st, (unsigned)c.gpu, c.gi_id) * mib;
     if (*used > *total)
         *used = *total;
+    if (shared && !c.g->mig)
+        cgroup_show(c.st, (unsigned)c.gpu, total, used);
     return call_end(&c, rc);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *info)
 {
-    unsigned long long total, used;
+    uint64_t total, used;
     if (!info)
         return NVML_ERROR_INVALID_ARGUMENT;
-    nvmlReturn_t rc = memory(device, &total, &used);
+    nvmlReturn_t rc = memory(device, false, &total, &used);
     if (rc == NVML_SUCCESS)
         *info = (nvmlMemory_t){.total = total, .used = used, .free = total - used};
     return rc;
@@ -229,12 +233,12 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *info)
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *info)
 {
-    unsigned long long total, used;
+    uint64_t total, used;
     if (!info)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (info->version != nvmlMemory_v2)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    nvmlReturn_t rc = memory(device, &total, &used);
+    nvmlReturn_t rc = memory(device, true, &total, &used);
     if (rc == NVML_SUCCESS)
         *info = (nvmlMemory_v2_t){.version = nvmlMemory_v2, .total = total, .used = used, .free = total - used};
     return rc;

@@ -38,6 +38,7 @@ static const struct {
     {NVML_ERROR_GPU_IS_LOST, "GPU_IS_LOST", "GPU is lost"},
     {NVML_ERROR_RESET_REQUIRED, "RESET_REQUIRED", "GPU requires reset"},
     {NVML_ERROR_OPERATING_SYSTEM, "OPERATING_SYSTEM", "Operating System Error"},
+    {NVML_ERROR_FUNCTION_NOT_FOUND, "FUNCTION_NOT_FOUND", "Function Not Found"},
     {NVML_ERROR_LIB_RM_VERSION_MISMATCH, "LIB_RM_VERSION_MISMATCH", "Driver/library version mismatch"},
     {NVML_ERROR_IN_USE, "IN_USE", "In use by another client"},
     {NVML_ERROR_MEMORY, "MEMORY", "Insufficient Memory"},

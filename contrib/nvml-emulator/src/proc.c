@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cgroup.h"
 #include "device.h"
 #include "rules.h"
 
@@ -62,6 +63,12 @@ static int write_params(const struct state *st)
     if (!f)
         return -1;
     fprintf(f, "ModifyDeviceFiles: %d\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n", !st->keep_device_files);
+    const char *dwords = "";
+    if (st->memory_limits)
+        dwords = "RmMemacctController=" EMU_CONTROLLER;
+    else if (driver_release(st) >= EMU_LIMITS_RELEASE)
+        dwords = "RmMemacctMode=0";
+    fprintf(f, "RegistryDwords: \"%s\"\n", dwords);
     return finish(f);
 }
 

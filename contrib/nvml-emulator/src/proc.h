@@ -4,7 +4,7 @@
  * nv-procfs.c in NVIDIA's open kernel modules 595.45.04.
  *
  *   devices                                                  the major number of nvidia-caps, as in /proc/devices
- *   driver/nvidia/params                                     ModifyDeviceFiles
+ *   driver/nvidia/params                                     ModifyDeviceFiles; RegistryDwords
  *   driver/nvidia-caps/mig-minors                            the minor number of every possible capability
  *   driver/nvidia-nvlink/capabilities/fabric-mgmt           on a system with NVSwitches
  *   driver/nvidia/capabilities/mig/{config,monitor}          the capabilities that belong to no instance

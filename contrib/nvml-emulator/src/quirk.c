@@ -17,6 +17,11 @@ const char *const quirk_names[QUIRK_COUNT] = {
     [QUIRK_MODE_WHILE_HELD] = "mode-while-held",
     [QUIRK_P2P] = "p2p",
     [QUIRK_FORGETFUL] = "forgetful",
+    [QUIRK_NO_ENFORCEMENT] = "no-enforcement",
+    [QUIRK_HIDDEN_LIMIT] = "hidden-limit",
+    [QUIRK_MISCOUNT] = "miscount",
+    [QUIRK_MANAGED_STAYS] = "managed-stays",
+    [QUIRK_STICKY_LIMIT] = "sticky-limit",
 };
 
 void quirk_path(enum quirk q, char path[600])

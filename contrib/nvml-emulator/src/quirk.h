@@ -19,6 +19,11 @@ enum quirk {
     QUIRK_MODE_WHILE_HELD, /* a MIG mode change takes effect although a process has the GPU open */
     QUIRK_P2P,             /* NVLinks are reported with MIG mode on */
     QUIRK_FORGETFUL,       /* the instances are gone when a process ends its session */
+    QUIRK_NO_ENFORCEMENT,  /* limits of cgroups do not prevent allocations */
+    QUIRK_HIDDEN_LIMIT,    /* processes see the GPU's memory instead of the limit of their cgroup */
+    QUIRK_MISCOUNT,        /* the memory in use of a cgroup is reported as 0 */
+    QUIRK_MANAGED_STAYS,   /* managed memory prevents other allocations */
+    QUIRK_STICKY_LIMIT,    /* a limit cannot be removed */
     QUIRK_COUNT,
 };
 

@@ -91,7 +91,7 @@ static bool sane_nvlinks(const struct state *st)
 
 static bool sane_client(const struct state *st, const struct client *c)
 {
-    if (c->gpu >= st->ngpus || c->busy > EMU_BUSY)
+    if (c->gpu >= st->ngpus || c->busy > EMU_BUSY || c->cgroup > EMU_MAX_CGROUPS)
         return false;
     if (c->gi == EMU_WHOLE)
         return c->ci == EMU_WHOLE && !st->gpu[c->gpu].mig;
@@ -101,12 +101,15 @@ static bool sane_client(const struct state *st, const struct client *c)
 bool state_sane(const struct state *st)
 {
     if (st->ngpus > EMU_MAX_GPUS || st->log_len > EMU_LOG_MAX || !memchr(st->dev_root, '\0', sizeof st->dev_root) ||
-        !memchr(st->proc_root, '\0', sizeof st->proc_root))
+        !memchr(st->proc_root, '\0', sizeof st->proc_root) || !memchr(st->driver_version, '\0', sizeof st->driver_version))
         return false;
     for (unsigned i = 0; i < st->ngpus; i++)
         if (!sane_gpu(&st->gpu[i]))
             return false;
-    if (st->mode_reset > MODE_RESET_NEVER || st->nvml_clients > 1 || !sane_nvlinks(st))
+    for (unsigned i = 0; i < EMU_MAX_CGROUPS; i++)
+        if (!memchr(st->cgroup[i].path, '\0', sizeof st->cgroup[i].path))
+            return false;
+    if (st->mode_reset > MODE_RESET_NEVER || st->memory_limits > LIMITS_DMEM || st->nvml_clients > 1 || !sane_nvlinks(st))
         return false;
     for (unsigned i = 0; i < EMU_MAX_CLIENTS; i++)
         if (st->client[i].pid && !sane_client(st, &st->client[i]))

@@ -18,7 +18,7 @@
 #include "names.h"
 
 #define EMU_DEFAULT_STATE "/run/nvml-emulator/state"
-#define EMU_VERSION 4
+#define EMU_VERSION 5
 #ifndef EMU_MAX_GPUS
 #define EMU_MAX_GPUS 16 /* with more GPUs, --nvlink does not work */
 #endif
@@ -26,9 +26,10 @@
 #define EMU_MAX_CI 8
 #define EMU_MAX_CLIENTS 256
 #define EMU_MAX_FAULTS 32
-#define EMU_LOG_MAX 8192 /* bytes of log lines in one commit */
-#define EMU_BUSY 10000   /* the SM utilization of an instance or a GPU whose SMs are always busy */
-#define EMU_WHOLE 0xff   /* in place of an instance id: the client uses the whole GPU, without MIG */
+#define EMU_MAX_CGROUPS 64 /* cgroups that have a limit, or whose processes use a GPU */
+#define EMU_LOG_MAX 8192   /* bytes of log lines in one commit */
+#define EMU_BUSY 10000     /* the SM utilization of an instance or a GPU whose SMs are always busy */
+#define EMU_WHOLE 0xff     /* in place of an instance id: the client uses the whole GPU, without MIG */
 
 struct ci_state {
     uint64_t serial; /* unique among all instances of the machine, including destroyed ones */
@@ -81,6 +82,22 @@ struct client {
     uint32_t busy; /* share of the instance's or GPU's SMs, in units of 1/EMU_BUSY */
     uint8_t gpu, gi, ci /* gi and ci are EMU_WHOLE for a whole GPU */;
     uint8_t graphics; /* a graphics process, not a compute process */
+    uint8_t cgroup;   /* index + 1 of the cgroup that is charged for the memory, or 0 */
+    uint8_t managed;  /* the memory is managed: it moves to the host's memory if other processes need the GPU's */
+    uint8_t pad[6];
+};
+
+/* struct cgroup describes the memory limits of a cgroup (cgroup.h). */
+struct cgroup {
+    uint64_t inode;               /* of the cgroup's directory; 0 for a free entry */
+    uint64_t limit[EMU_MAX_GPUS]; /* bytes; 0 if the driver knows none, UINT64_MAX if it was removed */
+    char path[184];
+};
+
+enum memory_limits {
+    LIMITS_NONE,
+    LIMITS_MISC,
+    LIMITS_DMEM,
 };
 
 enum crash {
@@ -122,10 +139,12 @@ struct state {
     uint32_t nvml_clients;      /* a process that has called nvmlInit is a client of all GPUs */
     uint32_t host;              /* bits EMU_* */
     uint32_t fabric_delay_ms;   /* the duration of the registration with the fabric */
-    uint32_t pad0;
+    uint32_t memory_limits;     /* enum memory_limits: the backend for memory limits of cgroups */
+    char driver_version[32];
     struct gpu_state gpu[EMU_MAX_GPUS];
     struct client client[EMU_MAX_CLIENTS];
     struct fault fault[EMU_MAX_FAULTS];
+    struct cgroup cgroup[EMU_MAX_CGROUPS];
     uint64_t log_off;
     uint32_t log_len, pad;
     char log[EMU_LOG_MAX];
