@@ -17,11 +17,13 @@ const (
 // score counts a rule's results for repeats, that is, for runs whose key has earlier runs.
 type score struct {
 	repeats, tight, killed int     // tight is the number of runs on the smallest sufficient profile
+	never                  int     // the number of repeats of which all runs ran out of memory
 	needed, given          float64 // MiB
 }
 
 func (s *score) add(o score) {
 	s.repeats, s.tight, s.killed = s.repeats+o.repeats, s.tight+o.tight, s.killed+o.killed
+	s.never += o.never
 	s.needed, s.given = s.needed+o.needed, s.given+o.given
 }
 
@@ -57,6 +59,9 @@ func (h *history) submit(w work, s submission) (first score) {
 			break
 		}
 		first.killed++
+	}
+	if first.killed == tries {
+		first.never = 1
 	}
 	return first
 }

@@ -18,7 +18,7 @@ func compareVariants(w io.Writer, seeds []uint64) error {
 	if err := variantTable(w, n, variants, rules, seeds); err != nil {
 		return err
 	}
-	scattered := []population{standard, variants[len(variants)-1]}
+	scattered := append([]population{standard}, variants[len(variants)-2:]...)
 	return variantTable(w, n, scattered, quantiles(), seeds)
 }
 
@@ -33,10 +33,11 @@ func quantiles() []rule {
 	return all
 }
 
-// variantTable prints three figures for each rule and population: the fraction of repeats on the tightest profile, the
-// fraction of repeats that run out of memory, and the allocated fraction of a GPU.
+// variantTable prints four figures for each rule and population: the fraction of repeats on the tightest profile, the
+// number of runs out of memory as a fraction of the repeats, the allocated fraction of a GPU, and the fraction of
+// repeats that run out of memory in all tries.
 func variantTable(w io.Writer, n node, populations []population, rules []rule, seeds []uint64) error {
-	head := "in the tightest profile / out of memory / allocated share of a GPU"
+	head := "in the tightest profile / out of memory / allocated share of a GPU / in all tries"
 	for _, p := range populations {
 		head += ", " + p.name
 	}
@@ -45,8 +46,9 @@ func variantTable(w io.Writer, n node, populations []population, rules []rule, s
 			format, values := "%s", []any{r.name}
 			for _, p := range populations {
 				s, _ := p.simulateAll(n, r, seeds)
-				format += ", %.1f%% / %.2f%% / %.1f%%"
-				values = append(values, s.of(s.tight), s.of(s.killed), 100*s.given/float64(s.repeats)/n.memory(n.whole))
+				format += ", %.1f%% / %.2f%% / %.1f%% / %.2f%%"
+				values = append(values, s.of(s.tight), s.of(s.killed), 100*s.given/float64(s.repeats)/n.memory(n.whole),
+					s.of(s.never))
 			}
 			row(format, values...)
 		}

@@ -48,18 +48,20 @@ type population struct {
 	failing float64 // the fraction of runs that fail for reasons other than memory
 	noise   float64 // the run-to-run sigma of all jobs' peaks; 0 means as described for work
 	base    float64 // the memory in use at the start of a run, as a fraction of the peak
+	sudden  bool    // memory use does not rise gradually: one allocation takes all the memory that is missing
 }
 
 // standard is the population described in the comment on work.
 var standard = population{name: "standard", failing: 0.04, base: 0.5}
 
 // variants are the populations of the `variants` command. In the first three, memory use rises from zero, so a run that
-// fails early has used little memory. In the last, every job's memory use depends on its input.
+// fails early has used little memory. In the last two, every job's memory use depends on its input.
 var variants = []population{
-	{"20% of the runs fail", 0.2, 0, 0},
-	{"50% of the runs fail", 0.5, 0, 0},
-	{"80% of the runs fail", 0.8, 0, 0},
-	{"memory sigma 0.3", 0.04, 0.3, 0.5},
+	{"20% of the runs fail", 0.2, 0, 0, false},
+	{"50% of the runs fail", 0.5, 0, 0, false},
+	{"80% of the runs fail", 0.8, 0, 0, false},
+	{"memory sigma 0.3", 0.04, 0.3, 0.5, false},
+	{"sudden peaks with sigma 0.3", 0.04, 0.3, 0.1, true},
 }
 
 // user describes one user of the population.
@@ -197,5 +199,11 @@ func (w work) run(s submission, job uint32, profile string, memory float64) (r p
 
 // memory returns the memory in use, in MiB, after the given fraction of the run.
 func (w work) memory(s submission, share float64) float64 {
+	if w.sudden && share < w.rise {
+		return s.peak * w.base
+	}
+	if w.sudden {
+		return s.peak
+	}
 	return s.peak * min(1, w.base+(1-w.base)*share/w.rise)
 }

@@ -1,5 +1,5 @@
-// Package seeds parses the -seeds option of the programs in contrib/lab/learn, contrib/lab/sizing and
-// contrib/lab/whole.
+// Package seeds parses the -seeds option of the programs in contrib/lab/fractions, contrib/lab/learn,
+// contrib/lab/sizing and contrib/lab/whole.
 package seeds
 
 import (

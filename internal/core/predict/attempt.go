@@ -2,6 +2,7 @@ package predict
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -33,6 +34,7 @@ type attempt struct {
 	complete bool // the run shows how much memory is sufficient for the job
 	short    bool // the run probably ran out of memory
 	doubtful bool // the run failed, perhaps because it ran out of memory, even though its peak was low
+	early    bool // the run failed long before the complete runs ended, and used little memory
 }
 
 // attempts returns, oldest first, the runs that were sampled and the runs that failed before the first sample.
@@ -88,7 +90,7 @@ func proved(all []attempt) bool {
 	less := 0.0
 	for _, a := range all {
 		switch {
-		case a.OutOfMemory():
+		case a.OutOfMemory() || a.short:
 			less = max(less, a.promised())
 		case a.complete && less > 0 && a.PeakMiB > usable*less:
 			return true
@@ -124,22 +126,35 @@ func together(runs []Run) (all []attempt) {
 	return all
 }
 
-// promised returns the memory in the name of a run's profile, in MiB, which is an upper bound on the actual memory of
-// an instance.
+// promised returns the memory in the name of a run's profile, in MiB. A MIG instance has at most this memory, and a
+// fraction at least this memory. For a whole GPU (mig.Full), the result is infinite, because no slice has more.
 func (r Run) promised() float64 {
+	if r.Profile == mig.Full {
+		return math.Inf(1)
+	}
 	_, gb := mig.Claims(r.Profile)
-	return 1024 * gb
+	return 1024 * max(gb, float64(mig.FractionGB(r.Profile)))
+}
+
+// most returns an upper bound, in MiB, on the memory of an instance of a run's profile. The names of fractions are
+// rounded down.
+func (r Run) most() float64 {
+	if mig.IsFraction(r.Profile) {
+		return r.promised() + 1023
+	}
+	return r.promised()
 }
 
 // whole reports whether a run used a whole GPU.
 func (r Run) whole() bool {
-	return slices.ContainsFunc(mig.Models(), func(b *mig.Model) bool {
+	return r.Profile == mig.Full || slices.ContainsFunc(mig.Models(), func(b *mig.Model) bool {
 		k, ok := b.ProfileIndex(r.Profile)
 		return ok && b.Type == r.GPUType && b.Profiles[k].Compute == b.Compute()
 	})
 }
 
-// compute returns the number of compute slices in the name of a run's profile, or 0 if unknown.
+// compute returns the number of compute slices in the name of a run's profile, or 0 if unknown. It is unknown for a
+// fraction, because its share depends on the other jobs on the GPU.
 func (r Run) compute() int {
 	compute, _ := mig.Claims(r.Profile)
 	return compute

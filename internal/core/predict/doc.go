@@ -15,7 +15,8 @@
 //
 //	attempt.go    decides which runs were complete; merges the records of a run on several nodes; the thresholds
 //	compute.go    compute slices: Amdahl's law, busy share from run times or utilisation, max_slowdown, time limits
-//	failure.go    decides which failed runs ran out of memory, from the share of runs that fail for other reasons
+//	failure.go    decides which failed runs ran out of memory, from the shares of runs that fail for other
+//	              reasons and for lack of memory
 //	forecast.go   Series.Forecast: the peak memory of a running job, from the growth in the last half of its run, and
 //	              whether it will exceed the slice (Exceeds)
 //	grow.go       Growth, Larger, RanOut: jobs that get a larger profile after they have started

@@ -69,9 +69,9 @@ func ParseGrowths(text string) (growths []Growth) {
 }
 
 // Larger returns the smallest profile of m that has more memory than the given profile, at least as many compute
-// slices, and at least needMiB of memory. It considers only profiles that have a placement in the given layout, and
-// never the full profile (mig.Full). It returns false if m has no suitable larger profile, or does not have the given
-// profile.
+// slices, and at least needMiB of memory. It considers only profiles that have a placement in the given layout, and the
+// full profile (mig.Full) only on a GPU with fractions. It returns false if m has no suitable larger profile, or does
+// not have the given profile.
 func Larger(m *mig.Model, of mig.Layout, profile string, needMiB float64) (larger string, ok bool) {
 	from, known := m.ProfileIndex(profile)
 	if !known {
@@ -80,7 +80,7 @@ func Larger(m *mig.Model, of mig.Layout, profile string, needMiB float64) (large
 	now, best := &m.Profiles[from], (*mig.Profile)(nil)
 	for k := range m.Profiles {
 		p := &m.Profiles[k]
-		if p.Name == mig.Full || m.OfProfile(k)&of == 0 || p.Compute < now.Compute ||
+		if p.Name == mig.Full && m.Fractions == 0 || m.OfProfile(k)&of == 0 || p.Compute < now.Compute ||
 			p.Memory() <= now.Memory() || p.Memory() < needMiB {
 			continue
 		}

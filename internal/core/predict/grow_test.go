@@ -26,6 +26,12 @@ func TestLarger(t *testing.T) {
 		{"A100-40GB", "full", 0, ""},
 		{"A100-40GB", "1g.18gb", 0, ""}, // of another GPU model
 		{"A30-24GB", "1g.6gb", 0, "2g.12gb"},
+		{"L40S-48GB/4", "1f.11gb", 0, "2f.22gb"},
+		{"L40S-48GB/4", "1f.11gb", 22779, "full"},
+		{"L40S-48GB/4", "2f.22gb", 0, "full"},
+		{"L40S-48GB/4", "2f.22gb", 46069, ""},
+		{"L40S-48GB/4", "full", 0, ""},
+		{"L40S-48GB", "full", 0, ""},
 	} {
 		model, all := plain(t, c.model)
 		if got, ok := Larger(model, all, c.profile, c.need); got != c.want || ok != (c.want != "") {

@@ -106,23 +106,31 @@ func coveredMiB(runs []attempt, quantile float64) float64 {
 // slice was too small if a run on it certainly or possibly ran out of memory. The result is the larger of two values:
 // the largest such slice after the last complete run, and the second largest in the entire window. A single failed run
 // before a complete run is therefore ignored. If a run before the last complete run only possibly ran out of memory, it
-// is considered only if the next complete run used a larger slice.
+// is considered only if the next complete run used more memory than its slice had, or if no run was complete on such a
+// slice.
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
+	least := math.Inf(1) // the memory of the smallest slice on which a run was complete
+	for _, r := range runs {
+		if r.complete {
+			least = min(least, r.most())
+		}
+	}
 	doubt := 0.0
 	for _, r := range runs {
 		switch {
 		case r.complete:
-			if doubt > 0 && doubt < r.promised() {
+			if doubt > 0 && doubt < r.most() && (doubt*usable < r.PeakMiB || doubt < least) {
 				short = append(short, doubt) // counted once per series of consecutive failed runs
 			}
 			most, doubt = 0, 0
+		case math.IsInf(r.most(), 1): // no larger slice exists
 		case r.short:
-			short = append(short, r.promised())
-			most = max(most, r.promised())
+			short = append(short, r.most())
+			most = max(most, r.most())
 		case r.doubtful:
-			doubt = max(doubt, r.promised())
-			most = max(most, r.promised())
+			doubt = max(doubt, r.most())
+			most = max(most, r.most())
 		}
 	}
 	return max(most, second(short))

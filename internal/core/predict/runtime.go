@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"caelum/internal/core/mig"
 )
 
 // timeWindow is the number of complete runs that determine the expected run time and compute slices. It is larger than
@@ -61,6 +63,15 @@ func (n Need) scale(from, to int) float64 {
 func (n Need) Takes(compute int) (seconds, low, high float64) {
 	f := n.scale(n.Compute, compute)
 	return f * n.Seconds, f * n.Low, f * n.High
+}
+
+// TakesOn returns Seconds, Low and High for the k-th profile of b. They do not depend on the size of a fraction, and a
+// run on a MIG instance does not show how much slower the job is on a GPU that it shares.
+func (n Need) TakesOn(b *mig.Model, k int) (seconds, low, high float64) {
+	if b.Fractions > 0 {
+		return n.Seconds, n.Low, n.High
+	}
+	return n.Takes(b.Profiles[k].Compute)
 }
 
 // unknownSigma is the standard deviation of the logarithm of a run time whose 90% quantile is unknown.
