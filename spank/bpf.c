@@ -366,17 +366,6 @@ static void restrict_scope(int scope)
 		fchmod(scope, S_IRWXU | S_IXGRP | S_IXOTH);
 }
 
-/* Removes the last component of a path. Returns false if there is none. */
-static bool parent(char *path)
-{
-	char *slash = strrchr(path, '/');
-
-	if (!slash || slash == path)
-		return false;
-	*slash = '\0';
-	return true;
-}
-
 int bpf_refuse(const char *step, const struct devices *devices, const struct lease *own, char *why, size_t size)
 {
 	char path[CGROUP_PATH_MAX];
@@ -384,7 +373,7 @@ int bpf_refuse(const char *step, const struct devices *devices, const struct lea
 	int scope = -1, map = -1, rv = -1;
 
 	snprintf(path, sizeof(path), "%s", step);
-	if (!parent(path) || stat(path, &job) < 0 || !parent(path) || (scope = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
+	if (!cgroup_parent(path) || stat(path, &job) < 0 || !cgroup_parent(path) || (scope = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
 		snprintf(why, size, "couldn't open the cgroups above %s: %s", step, strerror(errno));
 		goto done;
 	}

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Reports whether a list of v1 controllers, such as "cpu,devices", contains "devices". */
@@ -102,13 +103,12 @@ done:
 	return rv;
 }
 
-int cgroup_refuse(const struct devices *devices, const struct lease *own, char *why, size_t size)
+/* Calls cgroup_of_step for the current process. On error, returns -1 with the reason in why. */
+static int own_step(const char *mountpoint, char path[CGROUP_PATH_MAX], char *why, size_t size)
 {
 	static char text[8192];
-	char path[CGROUP_PATH_MAX];
 	ssize_t length = -1;
 	int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
-	int rv = -1;
 
 	if (fd >= 0) {
 		length = read(fd, text, sizeof(text));
@@ -118,7 +118,17 @@ int cgroup_refuse(const struct devices *devices, const struct lease *own, char *
 		snprintf(why, size, "couldn't read /proc/self/cgroup: %s", strerror(errno));
 		return -1;
 	}
-	switch (cgroup_of_step(text, length, devices->cgroup, path, sizeof(path))) {
+	return cgroup_of_step(text, length, mountpoint, path, CGROUP_PATH_MAX);
+}
+
+int cgroup_refuse(const struct devices *devices, const struct lease *own, char *why, size_t size)
+{
+	char path[CGROUP_PATH_MAX];
+	int rv = -1;
+
+	switch (own_step(devices->cgroup, path, why, size)) {
+	case -1:
+		break;
 	case 1:
 		rv = refuse_v1(path, devices, own, why, size);
 		break;
@@ -129,5 +139,37 @@ int cgroup_refuse(const struct devices *devices, const struct lease *own, char *
 		snprintf(why, size, "Slurm has created no cgroup for this step");
 		rv = CGROUP_NONE;
 	}
+	return rv;
+}
+
+bool cgroup_parent(char *path)
+{
+	char *slash = strrchr(path, '/');
+
+	if (!slash || slash == path)
+		return false;
+	*slash = '\0';
+	return true;
+}
+
+int cgroup_check_job(const char *mountpoint, uint64_t inode, char *why, size_t size)
+{
+	char path[CGROUP_PATH_MAX];
+	struct stat job;
+	int version = own_step(mountpoint, path, why, size);
+	int rv = -1;
+
+	if (version < 0)
+		goto done;
+	if (version != 2)
+		snprintf(why, size, "Slurm has created no cgroup of version 2 for this step");
+	else if (!cgroup_parent(path) || stat(path, &job) < 0)
+		snprintf(why, size, "couldn't read %s: %s", path, strerror(errno));
+	else if (job.st_ino != inode)
+		snprintf(why, size, "%s has the inode number %ju, not %ju", path, (uintmax_t)job.st_ino, (uintmax_t)inode);
+	else
+		rv = 0;
+
+done:
 	return rv;
 }

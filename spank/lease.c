@@ -17,12 +17,29 @@ static bool parse_index(struct lease *lease, struct cursor *c)
 }
 
 /*
+ * Parses the optional line with the job's cgroup. Returns false if it is invalid, and leaves any other line to
+ * parse_body.
+ */
+static bool parse_cgroup(struct lease *lease, struct cursor *c)
+{
+	struct cursor next = *c;
+	const char *line, *value;
+	size_t length, n;
+
+	lease->cgroup = 0;
+	if (!text_line(&next, &line, &length) || !(value = text_value(line, length, "cgroup", &n)))
+		return true;
+	*c = next;
+	return number_parse64(value, n, &lease->cgroup) && lease->cgroup;
+}
+
+/*
  * Reports whether text can be the UUID of a single MIG device or GPU in CUDA_VISIBLE_DEVICES. With a comma, it would
  * name two devices.
  */
 static bool valid_uuid(const char *text, size_t length)
 {
-	if (length < 5 || length >= LEASE_UUID_MAX || (memcmp(text, "MIG-", 4) != 0 && memcmp(text, "GPU-", 4) != 0))
+	if (length < 5 || length >= LEASE_UUID_MAX || (memcmp(text, "MIG-", 4) != 0 && memcmp(text, "GPU-", 4) != 0) || text[4] == '/')
 		return false;
 	for (size_t i = 0; i < length; i++) {
 		char ch = text[i];
@@ -76,7 +93,7 @@ static bool parse_error(struct lease *lease, const char *value, size_t length)
 	return true;
 }
 
-/* Parses the lines after "index", up to "end": either the slots and then the devices, or an error. */
+/* Parses the lines after "index" and "cgroup", up to "end": either the slots and then the devices, or an error. */
 static bool parse_body(struct lease *lease, struct cursor *c)
 {
 	const char *line, *value;
@@ -111,7 +128,7 @@ int lease_parse(struct lease *lease, const char *text, size_t length, char *why,
 	lease->error[0] = '\0';
 	if (!text_next_number(&c, "caelum-lease", &version) || version != 1 || !text_next_number(&c, "job", &lease->job) ||
 	    !text_next_number(&c, "restart", &lease->restart) || !text_next_number(&c, "uid", &lease->uid) ||
-	    !parse_index(lease, &c) || !parse_body(lease, &c)) {
+	    !parse_index(lease, &c) || !parse_cgroup(lease, &c) || !parse_body(lease, &c)) {
 		snprintf(why, size, "not a complete lease of version 1 (near line %u)", c.line);
 		return -1;
 	}

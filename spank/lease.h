@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define LEASE_SLOTS_MAX 256  /* slots on a node; 16 GPUs with 7 slots each need 112 */
-#define LEASE_UUID_MAX 96    /* in bytes; MIG-<uuid> has 40 bytes, and MIG-GPU-<uuid>/<gi>/<ci> has up to 51 bytes */
+#define LEASE_UUID_MAX 96    /* in bytes; MIG-<uuid> has 40 bytes, MIG-GPU-<uuid>/<gi>/<ci> and GPU-<uuid>/<serial>/<size> up to 51 */
 #define LEASE_ERROR_MAX 1024 /* in bytes, including the terminating NUL */
 
 #define LEASE_DEVICES_MAX (3 * LEASE_SLOTS_MAX) /* each slice has a GPU instance, a compute instance and a GPU */
@@ -23,7 +23,8 @@ struct lease {
 	uint32_t job;
 	uint32_t restart;
 	uint32_t uid;
-	bool relative; /* Slurm's numbers in CUDA_VISIBLE_DEVICES are relative to the step */
+	bool relative;   /* Slurm's numbers in CUDA_VISIBLE_DEVICES are relative to the step */
+	uint64_t cgroup; /* the inode number of the job's cgroup, whose GPU memory is limited, or 0 */
 	unsigned slots;
 	struct lease_slot slot[LEASE_SLOTS_MAX];
 	unsigned devices;

@@ -113,6 +113,7 @@ static bool describe(spank_t sp, const struct config *config, struct caelum_job 
 		.restart = env("SLURM_JOB_RESTART_COUNT"),
 		.slots = env("SLURM_JOB_GPUS"),
 		.partition = env("SLURM_JOB_PARTITION"),
+		.sluid = env("SLURM_JOB_SLUID"),
 		.node = (char *)node(),
 		.mig = "",
 		.run_dir = (char *)config->run_dir,

@@ -51,13 +51,13 @@ static bool listed(const char *list, const char *type)
 	return false;
 }
 
-/* Reports whether a type ends with the name of a MIG profile, such as 1g.5gb or 1g.10gb+me, as job_submit.lua does. */
+/* Reports whether a type ends with the name of a profile, such as 1g.10gb+me or 1f.11gb, as job_submit.lua does. */
 static bool names_profile(const char *type)
 {
 	regex_t profile;
 	bool match;
 
-	if (regcomp(&profile, "^([A-Za-z0-9_.+-]*[_.-])?[0-9]+g\\.[0-9]+gb[a-z0-9.+-]*$", REG_EXTENDED | REG_NOSUB))
+	if (regcomp(&profile, "^([A-Za-z0-9_.+-]*[_.-])?[0-9]+[fg]\\.[0-9]+gb[a-z0-9.+-]*$", REG_EXTENDED | REG_NOSUB))
 		return false;
 	match = !regexec(&profile, type, 0, NULL, 0);
 	regfree(&profile);

@@ -42,6 +42,15 @@ bool slots_within(const struct slots *part, const struct slots *whole)
 	return true;
 }
 
+/*
+ * Returns the length of the part of a UUID that CUDA and the container tools know. A fraction is named
+ * GPU-<uuid>/<serial>/<size>, and its device is the GPU. Old drivers' MIG-GPU-<uuid>/<gi>/<ci> is a device's whole name.
+ */
+static int device_length(const char *uuid)
+{
+	return strncmp(uuid, "GPU-", 4) == 0 ? strcspn(uuid, "/") : strlen(uuid);
+}
+
 int slots_translate(const struct slots *slots, const struct lease *lease, char *out, size_t size, uint32_t *unknown)
 {
 	size_t length = 0;
@@ -58,7 +67,7 @@ int slots_translate(const struct slots *slots, const struct lease *lease, char *
 		}
 		if (uuid[0] == '\0')
 			continue;
-		n = snprintf(out + length, size - length, "%s%s", slices ? "," : "", uuid);
+		n = snprintf(out + length, size - length, "%s%.*s", slices ? "," : "", device_length(uuid), uuid);
 		if (n < 0 || (size_t)n >= size - length) {
 			*unknown = slots->slot[i];
 			return -1;

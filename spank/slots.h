@@ -18,8 +18,8 @@ bool slots_equal(const struct slots *a, const struct slots *b);
 bool slots_within(const struct slots *part, const struct slots *whole);
 
 /*
- * Writes the UUIDs of the slots' slices to out, separated by commas; slots without a slice are omitted. Returns the
- * number of slices. If a slot is not part of the lease, or its UUID does not fit into size, returns -1 with the slot in
+ * Writes the UUIDs of the slots' devices to out, separated by commas; slots without a slice are omitted. The device of
+ * a fraction is its GPU. Returns the number of slices. If a slot is not part of the lease, or its UUID does not fit into size, returns -1 with the slot in
  * *unknown.
  */
 int slots_translate(const struct slots *slots, const struct lease *lease, char *out, size_t size, uint32_t *unknown);

@@ -118,24 +118,47 @@ static void read_lease_devices(const struct config *config)
 	char path[256], why[256];
 
 	snprintf(path, sizeof(path), "%s/jobs/%u", config->run_dir, task.job);
-	if (lease_read(&task.lease, path, why, sizeof(why)) < 0 || task.lease.job != task.job)
+	if (lease_read(&task.lease, path, why, sizeof(why)) < 0 || task.lease.job != task.job) {
 		task.lease.devices = 0;
+		task.lease.cgroup = 0;
+	}
 }
 
 /*
- * Denies the step access to other jobs' slices. A task with slots fails on any error. A task without slots fails only
- * if the kernel returns an error; an error in the node's configuration (CGROUP_NONE) is only logged.
+ * Checks that the job's cgroup is the one whose GPU memory is limited. A task without slots must pass as well, because
+ * it could open the GPU.
+ */
+static bool check_cgroup(const char *mountpoint)
+{
+	char why[768];
+
+	if (!task.lease.cgroup || cgroup_check_job(mountpoint, task.lease.cgroup, why, sizeof(why)) == 0)
+		return true;
+	snprintf(task.error, sizeof(task.error),
+		 "the job's cgroup is not the one whose GPU memory is limited (%s); "
+		 "submit the job again, and ask an administrator to run 'caelum doctor' on this node",
+		 why);
+	return false;
+}
+
+/*
+ * Checks the job's cgroup, and denies the step access to other jobs' slices. A task with slots fails on any error. A
+ * task without slots fails if its job has another cgroup or if the kernel returns an error; an error in the node's
+ * configuration (CGROUP_NONE) is only logged.
  */
 static void confine(const struct config *config)
 {
 	char path[256], why[1024];
 	int rc = CGROUP_NONE;
+	bool listed, absent;
 
 	snprintf(path, sizeof(path), "%s/devices", config->run_dir);
-	if (devices_read(&task.devices, path, why, sizeof(why)) == 0)
+	listed = devices_read(&task.devices, path, why, sizeof(why)) == 0;
+	absent = !listed && errno == ENOENT; /* without ConstrainDevices=yes, the agent writes no device list */
+	if (!check_cgroup(listed ? task.devices.cgroup : CGROUP_MOUNTPOINT) || absent)
+		return;
+	if (listed)
 		rc = cgroup_refuse(&task.devices, &task.lease, why, sizeof(why));
-	else if (errno == ENOENT)
-		return; /* without ConstrainDevices=yes, the agent writes no device list */
 	/*
 	 * The task may start, because the owners of the device files still separate users. `caelum doctor` warns the
 	 * administrator.

@@ -53,6 +53,7 @@ func TestComplete(t *testing.T) {
 		{"simulate --gpus A30:2 --profiles |1g.6gb,", []string{"1g.6gb,2g.12gb", "1g.6gb,4g.24gb"}, listNoFiles},
 		{"simulate --gpus |", clusters, listNoFiles},
 		{"simulate --gpus A30:2 --profiles |", a30, listNoFiles},
+		{"simulate --gpus L40S-48GB/4:2 --profiles |", []string{"1f.11gb", "2f.22gb", "full"}, listNoFiles},
 		{"simulate --policies |whole,st", []string{"whole,static"}, listNoFiles},
 		{"simulate --queue |e", []string{"easy"}, noFiles},
 		{"predict --gpus |", nil, files},

@@ -67,9 +67,9 @@ func newDecisionsSet(g *globals, o *decisionsOptions) *cobra.Command {
 		Use:   "set WORD VALUE...",
 		Short: "Write one line into the decision table",
 		Long: `set writes one line into the decision table and increments the table's generation. The line begins
-with partition, default, whole, grow, max_nodes, max_cpus, size_message, bypass, alias, per_gpu,
-key, user or site, and replaces any lines with the same key, that is, with the same first word and,
-for partition, alias, per_gpu, key, user and site, the same second word. The file is replaced
+with partition, default, whole, grow, max_nodes, max_cpus, size_message, bypass, alias, shard,
+per_gpu, key, user or site, and replaces any lines with the same key, that is, with the same first word
+and, for partition, alias, shard, per_gpu, key, user and site, the same second word. The file is replaced
 atomically and keeps its owner, mode and comments. If job_submit.lua would reject the new table,
 set changes nothing. If the table is full (20,000 lines or 1 MiB), set drops the oldest learned
 lines. To change profile and model lines, whose order matters, edit the table by hand. set warns

@@ -109,10 +109,10 @@ func newDecisionsRemove(g *globals, o *decisionsOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove WORD [VALUE]",
 		Short: "Remove one line from the decision table",
-		Long: `remove deletes the administrator's lines that begin with WORD or, for partition, alias, key, user and
-site, with WORD VALUE. Like set, it replaces the file atomically and changes nothing if job_submit.lua
-would reject the new table. It cannot remove learned lines, because the watcher would add them
-again; use set to override them.`,
+		Long: `remove deletes the administrator's lines that begin with WORD or, for partition, alias, shard, per_gpu,
+key, user and site, with WORD VALUE. Like set, it replaces the file atomically and changes nothing if
+job_submit.lua would reject the new table. It cannot remove learned lines, because the watcher would add
+them again; use set to override them.`,
 		Example: `  caelum decisions remove partition gpu
   caelum decisions remove key 1001:16e6c08ad68451a8`,
 		Args: cobra.RangeArgs(1, 2),

@@ -17,7 +17,8 @@ import (
 const tablesHelp = `The command uses Caelum's tables of GPU models, so it needs neither an agent nor a GPU. "caelum
 profiles" lists the models. BOARD is the name of a model, or the beginning of a name that matches
 only one model (A30, h200). To see the profiles that a node's driver reports, run "caelum
-slurm-config" on that node.`
+slurm-config" on that node. A GPU without MIG, such as L40S-48GB, has only the full profile;
+L40S-48GB/4 divides its memory into four units (fractions).`
 
 // profilesHelp describes the --profiles flag.
 const profilesHelp = "profiles to use; \"all\" means every profile; default: the profiles without variants (+me, ...)"
@@ -31,7 +32,8 @@ func modelNamed(name string) (*mig.Model, error) {
 	}
 	var matching []*mig.Model
 	var names []string
-	for _, b := range mig.Models() {
+	name, units, divided := strings.Cut(name, "/") // L40S/4
+	for _, b := range mig.EveryModel() {
 		begins := name != "" && strings.HasPrefix(strings.ToLower(b.Name), strings.ToLower(name))
 		if begins || strings.EqualFold(b.Type, name) || strings.EqualFold(b.Device, name) {
 			matching = append(matching, b)
@@ -42,7 +44,13 @@ func modelNamed(name string) (*mig.Model, error) {
 	case 0:
 		return nil, usageError{err}
 	case 1:
-		return matching[0], nil
+		if !divided {
+			return matching[0], nil
+		}
+		if b, err = mig.ModelByName(matching[0].Name + "/" + units); err != nil {
+			return nil, usageError{err}
+		}
+		return b, nil
 	}
 	return nil, usageError{fmt.Errorf("GPU model %q is ambiguous; specify %s", name, strings.Join(names, " or "))}
 }

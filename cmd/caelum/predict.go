@@ -123,7 +123,7 @@ type profileTime struct {
 func timesOn(need predict.Need, b *mig.Model) (all []profileTime) {
 	for k := range b.Profiles {
 		if p := &b.Profiles[k]; mig.Plain(*p) && p.Memory() >= need.PeakMiB {
-			seconds, _, _ := need.Takes(p.Compute)
+			seconds, _, _ := need.TakesOn(b, k)
 			all = append(all, profileTime{p.Name, tenths(seconds)})
 		}
 	}

@@ -98,6 +98,11 @@ FULL GPUS
   SWITCHED is the number of switches. With the fifo and easy queues, the share of GPUs that may be
   full while jobs wait for slices is limited as by default in caelum.yaml (whole_share).
 
+FRACTIONS
+  On GPUs without MIG (--gpus L40S-48GB/4:8), a job needs the smallest fraction with enough memory; a
+  profile of MIG stands for its memory. The jobs on a GPU do not slow each other down, although they
+  share its compute slices: the results are those of jobs that leave their GPUs mostly idle.
+
 OUTPUT
   Waiting times are in seconds. Percentiles have three significant digits. UTIL is the share of all
   units (an A100 has eight) that jobs needed, from the first submission to the last end. FRAG is the

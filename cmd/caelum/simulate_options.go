@@ -98,6 +98,9 @@ func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 
 // withFull returns a copy of a GPU model that also has the full profile, with as much memory as the largest slice.
 func withFull(b *mig.Model) *mig.Model {
+	if b.Full() != 0 {
+		return b
+	}
 	most := 0.0
 	for _, p := range b.Profiles {
 		most = max(most, p.Memory())

@@ -18,6 +18,7 @@ import (
 	"caelum/internal/core/mig"
 	"caelum/internal/node/gpu"
 	"caelum/internal/node/inventory"
+	"caelum/internal/node/jobcgroup"
 )
 
 //go:embed slurm_config.tmpl
@@ -96,7 +97,15 @@ func readInventory(cfg config.Config) (inventory.Inventory, error) {
 	if err != nil {
 		return inventory.Inventory{}, err
 	}
-	inv, err := inventory.Read(hw, cfg.Profiles, fullGPUs)
+	limits, problem := gpu.Limiter(hw), ""
+	if cfg.FractionLimits == config.LimitsSoftMig {
+		limits = gpu.SoftMig{}
+	}
+	if _, err := gpu.OpenJobGroups(limits, jobcgroup.Options{Node: cfg.Node}, "/proc"); err != nil {
+		problem = err.Error()
+	}
+	divided := gpu.WithFractions(hw, gpu.FractionOptions{Units: cfg.Fractions, Problem: problem})
+	inv, err := inventory.Read(divided, cfg.Profiles, fullGPUs)
 	if err != nil {
 		return inv, err
 	}
@@ -120,7 +129,7 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 	for _, p := range inv.Most {
 		if p.Type == mig.Full {
 			full = p.Type
-		} else if cfg.DefaultProfile == "" {
+		} else if cfg.DefaultProfile == "" && !mig.IsFraction(p.Type) {
 			def = p.Type
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"caelum/internal/config"
 	"caelum/internal/node/api"
+	"caelum/internal/node/jobcgroup"
 	"caelum/internal/node/qualify"
 	"caelum/internal/slurm"
 	"caelum/internal/trust"
@@ -73,6 +74,10 @@ of other programs. On Ampere, this resets the GPU.
 
 --cuda PROGRAM lets a CUDA program use a slice. The program must run for at least 20 seconds. Without
 it, the rows on slices in use are not checked.
+
+If caelum.yaml divides GPUs without MIG into fractions, qualify also tests the driver's memory limits on
+one of them. It creates two cgroups beside those of jobs, and its own processes allocate memory there
+with the driver's libcuda.so.1.
 
 --json FILE writes a record that you can send to Caelum's authors. It has the driver's release, the
 GPUs' names, instance ids, SMs, memory and times, and no host names, serial numbers or UUIDs.
@@ -131,6 +136,10 @@ func runQualify(ctx context.Context, out io.Writer, path string, o qualifyOption
 		Library: cfg.NVMLLibrary, Dev: cfg.DeviceDir, Proc: "/proc", StateDir: cfg.StateDir, ReadOnly: o.readOnly,
 		ModeSwitch: o.modeSwitch, CUDA: strings.Fields(o.cuda), Modprobe: "/usr/bin/nvidia-modprobe", Out: out,
 		StartAgent: func() error { return systemctl("start") },
+		Fractions:  cfg.Fractions, Cgroups: jobcgroup.Options{Node: cfg.Node},
+	}
+	if cfg.FractionLimits != config.LimitsDriver {
+		opt.Fractions = nil // nothing depends on the driver's limits
 	}
 	if len(opt.CUDA) > 0 {
 		if opt.CUDA[0], err = program(opt.CUDA[0]); err != nil {

@@ -112,6 +112,27 @@ func TestQualify(t *testing.T) {
 	check(exitRefused, "--without-slurm")
 }
 
+// TestQualifyFractions checks that the command passes the fractions key on.
+func TestQualifyFractions(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	node := gputest.New(t, "L40S-48GB", 1)
+	node.Close()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "caelum.yaml")
+	text := "run_dir: " + dir + "\nstate_dir: " + dir + "\ndevice_dir: " + node.Dev + "\nfractions: {l40s: 4}\n" +
+		"nvml_library: " + filepath.Join(node.Build(), "libnvidia-ml.so.1") + "\n"
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(t, "qualify", "--config", config, "--without-slurm")
+	want := "the NVIDIA driver 595.45.04 is older than R615"
+	if err != nil || !strings.Contains(out, "\nF1   differs") || !strings.Contains(out, want) {
+		t.Errorf("qualify returned %v and printed\n%s", err, out)
+	}
+}
+
 // TestConclude checks the exit statuses of the results that an emulated node cannot have.
 func TestConclude(t *testing.T) {
 	for want, err := range map[int]error{

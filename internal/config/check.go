@@ -1,11 +1,14 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/spf13/viper"
 
+	"caelum/internal/core/mig"
 	"caelum/internal/slurm"
 )
 
@@ -32,6 +36,9 @@ func checkForm(key string, value any) error {
 	switch value := value.(type) {
 	case string:
 		text = strconv.Quote(value)
+	case map[string]any:
+		flow, _ := json.Marshal(value) // a value that checkForm rejects for its type, and the reader recognizes
+		text = string(flow)
 	case []any:
 		text = "a list"
 	}
@@ -102,10 +109,34 @@ func (c Config) checkPlanning() error {
 	if _, err := c.Planning(); err != nil {
 		return err
 	}
-	if c.DefaultProfile != "" && len(c.Profiles) > 0 && !slices.Contains(c.Profiles, c.DefaultProfile) {
+	if c.DefaultProfile != "" && !mig.Offers(c.Profiles, c.DefaultProfile) {
 		return fmt.Errorf(
 			"default_profile: %[1]q is not listed in profiles (%[2]s)",
 			c.DefaultProfile, strings.Join(c.Profiles, ", "))
+	}
+	return c.checkFractions()
+}
+
+// gpuType matches the types that mig.GRESType returns.
+var gpuType = regexp.MustCompile(`^[a-z0-9_]+$`)
+
+// checkFractions checks the types of the GPUs whose memory is divided, and the numbers of units.
+func (c Config) checkFractions() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Fractions)) {
+		if k := c.Fractions[name]; k < mig.MinFractions || k > mig.MaxFractions {
+			return fmt.Errorf("fractions: %s has %d units, but the number must be between %d and %d "+
+				"(example: {l40s: 4})", name, k, mig.MinFractions, mig.MaxFractions)
+		}
+		if !gpuType.MatchString(name) {
+			return fmt.Errorf("fractions: %q is not a GPU type of gres.conf (example: {l40s: 4})", name)
+		}
+	}
+	switch {
+	case c.FractionLimits != LimitsDriver && c.FractionLimits != LimitsSoftMig:
+		return fmt.Errorf("fraction_limits: %q is not driver or softmig", c.FractionLimits)
+	case len(c.Fractions) > 0 && c.SampleInterval == 0:
+		return errors.New("fractions: only samples find programs that evade the memory limits; set sample_interval " +
+			"above 0")
 	}
 	return nil
 }

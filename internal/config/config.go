@@ -21,45 +21,47 @@ import (
 
 // Config holds the settings from /etc/caelum/caelum.yaml. keys describes the keys.
 type Config struct {
-	Node            string        `mapstructure:"node"`
-	RunDir          string        `mapstructure:"run_dir"`
-	StateDir        string        `mapstructure:"state_dir"`
-	DeviceDir       string        `mapstructure:"device_dir"`
-	NVMLLibrary     string        `mapstructure:"nvml_library"`
-	Profiles        []string      `mapstructure:"profiles"`
-	DefaultProfile  string        `mapstructure:"default_profile"`
-	WholeGPUs       string        `mapstructure:"whole_gpus"`
-	WholeShare      float64       `mapstructure:"whole_share"`
-	Policy          string        `mapstructure:"policy"`
-	Sizing          string        `mapstructure:"sizing"`
-	PollInterval    time.Duration `mapstructure:"poll_interval"`
-	SampleInterval  time.Duration `mapstructure:"sample_interval"`
-	NotifyPort      int           `mapstructure:"wake_port"`
-	NotifyAddress   string        `mapstructure:"wake_address"`
-	NotifyKey       string        `mapstructure:"wake_key"`
-	TriggerFile     string        `mapstructure:"poke_file"`
-	GrowLimit       int           `mapstructure:"grow_limit"`
-	Foreign         string        `mapstructure:"foreign_processes"`
-	Repo            string        `mapstructure:"repo"`
-	Table           string        `mapstructure:"table"`
-	AccountingField string        `mapstructure:"accounting_field"`
-	Learn           bool          `mapstructure:"learn"`
-	Planner         bool          `mapstructure:"planner"`
-	Preempt         bool          `mapstructure:"preempt"`
-	MovesPerDay     int           `mapstructure:"moves_per_day"`
-	MovePartitions  []string      `mapstructure:"move_partitions"`
-	MoveCommand     string        `mapstructure:"move_command"`
-	Margin          float64       `mapstructure:"margin"`
-	PeakQuantile    float64       `mapstructure:"peak_quantile"`
-	Share           bool          `mapstructure:"share"`
-	ShareUsers      int           `mapstructure:"share_users"`
-	MaxSlowdown     float64       `mapstructure:"max_slowdown"`
-	MetricsFile     string        `mapstructure:"metrics_file"`
-	MetricsListen   string        `mapstructure:"metrics_listen"`
-	JobMapDir       string        `mapstructure:"job_map_dir"`
-	DestroyHook     string        `mapstructure:"destroy_hook"`
-	LogLevel        string        `mapstructure:"log_level"`
-	LogFormat       string        `mapstructure:"log_format"`
+	Node            string         `mapstructure:"node"`
+	RunDir          string         `mapstructure:"run_dir"`
+	StateDir        string         `mapstructure:"state_dir"`
+	DeviceDir       string         `mapstructure:"device_dir"`
+	NVMLLibrary     string         `mapstructure:"nvml_library"`
+	Profiles        []string       `mapstructure:"profiles"`
+	DefaultProfile  string         `mapstructure:"default_profile"`
+	Fractions       map[string]int `mapstructure:"fractions"`
+	FractionLimits  string         `mapstructure:"fraction_limits"`
+	WholeGPUs       string         `mapstructure:"whole_gpus"`
+	WholeShare      float64        `mapstructure:"whole_share"`
+	Policy          string         `mapstructure:"policy"`
+	Sizing          string         `mapstructure:"sizing"`
+	PollInterval    time.Duration  `mapstructure:"poll_interval"`
+	SampleInterval  time.Duration  `mapstructure:"sample_interval"`
+	NotifyPort      int            `mapstructure:"wake_port"`
+	NotifyAddress   string         `mapstructure:"wake_address"`
+	NotifyKey       string         `mapstructure:"wake_key"`
+	TriggerFile     string         `mapstructure:"poke_file"`
+	GrowLimit       int            `mapstructure:"grow_limit"`
+	Foreign         string         `mapstructure:"foreign_processes"`
+	Repo            string         `mapstructure:"repo"`
+	Table           string         `mapstructure:"table"`
+	AccountingField string         `mapstructure:"accounting_field"`
+	Learn           bool           `mapstructure:"learn"`
+	Planner         bool           `mapstructure:"planner"`
+	Preempt         bool           `mapstructure:"preempt"`
+	MovesPerDay     int            `mapstructure:"moves_per_day"`
+	MovePartitions  []string       `mapstructure:"move_partitions"`
+	MoveCommand     string         `mapstructure:"move_command"`
+	Margin          float64        `mapstructure:"margin"`
+	PeakQuantile    float64        `mapstructure:"peak_quantile"`
+	Share           bool           `mapstructure:"share"`
+	ShareUsers      int            `mapstructure:"share_users"`
+	MaxSlowdown     float64        `mapstructure:"max_slowdown"`
+	MetricsFile     string         `mapstructure:"metrics_file"`
+	MetricsListen   string         `mapstructure:"metrics_listen"`
+	JobMapDir       string         `mapstructure:"job_map_dir"`
+	DestroyHook     string         `mapstructure:"destroy_hook"`
+	LogLevel        string         `mapstructure:"log_level"`
+	LogFormat       string         `mapstructure:"log_format"`
 }
 
 // These constants are the values of foreign_processes, which determines what the agent does if a process uses another
@@ -68,6 +70,12 @@ const (
 	ForeignReport     = "report"           // only report the process in the log and in `caelum status`
 	ForeignKillOthers = "kill-other-users" // also end the process if it can harm another user
 	ForeignKill       = "kill"             // also end the process if it belongs to the job's user
+)
+
+// These constants are the values of fraction_limits, which determines what limits the memory of jobs with fractions.
+const (
+	LimitsDriver  = "driver"  // the NVIDIA driver, for all programs
+	LimitsSoftMig = "softmig" // SoftMig's library, in programs that load it
 )
 
 // DefaultPath is the path of the configuration file unless the command line specifies a different path.
@@ -146,6 +154,9 @@ func oneLine(err error) string {
 func parse(v *viper.Viper) (c Config, err error) {
 	known := defaults()
 	for _, key := range v.AllKeys() {
+		if name, ok := strings.CutPrefix(key, "fractions."); ok && !strings.Contains(name, ".") {
+			key = "fractions" // viper lists the keys in the mapping
+		}
 		if _, ok := known[key]; !ok {
 			return c, unknownKey(key)
 		}

@@ -159,7 +159,10 @@ func unknownProfiles(name string, value *yaml.Node) []Fault {
 	}
 	var faults []Fault
 	for _, n := range names {
-		if n.Value != "" && n.Value != mig.Full && !slices.ContainsFunc(mig.Models(), func(m *mig.Model) bool {
+		if n.Value == "" || n.Value == mig.Full || mig.IsFraction(n.Value) {
+			continue
+		}
+		if !slices.ContainsFunc(mig.Models(), func(m *mig.Model) bool {
 			return slices.ContainsFunc(m.Profiles, func(p mig.Profile) bool { return p.Name == n.Value })
 		}) {
 			faults = append(faults, Fault{n.Line, fmt.Sprintf("%s: no GPU model that Caelum knows has the profile %q; "+

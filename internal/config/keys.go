@@ -71,6 +71,13 @@ var keys = []Key{
 	{"default_profile", "", "the largest", "a profile", Agent,
 		"The profile with which the agent requeues a job that starts without a slice because the decision " +
 			"table does not list its partition.", "configure/decision-table.md"},
+	{"fractions", map[string]int{}, "none", "numbers of units, 2 to 12, by GPU type (example: {l40s: 4})", Agent,
+		"For each type of GPU without MIG, the number of equal units into which its memory is divided. The driver " +
+			"must support memory limits; otherwise, jobs get whole GPUs.", "configure/fractions.md"},
+	{"fraction_limits", LimitsDriver, "", "driver or softmig", Agent,
+		"What limits the memory of jobs with fractions: the NVIDIA driver, or the library of SoftMig, which users " +
+			"can evade. Change it only while no job holds a fraction.",
+		"configure/fractions.md#older-drivers-and-v100-softmig"},
 	{"whole_gpus", "never", "", "never, auto, reset or a number of GPUs", Agent,
 		"The GPUs that jobs may use as full GPUs, with MIG mode off.", "configure/slices.md#full-gpus"},
 	{"whole_share", 0.0, "", "a number from 0 to 1", Both,

@@ -55,6 +55,11 @@ const (
 	ForeseenTagged   = "foreseen.tagged"   // a job has the tags of a larger profile, but is still running on its slice
 	ForeseenRequeued = "foreseen.requeued" // the job is back in the queue; its epilog has not run
 
+	LimitGrouped   = "limit.grouped"   // the job's cgroup exists without a limit; the lease is not in the ledger
+	LimitSet       = "limit.set"       // the job's memory is limited; the lease is not in the ledger
+	UnlimitCleared = "unlimit.cleared" // the memory limit is removed; the job's cgroup exists
+	UnlimitRemoved = "unlimit.removed" // the job's cgroup is removed; the ledger still contains the lease
+
 	PreemptTagged  = "preempt.tagged"  // a job is marked for preemption, or a preemptor has its tag
 	PreemptStopped = "preempt.stopped" // a preempted job is stopped; others may still be running
 )
@@ -67,6 +72,7 @@ var Points = []string{
 	Lowered, Raised, RequeueTagged, Requeued, HeldReleased,
 	PauseRecorded, Paused, Resumed,
 	GrowRequeued, GrowTagged, GrowHeld, GrowRetyped, ForeseenTagged, ForeseenRequeued,
+	LimitGrouped, LimitSet, UnlimitCleared, UnlimitRemoved,
 }
 
 var (

@@ -79,6 +79,11 @@ type Config struct {
 	Growth Growth
 	// Deadlines assigns deadlines to some of the jobs. If it is nil, no job has a deadline.
 	Deadlines *Deadlines
+
+	// Contention returns the speed of each of the given jobs, which share a GPU, relative to the speed of a job that is
+	// alone on it: above 0 and at most 1. It does not change estimated run times. Each job must have one slice. If
+	// Contention is nil, jobs do not slow each other down.
+	Contention func(on []trace.Job) (speed float64)
 }
 
 // Discipline determines the order in which waiting jobs can start.
@@ -128,6 +133,9 @@ func (c *Config) check() error {
 	if c.Growth != nil && (c.Memory != nil || c.Stay || c.Policy == nil || c.Discipline == Loss || !Alike(c.GPUs)) {
 		return fmt.Errorf("growth requires a placement policy, a queue, a single GPU model and jobs that end, " +
 			"without memory predictions")
+	}
+	if c.Contention != nil && (c.Growth != nil || c.Memory != nil || c.Moves || c.Stay || c.Scheduler != nil) {
+		return fmt.Errorf("contention requires jobs that run once and end, without a scheduler or moves")
 	}
 	if !(c.Create >= 0 && c.Destroy >= 0 && c.Switch >= 0 && c.Create+c.Destroy+c.Switch < math.Inf(1)) {
 		return fmt.Errorf(

@@ -27,6 +27,7 @@
 //	queue.go    the waiting jobs, and which of them may start in each discipline; backfill (EASY)
 //	scheduler.go Scheduler and Control, its access to the simulation; GPUs on which slices are only counted
 //	sizing.go   Sizing: tightest or adaptive profiles; the expected speeds; starts the jobs of package offer's plan
+//	contention.go jobs that slow down the other jobs on their GPU
 //	endings.go  the running jobs in the order of their ends
 //	estimates.go estimated run times: users' limits; Corrector; random numbers of a job
 //	deadlines.go Deadlines: jobs with --deadline, which slurmctld removes if they start too late

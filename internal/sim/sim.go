@@ -54,6 +54,7 @@ type Job struct {
 
 	spots   []place.Spot // the job's slices, if a policy places them
 	numbers []int        // indices of the slices, if the layouts are fixed
+	speed   float64      // the current speed, with Contention
 }
 
 // slices returns the number of slices that the job needs at the same time.
@@ -75,6 +76,8 @@ type simulation struct {
 	away      endings // requeued jobs; the ends field is the time from which a job may restart
 	recent    place.Recent
 	earlier   []offer.Submission
+
+	sharing [][]*Job // with Contention, the running jobs on each GPU
 
 	nodes   [][]int // the GPUs of each node; there is a single node if Config.Nodes is nil
 	nodeOf  []int   // the node of each GPU
@@ -279,7 +282,8 @@ func (s *simulation) until(then float64) {
 func (s *simulation) end(j *Job) {
 	s.room.leave(j)
 	s.result.ended(j)
-	if s.Moves {
+	s.contend(j, false)
+	if s.Moves || s.Contention != nil {
 		s.segment(j)
 		s.count(j)
 	}
@@ -313,16 +317,18 @@ func (s *simulation) start(j *Job, takes float64, memory float64) {
 	}
 	j.ends = j.started + j.runs
 	j.from, j.lost = j.started, 0
-	if s.Growth == nil && (!s.Moves || s.Stay) {
+	knowsEnd := !s.Moves && s.Contention == nil
+	if s.Growth == nil && (knowsEnd || s.Stay) {
 		s.count(j)
 	}
-	if !s.Moves {
+	if knowsEnd {
 		s.observe(j, j.started, j.ends)
 	}
 	if s.Stay {
 		j.ends = math.Inf(1)
 	}
 	heap.Push(&s.running, j)
+	s.contend(j, true)
 }
 
 // count adds a run to the result.

@@ -122,6 +122,17 @@ func (c Config) HidesJobs() bool {
 	return c.Has("PrivateData", "jobs") || c.Has("MCSParameters", "privatedata")
 }
 
+// JobCgroup returns the name of a job's cgroup v2: the SLUID since 26.05 (cgroup_v2.c:1932 in 26.05.3), unless
+// cgroup.conf sets CgroupJobIdPaths=yes. 25.11 has SLUIDs, but does not use them there. sluid is SLURM_JOB_SLUID, or
+// "".
+func (c Config) JobCgroup(job uint32, sluid string) string {
+	release, err := c.Release()
+	if err == nil && release.from(26, 5) && sluid != "" && !strings.EqualFold(c.Values["CgroupJobIdPaths"], "yes") {
+		return sluid
+	}
+	return fmt.Sprintf("job_%d", job)
+}
+
 // RelativeIndex reports whether Slurm numbers the devices in CUDA_VISIBLE_DEVICES relative to the step. Slurm does so
 // if task/cgroup constrains devices. RelativeIndex assumes that the nodes have the same cgroup.conf as slurmctld's
 // host.

@@ -2,7 +2,9 @@ package slurm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -32,6 +34,13 @@ func (c *Client) Requeue(ctx context.Context, id uint32, still func(Job) bool) e
 // Cancel ends a job, under the same condition as Requeue.
 func (c *Client) Cancel(ctx context.Context, id uint32, still func(Job) bool) error {
 	return c.onRun(ctx, id, still, func(ref string) (string, []string) { return c.scancel, []string{ref} })
+}
+
+// EndJob writes a reason to the standard error of a job's batch script, or of its salloc or srun command, and ends the
+// job, under the same condition as Requeue.
+func (c *Client) EndJob(ctx context.Context, id uint32, reason string, still func(Job) bool) error {
+	_, err := c.run(ctx, nil, c.scontrol, "notify", strconv.FormatUint(uint64(id), 10), reason)
+	return errors.Join(err, c.Cancel(ctx, id, still))
 }
 
 // Warn sends SIGCONT and SIGTERM to the steps of a job, under the same condition as Requeue. slurmctld sends the same

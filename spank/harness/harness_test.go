@@ -131,6 +131,11 @@ func (n *node) expand(s string) string {
 // process runs in the given v2 cgroup or, if cgroup is nil, in the test's own. It returns the plugin's actions and the
 // requests to the agent.
 func (n *node) runScript(script string, words []string, cgroup *os.File) string {
+	scope := ""
+	if cgroup != nil {
+		scope = filepath.Base(filepath.Dir(filepath.Dir(cgroup.Name())))
+		script = strings.ReplaceAll(script, "$SCOPE", scope)
+	}
 	path := filepath.Join(n.t.TempDir(), "script")
 	if err := os.WriteFile(path, []byte(n.expand(script)+"\n"), 0o600); err != nil {
 		n.t.Fatal(err)
@@ -152,7 +157,7 @@ func (n *node) runScript(script string, words []string, cgroup *os.File) string 
 	text := string(out) + strings.Join(append(n.agent.calls(), ""), "\n")
 	names := []string{n.dir, "$RUN", built, "$LIB"}
 	if cgroup != nil {
-		names = append(names, filepath.Base(filepath.Dir(filepath.Dir(cgroup.Name()))), "$SCOPE")
+		names = append(names, scope, "$SCOPE")
 	}
 	return strings.NewReplacer(names...).Replace(text)
 }

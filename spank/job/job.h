@@ -9,7 +9,7 @@
  * changes. Because the package manager installs the plugin and the Go object one after the other, a node may have
  * different versions of them, and must then report an error.
  */
-#define CAELUM_JOB_ABI 1
+#define CAELUM_JOB_ABI 2
 
 struct caelum_job {
 	uint32_t id;
@@ -20,6 +20,7 @@ struct caelum_job {
 	char *restart;   /* SLURM_JOB_RESTART_COUNT */
 	char *slots;     /* SLURM_JOB_GPUS */
 	char *partition; /* SLURM_JOB_PARTITION */
+	char *sluid;     /* SLURM_JOB_SLUID */
 	char *node;      /* SLURMD_NODENAME */
 	char *mig;       /* the value of --mig */
 	char *run_dir;   /* run_dir= in plugstack.conf */

@@ -55,6 +55,7 @@ func fromC(job *C.struct_caelum_job) call {
 		restart:   C.GoString(job.restart),
 		slots:     C.GoString(job.slots),
 		partition: C.GoString(job.partition),
+		sluid:     C.GoString(job.sluid),
 		node:      C.GoString(job.node),
 		mig:       C.GoString(job.mig),
 		runDir:    C.GoString(job.run_dir),

@@ -15,12 +15,12 @@ import (
 	"caelum/internal/node/api"
 )
 
-// call holds the arguments of one prolog or epilog. wait is in seconds. restart and slots are the values of environment
-// variables that Slurm sets.
+// call holds the arguments of one prolog or epilog. wait is in seconds. restart, slots and sluid are the values of
+// environment variables that Slurm sets.
 type call struct {
-	id, uid, gid                                 uint32
-	wait                                         int
-	restart, slots, partition, node, mig, runDir string
+	id, uid, gid                                        uint32
+	wait                                                int
+	restart, slots, partition, sluid, node, mig, runDir string
 }
 
 // prolog requests the job's lease. It returns an error only if the node is faulty, because Slurm drains the node if the
@@ -41,7 +41,7 @@ func prolog(c call) error {
 	err = within(c.wait, func(ctx context.Context) error {
 		_, err := client.Lease(ctx, c.id, api.LeaseRequest{
 			Restart: restart, UID: c.uid, GID: c.gid, Partition: c.partition, Slots: slots, MIG: c.mig,
-			Wait: retrySeconds(ctx, c.wait),
+			SLUID: parseSLUID(c.sluid), Wait: retrySeconds(ctx, c.wait),
 		})
 		return err
 	})
@@ -157,6 +157,15 @@ func parseSlots(text string) ([]int, error) {
 		slots = append(slots, int(n))
 	}
 	return slots, nil
+}
+
+// parseSLUID returns the value of SLURM_JOB_SLUID, or an empty string if it cannot name a cgroup. The value is then not
+// sent, because the agent would reject the request, which drains the node.
+func parseSLUID(text string) string {
+	if !api.ValidSLUID(text) {
+		return ""
+	}
+	return text
 }
 
 // oneLine replaces control characters with spaces, so that a message occupies a single line in slurmd's log.

@@ -146,6 +146,17 @@ local function manage(t, partition, third, fourth)
   return true, full
 end
 
+-- divide reads a shard line: "[type:]count", and the profile of a job that requests up to this number of shards.
+local function divide(t, value, profile)
+  local kind, most = value:match("^(%a[^:]*):(.*)$")
+  most = number(most or value)
+  kind = kind or ""
+  local of = t.shards[kind] or {}
+  if not most or of[most] then return false end
+  of[most], t.shards[kind] = profile, of
+  return true
+end
+
 -- read_line reads line n of a table into t, and returns false if the line is invalid. It does not check that there is a
 -- profile line for the line's profile, because that may come later in the table.
 local function read_line(t, n, line)
@@ -156,15 +167,19 @@ local function read_line(t, n, line)
     named = third
   elseif word == "profile" then
     return not fifth and list(t, value, third, fourth)
-  elseif word == "model" and third and not fourth then
-    local of = t.models[value] or {}
+  elseif word == "model" and third and not fifth then
+    local of, units = t.models[value] or {}, fourth and number(fourth)
+    if fourth and not units then return false end
     of[#of + 1] = third
     t.models[value], named = of, third
+    t.units[third] = math.max(units or 0, t.units[third] or 0)
   elseif word == "per_gpu" and fourth and not fifth and not t.per_gpu[value] then
     t.per_gpu[value] = {cpus = amount(third), mib = amount(fourth)}
     return t.per_gpu[value].cpus ~= nil and t.per_gpu[value].mib ~= nil
   elseif word == "alias" and third and not fourth and not t.alias[value] then
     t.alias[value], named = third, third
+  elseif word == "shard" and third and not fourth and divide(t, value, third) then
+    named = third
   elseif word == "partition" and not fifth then
     local ok
     ok, named = manage(t, value, third, fourth)
@@ -195,7 +210,7 @@ local function parse(text)
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
   local t = {
     partitions = {}, grow_in = {}, profiles = {}, known = {}, models = {}, alias = {}, most = {}, named = {},
-    per_gpu = {},
+    units = {}, per_gpu = {}, shards = {},
     key = {}, user = {}, site = {}, old = 0,
     seconds = {key = {}, user = {}, site = {}}, high = {key = {}, user = {}, site = {}},
     busy = {key = {}, user = {}, site = {}},
@@ -264,8 +279,9 @@ end
 
 -- entries splits a tres_per_* string into its entries. Slurm 22.05 and 23.02 write "gres:gpu:a100:2". Later releases
 -- write "gres/gpu:a100:2", or "gres/gpu:a100=2" in tres_per_task. "gpu" means one GPU, and "gpu:a100" means one GPU of
--- type a100. Like slurmctld, entries accepts the prefix anywhere in an entry.
-local function entries(list)
+-- type a100. Like slurmctld, entries accepts the prefix anywhere in an entry. If table t has shard lines, entries reads
+-- shards as a GPU: "gres:shard:l40s:2" has the name gpu, the type shard:l40s:2 and the count 1.
+local function entries(list, t)
   local out = {}
   if type(list) ~= "string" or #list > MAX_TRES then return out end
   for token in list:gmatch("[^,]+") do
@@ -276,6 +292,10 @@ local function entries(list)
       number = number or rest
       entry.name, entry.type = name, kind or ""
       entry.count = number == "" and 1 or tonumber(number:match("^[:=](%d+)$") or "")
+      if name == "shard" and t and next(t.shards) and entry.count ~= 0 then
+        local n = number == "" and "1" or number:match("^[:=](%d+)$") or ""
+        entry.name, entry.type, entry.count = "gpu", "shard:" .. entry.type .. ":" .. n, 1
+      end
     end
     out[#out + 1] = entry
   end
@@ -303,13 +323,32 @@ local function readable(text)
   return kind == "" or kind:find("^:%w[%w._+-]*$") ~= nil and not is_count(kind:sub(2))
 end
 
+-- sharded returns the profile and the GPU model for n shards, which may have a type, from the shard line with the
+-- smallest sufficient number. If there is none, it returns nil and the reason.
+local function sharded(t, kind, n)
+  local best, most
+  for upto in pairs(t.shards[kind] or {}) do
+    most = math.max(upto, most or 0)
+    if n and n <= upto and (not best or upto < best) then best = upto end
+  end
+  if best then return t.shards[kind][best], (t.models[kind] or not next(t.models)) and kind or "" end
+  local what = kind ~= "" and "shards of type " .. kind or "shards without a type"
+  if not n then return nil, "the number of shards is not valid: write --gres=shard:<count>" end
+  return nil, most and "a job can have at most " .. string.format("%d ", most) .. what ..
+    ": request fewer, or whole GPUs with --gpus=<count>" or "there are no " .. what .. ": request a GPU with --gpus=1"
+end
+
 -- static returns the profile and the GPU model of a type of static MIG devices. The type states the profile, for
--- example 1g.5gb, a100_1g.5gb or nvidia_h100_80gb_hbm3_1g.10gb, or an alias line lists it. The model is empty if the
--- type contains none of the table's models. For any other type, static returns nil.
+-- example 1g.5gb, a100_1g.5gb or nvidia_h100_80gb_hbm3_1g.10gb, or an alias line lists it. The same applies to types
+-- that state a fraction, for example l40s_1f.11gb. The model is empty if the type contains none of the table's models.
+-- The type may also be one of shards (entries). For any other type, static returns nil; for shards that no line lists,
+-- also the reason.
 local function static(kind, t)
+  local of, n = kind:match("^shard:(.*):(%d*)$")
+  if of then return sharded(t, of, tonumber(n)) end
   if t.models[kind] or #kind > MAX_TYPE then return nil end
-  local profile = t.alias[kind] or kind:lower():match("^%d+g%.%d+gb[%w.+-]*$") or
-    kind:lower():match("[_.-](%d+g%.%d+gb[%w.+-]*)$")
+  local profile = t.alias[kind] or kind:lower():match("^%d+[fg]%.%d+gb[%w.+-]*$") or
+    kind:lower():match("[_.-](%d+[fg]%.%d+gb[%w.+-]*)$")
   if not profile then return nil end
   local model = ""
   for name in pairs(t.models) do
@@ -380,15 +419,16 @@ local function unreadable(r)
   end
 end
 
--- dynamic rewrites a tres_per_* string that requests static MIG devices: it returns a request for as many GPUs, and the
--- profiles with their counts, in the order of the request. It returns nil if the string requests none of these devices,
--- and nil and the reason if the string cannot be rewritten.
+-- dynamic rewrites a tres_per_* string that requests static MIG devices or shards: it returns a request for as many
+-- GPUs, and the profiles with their counts, in the order of the request. It returns nil if the string requests none of
+-- these, and nil and the reason if the string cannot be rewritten.
 local function dynamic(text, t)
-  local list = entries(text)
+  local list = entries(text, t)
   local gpu = total(list, "gpu", t)
   local model_of, gpus, profiles, at, n = {}, {}, {}, {}, 0
   for _, kind in ipairs(gpu and gpu.types or {}) do
     local profile, model = static(kind, t)
+    if not profile and model then return nil, model end
     if profile then
       n = n + 1
       model_of[kind], gpus[model] = model, (gpus[model] or 0) + gpu.count[kind]
@@ -398,7 +438,7 @@ local function dynamic(text, t)
     end
   end
   if n == 0 then return nil end
-  if n < #gpu.types then return nil, "the request names a MIG device for only some of the GPUs" end
+  if n < #gpu.types then return nil, "the request names a MIG device or shards for only some of the GPUs" end
   local texts, written = {}, {}
   for _, entry in ipairs(list) do
     local model = entry.name == "gpu" and entry.count > 0 and model_of[entry.type]
@@ -406,7 +446,7 @@ local function dynamic(text, t)
       texts[#texts + 1] = entry.text
     elseif not written[model] then
       written[model] = true
-      texts[#texts + 1] = entry.text:match("^.-gres[:/]gpu") .. (model ~= "" and ":" .. model or "") .. ":" ..
+      texts[#texts + 1] = entry.text:match("^(.-gres[:/])[^:=]") .. "gpu" .. (model ~= "" and ":" .. model or "") .. ":" ..
         gpus[model]
     end
   end
@@ -415,9 +455,9 @@ end
 
 local SEVERAL = "the request names several profiles: request the slices with --gres"
 
--- translate replaces requests for static MIG devices in a job, or in a change to one, by requests for slices with the
--- same profiles. It returns a table that contains the new tres_per_* strings and otherwise reads as the job does, and
--- the profile of the requests that are not per node. The job itself does not change. If the job must be rejected,
+-- translate replaces requests for static MIG devices or shards in a job, or in a change to one, by requests for slices
+-- with their profiles. It returns a table that contains the new tres_per_* strings and otherwise reads as the job does,
+-- and the profile of the requests that are not per node. The job itself does not change. If the job must be rejected,
 -- translate returns nil and the reason. A job without a script is rejected, because srun would request the devices
 -- again for its step, unless the plugin has marked the request (restore).
 local function translate(job, t, new, marked)
@@ -442,7 +482,7 @@ local function translate(job, t, new, marked)
   if new and found then
     local text = job.script   -- a local copy, because slurmctld copies the whole script at each access to job.script
     if not marked and (type(text) ~= "string" or text == "") then
-      return nil, "this srun or salloc cannot request MIG devices by type: write --gpus=1 --mig=" .. found
+      return nil, "this srun or salloc cannot request MIG devices by type, or shards: write --gpus=1 --mig=" .. found
     end
   end
   return asked, single
@@ -478,17 +518,18 @@ local ENVIRONMENT = {
 -- adopt rewrites the environment if batch is true. If a step repeats a type on its command line, the plugin in srun
 -- removes the types in CAELUM_STATIC_TYPES.
 local function adopt(job, asked, t, batch)
-  local types = {}
+  local types, changed = {}, false
   for _, per in ipairs(PER) do
     local text = rawget(asked, "tres_per_" .. per)
     if text then
+      changed = true
       for kind in job["tres_per_" .. per]:gmatch("gres[:/]gpu:([^,:=]+)") do types[#types + 1] = kind end
       job["tres_per_" .. per] = text
     end
   end
-  local env = #types > 0 and batch and job.environment
+  local env = changed and batch and job.environment
   if not env then return end
-  env.CAELUM_STATIC_TYPES = table.concat(types, ",")
+  if #types > 0 then env.CAELUM_STATIC_TYPES = table.concat(types, ",") end
   for name, prefix in pairs(ENVIRONMENT) do
     local value = env[name]   -- slurmctld searches the whole environment at each access
     if type(value) == "string" and #value <= MAX_TRES then
@@ -662,6 +703,12 @@ local function claims(profile)
   if compute and #gb <= 4 then return tonumber(compute), tonumber(gb) end
 end
 
+-- fraction returns the number of units in the name of a fraction of a GPU without MIG, and nil for any other profile.
+local function fraction(profile)
+  local units = profile:match("^([1-9]%d*)f%.[1-9]%d*gb$")
+  return units and tonumber(units)
+end
+
 -- exclusive reports whether a job gets whole nodes, because of its own request or of its partition.
 local function exclusive(job, parts)
   if job.shared == 0 then return true end
@@ -683,8 +730,9 @@ local function whole(t, profile)
 end
 
 -- share returns the numbers of CPUs and of MiB per GPU for a new job that requests none, or nil if Slurm's own default
--- applies: the slice's share of those that come with a whole GPU according to the per_gpu lines. A job with whole nodes
--- gets none, because slurmctld 22.05 would multiply them by the number of slots of a node.
+-- applies: the slice's share of those that come with a whole GPU according to the per_gpu lines. A fraction's share is
+-- that of the memory, because it has the whole GPU's compute. A job with whole nodes gets none, because slurmctld 22.05
+-- would multiply them by the number of slots of a node.
 local function share(t, job, profile, parts)
   local names = partitions(job.partition, parts)
   if #names == 0 or exclusive(job, parts) then return {} end
@@ -695,6 +743,8 @@ local function share(t, job, profile, parts)
   end
   local compute, gb = claims(profile)
   local all_compute, all_gb = whole(t, profile)
+  local units, all_units = fraction(profile), t.units[profile] or 0
+  if units and all_units >= units then cpus, mib = cpus * units / all_units, mib * units / all_units end
   if compute and all_compute > 0 then cpus, mib = cpus * compute / all_compute, mib * gb / all_gb end
   local function given(value) return value ~= nil and value ~= "" end
   if given(job.cpus_per_tres) or count(job.cpus_per_task) then cpus = 0 end
@@ -894,14 +944,16 @@ local function known(profile, t)
 end
 
 -- with_memory returns the profile with the least memory that is at least mib MiB. Of several profiles with the same
--- memory, it returns the first one in the table. It returns the profile of full GPUs only if no other has enough memory.
-local function with_memory(t, mib, memory)
+-- memory, it returns the first one in the table. It returns the profile of full GPUs only if no other has enough memory,
+-- and a fraction only if `of`, the profiles of the GPU model that the request names, has it or is nil.
+local function with_memory(t, mib, memory, of)
   local best
   local all = {}
   for _, profile in ipairs(t.known) do
     local has = t.profiles[profile]
     if has > 0 then all[#all + 1] = string.format("%s %d", profile, has) end
-    if has >= mib and (not best or best == "full" or profile ~= "full" and has < t.profiles[best]) then
+    local other = of and fraction(profile) and not contains(of, profile)
+    if has >= mib and not other and (not best or best == "full" or profile ~= "full" and has < t.profiles[best]) then
       best = profile
     end
   end
@@ -925,7 +977,7 @@ local function size(t, given, run, full, gpus)
   if mig and not t.profiles[mig] and t.profiles[mig:lower()] then mig = mig:lower() end
   if mig == "auto" then mig = nil end
   local named = mig == "off" and (full or t.whole) or mig
-  if gpus > 1 and full then predicted, by = full, "full" end
+  if gpus.all > 1 and full then predicted, by = full, "full" end
   if mig then by = mig == "off" and mig end
   if named then
     local ok, why = known(named, t)
@@ -943,7 +995,7 @@ local function size(t, given, run, full, gpus)
     return nil, string.format("--mig=%s and --mig-mem=%s contradict each other, because %s: use only one option, or " ..
       "--mig=auto", mig, memory, memory_of)
   end
-  local fits, why = with_memory(t, mib, memory)
+  local fits, why = with_memory(t, mib, memory, #gpus.types == 1 and t.models[gpus.types[1]] or nil)
   if not fits then return nil, why end
   local warning = predicted and t.profiles[fits] < t.profiles[predicted] and
     "--mig-mem=" .. memory .. " selects " .. fits .. ", but earlier runs of this job indicate " .. predicted
@@ -953,13 +1005,17 @@ end
 -- on_model converts a profile that Caelum chose to one of the GPU model that the request names. If that model has the
 -- profile, it is returned unchanged. Otherwise, on_model returns the first of the model's listed profiles whose name
 -- states at least as many compute slices and at least as much memory, or the last one if none of them is large enough.
+-- A fraction has the whole GPU's compute, so it only needs as much memory, but never stands for the profile of a whole
+-- GPU.
 local function on_model(t, kinds, profile)
   local of = #kinds == 1 and t.models[kinds[1]]
   if not of then return profile end
   local compute, gb = profile:match("^(%d+)g%.(%d+)gb$")
+  local mib = profile ~= t.whole and t.profiles[profile] or 0
   local enough
   for _, name in ipairs(of) do
     if name == profile then return profile end
+    if not enough and compute and mib > 0 and fraction(name) and t.profiles[name] >= mib then enough = name end
     local c, m = name:match("^(%d+)g%.(%d+)gb$")
     if compute and c and not enough and tonumber(c) >= tonumber(compute) and tonumber(m) >= tonumber(gb) then
       enough = name
@@ -1102,7 +1158,7 @@ end
 -- run time in seconds. If there is no such profile, choose returns nil and the reason.
 local function choose(gpus, t, run, limit, full)
   if not run.options then return nil, run.too_many end
-  local profile, by, warning = size(t, run.options, run, full, gpus.all)
+  local profile, by, warning = size(t, run.options, run, full, gpus)
   if not profile then return nil, by end
   if not by then
     -- slurmctld could not start the job on any node, but its message would not say why.
@@ -1113,11 +1169,16 @@ local function choose(gpus, t, run, limit, full)
       table.concat(of, ", ")
   end
   local floor = on_model(t, gpus.types, profile)
+  if gpus.all > 1 and fraction(floor) then floor, by, warning = t.profiles.full and "full" or t.whole, "full", nil end
   local choice = {warning = warning, by = by}
   choice.profile, choice.seconds, choice.high = in_time(t, gpus.types, floor, run, limit)
   if choice.profile ~= floor then choice.instead_of = floor end
   return choice.profile, choice
 end
+
+-- Two fractions of a GPU would be the same CUDA device, so a job gets at most one fraction on each node.
+local ONE_FRACTION = "a job can have only one fraction of a GPU on each node: request one GPU per node, or whole GPUs " ..
+  "with --mig=off"
 
 -- resolve returns the changes to a request: kept, the entries of tres_per_node to keep; added, the entries to add to it
 -- (without prefix); the slots with the fields of place; and the results of share. It also returns the result of choose.
@@ -1141,6 +1202,9 @@ local function resolve(r, gpus, t, job, run, limit, full, new)
     profile, choice = choose(gpus, t, run, limit, full)
     if not profile then return nil, choice end
   end
+  local parts = profile and fraction(profile)
+  for _, name in ipairs(typed and mig.types or {}) do parts = parts or fraction(name) end
+  if parts and gpus.all > 1 then return nil, ONE_FRACTION end
   r.share = new and share(t, job, profile or mig.types[1], r.parts) or {}
   if mig.all > 0 then
     -- The request counts the slices of each node, so all nodes have the same number.
@@ -1258,11 +1322,11 @@ local function lacks_slots(job, r, why)
   end
 end
 
--- send_past sends a new job with GPUs to the partition in the bypass line. r is the job's request. slurmctld checks the
--- new partition as if the user had named it. It also has to refuse an unknown partition, because the table does not
--- list the site's partitions, and part_list only those that the user may use.
-local function send_past(job, r, to)
-  if r.node.mig.all > 0 then
+-- send_past sends a new job with GPUs to the partition in the bypass line. named is true if it names slices or shards.
+-- slurmctld checks the new partition as if the user had named it. It also has to refuse an unknown partition, because
+-- the table does not list the site's partitions, and part_list only those that the user may use.
+local function send_past(job, named, to)
+  if named then
     return refuse("new jobs get no MIG slices at present, because the administrator sends new GPU jobs to partition " ..
       to .. ": request GPUs without a profile, for example --gres=gpu:1")
   end
@@ -1318,9 +1382,20 @@ local function test(job, asked, t, r, batch)
   return slurm.SUCCESS
 end
 
+-- shards reports whether a request, whose partitions are given, contains shards that the table's lines replace.
+local function shards(job, names, parts)
+  for _, per in ipairs(PER) do
+    if tostring(job["tres_per_" .. per]):sub(1, MAX_TRES):find("gres[:/]shard") then
+      refresh()
+      return decisions and next(decisions.shards) and managed(names, parts, decisions)
+    end
+  end
+end
+
 local function submit(job, parts, converts)
   local r, why = request(job)
-  if not r and not why then
+  local has_shards = shards(job, job.partition, parts)
+  if not r and not why and not has_shards then
     warn_unused(job, options(job) or {}, "the job requests no GPU: add --gres=gpu:1 or --gpus=1")
     return hide(job, parts)
   end
@@ -1337,9 +1412,10 @@ local function submit(job, parts, converts)
     return slurm.SUCCESS
   end
   if t.bypass then
+    if has_shards then return send_past(job, true, t.bypass) end
     r, why = request(job, t)
     if not r then return why and refuse(why) or slurm.SUCCESS end
-    return drop_unmanaged(r, t, true) and send_past(job, r, t.bypass) or slurm.SUCCESS
+    return drop_unmanaged(r, t, true) and send_past(job, r.node.mig.all > 0, t.bypass) or slurm.SUCCESS
   end
   local asked, static_profile = translate(job, t, true, marked)
   if not asked then return refuse(static_profile) end
@@ -1487,7 +1563,8 @@ local function modify(job, record, parts)
   local before, unknown = request(record)
   -- If a job with --ntasks-per-gpu was submitted to an unmanaged partition, only tres_fmt_req_str contains its GPUs.
   local counted = tostring(record.tres_fmt_req_str):find("gres/[gm][pi][ug]")
-  if not (r or why or before or unknown or counted) then return slurm.SUCCESS end
+  local has_shards = shards(job, job.partition or record.partition, parts)
+  if not (r or why or before or unknown or counted or has_shards) then return slurm.SUCCESS end
   -- slurmctld itself rejects changes to the GPUs and the partition of a started job. In a pending job's state, the low
   -- 8 bits are 0.
   if (tonumber(record.job_state) or 0) % 256 ~= 0 and not set and not job.partition then return slurm.SUCCESS end
@@ -1649,7 +1726,7 @@ local function convert(job, record, parts)
   for name, value in numbers:gmatch(" ([%l_]+)=(%d+)") do given[name] = tonumber(value) end
   given.admin_comment = tostring(record.admin_comment or ""):gsub(" ?caelum:%S+", "")
   for _, per in ipairs(PER) do
-    if dynamic(record["tres_per_" .. per], decisions) then why = "the request names static MIG devices" end
+    if dynamic(record["tres_per_" .. per], decisions) then why = "the request names static MIG devices or shards" end
   end
   if not why then
     local show = inform

@@ -43,9 +43,10 @@ func (m maker) tres() string {
 	var all []string
 	for range 1 + m.IntN(3) {
 		prefix := m.one("gres:", "gres:", "gres/", "", m.raw)
-		name := m.one("gpu", "gpu", "mig", "net", "Gpu", m.raw)
+		name := m.one("gpu", "gpu", "gpu", "mig", "mig", "net", "Gpu", "shard", "shard", m.raw)
 		kind := m.one("", "", "", ":a100", ":h100", ":v100", ":1g.5gb", ":2g.10gb", ":1g.5gb+me", ":closed", ":9g",
-			":x(", ":a100_1g.5gb", ":H100.4G.20GB", ":9g.99gb", ":10gb", ":a100_x", ":"+m.raw)
+			":x(", ":a100_1g.5gb", ":H100.4G.20GB", ":l40s", ":l40s_1f.11gb", ":2f.22gb",
+			":9g.99gb", ":10gb", ":a100_x", ":"+m.raw)
 		count := m.one("", ":1", ":2", ":3", ":4", "=2", ":0", ":0", ":no_consume:1", ":007", ":65533", ":65534", ":1k",
 			":100G", ":128KiB", "=1000MB", ":107374182400", ":2ki", ":-1", ":"+m.raw)
 		all = append(all, prefix+name+kind+count)
@@ -91,7 +92,8 @@ func (m maker) job() fields {
 	})
 	for _, name := range slices.Sorted(maps.Keys(repeats)) {
 		some(6, "environ."+name, func() any {
-			return m.one("2", "a100_1g.5gb:2", "10gb:1,1g.5gb:1", "1g.5gb,a100:1", "cpu=2,gres/gpu:1g.5gb=1", m.raw)
+			return m.one("2", "a100_1g.5gb:2", "10gb:1,1g.5gb:1", "1g.5gb,a100:1", "cpu=2,gres/gpu:1g.5gb=1",
+				"cpu=2,gres/shard=3", "gres/shard:l40s:9", m.raw)
 		})
 	}
 	some(4, "partition", func() any { return m.one("", "gpu", "cpu", "gpu-long,cpu", ",gpu", "gp.", "gpu,gpu", m.raw) })
@@ -102,8 +104,9 @@ func (m maker) job() fields {
 	for i, name := range []string{"mig", "mig_mem", "mig_grow", "static"} {
 		some(4, fmt.Sprint("env.", i+1), func() any {
 			values := map[string][]string{
-				"mig":      {"1g.5gb", "1G.5GB", "auto", "off", "", "closed"},
-				"mig_mem":  {"", "0", "1", "4864", "8G", "9856m", "10092544K", "1T", "8GB", "8GiB", "8iB", "8B", "4g"},
+				"mig": {"1g.5gb", "1G.5GB", "1f.11gb", "auto", "off", "", "closed"},
+				"mig_mem": {"", "0", "1", "4864", "8G", "9856m", "10092544K", "1T", "8GB", "8GiB", "8iB", "8B", "4g",
+					"11G", "40G", "44G"},
 				"mig_grow": {"off", "oom", "forecast", "OOM", ""},
 				"static":   {"1g.5gb", "a100_1g.5gb", "9g.99gb", "a100", "x(", "10gb"},
 			}[name]
@@ -129,11 +132,19 @@ func (m maker) plain(q fields) {
 	}
 	prefix := m.one("gres:", "gres/")
 	for range 1 + m.IntN(5)/4 {
-		kind := m.one("", "", "", "", ":a100", ":h100", ":v100", ":1g.5gb", ":a100_1g.5gb", ":H100.4G.20GB", ":10gb")
+		kind := m.one("", "", "", "", ":a100", ":h100", ":v100", ":l40s", ":1g.5gb", ":a100_1g.5gb", ":H100.4G.20GB",
+			":10gb", ":l40s_1f.11gb")
 		per := m.one("job", "job", "task", "task", "node", "socket")
 		q["tres_per_"+per] = fmt.Sprint(prefix, "gpu", kind, m.one(":", ":", "="), 1+m.IntN(9))
 	}
 	q["script"] = "#!/bin/sh\n"
+	if m.IntN(9) == 0 {
+		per := m.one("node", "node", "task")
+		delete(q, "tres_per_job")
+		delete(q, "tres_per_task")
+		q["tres_per_"+per] = prefix + m.one("", "net:1,"+prefix) + "shard" +
+			m.one("", "", ":l40s", ":a100", ":v100") + m.one(":", "=") + fmt.Sprint(m.IntN(9))
+	}
 	if m.IntN(9) == 0 {
 		q["tres_per_node"] = prefix + "mig" + m.one(":1g.5gb", ":2g.10gb", "") + fmt.Sprint(":", 1+m.IntN(4))
 	}
@@ -183,7 +194,7 @@ func (m maker) learned(s stamp) string {
 		fmt.Sprintf("user %d:%s", s.uid, fingerprint), "user 8:" + fingerprint, "site " + fingerprint,
 	} {
 		if m.IntN(2) == 0 {
-			fmt.Fprintln(&b, of, m.one("1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb"),
+			fmt.Fprintln(&b, of, m.one("1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb", "1f.11gb"),
 				m.one("", "60", "999999999", "60 0", "1 7", "999999999 50", "3600 100", "1000-1300", "1000-3600 80",
 					"999999999-999999999 100", "1-1 0", "2000-2100 30", "1200-1201 95"))
 		}
@@ -201,7 +212,7 @@ type tables struct {
 // site returns a table without its first line.
 func (m maker) site() string {
 	_, body, _ := strings.Cut(oracleTable, "\n")
-	for _, profile := range []string{"1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb"} {
+	for _, profile := range []string{"1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb", "1f.11gb", "2f.22gb", "full"} {
 		if m.IntN(3) == 0 {
 			body += "profile " + profile + " 50000 " + m.one("1", "2", "3", "4", "6", "1000") + "\n"
 		}
@@ -209,6 +220,8 @@ func (m maker) site() string {
 	body += m.one("", "", "max_cpus 4\n", "max_cpus 12\n", "max_cpus 64\n")
 	body += m.one("", "", "per_gpu gpu 16 120000\n", "per_gpu gpu 0 7\nper_gpu gpu-long 3 0\n")
 	body += m.one("", "alias 10gb 2g.10gb\nalias a100_x 1g.5gb\n")
+	body += m.one("", "shard 2 1g.5gb\nshard 4 1f.11gb\nshard 8 full\nshard l40s:2 1f.11gb\nshard l40s:4 full\n"+
+		"shard v100:65534 2g.10gb\n")
 	body += m.one("", "", "", "", "bypass cpu\n")
 	if m.IntN(6) == 0 {
 		body = modelLines.ReplaceAllString(body, "")
@@ -351,6 +364,10 @@ func checkBypass(t *testing.T, q fields, d decisions.Table, got reply) {
 	o := options{}
 	for _, per := range pers {
 		o[per] = entriesOf(text(q, "tres_per_"+per))
+	}
+	if hasShards(q, text(q, "partition"), &d) {
+		checkRefusal(t, q, got)
+		return
 	}
 	if r := requestOf(q, &d); r.understood && r.mig["node"].all() == 0 {
 		devices := false
@@ -548,7 +565,7 @@ func (m maker) change() fields {
 					"partition": m.one("gpu", "cpu", "gpu,cpu"), "min_nodes": m.number(),
 					"tres_per_node": m.one("", "gres:gpu:2", "gres/gpu:2", "gres:gpu:0", "gres:net:1",
 						"gres:gpu:1,gres:mig:2g.10gb:0", "gres/mig:1g.5gb:1", "gres/gpu:v100:1",
-						"gres/gpu:a100_1g.5gb:2"),
+						"gres/gpu:a100_1g.5gb:2", "gres/shard:2", "gres/shard:l40s:3", "gres:shard:9"),
 				}[name]
 			}
 		}

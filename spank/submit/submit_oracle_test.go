@@ -17,12 +17,15 @@ import (
 // oracleTable is the table that the fuzz targets use to submit jobs. They may append learned lines to it.
 const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long grow=forecast\ngrow oom\n" +
 	"profile 1g.5gb 4864\nprofile 1g.5gb+me 4864\nprofile 2g.10gb 9856\nprofile 4g.20gb\nprofile 7g.40gb 40192\n" +
+	"profile 1f.11gb 11389 8\nprofile 2f.22gb 22778\nprofile full 46068\nwhole 7g.40gb\n" +
 	"model h100 1g.5gb\nmodel h100 4g.20gb\nmodel h100 7g.40gb\nmodel a100 1g.5gb\n" +
+	"model l40s 1f.11gb 4\nmodel l40s 2f.22gb 4\nmodel l40s full\n" +
 	"default 2g.10gb\nmax_nodes 2\n"
 
 var (
-	profileWord = regexp.MustCompile(`^([0-9]+)g\.([0-9]+)gb$`)
-	sizeWord    = regexp.MustCompile(`^([0-9]{1,9})(?:([kKmMgGtT])(?:[iI]?[bB])?)?$`)
+	profileWord  = regexp.MustCompile(`^([0-9]+)g\.([0-9]+)gb$`)
+	fractionWord = regexp.MustCompile(`^([0-9]+)f\.[0-9]+gb$`)
+	sizeWord     = regexp.MustCompile(`^([0-9]{1,9})(?:([kKmMgGtT])(?:[iI]?[bB])?)?$`)
 )
 
 // lacksSlots reports whether a job in an unmanaged partition requests slices without an equal number of GPUs per node.
@@ -104,7 +107,9 @@ func busyOf(known *predict.Line) string {
 
 // size returns the profile that a request gets if its GRES does not name one. sized is true if `--mig` does not name
 // one either. ok is false if the request is rejected.
-func size(q fields, d decisions.Table, known *predict.Line) (profile string, sized bool, warning string, ok bool) {
+func size(
+	q fields, d decisions.Table, known *predict.Line, kind string,
+) (profile string, sized bool, warning string, ok bool) {
 	mig, mem := option(q, "mig"), option(q, "mig_mem")
 	has := map[string]int{}
 	for _, p := range d.Profiles {
@@ -145,9 +150,14 @@ func size(q fields, d decisions.Table, known *predict.Line) (profile string, siz
 		return named, sized, "", enough(named)
 	}
 	for _, p := range d.Profiles {
-		if enough(p.Name) && (profile == "" || p.MiB < has[profile]) {
+		elsewhere := fractionWord.MatchString(p.Name) && d.Models[kind] != nil &&
+			!slices.Contains(d.Models[kind], p.Name)
+		if enough(p.Name) && !elsewhere && p.Name != "full" && (profile == "" || p.MiB < has[profile]) {
 			profile = p.Name
 		}
+	}
+	if profile == "" && enough("full") {
+		profile = "full"
 	}
 	if known != nil && has[profile] < has[known.Profile] {
 		warning = fmt.Sprintf("caelum: --mig-mem=%s selects %s, but earlier runs of this job indicate %s",
@@ -179,6 +189,7 @@ func sourceOf(q fields, d decisions.Table, s stamp) string {
 
 // sizeMessages holds what the user learns about the source of a size.
 var sizeMessages = map[string]string{
+	"full":    "because the job requests several GPUs per node",
 	"memory":  "the smallest slice with this memory (--mig-mem)",
 	"default": "the default, because no earlier runs are known",
 	"key":     "from your earlier runs of this job",
@@ -203,9 +214,15 @@ func onModel(d decisions.Table, models []string, profile string) string {
 		}
 		return compute, gb
 	}
+	memory := func(name string) int {
+		return d.Profiles[slices.IndexFunc(d.Profiles, func(p decisions.Profile) bool { return p.Name == name })].MiB
+	}
 	if compute, gb := promises(profile); compute > 0 {
+		need := memory(profile)
 		for _, name := range of {
-			if c, m := promises(name); c >= compute && m >= gb {
+			c, m := promises(name)
+			fits := fractionWord.MatchString(name) && profile != d.Whole && need > 0 && memory(name) >= need
+			if c >= compute && m >= gb || fits {
 				return name
 			}
 		}
@@ -216,7 +233,8 @@ func onModel(d decisions.Table, models []string, profile string) string {
 // oracle returns the expected outcome of a job with a table. stamped is the stamp of a pending job, or nil for a
 // submission.
 func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
-	if plain := requestOf(q, nil); plain.understood && !plain.asks {
+	shards := hasShards(q, text(q, "partition"), &d)
+	if plain := requestOf(q, nil); plain.understood && !plain.asks && !shards {
 		return outcome{none: true}
 	}
 	static, refused := "", false
@@ -256,16 +274,10 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	if !typed && static != "" {
 		o.refused = o.refused || !slices.Contains(d.Names(), static)
 	} else if !typed {
-		sized, warning := false, ""
-		profile, sized, warning, ok = size(q, d, known)
-		of := d.Models[model(s.perNode.types)]
-		o.refused = o.refused || !ok || !sized && len(of) > 0 && !slices.Contains(of, profile)
-		if sized {
-			o.setGrow(q, d, stamped == nil)
-			kind := model(s.perNode.types)
-			profile = o.choose(q, d, known, kind, onModel(d, s.perNode.types, profile))
-		}
-		o.warning = warning
+		profile = o.setSize(q, d, known, s.perNode, stamped == nil)
+	}
+	for _, name := range append(slices.Clone(r.mig["node"].types), profile) {
+		o.refused = o.refused || s.perNode.all() > 1 && fractionWord.MatchString(name)
 	}
 	if m := cpusWord.FindStringSubmatch(text(q, "cpus_per_tres")); m != nil && inRange(m[3]) > 0 {
 		o.cpus = m[0] + "," + m[1] + "mig" + m[2] + m[3]
@@ -274,6 +286,30 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	o.hold = q["priority"] != float64(0) && (text(q, "req_nodes") != "" || text(q, "exc_nodes") != "" ||
 		text(q, "reservation") != "" || nodes > d.MaxNodes)
 	return o
+}
+
+// setSize sets the fields for a job that does not name its profile with its GRES, and returns the profile. submitted is
+// false for an update of a job.
+func (o *outcome) setSize(q fields, d decisions.Table, known *predict.Line, gpus sum, submitted bool) string {
+	kind := model(gpus.types)
+	profile, sized, warning, ok := size(q, d, known, kind)
+	of := d.Models[kind]
+	o.refused = o.refused || !ok || !sized && len(of) > 0 && !slices.Contains(of, profile)
+	o.warning = warning
+	if !sized {
+		return profile
+	}
+	o.setGrow(q, d, submitted)
+	floor := onModel(d, gpus.types, profile)
+	several := gpus.all() > 1 && fractionWord.MatchString(floor)
+	if several {
+		floor, o.warning = "full", ""
+	}
+	profile = o.choose(q, d, known, kind, floor)
+	if several {
+		o.by = "full"
+	}
+	return profile
 }
 
 // cpusWord matches cpus_per_tres if it states only the CPUs of each GPU.
@@ -658,7 +694,8 @@ func (o options) expected(q fields, d decisions.Table, s *stamp, before options)
 	case namesMany(q), set(q, "ntasks_per_tres") > 0,
 		held && (q["priority"] == 0.0 || q["priority"] == 4294967295.0 || q["nice"] == 2147483653.0):
 		return ruled{refused: true}, true
-	case !before.asks(nil) && !o.asks(nil) && q["record.tres_fmt_req_str"] == nil:
+	case !before.asks(nil) && !o.asks(nil) && q["record.tres_fmt_req_str"] == nil &&
+		!hasShards(q, partitionAfter(q), &d):
 		return ruled{}, true
 	case !touches(q):
 		return ruled{}, false

@@ -38,7 +38,8 @@ func (e entry) readable() bool {
 
 type entry struct {
 	text, name, kind string
-	count            int // -1: the count cannot be parsed
+	count            int    // -1: the count cannot be parsed
+	number           string // the digits of the count, or "" if it cannot be parsed
 }
 
 // maxTRES is how many bytes of a list the script reads. slurmctld refuses a longer tres_per_node.
@@ -57,8 +58,9 @@ func entriesOf(list string) (out []entry) {
 				e.kind, rest = k[1], k[2]
 			}
 			if rest == "" {
-				e.count = 1
+				e.count, e.number = 1, "1"
 			} else if c := countWord.FindStringSubmatch(rest); c != nil {
+				e.number = c[1]
 				if n, err := strconv.Atoi(c[1]); err == nil && n <= 65533 {
 					e.count = n
 				}

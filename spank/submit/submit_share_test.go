@@ -35,6 +35,14 @@ func wholeOf(d decisions.Table, profile string) (compute, gb int) {
 	return compute, gb
 }
 
+// divided returns n of k equal parts of a number, which is at least 1 unless the number is 0. An unknown k is 0.
+func divided(number, n, k int) int {
+	if number == 0 || k < n {
+		return number
+	}
+	return max(1, number*n/k)
+}
+
 // share returns the CPUs and MiB per slice of a job that requests none, or 0.
 func share(q fields, d decisions.Table, profile string) (cpus, mib int) {
 	if q["shared"] == 0.0 || slices.Contains(strings.Split(text(q, "partition"), ","), "gpu-long") {
@@ -54,6 +62,10 @@ func share(q fields, d decisions.Table, profile string) (cpus, mib int) {
 		if mib > 0 {
 			mib = max(1, mib*gb/ofGB)
 		}
+	}
+	if m := fractionWord.FindStringSubmatch(profile); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		cpus, mib = divided(cpus, n, d.Units[profile]), divided(mib, n, d.Units[profile])
 	}
 	if text(q, "cpus_per_tres") != "" || set(q, "cpus_per_task") > 0 {
 		cpus = 0

@@ -5,14 +5,15 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"caelum/internal/controller/decisions"
 )
 
-// This file specifies the requests for static MIG devices and for GPUs that Caelum does not manage.
+// This file specifies the requests for static MIG devices, for shards and for GPUs that Caelum does not manage.
 
-var deviceWord = regexp.MustCompile(`(?:^|[_.-])([0-9]+g\.[0-9]+gb[a-z0-9.+-]*)$`)
+var deviceWord = regexp.MustCompile(`(?:^|[_.-])([0-9]+[fg]\.[0-9]+gb[a-z0-9.+-]*)$`)
 
 // lower converts the ASCII letters of a text to lower case.
 func lower(text string) string {
@@ -29,9 +30,46 @@ func lower(text string) string {
 	}))
 }
 
-// device returns the profile that the type of a static MIG device states, and the longest GPU model in the type. The
-// profile is empty for any other type.
+// hasShards reports whether a request to the partitions names shards, and whether the table has lines for shards.
+func hasShards(q fields, partition string, d *decisions.Table) bool {
+	return managed(partition) && len(d.Shards) > 0 && slices.ContainsFunc(pers, func(per string) bool {
+		list := text(q, "tres_per_"+per)
+		list = list[:min(len(list), maxTRES)]
+		return strings.Contains(list, "gres:shard") || strings.Contains(list, "gres/shard")
+	})
+}
+
+// withShards returns the entries, with one GPU of the type shard:<type>:<number> in place of shards.
+func withShards(list []entry, d *decisions.Table) []entry {
+	for i, e := range list {
+		if e.name == "shard" && e.count != 0 && d != nil && len(d.Shards) > 0 {
+			list[i].name, list[i].kind, list[i].count = "gpu", "shard:"+e.kind+":"+e.number, 1
+		}
+	}
+	return list
+}
+
+// enough returns the profile and the GPU model for a number of shards. The profile is empty if no line is large enough.
+func enough(of, number string, d *decisions.Table) (profile, model string) {
+	if n, err := strconv.Atoi(number); err == nil {
+		for _, most := range slices.Sorted(maps.Keys(d.Shards[of])) {
+			if profile == "" && n <= most {
+				profile = d.Shards[of][most]
+			}
+		}
+	}
+	if len(d.Models) == 0 || len(d.Models[of]) > 0 {
+		model = of
+	}
+	return profile, model
+}
+
+// device returns the profile that the type of a static MIG device or of shards states, and the longest GPU model in the
+// type. The profile is empty for any other type.
 func device(kind string, d *decisions.Table) (profile, model string) {
+	if shard := strings.Split(kind, ":"); len(shard) == 3 {
+		return enough(shard[1], shard[2], d)
+	}
 	if d == nil || len(kind) > 128 || len(d.Models[kind]) > 0 {
 		return "", ""
 	}
@@ -55,11 +93,12 @@ type rewritten struct {
 	text     string
 	profiles sum  // of the devices
 	mixed    bool // the list also requests other GPUs
+	tooMany  bool // the list requests more shards than a GPU has
 }
 
 // rewrite replaces the static MIG devices in a list. If there are none, the profiles of the result are empty.
 func rewrite(list string, d *decisions.Table) (w rewritten) {
-	entries := entriesOf(list)
+	entries := withShards(entriesOf(list), d)
 	gpus, ok := sumOf(entries, "gpu", d)
 	if !ok {
 		return w
@@ -69,7 +108,7 @@ func rewrite(list string, d *decisions.Table) (w rewritten) {
 	for _, kind := range gpus.types {
 		profile, model := device(kind, d)
 		if profile == "" {
-			w.mixed = true
+			w.mixed, w.tooMany = true, w.tooMany || strings.Contains(kind, ":")
 			continue
 		}
 		w.profiles.add(profile, gpus.count[kind])
@@ -82,7 +121,8 @@ func rewrite(list string, d *decisions.Table) (w rewritten) {
 			texts = append(texts, e.text)
 		} else if n := models[model]; n > 0 {
 			models[model] = 0
-			head := e.text[:strings.Index(e.text, e.name+":"+e.kind)] + "gpu"
+			head := gresHead.FindString(e.text)
+			head = head[:len(head)-1] + "gpu"
 			if model != "" {
 				head += ":" + model
 			}
@@ -92,6 +132,9 @@ func rewrite(list string, d *decisions.Table) (w rewritten) {
 	w.text = strings.Join(texts, ",")
 	return w
 }
+
+// gresHead matches an entry up to the first letter of its GRES.
+var gresHead = regexp.MustCompile(`(?s)^.*?gres[:/][^:=]`)
 
 func (s *sum) add(kind string, n int) {
 	if !slices.Contains(s.types, kind) {
@@ -141,6 +184,7 @@ func translate(q fields, d *decisions.Table, submitted bool) (changed fields, pr
 	var types []string
 	for _, per := range pers {
 		w := rewrite(text(q, "tres_per_"+per), d)
+		refused = refused || w.tooMany && (per == "node" || submitted)
 		if len(w.profiles.types) == 0 || per != "node" && !submitted {
 			continue
 		}
@@ -173,7 +217,7 @@ func translate(q fields, d *decisions.Table, submitted bool) (changed fields, pr
 	for name, prefix := range repeats {
 		value, set := q["environ."+name].(string)
 		w := rewrite(prefix+strings.ReplaceAll(value, ",", ","+prefix), d)
-		if set && len(value) <= maxTRES && len(w.profiles.types) > 0 && !w.mixed {
+		if set && len(value) <= maxTRES && len(w.profiles.types) > 0 && !w.mixed && !w.tooMany {
 			if prefix != "" {
 				w.text = strings.ReplaceAll(w.text, prefix, "")
 			}

@@ -42,6 +42,8 @@ func (m maker) table() string {
 			"profile 2g.10gb "+m.one("9856 1", "9856 2", "50000 14", "9856 0", "9856 02", "9856 2 2", "9856 "+m.raw),
 			"max_cpus "+m.one("1", "64", "999999999", "0", "064", "1000000000", m.raw)+m.one("", "", " x"),
 			"alias "+m.one("x", "a100_10g", "10gb", m.raw)+" "+profile+m.one("", "", number),
+			"shard "+m.one("", "", "a100:", "l40s:", "1x:", ":", m.raw+":")+m.one("1", "2", "8", "08", "0", m.raw)+
+				" "+profile+m.one("", "", "", number),
 			"model "+m.one("a100", m.raw)+" "+profile+m.one("", "", number),
 			"grow "+m.one("off", "oom", "forecast", "OOM", "", m.raw),
 			"max_nodes "+m.one("0", "3", "9999", m.raw),
@@ -203,6 +205,7 @@ func (p probe) force(d decisions.Table, why error) {
 		p.nodes(d, managed)
 		p.places(d, managed)
 		p.aliases(d, managed)
+		p.shards(d, managed)
 	}
 }
 
@@ -270,7 +273,7 @@ func (p probe) sizes(d decisions.Table, partition string, known *predict.Line) {
 			option = "_SLURM_SPANK_OPTION_caelum_mig_mem=" + mem
 		}
 		q := fields{"tres_per_node": "gres:gpu:1", "partition": partition, "env.1": option}
-		profile, _, _, ok := size(q, d, known)
+		profile, _, _, ok := size(q, d, known, "")
 		if !ok {
 			p.gives(q, "refused")
 		} else {
@@ -324,6 +327,23 @@ func (p probe) aliases(d decisions.Table, partition string) {
 		refused := want.refused || want.unavailable
 		if refused != (r.rc != 0) || want.foreign != (len(r.writes) == 0 && !refused) {
 			p.Fatalf("%s, table %q\n%v: %+v, want %+v", p.lua.name, p.text, q, r, want)
+		}
+	}
+}
+
+// shards checks the slices of jobs that request shards.
+func (p probe) shards(d decisions.Table, partition string) {
+	p.Helper()
+	for _, kind := range append(few(slices.Sorted(maps.Keys(d.Shards))), "a100") {
+		for _, n := range []string{"1", "2", "3", "8", "9"} {
+			list := strings.TrimSuffix("gres:shard:"+kind, ":") + ":" + n
+			q := fields{"tres_per_node": list, "partition": partition, "script": script, "user_id": 7.0}
+			want := oracle(q.with(fields{"partition": "gpu"}), d, nil) // managed in every test
+			r := p.submit(q)
+			refused := want.refused || want.unavailable
+			if refused != (r.rc != 0) || (want.none || want.foreign) != (len(r.writes) == 0 && !refused) {
+				p.Fatalf("%s, table %q\n%v: %+v, want %+v", p.lua.name, p.text, q, r, want)
+			}
 		}
 	}
 }

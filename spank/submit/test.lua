@@ -438,6 +438,84 @@ do
   check(slurm_job_modify(job, record, PARTS, 1001) == slurm.ERROR, "a V100 in addition to a slice", job.tres_per_node)
 end
 
+---------------------------------------------------------------- fractions of GPUs without MIG
+
+local FRACTIONS = TABLE .. "profile 1f.11gb 11389 16\nprofile 2f.22gb 22778 8\nprofile full 46068 4\nwhole 7g.40gb\n" ..
+  "model a100 1g.5gb\nmodel a100 2g.10gb\nmodel a100 7g.40gb\nmodel l40s 1f.11gb 4\nmodel l40s 2f.22gb 4\nmodel l40s full 4\n"
+write_table(FRACTIONS)
+for _, case in ipairs({
+  {"mig:1f.11gb", {tres_per_node = "gres:mig:1f.11gb:1"}, "gres:mig:1f.11gb:1,gres:gpu:1"},
+  {"gpu:l40s,mig:1f.11gb", {tres_per_node = "gres/gpu:l40s:1,gres/mig:1f.11gb:1"}, "gres/gpu:l40s:1,gres/mig:1f.11gb:1"},
+  {"--mig=1f.11gb", {tres_per_node = "gres:gpu:1", spank_job_env = env("1f.11gb")}, "gres:gpu:1,gres:mig:1f.11gb:1"},
+  {"--mig=1F.11GB", {tres_per_job = "gres:gpu:l40s:1", spank_job_env = env("1F.11GB")}, "gres:gpu:l40s:1,gres:mig:1f.11gb:1"},
+  {"one per node", {tres_per_job = "gres:gpu:2", min_nodes = 2, spank_job_env = env("1f.11gb")}, "gres:gpu:1,gres:mig:1f.11gb:1"},
+  {"gpu:l40s_1f.11gb", {tres_per_node = "gres:gpu:l40s_1f.11gb:1"}, "gres:gpu:l40s:1,gres:mig:1f.11gb:1"},
+  {"gpu:1f.11gb", {tres_per_node = "gres:gpu:1f.11gb"}, "gres:gpu:1,gres:mig:1f.11gb:1"},
+  {"--gpus=L40S.2F.22GB:1", {tres_per_job = "gres/gpu:L40S.2F.22GB:1"}, "gres/gpu:l40s:1,gres/mig:2f.22gb:1"},
+  {"a mark", {tres_per_node = "gres:gpu:1", script = "", spank_job_env = {"_SLURM_SPANK_OPTION_caelum_static=l40s_1f.11gb"}}, "gres:gpu:l40s:1,gres:mig:1f.11gb:1"},
+  {"the default on an L40S", {tres_per_node = "gres:gpu:l40s:1"}, "gres:gpu:l40s:1,gres:mig:1f.11gb:1", "1f.11gb"},
+  {"the default without a type", {tres_per_node = "gres:gpu:1"}, "gres:gpu:1,gres:mig:2g.10gb:1", "2g.10gb"},
+  {"--mig=off", {tres_per_node = "gres:gpu:l40s:1", spank_job_env = env("off")}, "gres:gpu:l40s:1,gres:mig:full:1", "full"},
+  {"two L40S", {tres_per_node = "gres:gpu:l40s:2"}, "gres:gpu:l40s:2,gres:mig:full:2", "full", "full, because the job requests several GPUs per node"},
+  {"two of --gpus", {tres_per_job = "gres:gpu:l40s:2"}, "gres:gpu:l40s:2,gres:mig:full:2", "full"},
+  {"two L40S on two nodes", {tres_per_job = "gres:gpu:l40s:2", min_nodes = 2}, "gres:gpu:l40s:1,gres:mig:1f.11gb:1", "1f.11gb"},
+  {"--mig-mem=11G", {tres_per_node = "gres:gpu:l40s:1", spank_job_env = env(nil, "11G")}, "gres:gpu:l40s:1,gres:mig:1f.11gb:1", "1f.11gb"},
+  {"--mig-mem=12G", {tres_per_node = "gres:gpu:l40s:1", spank_job_env = env(nil, "12G")}, "gres:gpu:l40s:1,gres:mig:2f.22gb:1", "2f.22gb"},
+  {"--mig-mem=30G", {tres_per_node = "gres:gpu:l40s:1", spank_job_env = env(nil, "30G")}, "gres:gpu:l40s:1,gres:mig:full:1", "full"},
+  {"--mig-mem=12G for two", {tres_per_node = "gres:gpu:l40s:2", spank_job_env = env(nil, "12G")}, "gres:gpu:l40s:2,gres:mig:full:2", "full"},
+  {"--mig-mem=11G of any GPU", {tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "11G")}, "gres:gpu:1,gres:mig:1f.11gb:1", "1f.11gb"},
+  {"--mig-mem=11G of an A100", {tres_per_node = "gres:gpu:a100:1", spank_job_env = env(nil, "11G")}, "gres:gpu:a100:1,gres:mig:7g.40gb:1", "7g.40gb"},
+  {"--gres=mig:2f.22gb:2", {tres_per_node = "gres:mig:2f.22gb:2"}, nil},
+  {"two sizes", {tres_per_node = "gres:mig:1f.11gb:1,gres:mig:1g.5gb:1"}, nil},
+  {"--mig=1f.11gb for two", {tres_per_job = "gres:gpu:2", spank_job_env = env("1f.11gb")}, nil},
+  {"two of gpu:l40s_1f.11gb", {tres_per_job = "gres:gpu:l40s_1f.11gb:2"}, nil},
+}) do
+  local rc, job = submit(case[2])
+  if case[3] then
+    check(rc == slurm.SUCCESS and job.tres_per_node == case[3] and word(job, "sized") == case[4], "fractions: " .. case[1], tostring(job.tres_per_node) .. " " .. tostring(said[1]))
+    check(not case[5] or said[1] == "caelum: " .. case[5], "fractions: message of " .. case[1], said[1])
+  else
+    check(rc == slurm.ERROR and not job.admin_comment and (said[1] or ""):find("only one fraction of a GPU on each node", 1, true), "fractions: " .. case[1] .. " is refused", said[1])
+  end
+end
+
+-- The user's earlier runs: the profile in the table, the type in the request, and the profile of the job. A fraction has
+-- the run time of the whole GPU, so the time limit does not matter.
+for _, case in ipairs({
+  {"1g.5gb", "gpu:l40s:1", "1f.11gb"}, {"3g.20gb", "gpu:l40s:1", "2f.22gb"}, {"7g.40gb", "gpu:l40s:1", "full"},
+  {"1g.5gb+me", "gpu:l40s:1", "full"}, {"2f.22gb", "gpu:l40s:1", "2f.22gb"}, {"2f.22gb", "gpu:1", "2f.22gb"},
+  {"2f.22gb", "gpu:l40s:2", "full"}, {"1f.11gb", "gpu:a100:1", "7g.40gb"}, {"1f.11gb", "gpu:2", "full"}, {"2g.10gb", "gpu:2", "2g.10gb"},
+}) do
+  local _, before = submit({tres_per_node = "gres:" .. case[2]})
+  write_table(FRACTIONS .. "key 1001:" .. word(before, "key") .. " " .. case[1] .. " 3000-4000 90\n")
+  local _, job = submit({tres_per_node = "gres:" .. case[2], time_limit = 5})
+  check(word(job, "sized") == case[3], case[1] .. " for " .. case[2], tostring(job.tres_per_node) .. " " .. tostring(said[1]))
+end
+
+-- A whole GPU is never replaced by a fraction of a larger one, and a fraction has the share of its memory.
+write_table((FRACTIONS:gsub("default 2g.10gb\nmax_nodes 2\n", "default 3g.20gb\nper_gpu gpu 16 120000\n"):gsub("whole 7g.40gb", "whole 3g.20gb")))
+local _, unknown_job = submit({tres_per_node = "gres:gpu:l40s:1"})
+check(unknown_job.tres_per_node == "gres:gpu:l40s:1,gres:mig:full:1" and unknown_job.mem_per_tres == "gres:gpu:120000", "the default is a whole GPU", unknown_job.tres_per_node)
+for profile, want in pairs({["1f.11gb"] = "4 30000", ["2f.22gb"] = "8 60000", full = "16 120000"}) do
+  local _, job = submit({tres_per_node = "gres:mig:" .. profile .. ":1"})
+  local cpus, mib = want:match("(%d+) (%d+)")
+  check(job.cpus_per_tres == "gres:gpu:" .. cpus .. ",gres:mig:" .. cpus and job.mem_per_tres == "gres:gpu:" .. mib, "the share of " .. profile, tostring(job.cpus_per_tres) .. " " .. tostring(job.mem_per_tres))
+end
+
+-- A change of a waiting job follows the same rules.
+write_table(FRACTIONS)
+for _, case in ipairs({
+  {"gres:gpu:l40s:1", "gres:gpu:l40s:1,gres:mig:1f.11gb:1"}, {"gres:gpu:l40s:2", "gres:gpu:l40s:2,gres:mig:full:2"},
+  {"gres:gpu:l40s_1f.11gb:1", "gres:gpu:l40s:1,gres:mig:1f.11gb:1"}, {"gres:mig:1f.11gb:2", nil},
+}) do
+  said = {}
+  local record = {partition = "gpu", tres_per_node = "gres:gpu:l40s:1", job_state = 0.0, user_id = 1001.0, min_nodes = 1.0, admin_comment = ""}
+  local job = job_desc({tres_per_node = case[1]}, "gres:")
+  local rc = slurm_job_modify(job, record, PARTS, 1001)
+  check(rc == (case[2] and slurm.SUCCESS or slurm.ERROR) and (not case[2] or job.tres_per_node == case[2]), "a change to " .. case[1], tostring(job.tres_per_node) .. " " .. tostring(said[1]))
+end
+write_table(TABLE)
+
 ---------------------------------------------------------------- several nodes
 
 -- In these cases, no node has more than two slices of 7g.40gb, or more than 64 CPUs.
@@ -571,6 +649,76 @@ for _, case in ipairs({
     check(job.environment.SLURM_TRES_PER_TASK == "cpu=2,gres/gpu:1", case[1] .. ": tres_per_task in the environment", job.environment.SLURM_TRES_PER_TASK)
   end
 end
+
+---------------------------------------------------------------- shards (gres/shard)
+
+local UNITS = "profile 1f.11gb 11389 4\nprofile 2f.22gb 22778 2\nprofile full 46068 1\n" ..
+  "model l40s 1f.11gb 4\nmodel l40s 2f.22gb 4\nmodel l40s full 4\nmodel a100 1g.5gb\nalias l40s.4 1f.11gb\n"
+local SHARDS = TABLE .. UNITS .. "shard 4 1f.11gb\nshard 2 1g.5gb\nshard 20000 full\nshard l40s:2 1f.11gb\n" ..
+  "shard l40s:4 2f.22gb\nshard v100:1 1g.5gb\n"
+write_table(SHARDS)
+local shards = {
+  {"the smallest line", {tres_per_node = "gres:shard:1"}, "gres:gpu:1,gres:mig:1g.5gb:1"},
+  {"without a count", {tres_per_node = "gres/shard"}, "gres/gpu:1,gres/mig:1g.5gb:1"},
+  {"exactly a line's number", {tres_per_node = "gres:shard:4"}, "gres:gpu:1,gres:mig:1f.11gb:1"},
+  {"more than one line's number", {tres_per_node = "gres/shard=5"}, "gres/gpu:1,gres/mig:full:1"},
+  {"a type", {tres_per_node = "gres:shard:l40s:3"}, "gres:gpu:l40s:1,gres:mig:2f.22gb:1"},
+  {"a type without a count", {tres_per_node = "gres/shard:l40s"}, "gres/gpu:l40s:1,gres/mig:1f.11gb:1"},
+  {"a type without model lines", {tres_per_node = "gres:shard:v100:1"}, "gres:gpu:1,gres:mig:1g.5gb:1"},
+  {"another GRES", {tres_per_node = "gres/nvme:100G,gres/shard:l40s:2"}, "gres/nvme:100G,gres/gpu:l40s:1,gres/mig:1f.11gb:1"},
+  {"--tres-per-task", {tres_per_task = "cpu=2,gres/shard=2", num_tasks = 1}, "gres/gpu:1,gres/mig:1g.5gb:1"},
+  {"--tres-per-task -n2 -N2", {tres_per_task = "gres/shard:3", num_tasks = 2, min_nodes = 2}, "gres/gpu:1,gres/mig:1f.11gb:1"},
+  {"options for another profile", {tres_per_node = "gres:shard:2", spank_job_env = env("7g.40gb")}, "gres:gpu:1,gres:mig:1g.5gb:1"},
+  {"a count of 0", {tres_per_node = "gres:shard:0"}, "gres:shard:0"},
+  {"an unmanaged partition", {tres_per_node = "gres:shard:9", partition = "cpu", script = ""}, "gres:shard:9"},
+  {"another GRES whose name contains shard", {tres_per_node = "gres:shards:9"}, "gres:shards:9"},
+  {"an alias for a fraction", {tres_per_node = "gres:gpu:l40s.4:1"}, "gres:gpu:l40s:1,gres:mig:1f.11gb:1"},
+  {"--gpus with such an alias", {tres_per_job = "gres:gpu:l40s.4:1"}, "gres:gpu:l40s:1,gres:mig:1f.11gb:1"},
+  {"too many", {tres_per_node = "gres:shard:20001"}, nil, "at most 20000 shards without a type: request fewer"},
+  {"too many of a type", {tres_per_node = "gres:shard:l40s:5"}, nil, "at most 4 shards of type l40s"},
+  {"very many", {tres_per_node = "gres:shard:" .. ("9"):rep(400)}, nil, "at most 20000 shards"},
+  {"an unknown type", {tres_per_node = "gres:shard:a100:1"}, nil, "there are no shards of type a100: request a GPU"},
+  {"a unit", {tres_per_node = "gres:shard:1k"}, nil, "there are no shards of type 1k"},
+  {"an invalid count", {tres_per_node = "gres:shard:l40s:1k"}, nil, "the number of shards is not valid"},
+  {"with a GPU", {tres_per_node = "gres:gpu:1,gres:shard:1"}, nil, "shards for only some of the GPUs"},
+  {"two fractions on a node", {tres_per_task = "gres/shard:3", num_tasks = 2}, nil, "only one fraction"},
+  {"without a script", {tres_per_node = "gres:shard:1", script = ""}, nil, "or shards: write %-%-gpus=1 %-%-mig=1g%.5gb"},
+}
+for _, case in ipairs(shards) do
+  case[2].environment = {SLURM_TRES_PER_TASK = "cpu=2,gres/shard=2"}
+  local rc, job = submit(case[2])
+  if case[4] then
+    check(rc == slurm.ERROR and (said[1] or ""):find(case[4]), "shards: " .. case[1], said[1])
+    check(job.tres_per_node == case[2].tres_per_node, case[1] .. " changes nothing", job.tres_per_node)
+  else
+    check(rc == slurm.SUCCESS and job.tres_per_node == case[3], "shards: " .. case[1], job.tres_per_node or said[1])
+    check(not word(job, "sized"), case[1] .. " names the profile", job.admin_comment)
+  end
+  if case[1] == "--tres-per-task" then
+    check(job.tres_per_task == "cpu=2,gres/gpu:1", "shards per task", job.tres_per_task)
+    check(job.environment.SLURM_TRES_PER_TASK == "cpu=2,gres/gpu:1", "shards in the environment", job.environment.SLURM_TRES_PER_TASK)
+    check(job.environment.CAELUM_STATIC_TYPES == nil, "shards are not types", job.environment.CAELUM_STATIC_TYPES)
+  end
+end
+for _, text in ipairs({"shard 0 1g.5gb\n", "shard 2 1g.5gb\nshard 2 2g.10gb\n", "shard 1:2 1g.5gb\n", "shard 2 9g.9gb\n", "shard 2\n", "shard 2 1g.5gb 3\n"}) do
+  write_table(TABLE .. text)
+  log = {}
+  submit({tres_per_node = "gres:gpu:1"})
+  check(#log == 1 and log[1]:find("line 1%d"), "invalid: " .. text, log[1])
+end
+
+-- With a bypass line, a request for shards is refused like one for slices. Without shard lines, shards are not read.
+write_table(SHARDS .. "bypass cpu\n")
+check(submit({tres_per_node = "gres:shard:1"}) == slurm.ERROR and said[1]:find("get no MIG slices at present"), "shards with a bypass line", said[1])
+write_table(TABLE .. UNITS)
+for _, text in ipairs({"gres:shard:1", "gres:shard:1k", "gres:shard:99999999"}) do
+  local rc, job = submit({tres_per_node = text, script = ""})
+  check(rc == slurm.SUCCESS and job.tres_per_node == text and not job.admin_comment, text .. " without shard lines", job.tres_per_node)
+end
+
+---------------------------------------------------------------- types that the plugin has removed
+
+write_table(TABLE .. "model a100 1g.5gb\nmodel a100 2g.10gb\nmodel H100 3g.20gb\nalias a100_10g 2g.10gb\nalias 10gb 2g.10gb\n")
 
 -- The plugin removes the type from a request of srun or salloc and marks the job with it. In an unmanaged partition,
 -- the job gets the type back.
@@ -1161,6 +1309,18 @@ rc, job = modify({tres_per_node = "gres:gpu:2"}, {partition = "cpu", tres_per_no
 check(rc == 0 and job.tres_per_node == "gres:gpu:2", "an unmanaged job", job.tres_per_node)
 rc, job = modify({tres_per_node = "gres:mig:9g.5gb:1", priority = 0}, HELD, 0)
 check(rc == 0 and job.tres_per_node == "gres:mig:9g.5gb:1", "root's update is unchanged", job.tres_per_node)
+-- Shards in an update become a slice. A job's own shards remain.
+write_table(SHARDS)
+rc, job = modify({tres_per_node = "gres/shard:l40s:1"}, NEW)
+check(rc == 0 and job.tres_per_node == "gres/gpu:l40s:1,gres/mig:1f.11gb:1", "an update to shards", job.tres_per_node)
+rc, job = modify({tres_per_node = "gres/shard:1"}, {partition = "gpu"})
+check(rc == 0 and job.tres_per_node == "gres/gpu:1,gres/mig:1g.5gb:1", "the first shards", job.tres_per_node)
+rc, job = modify({tres_per_node = "gres/shard:9"}, {partition = "cpu"})
+check(rc == 0 and job.tres_per_node == "gres/shard:9", "shards in an unmanaged partition", job.tres_per_node)
+check(modify({tres_per_node = "gres/shard:20001"}, NEW) == slurm.ERROR and said[1]:find("at most 20000"), "too many shards in an update", said[1])
+rc, job = modify({time_limit = 5}, {partition = "gpu", tres_per_node = "gres/shard:2"})
+check(rc == 0 and not job.tres_per_node, "another update of a job with shards", job.tres_per_node)
+write_table(TABLE)
 -- An update uses the options and the learned lines from the job's submission.
 local RECORD = {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:1g.5gb:1", user_id = 1001.0}
 local function again(name, options, comment, want)
@@ -1267,7 +1427,7 @@ local _, submitted = submit({tres_per_node = "gres:gpu:1"})
 check(word(new, "key") == word(submitted, "key") and word(new, "work") == word(submitted, "work"), "the key is that of a new job", new.admin_comment)
 PARTS.gpu.nodes, PARTS.gpu.total_nodes = "mig-catalog[1-2],n[1-2]", 4.0
 for _, case in ipairs({
-  {{tres_per_node = "gres:gpu:1g.5gb:1", admin_comment = "note"}, "", "the_request_names_static_MIG_devices"},
+  {{tres_per_node = "gres:gpu:1g.5gb:1", admin_comment = "note"}, "", "the_request_names_static_MIG_devices_or_shards"},
   {{tres_per_node = "gres:gpu:1", min_nodes = 3.0}, "", "the_partition_does_not_have_enough_nodes_or_CPUs"},
   {{tres_per_task = "gres:gpu:1", tres_per_job = "gres:gpu:3", tres_per_socket = "gres:gpu:x(y:1"}, "",
     "the_request_gres:gpu:x(y:1_is_not_valid:_omit_the_entry,_or_write_gres=<name>:<type>:<count>"},

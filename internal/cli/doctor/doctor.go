@@ -96,6 +96,11 @@ type Facts struct {
 
 	Confinement Confinement
 
+	// Fractions is true if the fractions key is set, and SoftMig is true if SoftMig limits their memory. NoFractions is
+	// the reason why their memory cannot be limited, with a remedy after a semicolon, or empty if it can.
+	Fractions, SoftMig bool
+	NoFractions        string
+
 	Driver Driver
 	Table  Table
 	Notify Notify
@@ -197,6 +202,12 @@ func checks() []check {
 			plugin,
 		},
 		{"isolation", "no other user or job can open a job's slice", node, isolation},
+		{
+			"fractions",
+			"the driver and Slurm can limit jobs to fractions of GPUs, or the site divides no GPU",
+			node,
+			fractions,
+		},
 		{
 			"driver",
 			"ModifyDeviceFiles is 0, and all device files that GPU programs need exist",

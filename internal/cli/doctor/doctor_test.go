@@ -141,8 +141,8 @@ func TestUnreadSources(t *testing.T) {
 		Slurmctld: "prolog, batch start, reconfigure, select, backfill, preemption, moves, het jobs, gres types, " +
 			"accounting, release, clock, node, closed, total, used, slots, partitions, catalogue, " +
 			"features, resources, mixed partitions, profiles, decision table, learning, unlisted partitions, plugin, " +
-			"isolation, plan settings, wake port, whole GPUs, limits",
-		OwnNode:   "closed, total, used, slots, partitions, features, profiles, isolation",
+			"isolation, fractions, plan settings, wake port, whole GPUs, limits",
+		OwnNode:   "closed, total, used, slots, partitions, features, profiles, isolation, fractions",
 		Agent:     "gpus, instances, ledger, slot files, device files, used, slots, profiles, whole GPUs",
 		Plugstack: "plugin",
 		Devices:   "ledger, whole GPUs",

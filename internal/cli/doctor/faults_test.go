@@ -31,6 +31,7 @@ func healthyConfig() slurm.Config {
 		"AccountingStorageTRES": "cpu,gres/gpu,gres/mig,gres/mig:1g.5gb",
 		"TaskPlugin":            "task/cgroup,task/affinity",
 		"ConstrainDevices":      "yes",
+		"ProctrackType":         "proctrack/cgroup",
 	}}
 }
 
@@ -137,6 +138,24 @@ var cases = []struct {
 			on := func(gpu int) []api.Slice { return []api.Slice{{GPU: gpu}} }
 			f.Agent.Leases = []api.Lease{{Job: 7, Slices: on(1)}, {Job: 8, Slices: on(0)}}
 		}},
+	{"fractions", Error, "no fractions on this node: the driver is older than R615", func(f *Facts) {
+		f.Fractions, f.NoFractions = true, "the driver is older than R615; upgrade it"
+	}},
+	{"fractions", Error, "no fractions on this node: cgroup v1", func(f *Facts) {
+		f.Fractions, f.NoFractions = true, "cgroup v1"
+	}},
+	{"fractions", Warning, "the memory limits of fractions are cooperative", func(f *Facts) {
+		f.Fractions, f.SoftMig = true, true
+	}},
+	{"fractions", Error, "SoftMig finds the processes of a job only in cgroups that are called job_ID", func(f *Facts) {
+		f.Fractions, f.SoftMig, f.Config.Values["SLURM_VERSION"] = true, true, "26.05.3"
+	}},
+	{"fractions", Error, "no fractions on this node: /etc/ld.so.preload does not name", func(f *Facts) {
+		f.Fractions, f.SoftMig, f.NoFractions = true, true, "/etc/ld.so.preload does not name SoftMig's library; add it"
+	}},
+	{"fractions", Error, "ProctrackType is not proctrack/cgroup", func(f *Facts) {
+		f.Fractions, f.Config.Values["ProctrackType"] = true, "proctrack/linuxproc"
+	}},
 	{"gpus", Warning, "GPU 1 is not managed: withdrawn after Xid 95 (uncontained memory error)", func(f *Facts) {
 		f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: gpu.Withdrawn(1, 95)})
 	}},
@@ -574,6 +593,16 @@ func TestEachFault(t *testing.T) {
 				t.Errorf("the fault %q of check %q causes another finding: %+v", c.says, c.check, g)
 			}
 		}
+	}
+}
+
+// TestFractionsUnconfined tests a node with fractions on which Slurm does not confine tasks.
+func TestFractionsUnconfined(t *testing.T) {
+	f := healthy()
+	f.Fractions, f.Config.Values["ConstrainDevices"] = true, "no"
+	found := fractions(f)
+	if len(found) != 1 || found[0].Severity != Error || !strings.Contains(found[0].Text, "does not confine tasks") {
+		t.Errorf("%+v", found)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"caelum/internal/config"
 	"caelum/internal/node/api"
+	"caelum/internal/node/gpu"
 	"caelum/internal/slurm"
 )
 
@@ -52,6 +53,9 @@ func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 			f.Config.Values["CgroupSlice"],
 			host.Config.Node,
 		)
+	}
+	if f.Fractions = len(host.Config.Fractions) > 0; f.Fractions && !host.Controller {
+		f.SoftMig, f.NoFractions = host.Config.FractionLimits == config.LimitsSoftMig, f.noFractions(host.Config)
 	}
 	f.Notify = readNotify(host.Config)
 	settings, _ := host.Config.Planning() // config.Load has checked the settings
@@ -217,8 +221,10 @@ func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	kept := steady(f.Agent, *again)
 	for _, key := range slices.Sorted(maps.Keys(kept)) {
 		in := kept[key]
-		gpu, _, _ := strings.Cut(key, "/")
-		if _, listed := driver.files[key]; driver.gpus[gpu] && !listed && in.State == api.StateLeased {
+		uuid, _, _ := strings.Cut(key, "/")
+		// The driver does not list fractions, whose GI is below FullGI.
+		if _, listed := driver.files[key]; driver.gpus[uuid] && !listed && in.State == api.StateLeased &&
+			in.GI >= gpu.FullGI {
 			f.Unlisted = append(f.Unlisted, in)
 		}
 		for _, c := range driver.files[key] {

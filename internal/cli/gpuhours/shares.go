@@ -12,13 +12,17 @@ import (
 // profile is that of a slice. A full GPU of an unknown type need not support MIG. The type is the site's Type in
 // gres.conf, such as A100, which need not distinguish an A100-40GB from an A100-80GB.
 func modelsOf(gpuType, profile string) (models []*mig.Model) {
-	for _, m := range mig.Models() {
+	all := mig.Models()
+	if mig.IsFraction(profile) {
+		all = mig.WithFraction(profile)
+	}
+	for _, m := range all {
 		if mig.TypeNames(gpuType, m.Type) {
 			models = append(models, m)
 		}
 	}
 	if len(models) == 0 && profile != mig.Full {
-		return mig.Models()
+		return all
 	}
 	return models
 }

@@ -101,3 +101,26 @@ func FuzzNodes(f *testing.F) {
 		}
 	})
 }
+
+// TestFractions tests a GPU whose memory is divided. The offers and shares count its units.
+func TestFractions(t *testing.T) {
+	model, err := mig.ModelByName("L40S-48GB/4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := place.GPU{Model: model, Offerable: ^mig.Layout(0)}
+	for _, at := range []int{0, 3} {
+		i, _ := model.Placement("1f.11gb", at)
+		g.Busy = g.Busy.With(i)
+	}
+	nodes := Nodes([]slurm.Node{record(t, "n1", "mig:1f.11gb:2,mig:2f.22gb:0,mig:full:0", g)})
+	n := nodes[0].GPUs[0]
+	if n.Units != 4 || n.Row != "1..1" || n.Layout != "|1f.11gb|.......|.......|1f.11gb|" ||
+		fmt.Sprint(n.Instances) != "[{1f.11gb 0 1 busy 0} {1f.11gb 3 1 busy 0}]" ||
+		fmt.Sprint(nodes[0].Offers) != "map[1f.11gb:2]" {
+		t.Errorf("%+v", nodes[0])
+	}
+	if sum := Sum(nodes); sum.GPUs != 1 || sum.Slices != 2 || sum.Shares != 0.5 {
+		t.Errorf("%+v", sum)
+	}
+}

@@ -73,7 +73,7 @@ func withEquivalents(list, profiles []string) []string {
 func withoutMIG(list []string) bool {
 	return !slices.ContainsFunc(list, func(item string) bool {
 		parts := strings.Split(item, ":")
-		return parts[0] == "mig" && parts[1] != mig.Full && parts[1] != "closed" ||
+		return parts[0] == "mig" && parts[1] != mig.Full && parts[1] != "closed" && !mig.IsFraction(parts[1]) ||
 			parts[0] == "gpu" && len(parts) > 2 && slices.ContainsFunc(mig.Models(), func(b *mig.Model) bool {
 				return mig.TypeNames(parts[1], b.Type)
 			})

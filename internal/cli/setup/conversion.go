@@ -61,11 +61,12 @@ func (c *Conversion) Busy(nodes []slurm.Node, jobs []slurm.Job) (lines []string)
 	for _, n := range c.Own(nodes) {
 		var on []string
 		for _, j := range slurm.On(jobs, n.Name) {
-			if j.Present() && (j.State == "COMPLETING" || j.GPUsPerNode() > 0 || j.Exclusive) {
+			if j.Present() && (j.State == "COMPLETING" || j.GPUsPerNode() > 0 || j.Exclusive ||
+				len(j.PerNode.Named("shard")) > 0) {
 				on = append(on, fmt.Sprintf("%d of %s", j.ID, j.User))
 			}
 		}
-		if n.GresUsed.Total("gpu") > 0 || n.Is("COMPLETING") {
+		if n.GresUsed.Total("gpu")+n.GresUsed.Total("shard") > 0 || n.Is("COMPLETING") {
 			lines = append(lines, fmt.Sprintf("GPUs of %s are in use by jobs: %s", n.Name, strings.Join(on, ", ")))
 		}
 	}

@@ -63,14 +63,19 @@ func TestMissing(t *testing.T) {
 // TestBusy checks that setup waits for the jobs that hold GPUs, and names no others.
 func TestBusy(t *testing.T) {
 	gpu := slurm.GRESList{{Name: "gpu", Count: 1}}
-	used := []slurm.Node{{Name: "n1", GresUsed: gpu}, {Name: "n2"}, {Name: "n3", GresUsed: gpu}}
-	c := Conversion{Nodes: []string{"n1", "n2"}}
+	shard := slurm.GRESList{{Name: "shard", Count: 1}}
+	used := []slurm.Node{
+		{Name: "n1", GresUsed: gpu}, {Name: "n2"}, {Name: "n3", GresUsed: gpu}, {Name: "n4", GresUsed: shard},
+	}
+	c := Conversion{Nodes: []string{"n1", "n2", "n4"}}
 	got := c.Busy(used, []slurm.Job{
 		{ID: 1, User: "a", State: "RUNNING", Nodes: []string{"n1"}, PerNode: gpu},
 		{ID: 2, User: "b", State: "RUNNING", Nodes: []string{"n1", "n2"}},
 		{ID: 3, User: "c", State: "COMPLETED", Nodes: []string{"n1"}, PerNode: gpu},
+		{ID: 4, User: "d", State: "RUNNING", Nodes: []string{"n4"}, PerNode: shard},
 	})
-	if want := []string{"GPUs of n1 are in use by jobs: 1 of a"}; !slices.Equal(got, want) {
+	want := []string{"GPUs of n1 are in use by jobs: 1 of a", "GPUs of n4 are in use by jobs: 4 of d"}
+	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

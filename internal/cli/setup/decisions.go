@@ -57,7 +57,7 @@ func (m *merger) tableLines(parts []partition, nodes []nodeLine) (lines []string
 				}
 			}
 		case len(words) > 1 && words[0] == "default":
-			lines = append(append(append(lines, m.aliases()...), m.perGPU...), l)
+			lines = append(slices.Concat(lines, m.aliases(), m.shardLines(), m.perGPU), l)
 		case len(words) == 4 && words[0] == "profile":
 			most, _ := strconv.Atoi(words[3])
 			words[3] = strconv.Itoa(max(most, m.mostGPUs))
@@ -104,6 +104,13 @@ func lacks(t decisions.Table, words []string) bool {
 		return !slices.Contains(t.Models[words[1]], words[2])
 	case "alias":
 		return t.Aliases[words[1]] == ""
+	case "shard":
+		kind, count, typed := strings.Cut(words[1], ":")
+		if !typed {
+			kind, count = "", kind
+		}
+		n, _ := strconv.Atoi(count)
+		return t.Shards[kind][n] == ""
 	case "per_gpu":
 		_, has := t.PerGPU[words[1]]
 		return !has
@@ -148,7 +155,7 @@ func (m *merger) extendTable(f *file, missing []string) {
 	last := lines[0]
 	for _, l := range lines {
 		word, _, _ := strings.Cut(l.text, " ")
-		if slices.Contains([]string{"partition", "profile", "model", "alias", "per_gpu", "default", "whole",
+		if slices.Contains([]string{"partition", "profile", "model", "alias", "shard", "per_gpu", "default", "whole",
 			"max_nodes", "max_cpus", "size_message"}, word) {
 			last = l
 		}

@@ -10,7 +10,7 @@
 // patch is empty.
 //
 // The GPUs keep the types that the site gave them. Setup removes only the GPUs of the inventory and MIG instances with
-// a fixed layout, because Caelum's entries replace them.
+// a fixed layout, because Caelum's entries replace them, and shards of GPUs that get fractions.
 //
 // Merge reports a Problem, with its file and line, for each construct that it cannot change safely, such as a value
 // that continues on another line. A caller must not print a patch if there are problems.
@@ -49,6 +49,7 @@
 //	types.go       the GPU types: which of them are the GPUs of the inventory, which are MIG instances, which are kept
 //	parameters.go  slurm.conf: the parameters that apply to the whole cluster
 //	nodes.go       slurm.conf: Gres= of the managed nodes
+//	shards.go      gres/shard of nodes whose GPUs get fractions
 //	catalogue.go   slurm.conf: the catalogue nodes of each kind of managed node
 //	trial.go       slurm.conf: the trial's node leaves its partitions for one of its own
 //	partitions.go  slurm.conf: the nodes of each partition; the catalogue nodes in the partitions

@@ -73,7 +73,7 @@ func (m *merger) replaces(l line, others []nodeLine) bool {
 	}
 	if limited {
 		_, inside, _ := m.overlap(l, nodes.value)
-		if inside && (name == "mps" || name == "shard") {
+		if inside && (name == "mps" || name == "shard" && !m.replacesShards()) {
 			m.problem(l, "Caelum does not manage gres/"+name+"; remove the line")
 		}
 		return inside && m.describesReplaced(l)
@@ -85,7 +85,7 @@ func (m *merger) replaces(l line, others []nodeLine) bool {
 		l.in.edits = append(l.in.edits, edit{l.from, l.from, "NodeName=" + strings.Join(names, ",") + " "})
 		return false
 	}
-	if name == "mps" || name == "shard" {
+	if name == "mps" || name == "shard" && !m.replacesShards() {
 		m.problem(l, "Caelum does not manage gres/"+name+"; remove the line")
 	}
 	return m.describesReplaced(l)

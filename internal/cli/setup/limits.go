@@ -118,8 +118,11 @@ func (m *merger) typesIn(p partition, nodes []nodeLine) (types []string) {
 }
 
 // share returns the share of a GPU that a profile occupies: the larger one of its shares of the compute slices and of
-// the memory of the whole GPU's profile.
+// the memory of the whole GPU's profile. For a fraction of a GPU without MIG, it is the share of the units.
 func (m *merger) share(profile string) float64 {
+	if units := m.units[profile]; units > 0 {
+		return float64(mig.Units(profile)) / float64(units)
+	}
 	compute, gb := mig.Claims(profile)
 	most, all := mig.Claims(m.wholeProfile)
 	if compute == 0 || most == 0 {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"caelum/internal/core/mig"
 	"caelum/internal/slurm"
 )
 
@@ -67,8 +68,12 @@ type merger struct {
 	absent   []string // the managed nodes without a NodeName line
 	types    gpuTypes
 	perGPU   []string // the per_gpu lines of the decision table
-	files    []*file
-	err      error
+	// shards holds the shards of a GPU that fractions replace, by the type of the shards, which may be empty.
+	// keepShards is true if something else needs the TRES gres/shard.
+	shards     map[string]shardCount
+	keepShards bool
+	files      []*file
+	err        error
 	inventory
 	Result
 }
@@ -79,6 +84,7 @@ type inventory struct {
 	profiles     []string       // from small to large
 	most         map[string]int // the largest number of slices of each profile on a node
 	wholeProfile string
+	units        map[string]int // for each fraction of a GPU without MIG, the number of units of the whole GPU
 }
 
 // Merge returns the changes to the site's files. It returns an error if a file cannot be read, or if the request is
@@ -103,8 +109,9 @@ func Merge(r Request) (Result, error) {
 		return Result{}, m.err
 	}
 	m.readInventory()
-	m.parameters(top, lines)
 	nodes := m.nodeLines(lines)
+	m.findShards(lines, nodes)
+	m.parameters(top, lines)
 	gresTop, gres := m.load(m.beside("gres.conf"))
 	m.findTypes(nodes, gres)
 	m.setGres(nodes)
@@ -212,7 +219,7 @@ func (m *merger) generated(section string) (lines []line, comments [][]string) {
 
 // readInventory reads the slots and profiles from the lines that `caelum slurm-config` prints.
 func (m *merger) readInventory() {
-	m.most = map[string]int{}
+	m.most, m.units = map[string]int{}, map[string]int{}
 	lines, _ := m.generated("nodes")
 	for _, item := range items(lines[1].value("Gres")) {
 		parts := strings.Split(item, ":")
@@ -228,6 +235,9 @@ func (m *merger) readInventory() {
 	for text := range strings.Lines(m.Sections["decisions"]) {
 		if profile, ok := strings.CutPrefix(text, "whole "); ok {
 			m.wholeProfile = strings.TrimSpace(profile)
+		}
+		if words := strings.Fields(text); len(words) == 4 && words[0] == "model" && mig.IsFraction(words[2]) {
+			m.units[words[2]], _ = strconv.Atoi(words[3])
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (m *merger) realNode(l nodeLine, gres string) {
 	list := sumTypes(items(gres))
 	for _, item := range l.gres() {
 		switch name := gresName(item); {
-		case name == "mps" || name == "shard":
+		case name == "mps" || name == "shard" && !m.replacesShards():
 			m.problem(l.line, "Gres= contains "+name+", which Caelum does not manage; remove it")
 		case name == "mig" && slices.ContainsFunc(l.gres(), isManaged) && !slices.Contains(list, item):
 			m.problem(l.line, "Gres= already contains gres/mig with other counts; to change the profiles, follow "+
@@ -47,7 +47,7 @@ func (m *merger) realNode(l nodeLine, gres string) {
 // others returns the elements of Gres= that Caelum does not replace.
 func (m *merger) others(l nodeLine) (all []string) {
 	for _, item := range l.gres() {
-		if name := gresName(item); name != "gpu" && name != "mig" {
+		if name := gresName(item); name != "gpu" && name != "mig" && (name != "shard" || !m.replacesShards()) {
 			all = append(all, item)
 		}
 	}

@@ -54,7 +54,7 @@ func (m *merger) parameters(top *file, lines []line) {
 		if key == "SchedulerParameters" {
 			value = m.scheduler(in, w, value)
 		}
-		merged, err := mergeValue(key, w.value, value)
+		merged, err := mergeValue(key, m.withoutShards(key, w.value), value)
 		if err != nil {
 			m.problem(in, err.Error())
 			continue

@@ -55,6 +55,18 @@ var l40sSections = strings.NewReplacer(
 	"model a100 7g.40gb", "model a100 full", "default 7g.40gb\nwhole 7g.40gb", "default full\nwhole full",
 )
 
+// fractionSections changes the sections to those of a node with four GPUs whose memory is divided into four units.
+var fractionSections = strings.NewReplacer(
+	"gres/mig:1g.5gb,gres/mig:7g.40gb", "gres/mig:1f.11gb,gres/mig:2f.22gb,gres/mig:full", "a100:14", "a100:16",
+	"mig:1g.5gb:0,mig:7g.40gb:0", "mig:1f.11gb:0,mig:2f.22gb:0,mig:full:0",
+	"mig:1g.5gb:14,mig:7g.40gb:2", "mig:1f.11gb:16,mig:2f.22gb:8,mig:full:4",
+	"closed:56", "closed:64", "Count=56", "Count=64", "[0-13]", "[0-15]",
+	"profile 1g.5gb 4864\n", "profile 1f.11gb 11389 16\nprofile 2f.22gb 22778 8\n",
+	"profile 7g.40gb 40192", "profile full 46068 4",
+	"model a100 1g.5gb\n", "model a100 1f.11gb 4\nmodel a100 2f.22gb 4\n", "model a100 7g.40gb", "model a100 full 4",
+	"default 7g.40gb\nwhole 7g.40gb", "default full\nwhole full",
+)
+
 // site holds a site's files by path.
 type site map[string]string
 
@@ -68,10 +80,14 @@ func (s site) merge(nodes, partition string) (Result, error) {
 func (s site) mergeModel(nodes, partition, model string) (Result, error) {
 	mine := maps.Clone(sections)
 	for name, text := range mine {
-		if model == "l40s" {
+		switch model {
+		case "l40s":
 			text = l40sSections.Replace(text)
+		case "l40s/4":
+			text = fractionSections.Replace(text)
 		}
-		mine[name] = strings.ReplaceAll(strings.ReplaceAll(text, "n[1-2]", nodes), "a100", model)
+		text = strings.ReplaceAll(text, "n[1-2]", nodes)
+		mine[name] = strings.ReplaceAll(text, "a100", strings.TrimSuffix(model, "/4"))
 	}
 	if partition == "caelum-trial" {
 		mine["decisions"] = strings.Replace(mine["decisions"], "partition gpu", "partition "+partition, 1)

@@ -17,8 +17,9 @@ type Fault struct {
 var forms = map[string]string{
 	"partition":    "partition NAME [PROFILE] [grow=off|oom|forecast]",
 	"profile":      "profile NAME [MIB [MOST]]",
-	"model":        "model TYPE PROFILE",
+	"model":        "model TYPE PROFILE [UNITS]",
 	"alias":        "alias TYPE PROFILE, once for each type",
+	"shard":        "shard [TYPE:]COUNT PROFILE, once for each type and count",
 	"per_gpu":      "per_gpu PARTITION CPUS MIB, once for each partition",
 	"default":      "default PROFILE, once",
 	"whole":        "whole PROFILE, once",

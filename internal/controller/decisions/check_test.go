@@ -35,6 +35,10 @@ func TestCheck(t *testing.T) {
 			`6 the profile "2g.10gb" has no profile line`,
 			"7 the line must have the form alias TYPE PROFILE",
 		}},
+		{head + valid + "shard 2 1g.5gb\nshard a:2 2g.10gb\nshard a 1g.5gb\n", []string{
+			`5 the profile "2g.10gb" has no profile line`,
+			"6 the line must have the form shard [TYPE:]COUNT PROFILE, once for each type and count",
+		}},
 		{head + valid + "bypass whole\npartition gpu\n", nil},
 		{head + valid + "bypass off\npartition off\n", nil},
 		{head + valid + "bypass gpu\npartition gpu\nbypass off\nbypass a,gpu\n", []string{

@@ -35,8 +35,14 @@ type Table struct {
 	Whole    string // the profile of a whole GPU
 	// Models holds the profiles of each GPU model, smallest first. Its keys are the models' Types in gres.conf.
 	Models map[string][]string
+	// Units maps a fraction of a GPU without MIG (mig.Fractions) to the number of units of the whole GPU, if the table
+	// states it. The CPUs and memory of PerGPU are divided by it.
+	Units map[string]int
 	// Aliases maps GPU types that do not state a profile, such as a100_10g, to the profile that they stand for.
 	Aliases map[string]string
+	// Shards holds the profiles of jobs that request shards (gres/shard), by GPU type, which may be empty, and by the
+	// largest number of shards for which the profile suffices.
+	Shards map[string]map[int]string
 	// PerGPU holds the CPUs and memory that come with a whole GPU, by partition. Slices get a share of them.
 	PerGPU   map[string]PerGPU
 	MaxNodes int // the number of catalogue nodes
@@ -64,6 +70,7 @@ type PerGPU struct{ CPUs, MiB int }
 var (
 	headForm     = regexp.MustCompile(`^caelum-decisions 1 [0-9]+\n`)
 	numberForm   = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
+	shardForm    = regexp.MustCompile(`^(?:([A-Za-z][^:]*):)?([1-9][0-9]{0,8})$`)
 	percentForm  = regexp.MustCompile(`^(0|[1-9][0-9]?|100)$`)
 	profileForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+-]*$`)
 	growForm     = regexp.MustCompile(`^(off|oom|forecast)$`)
@@ -159,7 +166,9 @@ func newReader() reader {
 		Table: Table{
 			MaxNodes: -1,
 			Models:   map[string][]string{},
+			Units:    map[string]int{},
 			Aliases:  map[string]string{},
+			Shards:   map[string]map[int]string{},
 			PerGPU:   map[string]PerGPU{},
 			Full:     map[string]string{},
 			GrowIn:   map[string]string{},
@@ -210,14 +219,11 @@ func (r *reader) understand(n int, words []string) bool {
 	case "profile":
 		return r.list(value, rest)
 	case "model":
-		if len(rest) != 1 {
-			return false
-		}
-		r.Models[value] = append(r.Models[value], rest[0])
-		r.note(n, rest[0])
-		return true
+		return r.model(n, value, rest)
 	case "alias":
 		return r.alias(n, value, rest)
+	case "shard":
+		return r.shard(n, value, rest)
 	case "per_gpu":
 		return r.perGPU(value, rest)
 	case "partition":
@@ -278,12 +284,44 @@ func (r *reader) perGPU(partition string, rest []string) bool {
 	return true
 }
 
+// model parses the rest of a model line, which has the form "<profile> [units]".
+func (r *reader) model(n int, kind string, rest []string) bool {
+	units := 0
+	if len(rest) == 0 || len(rest) > 2 || len(rest) > 1 && !positive(rest[1], &units) {
+		return false
+	}
+	r.Models[kind] = append(r.Models[kind], rest[0])
+	if units > r.Units[rest[0]] {
+		r.Units[rest[0]] = units
+	}
+	r.note(n, rest[0])
+	return true
+}
+
 // alias parses the rest of an alias line, which consists of a profile.
 func (r *reader) alias(n int, kind string, rest []string) bool {
 	if _, twice := r.Aliases[kind]; twice || len(rest) != 1 {
 		return false
 	}
 	r.Aliases[kind] = rest[0]
+	r.note(n, rest[0])
+	return true
+}
+
+// shard parses a shard line after its first word. The line has the form "shard [type:]count profile".
+func (r *reader) shard(n int, value string, rest []string) bool {
+	m := shardForm.FindStringSubmatch(value)
+	if m == nil || len(rest) != 1 {
+		return false
+	}
+	count, _ := strconv.Atoi(m[2])
+	if r.Shards[m[1]] == nil {
+		r.Shards[m[1]] = map[int]string{}
+	}
+	if r.Shards[m[1]][count] != "" {
+		return false
+	}
+	r.Shards[m[1]][count] = rest[0]
 	r.note(n, rest[0])
 	return true
 }

@@ -150,7 +150,7 @@ func Choose(need predict.Need, complete bool, models []*mig.Model, without strin
 	g.Profile, g.Model = tightest(need, complete, models, without)
 	if g.Model != nil {
 		if k, ok := g.Model.ProfileIndex(g.Profile); ok {
-			g.Seconds, g.Low, g.High = need.Takes(g.Model.Profiles[k].Compute)
+			g.Seconds, g.Low, g.High = need.TakesOn(g.Model, k)
 		}
 	}
 	return g

@@ -14,7 +14,7 @@ import (
 // keyWords maps the first word of each line that SetLine can write to the number of words that identify the line.
 var keyWords = map[string]int{
 	"partition": 2, "default": 1, "whole": 1, "grow": 1, "max_nodes": 1, "max_cpus": 1, "size_message": 1,
-	"bypass": 1, "alias": 2, "per_gpu": 2, "key": 2, "user": 2, "site": 2,
+	"bypass": 1, "alias": 2, "shard": 2, "per_gpu": 2, "key": 2, "user": 2, "site": 2,
 }
 
 // plainWord matches a word of the table.
@@ -49,9 +49,9 @@ func RemoveLine(path string, words []string) (changed bool, err error) {
 
 var (
 	errWords = errors.New("the line must begin with partition, default, whole, grow, max_nodes, max_cpus, " +
-		"size_message, bypass, alias, per_gpu, key, user or site, and contain a value")
-	errKey = errors.New("identify the line by its first word and, for partition, alias, per_gpu, key, user and site " +
-		"lines, also by its second word")
+		"size_message, bypass, alias, shard, per_gpu, key, user or site, and contain a value")
+	errKey = errors.New("identify the line by its first word and, for partition, alias, shard, per_gpu, key, user " +
+		"and site lines, also by its second word")
 )
 
 // edit replaces the lines of the table at path with those that change returns. words are the words of the changed line.

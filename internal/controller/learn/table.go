@@ -82,7 +82,8 @@ func cutAtMarker(lines string) (own, learned string, marked bool) {
 // gpuModels returns the GPU models to which the table applies, each with the profiles that the table lists. The table
 // applies to a model if it lists the model's whole-GPU profile, or if the model has the default profile. Because models
 // may share profile names, the order matters: models with the default profile come first, then those whose type is in
-// the table, then those with more listed profiles, and then those with less memory.
+// the table, then those with more listed profiles, and then those with less memory. A GPU type with fractions is a
+// model, too.
 func (t table) gpuModels() []*mig.Model {
 	var list []*mig.Model
 	for _, b := range mig.Models() {
@@ -107,6 +108,7 @@ func (t table) gpuModels() []*mig.Model {
 			list = append(list, b)
 		}
 	}
+	list = append(list, t.divided()...)
 	rank := func(b *mig.Model) (without, fewer int, memory float64) {
 		if _, ok := b.ProfileIndex(t.fallback); !ok {
 			without = 2
@@ -124,6 +126,29 @@ func (t table) gpuModels() []*mig.Model {
 		b1, b2, b3 := rank(b)
 		return cmp.Or(cmp.Compare(a1, b1), cmp.Compare(a2, b2), cmp.Compare(a3, b3))
 	})
+	return list
+}
+
+// divided returns a model for each GPU type for which the table lists fractions, with only these profiles and full. The
+// number of units of a GPU may be unknown, but predictions need only the order of the profiles and their memory.
+func (t table) divided() (list []*mig.Model) {
+	for _, kind := range t.gpuTypes {
+		var has []mig.Profile
+		half := 0 // units of the largest fraction
+		for _, name := range t.lines.Models[kind] {
+			if units := mig.Units(name); units > 0 || name == mig.Full {
+				half = max(half, units)
+				has = append(has, mig.Profile{Name: name, Size: units, Max: 1, Starts: []int{0},
+					MemoryMiB: uint64(t.profiles[name])})
+			}
+		}
+		for k := range has {
+			has[k].Size, has[k].Compute = cmp.Or(has[k].Size, 2*half), 2*half // fractions share the compute slices
+		}
+		if b, err := mig.NewModel(kind, kind, "", 2*half, has); err == nil { // half is 0 without fractions
+			list = append(list, b)
+		}
+	}
 	return list
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"caelum/internal/controller/decisions"
 	"caelum/internal/controller/repo"
+	"caelum/internal/core/mig"
 	"caelum/internal/core/predict"
 )
 
@@ -404,3 +405,35 @@ func TestReplaceInADirectoryOfAnother(t *testing.T) {
 
 // memoryOnly has a site's default settings, except that run times do not influence the profile.
 var memoryOnly = predict.Site{Margin: predict.DefaultSite.Margin, Users: predict.DefaultSite.Users}
+
+// TestFractionModels checks the predictions for a cluster whose GPUs have no MIG: the smallest fraction with enough
+// memory, and a full GPU only for a job that needs it. The expected run time is the same on each of them.
+func TestFractionModels(t *testing.T) {
+	const lines = "caelum-decisions 1 1\npartition gpu\nprofile 1f.11gb 11389 32\nprofile 2f.22gb 22778 16\n" +
+		"profile full 46068 8\nmodel L40S 1f.11gb 4\nmodel L40S 2f.22gb\nmodel L40S full\n"
+	for _, c := range []struct {
+		rest string // of the table
+		peak float64
+		want string
+	}{
+		{"default full\n", 100, "1f.11gb"},
+		{"default full\n", 11390, "2f.22gb"},
+		{"default full\n", 30000, mig.Full},
+		{"default full\n", 46069, mig.Full}, // the default
+		{"default 1f.11gb\n", 46069, "1f.11gb"},
+		{"default 1f.11gb\nmodel l40 99f.7gb\nprofile 99f.7gb\n", 12000, "2f.22gb"}, // no such GPU
+		{"default 7g.40gb\nprofile 1g.5gb\nprofile 7g.40gb\n", 100, "1g.5gb"},
+		{"default 7g.40gb\nprofile 1g.5gb\nprofile 7g.40gb\n", 43000, mig.Full},
+		{"default 1f.11gb\nprofile 1g.5gb\nprofile 7g.40gb\n", 100, "1f.11gb"},
+	} {
+		tab, err := parseTable(lines + c.rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		need := predict.Need{PeakMiB: c.peak, HighestMiB: c.peak, Seconds: 60, Compute: 1, Busy: 0.9}
+		got := Choose(need, true, tab.gpuModels(), tab.fallback)
+		if got.Profile != c.want || got.Model != nil && got.Model.Fractions > 0 && got.Seconds != 60 {
+			t.Errorf("%q: %.0f MiB: %q, %.0f s, want %q", c.rest, c.peak, got.Profile, got.Seconds, c.want)
+		}
+	}
+}

@@ -39,6 +39,7 @@
 //
 //	draw.go      draws a layout, parses a drawing, lists placements (3g.20gb@0)
 //	fits.go      which placements fit alongside a layout: units, instance limits, compute slices, media engines
+//	fractions.go the model of a GPU without MIG whose memory is divided (Fractions)
 //	full.go      the Full profile: a GPU whose MIG mode is off
 //	futures.go   all layouts and all maximal layouts; Reach and CC
 //	grestype.go  derives the Type in gres.conf from NVML's device name (GRESType)

@@ -19,14 +19,14 @@ func (b *Model) WithFull(memoryMiB uint64) *Model {
 		return n
 	}
 	full := Profile{
-		Name: Full, ID: -1, Compute: b.total[0], Size: b.Grid, Max: 1, Starts: []int{0}, MemoryMiB: memoryMiB, SM: -1,
+		Name: Full, ID: -1, Compute: b.Compute(), Size: b.Grid, Max: 1, Starts: []int{0}, MemoryMiB: memoryMiB, SM: -1,
 		CE: -1, DEC: known(b.total[1]), ENC: known(b.total[2]), JPEG: known(b.total[3]), OFA: known(b.total[4]),
 	}
 	if known(full.Compute) < 0 {
 		full.Compute = b.Grid // no model has more compute slices than units
 	}
 	s, err := newModel(Model{Name: b.Name, Type: b.Type, Device: b.Device, PCI: b.PCI, Reset: b.Reset, Grid: b.Grid,
-		total: b.total}, append(append([]Profile(nil), b.Profiles...), full))
+		Fractions: b.Fractions, total: b.total}, append(append([]Profile(nil), b.Profiles...), full))
 	if err != nil {
 		panic("mig: a valid GPU model is no longer valid with the added profile " + Full + ": " + err.Error())
 	}
@@ -43,12 +43,12 @@ func Without(device string) *Model {
 }
 
 // WithoutMIG reports whether b is the model of a GPU that does not support MIG and has the Full profile.
-func (b *Model) WithoutMIG() bool { return b.Grid == 1 && b.full != 0 }
+func (b *Model) WithoutMIG() bool { return b.full != 0 && (b.Grid == 1 || b.Fractions > 0) }
 
 // Holds reports whether the memory of a GPU without MIG is at least that in a profile's name.
 func (b *Model) Holds(profile string) bool {
 	_, gb := Claims(profile)
-	return 1024*gb <= float64(b.Profiles[0].MemoryMiB)
+	return 1024*gb <= float64(b.Profiles[len(b.Profiles)-1].MemoryMiB) // Full is the last profile
 }
 
 // Full returns the placement of the Full profile, or 0 if the model does not have this profile.

@@ -26,6 +26,8 @@ type Model struct {
 	Reset    bool   // switching the MIG mode requires a reset of the GPU (Ampere, but not later generations)
 	Grid     int    // number of units
 	Profiles []Profile
+	// Fractions is the number of units into which the memory of a GPU without MIG is divided, or 0.
+	Fractions int
 
 	// Placements lists every profile at every start, ordered by profile and then by start.
 	Placements []Placement
@@ -44,8 +46,13 @@ type Model struct {
 }
 
 // Compute returns the number of compute slices of the GPU. If the number is unknown because no profile occupies the
-// whole GPU, Compute returns math.MaxInt.
-func (b *Model) Compute() int { return b.total[0] }
+// whole GPU, Compute returns math.MaxInt. A GPU without MIG has as many as units.
+func (b *Model) Compute() int {
+	if b.Fractions > 0 || b.WithoutMIG() {
+		return b.Grid
+	}
+	return b.total[0]
+}
 
 // NewModel returns a GPU model with the given profiles. grid is the number of units, at most 64. The profile that
 // occupies the whole grid determines the GPU's compute slices and media engines. Without such a profile, layouts are
@@ -81,6 +88,9 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 		if p.Name == Full {
 			b.full = of
 		}
+		if IsFraction(p.Name) { // fractions share the compute slices and media engines of the whole GPU
+			b.Fractions, b.total = b.Grid, totals(b.Grid, nil)
+		}
 		b.need = append(b.need, needs(p))
 		b.cell = max(b.cell, len(p.Name)/p.Size)
 	}
@@ -113,7 +123,7 @@ func (b *Model) Select(keep func(Profile) bool) *Model {
 		}
 	}
 	s, err := newModel(Model{Name: b.Name, Type: b.Type, Device: b.Device, PCI: b.PCI, Reset: b.Reset, Grid: b.Grid,
-		total: b.total}, kept)
+		Fractions: b.Fractions, total: b.total}, kept)
 	if err != nil {
 		panic("mig: a selection from a valid GPU model is invalid: " + err.Error())
 	}
@@ -148,10 +158,10 @@ func (b *Model) ProfileIndex(name string) (int, bool) {
 // EquivalentProfile returns the smallest profile of b that is at least as large as the named profile, which may belong
 // to another GPU model. If b itself has a profile with this name, the result is that profile. Otherwise, it is the
 // smallest plain profile whose name states at least as many compute slices and at least as much memory. Variants of
-// other GPU models have no equivalent profile. A GPU without MIG replaces any part of a GPU with a whole one: Full is
-// equivalent to each plain profile, even to one whose name states more memory than the GPU has ([Model.Holds]). The
-// result is restricted to profiles that have at least one of the given placements. The second result is false if b has
-// no equivalent profile.
+// other GPU models have no equivalent profile, and neither have fractions. A GPU without MIG replaces any part of a GPU
+// with a whole one: Full is equivalent to each plain profile of a GPU with MIG, even to one whose name states more
+// memory than the GPU has ([Model.Holds]). The result is restricted to profiles that have at least one of the given
+// placements. The second result is false if b has no equivalent profile.
 func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true

@@ -104,7 +104,7 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 func (c *Cluster) awake() int { return len(c.Nodes) - c.PoweredDown }
 
 func (c *Cluster) find(j *Job, r *Reservation) (spots []Spot, why place.Choice) {
-	if len(j.Wants) == 0 {
+	if len(j.Wants) == 0 || j.severalFractions() {
 		return nil, why
 	}
 	for ; r != nil; r = r.Beside {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+
+	"caelum/internal/core/mig"
 )
 
 // Job holds the requirements of a waiting job.
@@ -131,6 +133,13 @@ func (j *Job) slices() (n int) {
 		n += w.Count
 	}
 	return n * j.nodes()
+}
+
+// severalFractions reports whether the job needs a fraction and another slice on the same node. No node can provide
+// them, because two fractions of a GPU would be the same CUDA device.
+func (j *Job) severalFractions() bool {
+	fraction := func(w Want) bool { return mig.IsFraction(w.Needed()) }
+	return j.slices() > j.nodes() && slices.ContainsFunc(j.Wants, fraction)
 }
 
 // Alike reports whether two jobs need equal slices and have equal run times. On any given node, Find finds the same

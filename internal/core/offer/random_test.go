@@ -7,12 +7,13 @@ import (
 
 	"caelum/internal/core/mig"
 	"caelum/internal/core/place"
+	"caelum/internal/core/place/placetest"
 )
 
 // drawNode returns a node with random GPUs: any layout of plain profiles of any GPU model, with some blocked units and
 // some idle instances.
 func drawNode(t *rapid.T) []place.GPU {
-	models := mig.Models()
+	models := append(mig.Models(), placetest.WithoutMIG()...)
 	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
 	for i := range gpus {
 		b := models[rapid.IntRange(0, len(models)-1).Draw(t, "board")].Select(mig.Plain)

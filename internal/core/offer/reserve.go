@@ -100,6 +100,9 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 // first returns the reservation with the earliest spots on the given GPUs for the slices that a job needs on one
 // node, or nil if they never fit.
 func (c *Cluster) first(gpus []int, j *Job) *Reservation {
+	if j.severalFractions() {
+		return nil
+	}
 	r := &Reservation{At: c.Now}
 	taken := map[int]mig.Layout{}
 	for _, w := range c.bySize(j.Wants) {

@@ -10,6 +10,7 @@ import (
 
 	"caelum/internal/core/mig"
 	"caelum/internal/core/place"
+	"caelum/internal/core/place/placetest"
 )
 
 // drawGPUs returns random GPUs of a node, of any GPU model and with any layout, including profile variants. Some of
@@ -20,7 +21,7 @@ func drawGPUs(t *rapid.T) []place.GPU {
 		if rapid.IntRange(0, 5).Draw(t, "managed") == 0 {
 			continue
 		}
-		all := append(mig.Models(), mig.Without("NVIDIA L40S").WithFull(46068))
+		all := append(mig.Models(), placetest.WithoutMIG()...)
 		b := all[rapid.IntRange(0, len(all)-1).Draw(t, "board")]
 		g := place.GPU{Model: b, Offerable: plain(b)}
 		if rapid.IntRange(0, 3).Draw(t, "few") == 0 {
@@ -141,4 +142,29 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestTextFractions checks the text of a GPU with fractions, which must tell their memory and that they share compute
+// slices.
+func TestTextFractions(t *testing.T) {
+	b := model(t, "L40S-48GB/4")
+	g := place.GPU{Model: b, Offerable: b.Open(0, 0)}
+	for _, start := range []int{0, 1} {
+		i, _ := b.Placement("1f.11gb", start)
+		g.Hold(i, 1e9)
+	}
+	text := Text(State{GPUs: []place.GPU{g}, Since: time.Unix(7, 0)})
+	const want = "1;since/7;board/4;profile/1f.11gb/4/1/4/-1.-1.-1.-1/0.1.2.3/11389;" +
+		"profile/2f.22gb/4/2/2/-1.-1.-1.-1/0.2/22778;profile/full/4/4/1/-1.-1.-1.-1/0/46068;" +
+		"gpu/1f.11gb@0=1000000000,1f.11gb@1=1000000000"
+	if text != want {
+		t.Errorf("%s, want %s", text, want)
+	}
+	s, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := s.GPUs[0].Model; r.Fractions != 4 || !r.WithoutMIG() || !r.Holds("1g.40gb") || r.Holds("1g.46gb") {
+		t.Errorf("%d fractions", r.Fractions)
+	}
 }

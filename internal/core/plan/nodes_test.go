@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -230,5 +231,37 @@ func TestWithoutMIG(t *testing.T) {
 	v = New(snapshotOf(nodes, first), withLifetime, nil)
 	if on := v.On(v.Plan().Spots[0]); !slices.Equal(on, []string{"n1"}) {
 		t.Errorf("a job for n1 is planned on %v", on)
+	}
+}
+
+// TestFractions checks which jobs are planned on GPUs with fractions: not a job that needs two of them on a node, which
+// also must not block others, and a job with a profile of MIG only on a full GPU.
+func TestFractions(t *testing.T) {
+	b := model(t, "L40S-48GB/4")
+	gpu := place.GPU{Model: b, Offerable: b.Open(0, 0)}
+	two, nodes, one, sized, named := waits(1, "1f.11gb", 2, 1), waits(2, "2f.22gb", 1, 2), waits(3, "1f.11gb", 1, 1),
+		waits(4, "2g.10gb", 1, 1), waits(5, "1g.5gb", 1, 1)
+	one.AdminComment, sized.AdminComment = "caelum:sized=1f.11gb", "caelum:sized=2g.10gb"
+	v := New(snapshotOf([]slurm.Node{node(t, "n1", gpu), node(t, "n2", gpu, gpu)}, two, nodes, one, sized, named),
+		withLifetime, nil)
+	p := v.Plan()
+	var got []string
+	for k, spots := range p.Spots {
+		text := fmt.Sprint(v.Waiting[k].ID, ":")
+		for _, s := range spots {
+			text += " " + v.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement)
+		}
+		got = append(got, text)
+		if len(v.Jobs[k].Wants[0].Sizes) > 0 {
+			t.Errorf("job %d can get larger slices: %v", v.Waiting[k].ID, v.Jobs[k].Wants[0].Sizes)
+		}
+	}
+	if want := []string{"2: 2f.22gb 2f.22gb", "3: 1f.11gb", "4: full"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for name, want := range map[string]bool{"1f.11gb": true, "2f.22gb": true, mig.Full: false} {
+		if v.Speculative[name] != want {
+			t.Errorf("%s is offered speculatively: %v, want %v", name, !want, want)
+		}
 	}
 }

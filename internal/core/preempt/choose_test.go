@@ -10,12 +10,13 @@ import (
 	"caelum/internal/core/mig"
 	"caelum/internal/core/offer"
 	"caelum/internal/core/place"
+	"caelum/internal/core/place/placetest"
 )
 
 // drawSearch returns up to three GPUs on up to two nodes with any layouts. Each slice belongs to one of up to eight
 // victims, to a job that must not be stopped, or is idle.
 func drawSearch(t *rapid.T) victimSearch {
-	models := mig.Models()
+	models := append(mig.Models(), placetest.WithoutMIG()...)
 	var nodes [][]place.GPU
 	var victims []victim
 	for range rapid.IntRange(1, 8).Draw(t, "victims") {

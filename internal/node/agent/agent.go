@@ -35,6 +35,7 @@ type Slurmctld interface {
 	publish.Slurmctld
 	RequeueHold(ctx context.Context, id uint32) error
 	RequeueFailed(ctx context.Context, id uint32) error
+	EndJob(ctx context.Context, id uint32, reason string, still func(slurm.Job) bool) error
 }
 
 // Agent is the agent of a single node.
@@ -46,6 +47,8 @@ type Agent struct {
 	metrics   *metrics.Metrics
 
 	hw          gpu.Hardware
+	fractions   *gpu.Fractions // hw, or nil if the site has not configured fractions
+	groups      jobGroups      // the cgroups of jobs with fractions
 	caps        gpu.Caps
 	procs       *gpu.Processes
 	ledger      *ledger.Ledger
@@ -55,14 +58,15 @@ type Agent struct {
 	refusals    refusals
 	jobMap      jobMap
 	jobs        keyedLock
-	leftovers   chan struct{} // signals that processes are using an instance that no job holds
-	remakes     chan struct{} // signals that an idle instance needs a new compute instance
-	hooks       chan struct{} // signals that the destroy hook must run for an instance
-	hookLimit   time.Duration // hookLimit; shorter in tests
-	fabricLimit time.Duration // fabricLimit; shorter in tests
-	hookRuns    int           // number of completed calls to doPaused; guarded by the node's lock
-	outdated    chan error    // the reason why the agent must restart
-	forecasts   chan foreseen // the forecasts that growBeforeFailure must examine
+	leftovers   chan struct{}  // signals that processes are using an instance that no job holds
+	remakes     chan struct{}  // signals that an idle instance needs a new compute instance
+	hooks       chan struct{}  // signals that the destroy hook must run for an instance
+	hookLimit   time.Duration  // hookLimit; shorter in tests
+	fabricLimit time.Duration  // fabricLimit; shorter in tests
+	hookRuns    int            // number of completed calls to doPaused; guarded by the node's lock
+	outdated    chan error     // the reason why the agent must restart
+	ends        chan unlimited // the jobs that endUnlimited must end
+	forecasts   chan foreseen  // the forecasts that growBeforeFailure must examine
 
 	repository usage.Repository // the repository of job runs, or nil
 	// runOf returns a job's current run, or false if the job is not being observed.
@@ -84,24 +88,32 @@ type Agent struct {
 
 // New discovers the node's GPUs, opens the ledger, and repairs the state after a crash. It does not call slurmctld.
 func New(cfg config.Config, hw gpu.Hardware, ctl Slurmctld, log *logrus.Entry) (*Agent, error) {
-	return newAgent(cfg, hw, ctl, log, "/proc", &gpu.Processes{Proc: "/proc"})
+	return newAgent(cfg, hw, ctl, log, machine{proc: "/proc", procs: &gpu.Processes{Proc: "/proc"}})
 }
 
-// newAgent is like New, but reads the driver's files from proc and information about processes from procs.
+// machine is what an agent uses of the host, except its GPUs.
+type machine struct {
+	proc   string         // the directory of the driver's files, /proc on a real host
+	procs  *gpu.Processes // information about processes
+	groups jobGroups      // the cgroups of jobs; if it is nil, the agent opens them if they are needed
+	// softMig limits the memory of jobs with fraction_limits: softmig.
+	softMig gpu.SoftMig
+}
+
+// newAgent is like New, but for the given host.
 func newAgent(
-	cfg config.Config,
-	hw gpu.Hardware,
-	ctl Slurmctld,
-	log *logrus.Entry,
-	proc string,
-	procs *gpu.Processes,
+	cfg config.Config, hw gpu.Hardware, ctl Slurmctld, log *logrus.Entry, m machine,
 ) (*Agent, error) {
-	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: proc}
+	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: m.proc}
 	if err := caps.Prepare(); err != nil { // gpu.OpenNVML has ignored the error
 		log.WithError(err).Error("couldn't prepare the capability files that are required to change instances")
 	}
 	if err := caps.PrepareFabric(); err != nil {
 		log.WithError(err).Error("couldn't create the capability files of Fabric Manager and the IMEX daemon")
+	}
+	fractions := m.withFractions(cfg, hw)
+	if fractions != nil {
+		hw = fractions
 	}
 	n, err := state.New(cfg, hw)
 	if err != nil {
@@ -111,6 +123,9 @@ func newAgent(
 		if c.Problem != "" {
 			log.WithField("gpu", c.Index).Error("not managed: " + c.Problem)
 		}
+		if c.Undivided != "" {
+			log.WithField("gpu", c.Index).Error("the GPU has no fractions: " + c.Undivided)
+		}
 	}
 	a := &Agent{
 		cfg:         cfg,
@@ -119,7 +134,10 @@ func newAgent(
 		ctl:         ctl,
 		log:         log,
 		caps:        caps,
-		procs:       procs,
+		procs:       m.procs,
+		groups:      m.groups,
+		fractions:   fractions,
+		ends:        make(chan unlimited, 16),
 		outdated:    make(chan error, 1),
 		leftovers:   make(chan struct{}, 1),
 		remakes:     make(chan struct{}, 1),
@@ -150,12 +168,12 @@ func newAgent(
 func (a *Agent) newMonitor() *usage.Monitor {
 	field, _ := a.cfg.Field() // "" if the configuration disables summaries
 	return usage.NewMonitor(usage.Options{
-		Node:      a.cfg.Node,
-		Interval:  a.cfg.SampleInterval,
-		Field:     field,
-		Meter:     func(g int, in gpu.Instance) (gpu.Meter, error) { return a.hw.Meter(g, in) },
-		Processes: a.checkProcesses,
-		Foreseen:  a.foresee,
+		Node:     a.cfg.Node,
+		Interval: a.cfg.SampleInterval,
+		Field:    field,
+		Meter:    func(g int, in gpu.Instance) (gpu.Meter, error) { return a.hw.Meter(g, in) },
+		Sampled:  a.checkSample,
+		Foreseen: a.foresee,
 		SlurmctldTimes: func(ctx context.Context) (usage.SlurmctldTimes, error) {
 			c, err := a.ctl.Config(ctx)
 			return usage.SlurmctldTimes{Started: c.Started(), Memory: c.JobMemory()}, err
@@ -178,6 +196,7 @@ func (a *Agent) newPublisher() (*publish.Publisher, error) {
 		Privacy:       &a.privacy,
 		HidesJobs:     a.hidesJobs,
 		PublishesJobs: a.publishesJobs,
+		Prepare:       a.makeRoom,
 		Raised:        a.notifyWatcher,
 		Failed:        func() { a.metrics.Failed(metrics.Publish) },
 		Clock:         time.Now,
@@ -193,6 +212,7 @@ func (a *Agent) start() error {
 	if err != nil {
 		return err
 	}
+	a.keepFractions()
 	if !rebooted {
 		if err := a.recoverLeases(); err != nil {
 			return err
@@ -206,6 +226,9 @@ func (a *Agent) start() error {
 	if err := a.compareGPUs(); err != nil {
 		a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 	}
+	a.limitAgain()
+	a.removeGroups()
+	a.startSoftMig()
 	if err := a.loadNVLinks(); err != nil {
 		return err
 	}
@@ -279,6 +302,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tasks.Go(func() { a.publisher.Run(working) })
 	tasks.Go(func() { a.reconciler(working) })
 	tasks.Go(func() { a.grower(working) })
+	tasks.Go(func() { a.endUnlimited(working) })
 	tasks.Go(func() { a.runHooks(working) })
 	tasks.Go(func() { a.reportMetrics(working) })
 	tasks.Go(func() { a.watchXids(working) })

@@ -31,6 +31,8 @@
 //	carve.go       creates and destroys an instance, with its intent in the ledger; reuses an idle instance
 //	nvlink.go      asks the driver which GPUs are connected by NVLinks
 //	fullgpu.go     GPUs whose MIG mode is off: device files, adoption after a reboot
+//	fraction.go    fractions of GPUs without MIG: the limits of jobs' cgroups, and jobs that evade them
+//	softmig.go     memory limits by SoftMig (fraction_limits): jobs that it cannot limit, files that are left over
 //	fabric.go      waits until a full GPU has registered with the NVLink fabric (fabricLimit)
 //	remake.go      re-creates the compute instance of an instance between two users (remakePause)
 //	confirm.go     checks before a lease that an idle instance still exists ("removed by another program")
@@ -45,7 +47,8 @@
 //
 //	reconcile.go   loads the ledger, compares it with the GPUs, settles intents, releases leases of finished jobs
 //	recover.go     restores leases from the lease files (readLeaseFile) if the ledger was lost
-//	renamed.go     profiles whose names depend on the driver's release: renames instances and leases in the ledger
+//	relabel.go     fractions: moves those of a GPU together; lets a running job's grow in place; those of lost leases
+//	renamed.go     profiles whose names depend on the driver's release: renames instances in the ledger
 //	adopt.go       `caelum adopt`: converts foreign instances to idle instances of the agent
 //	gpuback.go     manages a GPU again after it was lost (discoverTimeout)
 //	xid.go         Xid errors: counts and logs them, withdraws a GPU after a fatal one, `caelum readmit`

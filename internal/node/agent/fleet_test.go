@@ -95,8 +95,8 @@ func (f *fleet) start(k int, options ...func(int, *config.Config)) {
 	if f.ctl != nil {
 		ctl = f.ctl(k)
 	}
-	a, err := newAgent(cfg, oneGPU{f.hw.NVML, k}, ctl, f.log.WithField("node", cfg.Node), f.hw.Proc,
-		&gpu.Processes{Proc: f.t.TempDir()})
+	a, err := newAgent(cfg, oneGPU{f.hw.NVML, k}, ctl, f.log.WithField("node", cfg.Node),
+		machine{proc: f.hw.Proc, procs: &gpu.Processes{Proc: f.t.TempDir()}})
 	if err != nil {
 		f.t.Fatal(err)
 	}

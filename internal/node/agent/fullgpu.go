@@ -34,12 +34,15 @@ func (a *Agent) possible(c *state.Card) ([]gpu.Device, error) {
 	return append(all, d), err
 }
 
-// shareDevice allows all users to open the device file of a GPU whose MIG mode is on, as slices require. Every
-// comparison calls it, because an earlier agent may have exited after it switched the MIG mode but before it changed
-// the file.
+// shareDevice allows all users to open the device file of a GPU whose MIG mode is on, as slices require, or the users
+// of fractions to open that of their GPU. Every comparison calls it, because an earlier agent may have exited after it
+// switched the MIG mode but before it changed the file.
 func (a *Agent) shareDevice(c *state.Card) error {
-	if !c.MayBeFull() {
+	switch {
+	case !c.MayBeFull():
 		return nil
+	case c.Model.Fractions > 0:
+		return a.setUser(c, 0, nil)
 	}
 	return a.caps.Share(c.Minor)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"caelum/internal/core/mig"
 	"caelum/internal/core/offer"
 	"caelum/internal/failpoint"
 	"caelum/internal/node/api"
@@ -94,10 +95,14 @@ func (a *Agent) carveAll(
 
 // advertisedAs returns the name under which slurmctld counts a job's slice, or "" if this is the slice's profile.
 func advertisedAs(wants []offer.Want, profile string) string {
-	if asked := offer.RequestedAs(wants, profile); asked != profile {
-		return asked
+	asked := offer.RequestedAs(wants, profile)
+	if len(wants) == 1 && mig.IsFraction(profile) {
+		asked = wants[0].Profile // the fraction may have grown in place
 	}
-	return ""
+	if asked == profile {
+		return ""
+	}
+	return asked
 }
 
 // carveSpots carves the instances at the spots of a pending lease. It works on all GPUs in parallel, because switching
@@ -178,7 +183,7 @@ func (a *Agent) open(lease api.Lease, held []*state.Instance) error {
 	}
 	a.node.Unlock()
 	for k, in := range held {
-		if err := a.caps.Open(a.node.Cards[lease.Slices[k].GPU].Minor, a.node.HardwareOf(in), lease.UID); err != nil {
+		if err := a.openFiles(a.node.Cards[lease.Slices[k].GPU], in, lease); err != nil {
 			return err
 		}
 	}
@@ -193,10 +198,10 @@ func (a *Agent) takeFiles(lease api.Lease, held []*state.Instance) error {
 	for k, in := range held {
 		g := lease.Slices[k].GPU
 		all = append(all, placed{g, in})
-		errs = errors.Join(errs, a.caps.Close(a.node.Cards[g].Minor, a.node.HardwareOf(in)))
+		errs = errors.Join(errs, a.closeFiles(a.node.Cards[g], in, lease.Job))
 	}
 	_, err := a.setHeldAside(all)
-	return errors.Join(errs, err)
+	return errors.Join(errs, err, a.unlimit(lease, held))
 }
 
 // refuse grants a lease without slices and writes the reason to the lease file. At task_init, the plugin makes the job

@@ -91,9 +91,9 @@ func (a *Agent) restoreHeld(ctx context.Context, id uint32) error {
 	return a.ctl.SetAdminComment(ctx, id, tags.Replace(job.AdminComment, tags.Released, tags.Held))
 }
 
-// growBeforeFailure requeues a running job if the forecast of its peak memory use exceeds its slice's memory. slurmctld
-// sends SIGTERM to the job, and SIGKILL after KillWait. If the agent is killed between the steps, the next forecast
-// repeats them.
+// growBeforeFailure gives a running job a larger fraction, or requeues it, if the forecast of its peak memory use
+// exceeds its slice's memory. At a requeue, slurmctld sends SIGTERM to the job, and SIGKILL after KillWait. If the
+// agent is killed between the steps, the next forecast repeats them.
 func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB float64) {
 	unlock := a.jobs.tryLock(id)
 	if unlock == nil {
@@ -121,6 +121,9 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 		return
 	}
 	if job.State != "RUNNING" || job.Restarts != lease.Restart || tags.GrowMode(job) != predict.Foreseen {
+		return
+	}
+	if a.growInPlace(*lease, need) {
 		return
 	}
 	larger, err := a.larger(job, *lease, append(runs, run), need)

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"caelum/internal/config"
+	"caelum/internal/core/mig"
 	"caelum/internal/core/predict"
 	"caelum/internal/core/tags"
+	"caelum/internal/node/api"
 	"caelum/internal/node/usage/usagetest"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
@@ -28,6 +30,13 @@ func newGrowing(t testing.TB, version string) *growing {
 	return g
 }
 
+func a100OrL40S(l *api.Lease) string {
+	if mig.IsFraction(l.Slices[0].Profile) {
+		return "l40s"
+	}
+	return "a100"
+}
+
 func (g *growing) restart() {
 	g.world.stop()
 	g.world.start()
@@ -39,7 +48,7 @@ func (g *growing) restart() {
 			return predict.Run{}, false
 		}
 		return predict.Run{
-			Job: id, Restart: l.Restart, GPUType: "a100", Profile: l.Slices[0].Profile, Slices: len(l.Slices),
+			Job: id, Restart: l.Restart, GPUType: a100OrL40S(l), Profile: l.Slices[0].Profile, Slices: len(l.Slices),
 			Samples: 9, PeakMiB: g.peak, MedianMiB: g.peak, Seconds: 60, Util: -1,
 		}, true
 	}

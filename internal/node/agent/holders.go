@@ -69,6 +69,9 @@ func (a *Agent) scan(wanted []gpu.Device) (gpu.Held, error) {
 func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*state.Instance][]gpu.Process, error) {
 	found := map[*state.Instance][]gpu.Process{}
 	for _, p := range all {
+		if p.in.GI < gpu.FullGI {
+			continue // jobs with other fractions of the GPU have its device file open
+		}
 		own, err := a.devicesOf(p)
 		if err != nil {
 			return nil, ignoreNoCapabilities(err)

@@ -7,11 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
-	"caelum/internal/node/gpu"
 	"caelum/internal/trust"
 )
 
@@ -19,8 +19,9 @@ import (
 // two files for each leased slice. Because each program ignores names that it does not know, one directory serves both
 // formats:
 //
-//	<gpu>.<gi>, or <gpu> for a full GPU   JOBID        dcgm-exporter's job mapping (README.md of NVIDIA/dcgm-exporter;
-//	                                                   since 4.5.3-4.8.2 with GPU instance ids, pull request 602)
+//	<gpu>.<gi>, or <gpu> without MIG      JOBID        dcgm-exporter's job mapping (README.md of NVIDIA/dcgm-exporter;
+//	                                                   since 4.5.3-4.8.2 with GPU instance ids, pull request 602); one
+//	                                                   line for each job with a fraction
 //	<UUID of the MIG device or full GPU>  JOBID UID    /run/gpustat of jobstats (docs/setup/gpu_node_scripts.md of
 //	                                                   PrincetonUniversity/jobstats)
 //
@@ -60,7 +61,7 @@ func (a *Agent) updateJobMap() {
 func (a *Agent) mapFiles() map[string]string {
 	a.node.Lock()
 	defer a.node.Unlock()
-	files := map[string]string{}
+	files, jobs := map[string]string{}, map[string][]uint32{}
 	for _, c := range a.node.Cards {
 		for _, in := range c.Ours {
 			l := a.node.Leases[in.Job]
@@ -68,13 +69,19 @@ func (a *Agent) mapFiles() map[string]string {
 				continue
 			}
 			name := strconv.Itoa(c.Index)
-			if in.GI != gpu.FullGI {
+			if in.GI >= 0 {
 				name += "." + strconv.Itoa(in.GI)
 			}
-			files[name] = fmt.Sprintf("%d\n", l.Job)
+			jobs[name] = append(jobs[name], l.Job)
 			if mapName.MatchString(in.UUID) {
 				files[in.UUID] = fmt.Sprintf("%d %d\n", l.Job, l.UID)
 			}
+		}
+	}
+	for name, ids := range jobs {
+		slices.Sort(ids)
+		for _, id := range ids {
+			files[name] += fmt.Sprintf("%d\n", id)
 		}
 	}
 	return files

@@ -72,7 +72,11 @@ func victim(text string) error {
 		return err
 	}
 	log := logrus.New()
-	a, err := newAgent(v.Config, hw, remote{client}, log.WithField("node", "n1"), v.Proc, &gpu.Processes{Proc: "/proc"})
+	driver, m := gpu.Hardware(hw), machine{proc: v.Proc, procs: &gpu.Processes{Proc: "/proc"}}
+	if len(v.Config.Fractions) > 0 {
+		driver, m.groups = remoteLimits{hw, client}, &remoteGroups{c: client}
+	}
+	a, err := newAgent(v.Config, driver, remote{client}, log.WithField("node", "n1"), m)
 	if err != nil {
 		return err
 	}
@@ -197,6 +201,9 @@ func (r remote) RequeueHold(_ context.Context, id uint32) error {
 func (r remote) RequeueFailed(_ context.Context, id uint32) error {
 	return r.do(Request{Op: "RequeueFailed", Job: id}, nil)
 }
+func (r remote) EndJob(_ context.Context, id uint32, reason string, _ func(slurm.Job) bool) error {
+	return r.do(Request{Op: "EndJob", Job: id, Text: reason}, nil)
+}
 func (r remote) Hold(_ context.Context, id uint32) error {
 	return r.do(Request{Op: "Hold", Job: id}, nil)
 }
@@ -211,7 +218,10 @@ func (r remote) SetAdminComment(_ context.Context, id uint32, text string) error
 }
 
 // Server answers remote's calls in the test's process.
-type Server struct{ fake *slurmtest.Fake }
+type Server struct {
+	fake    *slurmtest.Fake
+	cgroups *cgroups
+}
 
 // Do executes one call.
 func (s *Server) Do(req Request, rep *Reply) error {
@@ -270,23 +280,30 @@ func (s *Server) Do(req Request, rep *Reply) error {
 // of a create, and TestKillFull once at two others and in the middle of a switch of the MIG mode. TestKillHook covers
 // the destroy hook's failpoints.
 func TestKill(t *testing.T) {
-	killEverywhere(t, newCampaign, 0, "create.half")
+	killEverywhere(t, newCampaign, onMIG, 0, "create.half")
 }
 
 // TestKillFull is like TestKill, but with jobs that use slices and jobs that use full GPUs. It also kills the agent
 // in the middle of a switch of the MIG mode.
 func TestKillFull(t *testing.T) {
-	killEverywhere(t, newFullCampaign, 6, "switch.torn", "switch.before", "switch.after")
+	killEverywhere(t, newFullCampaign, onMIG, 6, "switch.torn", "switch.before", "switch.after")
 }
 
-// killEverywhere kills the agent at all failpoints and at the points in further. With -short, it kills the agent only
-// at the failpoints whose index in failpoint.Points has the given remainder modulo 12, and at the first point in
-// further.
-func killEverywhere(t *testing.T, campaign func(testing.TB) *campaign, remainder int, further ...string) {
+// onMIG reports whether the agent reaches a failpoint on GPUs without fractions, and without a destroy hook.
+func onMIG(point string) bool {
+	return !strings.HasPrefix(point, "hook.") && !strings.Contains(point, "limit")
+}
+
+// killEverywhere kills the agent at all failpoints that it reaches, and at the points in further. With -short, it kills
+// the agent only at the failpoints whose index in failpoint.Points has the given remainder modulo 12, and at the first
+// point in further.
+func killEverywhere(
+	t *testing.T, campaign func(testing.TB) *campaign, reaches func(string) bool, remainder int, further ...string,
+) {
 	each := 2
 	points := slices.Clone(failpoint.Points)
 	if testing.Short() {
-		each, further = 1, further[:1]
+		each, further = 1, further[:min(1, len(further))]
 		points = slices.DeleteFunc(points, func(p string) bool {
 			return slices.Index(failpoint.Points, p)%12 != remainder
 		})
@@ -294,7 +311,7 @@ func killEverywhere(t *testing.T, campaign func(testing.TB) *campaign, remainder
 	each = envInt(t, "CAELUM_KILLS", each)
 	var recoveries, unmapped []time.Duration
 	for _, point := range append(points, further...) {
-		if strings.HasPrefix(point, "hook.") {
+		if !reaches(point) && slices.Contains(failpoint.Points, point) {
 			continue
 		}
 		t.Run(point, func(t *testing.T) {
@@ -333,6 +350,7 @@ type campaign struct {
 	epilogs sync.WaitGroup
 	mu      sync.Mutex
 	leases  map[uint32]api.Lease // the leases that the prologs of the running jobs received
+	cgroups cgroups              // of the jobs with fractions
 
 	submitted  int // an upper bound on the job ids
 	recoveries []time.Duration
@@ -387,7 +405,7 @@ func newCampaignOf(
 		t.Fatal(err)
 	}
 	server := rpc.NewServer()
-	if err := server.Register(&Server{k.fake}); err != nil {
+	if err := server.Register(&Server{k.fake, &k.cgroups}); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -633,8 +651,14 @@ func (k *campaign) prolog(j slurm.Job) {
 	}) {
 		return
 	}
-	if n := k.mapping(j.ID); n != 2*len(lease.Slices) {
-		k.t.Errorf("job %d has %d slices and %d mapping files when its prolog ends", j.ID, len(lease.Slices), n)
+	want := 0
+	for _, s := range lease.Slices {
+		if want++; mapName.MatchString(s.UUID) {
+			want++
+		}
+	}
+	if n := k.mapping(j.ID); n != want {
+		k.t.Errorf("job %d has %d mapping files when its prolog ends, want %d", j.ID, n, want)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -664,9 +688,14 @@ func (k *campaign) epilog(j slurm.Job) {
 
 // mapping returns the number of the job map's files that name a job.
 func (k *campaign) mapping(id uint32) (n int) {
-	for _, text := range mapped(k.t, k.cfg.JobMapDir) {
-		if text == fmt.Sprintf("%d\n", id) || text == fmt.Sprintf("%d %d\n", id, userOf(id)) {
-			n++
+	for name, text := range mapped(k.t, k.cfg.JobMapDir) {
+		if !mapName.MatchString(name) {
+			continue // a temporary file
+		}
+		for line := range strings.Lines(text) {
+			if line == fmt.Sprintf("%d\n", id) || line == fmt.Sprintf("%d %d\n", id, userOf(id)) {
+				n++
+			}
 		}
 	}
 	return n
@@ -674,17 +703,25 @@ func (k *campaign) mapping(id uint32) (n int) {
 
 // mapRight checks that the job map lists exactly the leased instances.
 func (k *campaign) mapRight(s *api.Status) error {
-	want := map[string]string{}
+	want, jobs := map[string]string{}, map[string][]uint32{}
 	for _, g := range s.GPUs {
 		for _, in := range g.Instances {
 			if in.State != api.StateLeased {
 				continue
 			}
 			name := fmt.Sprint(g.Index)
-			if in.GI != gpu.FullGI {
+			if in.GI > gpu.FullGI {
 				name += fmt.Sprintf(".%d", in.GI)
 			}
-			want[name], want[in.UUID] = fmt.Sprintf("%d\n", in.Job), fmt.Sprintf("%d %d\n", in.Job, userOf(in.Job))
+			jobs[name] = append(jobs[name], in.Job)
+			if mapName.MatchString(in.UUID) {
+				want[in.UUID] = fmt.Sprintf("%d %d\n", in.Job, userOf(in.Job))
+			}
+		}
+	}
+	for name, ids := range jobs {
+		for _, id := range slices.Sorted(slices.Values(ids)) {
+			want[name] += fmt.Sprintf("%d\n", id)
 		}
 	}
 	if got := mapped(k.t, k.cfg.JobMapDir); !maps.Equal(got, want) {
@@ -715,6 +752,9 @@ func (k *campaign) verify() error {
 	if err := k.mapRight(s); err != nil {
 		return err
 	}
+	if len(k.cfg.Fractions) > 0 {
+		return k.verifyFractions(s)
+	}
 	exists := map[string]gpu.Instance{}
 	if _, err := k.node.GPUs(); err != nil {
 		return err
@@ -734,6 +774,14 @@ func (k *campaign) verify() error {
 			return err
 		}
 	}
+	if err := leaked(s); err != nil {
+		return err
+	}
+	return k.leasesExist(exists)
+}
+
+// leaked returns an error if an instance is neither idle nor leased.
+func leaked(s *api.Status) error {
 	for _, g := range s.GPUs {
 		for _, in := range g.Instances {
 			if in.State == "foreign" || in.State == "stuck" {
@@ -741,7 +789,7 @@ func (k *campaign) verify() error {
 			}
 		}
 	}
-	return k.leasesExist(exists)
+	return nil
 }
 
 // leasesExist checks that the running jobs have their leases, and that no instance belongs to two jobs. exists holds
@@ -770,7 +818,9 @@ func (k *campaign) leasesExist(exists map[string]gpu.Instance) error {
 			if err := largeEnough(j, sl); err != nil {
 				return err
 			}
-			if in, ok := exists[sl.UUID]; !ok || in.Start != sl.Start || in.Profile != sl.Profile {
+			in, ok := exists[sl.UUID]
+			moved := in.Start != sl.Start && !mig.IsFraction(sl.Profile) // the agent moves these together
+			if !ok || moved || in.Profile != sl.Profile {
 				return fmt.Errorf("job %d holds %s, which is not on the GPU", id, sl.UUID)
 			}
 		}
@@ -783,9 +833,12 @@ func (k *campaign) leasesExist(exists map[string]gpu.Instance) error {
 
 // largeEnough checks that the slice of a grown job is larger than each slice that was too small.
 func largeEnough(j slurm.Job, s api.Slice) error {
-	_, has := mig.Claims(s.Profile)
+	memory := func(profile string) float64 {
+		_, gb := mig.Claims(profile)
+		return max(gb, float64(mig.FractionGB(profile)))
+	}
 	for _, g := range tags.Growths(j) {
-		if _, had := mig.Claims(g.Profile); has <= had && j.Restarts > 0 {
+		if memory(s.Profile) <= memory(g.Profile) && j.Restarts > 0 && s.Profile != mig.Full {
 			return fmt.Errorf("job %d has grown (%s), but runs on %s", j.ID, j.AdminComment, s.Profile)
 		}
 	}
@@ -839,6 +892,7 @@ func (k *campaign) settle() {
 		}
 	}
 	k.prologs.Wait()
+	k.check("the end")
 	s, err := k.client.Status(context.Background())
 	if err != nil {
 		k.t.Fatal(err)

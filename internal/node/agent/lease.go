@@ -38,6 +38,7 @@ func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*ap
 			Slots:   slices.Clone(req.Slots),
 			Since:   a.node.Now().Unix(),
 		},
+		sluid: req.SLUID,
 	}
 	slices.Sort(t.lease.Slots)
 	patience := time.Duration(min(req.Wait, maxPatience.Seconds()) * float64(time.Second))
@@ -65,6 +66,7 @@ func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*ap
 type attempt struct {
 	lease api.Lease
 	job   slurm.Job // the zero value until slurmctld has answered
+	sluid string    // see api.LeaseRequest
 	spent spent
 }
 
@@ -233,6 +235,12 @@ func (a *Agent) carveAndGrant(
 		if err == nil {
 			granted := t.lease
 			granted.Slices = made
+			if err = a.unfitForSoftMig(t.job, held); err == nil {
+				err = a.limitMemory(ctx, &granted, held, t.sluid)
+			}
+			if err != nil {
+				return a.refuseUnlimited(ctx, t, granted, err)
+			}
 			granted.Expected = expectedOn(granted, wants, made[0].Profile)
 			if granted, err = a.grant(granted, held); err == nil {
 				a.publisher.NoteLeased(t.job)

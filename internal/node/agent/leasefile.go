@@ -148,9 +148,12 @@ func leaseText(l api.Lease, index string, own []gpu.Device) string {
 	if l.Error != "" {
 		fmt.Fprintf(&b, "error %s\n", oneLine(l.Error))
 	} else {
+		if l.Cgroup.Inode != 0 {
+			fmt.Fprintf(&b, "cgroup %d\n", l.Cgroup.Inode)
+		}
 		behind := map[int]string{}
 		for _, s := range l.Slices {
-			behind[s.Slot] = s.UUID
+			behind[s.Slot] = gpu.LeasedUUID(s.UUID, s.Profile)
 		}
 		for _, slot := range l.Slots {
 			uuid := behind[slot]

@@ -82,11 +82,14 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	if in == nil {
 		return nil // the instance no longer exists; compareGPUs has logged the loss
 	}
-	if err := a.caps.Close(a.node.Cards[s.GPU].Minor, a.node.HardwareOf(in)); err != nil {
+	if err := a.closeFiles(a.node.Cards[s.GPU], in, job); err != nil {
 		a.log.WithError(err).
 			WithField("job", job).
 			Error("couldn't restrict a released slice's capability files to root; destroying the slice")
 		return a.setAside(s.GPU, in, false) // because the job's user could still open it
+	}
+	if a.divided(s.GPU) {
+		return a.closeFraction(job, s.GPU, in)
 	}
 	_, err := a.inUse(s.GPU, in)
 	return err

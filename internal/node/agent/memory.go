@@ -32,8 +32,10 @@ func (a *Agent) ReportMemory(ctx context.Context, job uint32, pid int, r api.Mem
 			Message: fmt.Sprintf("only processes of job %d may report its memory; this process is %s", job, why),
 		}
 	}
-	if r.UUID == "" && len(lease.Slices) == 1 {
-		r.UUID = lease.Slices[0].UUID
+	for _, s := range lease.Slices {
+		if r.UUID == gpu.DeviceUUID(s.UUID) || r.UUID == "" && len(lease.Slices) == 1 {
+			r.UUID = s.UUID
+		}
 	}
 	if !slices.ContainsFunc(lease.Slices, func(s api.Slice) bool { return s.UUID == r.UUID }) {
 		return &api.Error{

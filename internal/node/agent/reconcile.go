@@ -63,7 +63,7 @@ func (a *Agent) load() (rebooted bool, err error) {
 	for _, l := range leases {
 		a.node.Leases[l.Job] = &l
 	}
-	a.renameLeases()
+	a.node.RenameLeases()
 	return rebooted, err
 }
 

@@ -60,6 +60,9 @@ func (a *Agent) recoverLeases() error {
 	if len(lost) == 0 {
 		return nil
 	}
+	for k := range lost {
+		a.keepLost(&lost[k])
+	}
 	found := a.foundByUUID()
 	for _, l := range lost {
 		if err := a.recoverLease(l, found); err != nil {
@@ -244,6 +247,8 @@ func readLeaseFile(path string, job uint32) (l api.Lease, err error) {
 		case "uid":
 			n, err = strconv.ParseUint(value, 10, 32)
 			l.UID = uint32(n)
+		case "cgroup":
+			l.Cgroup.Inode, err = strconv.ParseUint(value, 10, 64)
 		case "error":
 			l.Error = value
 		case "slot":

@@ -93,6 +93,7 @@ func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 		return false, err
 	}
 	failpoint.Hit(failpoint.Released)
+	a.removeGroup(lease)
 	a.usage.End(lease.Job, gone)
 	if len(lease.Slices) > 0 {
 		a.metrics.Ended()

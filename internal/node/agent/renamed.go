@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
+	"caelum/internal/core/mig"
 	"caelum/internal/node/gpu"
 	"caelum/internal/node/ledger"
 	"caelum/internal/node/state"
@@ -25,8 +28,18 @@ func (a *Agent) adoptInstances(g int, c *state.Card, held []ledger.Instance) err
 				Warnf("the driver now reports %s at %d as %s", in.Profile, in.Start, found[i].Profile)
 			in.Profile = found[i].Profile
 		}
-		if p, ok := c.Model.Placement(in.Profile, in.Start); ok {
+		fraction, used := mig.IsFraction(in.Profile), in.Job != 0 || in.Stuck
+		if p, ok := c.Model.Placement(in.Profile, in.Start); ok && fraction && !used {
+			// An idle fraction saves no time. In an outdated ledger, it may occupy the units of a job's.
+			if err := a.ledger.Forget(c.UUID, in.GI); err != nil {
+				return err
+			}
+		} else if ok {
 			c.Ours[p] = &state.Instance{Instance: in}
+		} else if fraction && used {
+			return fmt.Errorf("job %d, or one that has just ended, holds %s of GPU %d, which the GPU no longer has "+
+				"(%s); restore `fractions` in caelum.yaml until the job has ended",
+				in.Job, in.Profile, c.Index, cmp.Or(c.Undivided, "`fractions` has changed"))
 		} else if err == nil {
 			a.logGone(g, in)
 			if err := a.ledger.Forget(c.UUID, in.GI); err != nil {
@@ -46,27 +59,5 @@ func (a *Agent) logGone(g int, in ledger.Instance) {
 				in.Profile, in.Start)
 	} else {
 		log.Warnf("%s at %d was removed by another program", in.Profile, in.Start)
-	}
-}
-
-// renameLeases updates the profile and memory of each leased slice from its instance. AdvertisedAs keeps the earlier
-// profile name, because slurmctld still counts the slice under that name.
-func (a *Agent) renameLeases() {
-	for _, l := range a.node.Leases {
-		for i := range l.Slices {
-			s := &l.Slices[i]
-			if s.GPU >= len(a.node.Cards) {
-				continue
-			}
-			for p, in := range a.node.Cards[s.GPU].Ours {
-				if in.UUID == s.UUID {
-					b := a.node.Cards[s.GPU].Model
-					if s.AdvertisedAs == "" && s.Profile != in.Profile {
-						s.AdvertisedAs = s.Profile
-					}
-					s.Profile, s.MemoryMiB = in.Profile, b.Profiles[b.Placements[p].Profile].MemoryMiB
-				}
-			}
-		}
 	}
 }

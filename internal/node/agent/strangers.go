@@ -23,8 +23,17 @@ type strangerOn struct {
 // endedOn is the key for rate-limiting the log lines about processes that the agent has ended.
 type endedOn struct{ uuid string }
 
+// checkSample checks a sample of a job's slice. It is called by the GPU's sampler.
+func (a *Agent) checkSample(job, uid uint32, s usage.Slice, use gpu.Use) {
+	if s.Fraction() {
+		a.checkFraction(job, s, use)
+		return
+	}
+	a.checkProcesses(job, uid, s, slices.Concat(use.PIDs, use.Others))
+}
+
 // checkProcesses checks whether the processes on a job's slice belong to the job. It logs the foreign processes and
-// ends those selected by foreign_processes. It is called by the GPU's sampler.
+// ends those selected by foreign_processes.
 func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 	in := a.node.Held(job, api.Slice{GPU: s.GPU, UUID: s.UUID})
 	if in == nil {

@@ -54,9 +54,10 @@ func TestStrangeness(t *testing.T) {
 
 // computes starts a process that computes on a slice. The emulated /proc shows the process with the given user and
 // cgroup.
-func (h *held) computes(uuid string, uid int, cgroup string) (pid int, ended chan error) {
+func (h *held) computes(uuid string, uid int, cgroup string, options ...string) (pid int, ended chan error) {
 	h.t.Helper()
-	cmd := exec.Command(filepath.Join(h.node.Build(), "cuda-process"), "--seconds", "3600", "--print")
+	options = append([]string{"--seconds", "3600", "--print"}, options...)
+	cmd := exec.Command(filepath.Join(h.node.Build(), "cuda-process"), options...)
 	cmd.Env = append(cmd.Environ(), "CUDA_VISIBLE_DEVICES="+uuid)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -38,7 +38,9 @@ type world struct {
 	stop  func()
 	ctl   Slurmctld // used by agents that start from now on; the fake by default
 	// driver returns the driver for agents that start from now on, if it is not nil.
-	driver func(gpu.Hardware) gpu.Hardware
+	driver  func(gpu.Hardware) gpu.Hardware
+	groups  jobGroups // the cgroups of jobs; nil if the node has no fractions
+	softMig gpu.SoftMig
 
 	prologs sync.WaitGroup
 	mu      sync.Mutex
@@ -71,6 +73,13 @@ func newWorldOf(
 // newWorldOn is like newWorldOf, but with the GPUs of node.
 func newWorldOn(
 	t testing.TB, node *gputest.Node, closed, catalogue string, options ...func(*config.Config),
+) *world {
+	return newWorldBefore(t, node, closed, catalogue, func(*world) {}, options...)
+}
+
+// newWorldBefore is like newWorldOn, but calls before before it starts the agent.
+func newWorldBefore(
+	t testing.TB, node *gputest.Node, closed, catalogue string, before func(*world), options ...func(*config.Config),
 ) *world {
 	w := &world{t: t, node: node, uid: 20001, leases: map[uint32]api.Lease{}}
 	w.fake = slurmtest.New(
@@ -108,6 +117,7 @@ func newWorldOn(
 		set(&w.cfg)
 	}
 	w.procs = &gpu.Processes{Proc: t.TempDir()} // a test must not see the real processes of the machine
+	before(w)
 	w.start()
 	t.Cleanup(func() {
 		w.prologs.Wait()
@@ -155,7 +165,11 @@ func (w *world) newAgent(log *logrus.Logger) (*Agent, error) {
 	if w.driver != nil {
 		hw = w.driver(hw)
 	}
-	return newAgent(w.cfg, hw, w.ctl, log.WithField("node", "n1"), w.node.Proc, w.procs)
+	m := machine{proc: w.node.Proc, procs: w.procs, softMig: w.softMig}
+	if w.groups != nil {
+		m.groups = w.groups
+	}
+	return newAgent(w.cfg, hw, w.ctl, log.WithField("node", "n1"), m)
 }
 
 func (w *world) current() *Agent {

@@ -23,6 +23,9 @@ type LeaseRequest struct {
 	// MIG is the value of --mig at submission (a profile or "auto"), or empty if the option was not given. It comes
 	// from the user's environment, and only its characters and length have been checked.
 	MIG string `json:"mig,omitempty"`
+	// SLUID is SLURM_JOB_SLUID, which identifies this run of the job, or empty. Slurm sets it since 25.11, and since
+	// 26.05 names the job's cgroup by it, unless cgroup.conf has CgroupJobIdPaths=yes.
+	SLUID string `json:"sluid,omitempty"`
 	// Wait is the time, in seconds, for which the plugin will keep repeating the request after status 503. When this
 	// time has passed, the agent requeues the job or writes an error into its lease file, so that the prolog succeeds.
 	// Plugins from earlier releases do not send it; it is then 0, and the prolog fails instead.
@@ -76,6 +79,8 @@ type Lease struct {
 	Fingerprint string  `json:"work,omitempty"`
 	Slots       []int   `json:"slots"`
 	Slices      []Slice `json:"slices"`
+	// Cgroup is the job's cgroup, whose GPU memory is limited. It is set if the job has a part of a GPU with fractions.
+	Cgroup Cgroup `json:"cgroup,omitzero"`
 	// Error is the message that task_init prints, or empty if there is none. If there is one, the task does not start.
 	Error string `json:"error,omitempty"`
 	// Since is the time at which the lease was granted. End is the latest time at which Slurm will end the job, or 0 if
@@ -93,6 +98,14 @@ type Lease struct {
 	// Recovered is true if the lease was restored from its lease file and the agent has not yet read from slurmctld
 	// what the lease file does not contain: the fields from Name to Fingerprint, End, Expected and Grow.
 	Recovered bool `json:"recovered,omitempty"`
+}
+
+// Cgroup identifies the cgroup of a job. A later cgroup with the same path has a different inode.
+type Cgroup struct {
+	// Path is the absolute path of the directory, such as /sys/fs/cgroup/system.slice/slurmstepd.scope/job_7.
+	Path string `json:"path"`
+	// Inode is the inode number of the directory.
+	Inode uint64 `json:"inode"`
 }
 
 // GrowForecast is the value of Lease.Grow for a job that the agent may requeue before it fails.

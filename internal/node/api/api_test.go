@@ -68,7 +68,8 @@ func TestCallsReachTheHandler(t *testing.T) {
 	f := &fake{}
 	c := NewClient(serve(t, f))
 	ctx := context.Background()
-	want := LeaseRequest{Restart: 2, UID: 1001, GID: 1002, Partition: "gpu", Slots: []int{0, 3}, MIG: "1g.5gb"}
+	want := LeaseRequest{Restart: 2, UID: 1001, GID: 1002, Partition: "gpu", Slots: []int{0, 3}, MIG: "1g.5gb",
+		SLUID: "sEKNKTV3WPV500"}
 	lease, err := c.Lease(ctx, 12, want)
 	if err != nil {
 		t.Fatal(err)

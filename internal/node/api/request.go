@@ -18,6 +18,20 @@ const maxSlots = 256
 // maxCount limits the restart count and slot indices. Slurm's own counters are 16 bits wide.
 const maxCount = 1<<16 - 1
 
+// maxSLUID limits the length of a job's SLUID in bytes. Slurm's have 14.
+const maxSLUID = 32
+
+// ValidSLUID reports whether the text consists of 1 to 32 letters, digits and underscores, so that it can be the name
+// of a cgroup.
+func ValidSLUID(text string) bool {
+	for _, c := range []byte(text) {
+		if !(c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_') {
+			return false
+		}
+	}
+	return len(text) > 0 && len(text) <= maxSLUID
+}
+
 func badRequest(message string) error { return &Error{http.StatusBadRequest, message} }
 
 // readLeaseRequest parses a prolog's lease request. It ignores unknown keys, because the plugin may be newer than the
@@ -49,6 +63,11 @@ func (r LeaseRequest) check() error {
 			fmt.Sprintf("couldn't read the lease request: the number of slots is %d, but must be between 1 and %d",
 				len(r.Slots), maxSlots),
 		)
+	}
+	if r.SLUID != "" && !ValidSLUID(r.SLUID) {
+		return badRequest(fmt.Sprintf(
+			"couldn't read the lease request: the SLUID %.40q is not 1 to %d letters, digits and underscores",
+			r.SLUID, maxSLUID))
 	}
 	seen := map[int]bool{}
 	for _, s := range r.Slots {

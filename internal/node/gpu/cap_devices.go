@@ -17,7 +17,7 @@ func (d Device) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) 
 
 // Devices returns the device numbers of the files that Files returns.
 func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
-	if in.GI == FullGI {
+	if in.GI <= FullGI {
 		d, err := c.Device(minor)
 		return []Device{d}, err
 	}

@@ -48,6 +48,9 @@ func (c Caps) CloseUnused(minor int, found []Instance) (errs error) {
 // own sets the owner and mode of an instance's files. If create is true, missing files are created; otherwise, they are
 // ignored.
 func (c Caps) own(minor int, in Instance, uid int, create bool) error {
+	if in.Fraction() {
+		return nil // the GPU's device file also gives access to other fractions (Users)
+	}
 	if in.GI == FullGI {
 		if err := c.ownDevice(minor, uid, fullMode); err != nil {
 			return fmt.Errorf("couldn't set the owner and mode of a GPU's device file: %w", err)
@@ -136,7 +139,7 @@ func (c Caps) reach(minor, gi int) error {
 // Files returns the paths of the access-restricted files that a process must open to use an instance: the capability
 // files or, for the mig.Full profile, the GPU's device file. minor is the GPU's minor number.
 func (c Caps) Files(minor int, in Instance) []string {
-	if in.GI == FullGI {
+	if in.GI <= FullGI {
 		return []string{c.DeviceFile(minor)}
 	}
 	var paths []string

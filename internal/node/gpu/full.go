@@ -106,17 +106,18 @@ func (c Caps) DeviceFile(minor int) string { return filepath.Join(c.Dev, "nvidia
 // Share allows all users to open a GPU's device file, as slices require.
 func (c Caps) Share(minor int) error { return c.ownDevice(minor, 0, sharedMode) }
 
-// ownDevice sets the owner and mode of a GPU's device file. If both are already correct, it changes nothing, because
-// running jobs may open the file at any time.
+// ownDevice sets the owner and mode of a GPU's device file, and removes its ACL (Users). If all are already correct, it
+// changes nothing, because running jobs may open the file at any time.
 func (c Caps) ownDevice(minor, uid int, mode os.FileMode) error {
 	path := c.DeviceFile(minor)
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err == nil && int(st.Uid) == uid && st.Mode&0o7777 == uint32(mode) {
+	if err := unix.Stat(path, &st); err == nil && int(st.Uid) == uid && st.Mode&0o7777 == uint32(mode) &&
+		readACL(path) == nil {
 		return nil
 	}
 	// The mode is changed both before and after the owner, so that neither owner ever has the access intended for the
-	// other.
-	return errors.Join(os.Chmod(path, mode&fullMode), os.Lchown(path, uid, 0), os.Chmod(path, mode))
+	// other. The first mode also denies access to the users in the ACL.
+	return errors.Join(os.Chmod(path, mode&fullMode), removeACL(path), os.Lchown(path, uid, 0), os.Chmod(path, mode))
 }
 
 // Device returns the device number of a GPU's device file.

@@ -85,6 +85,8 @@ type GPU struct {
 	Virtual bool
 	// MemoryMiB is the GPU's memory in MiB.
 	MemoryMiB uint64
+	// Undivided is the reason why a GPU that the site wants to divide into fractions has none, or "".
+	Undivided string
 	// Problem is the reason why the GPU cannot be managed, with a remedy. It is empty if the GPU can be managed. If
 	// Full is true, Problem says that MIG mode is off, and Model holds the profiles that the GPU would have with MIG
 	// mode on.
@@ -134,3 +136,13 @@ type Instance struct {
 	// UUID is the UUID of the first compute instance's MIG device. Each new instance has a new UUID.
 	UUID string
 }
+
+// FractionGI returns the GPU instance id that represents a fraction: a part of a GPU without MIG. serial is its number
+// among the fractions of the GPU, which does not change while it exists. No real GPU instance has this id.
+func FractionGI(serial int) int { return FullGI - 1 - serial }
+
+// Units returns a mask of the instance's units.
+func (in Instance) Units() uint64 { return (uint64(1)<<in.Size - 1) << in.Start }
+
+// Fraction reports whether the instance is a fraction.
+func (in Instance) Fraction() bool { return in.GI < FullGI }

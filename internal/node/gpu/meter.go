@@ -22,6 +22,12 @@ type Use struct {
 	// or -1 if the driver does not report it.
 	PIDs       []int
 	ProcessMiB []float64
+	// Others lists the processes on a GPU with fractions that do not belong to the instance's job. Unlimited is the
+	// reason why the memory of the instance's job is not limited, or "". Overused is true if the job used more memory
+	// than its limit, and Restored if the limit was not in force, but is again.
+	Others             []int
+	Unlimited          string
+	Overused, Restored bool
 }
 
 // Meter reads the usage of one instance. It is not safe for concurrent use.

@@ -37,8 +37,8 @@ type Offered struct {
 	TypedCount
 	// MemoryMiB is the memory of an instance in MiB, or the minimum if it differs between the node's GPU models.
 	MemoryMiB int `json:"memory_mib"`
-	// Whole is the largest profile, except mig.Full, that the site offers on the first GPU model that supports this
-	// profile. If the site offers all profiles, Whole is the profile of the whole GPU.
+	// Whole is the largest profile of MIG that the site offers on the first GPU model that supports this profile. If
+	// the site offers all profiles, Whole is the profile of the whole GPU. It is empty for a GPU without MIG.
 	Whole string `json:"whole"`
 }
 
@@ -46,6 +46,8 @@ type Offered struct {
 type Model struct {
 	Type     string   `json:"type"`     // the type in gres.conf
 	Profiles []string `json:"profiles"` // from small to large
+	// Units is the number of units into which the memory of a GPU without MIG is divided (mig.Fractions), or 0.
+	Units int `json:"units,omitempty"`
 }
 
 // Read reads the inventory from the hardware. profiles lists the profiles that the site offers; if it is empty, the
@@ -66,6 +68,9 @@ func Read(hw gpu.Hardware, profiles []string, full mig.FullGPUs) (Inventory, err
 			inv.Problems = append(inv.Problems, fmt.Sprintf("GPU %d: %s", c.Index, c.Problem))
 			continue
 		}
+		if c.Undivided != "" {
+			inv.Problems = append(inv.Problems, fmt.Sprintf("GPU %d: it has no fractions: %s", c.Index, c.Undivided))
+		}
 		slots += len(c.Slots)
 		if k := len(inv.Slots) - 1; k >= 0 && inv.Slots[k].Type == c.Model.Type {
 			inv.Slots[k].Count += len(c.Slots)
@@ -79,6 +84,7 @@ func Read(hw gpu.Hardware, profiles []string, full mig.FullGPUs) (Inventory, err
 				Model{
 					c.Model.Type,
 					slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !has(name) }),
+					c.Model.Fractions,
 				},
 			)
 		}
@@ -112,11 +118,11 @@ func offered(gpus []GPU, names []string, name string) Offered {
 	return o
 }
 
-// largest returns the largest profile in names that the GPU model supports, except mig.Full. names is sorted from small
-// to large.
+// largest returns the largest profile in names that the GPU model supports, except mig.Full and fractions. names is
+// sorted from small to large.
 func largest(b *mig.Model, names []string) (last string) {
 	for _, name := range names {
-		if _, ok := b.ProfileIndex(name); ok && name != mig.Full {
+		if _, ok := b.ProfileIndex(name); ok && name != mig.Full && !mig.IsFraction(name) {
 			last = name
 		}
 	}
@@ -143,9 +149,9 @@ type GPU struct {
 }
 
 // Divide assigns offerable placements and slots to each discovered GPU. Its second result lists the profiles that the
-// site offers, from small to large: those in named, or every plain profile if named is empty. If full allows the
-// mig.Full profile on a GPU, the site also offers it. Divide returns an error if named contains a profile that no GPU
-// supports.
+// site offers, from small to large: those in named, or every plain profile if named is empty (mig.Offers). If full
+// allows the mig.Full profile on a GPU, the site also offers it. Divide returns an error if named contains a profile
+// that no GPU supports.
 func Divide(found []gpu.GPU, named []string, full mig.FullGPUs) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string
@@ -176,7 +182,7 @@ func Divide(found []gpu.GPU, named []string, full mig.FullGPUs) ([]GPU, []string
 				size[p.Name] = p.Size*100 + p.Compute
 			}
 			if p.Name == mig.Full {
-				size[p.Name] = math.MaxInt // GPUs without MIG have only one unit
+				size[p.Name] = math.MaxInt // a GPU without MIG can have only one unit
 			}
 		}
 		for range mostOf(g.Model, c.Offerable) {
@@ -186,7 +192,7 @@ func Divide(found []gpu.GPU, named []string, full mig.FullGPUs) ([]GPU, []string
 		gpus = append(gpus, c)
 	}
 	for _, name := range named {
-		if known := namesOf(found); len(known) > 0 && !slices.Contains(known, name) {
+		if known := namesOf(found, mig.IsFraction(name)); len(known) > 0 && !slices.Contains(known, name) {
 			return nil, nil, fmt.Errorf(
 				"profiles: no GPU on this node has the profile %q; choose from the node's profiles: %s",
 				name,
@@ -200,18 +206,18 @@ func Divide(found []gpu.GPU, named []string, full mig.FullGPUs) ([]GPU, []string
 
 // offers reports whether the site offers a profile on a GPU that supports the profile.
 func offers(p mig.Profile, named []string) bool {
-	return p.Name == mig.Full || slices.Contains(named, p.Name) || len(named) == 0 && mig.Plain(p)
+	return p.Name == mig.Full || slices.Contains(named, p.Name) || mig.Offers(named, p.Name) && mig.Plain(p)
 }
 
-// namesOf returns the profiles that the driver reports, without duplicates.
-func namesOf(found []gpu.GPU) []string {
+// namesOf returns the profiles of the GPUs, without duplicates: those of MIG, or the fractions.
+func namesOf(found []gpu.GPU, fractions bool) []string {
 	var all []string
 	for _, g := range found {
 		if g.Model == nil {
 			continue
 		}
 		for _, p := range g.Model.Profiles {
-			if !slices.Contains(all, p.Name) {
+			if mig.IsFraction(p.Name) == fractions && !slices.Contains(all, p.Name) {
 				all = append(all, p.Name)
 			}
 		}

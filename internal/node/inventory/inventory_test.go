@@ -1,7 +1,10 @@
 package inventory
 
 import (
+	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"caelum/internal/core/mig"
@@ -89,5 +92,72 @@ func TestWithoutMIG(t *testing.T) {
 	}
 	if got, want := offered(gpus, names, mig.Full), (Offered{TypedCount{mig.Full, 2}, 15360, ""}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestFractions tests a node with GPUs without MIG whose memory is divided. The profiles key restricts the fractions
+// only if it names some, and never the full GPUs.
+func TestFractions(t *testing.T) {
+	var found []gpu.GPU
+	for i := range 3 {
+		b, err := mig.Fractions("NVIDIA L40S", 46068, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, gpu.GPU{Index: i, Model: b, Full: true, MemoryMiB: 46068, Problem: gpu.WithoutMIG})
+	}
+	for _, c := range []struct{ named, profiles, slots string }{
+		{"", "1f.11gb 2f.22gb full", "4 4 1"},
+		{"1g.5gb", "1f.11gb 2f.22gb full", "4 4 1"},
+		{"1g.5gb 2f.22gb", "2f.22gb full", "2 2 1"},
+		{"2f.22gb full", "2f.22gb full", "2 2 1"},
+	} {
+		gpus, names, err := Divide(found, strings.Fields(c.named), mig.FullGPUs{})
+		if err != nil || strings.Join(names, " ") != c.profiles || gpus[0].Model != gpus[1].Model {
+			t.Errorf("%s: %v, %v", c.named, names, err)
+		}
+		last, _, err := Divide(found[2:], strings.Fields(c.named), mig.FullGPUs{Fixed: 3}) // always full
+		if got := fmt.Sprint(len(gpus[0].Slots), len(gpus[2].Slots), len(last[0].Slots)); got != c.slots || err != nil {
+			t.Errorf("%s: %s slots, %v, want %s", c.named, got, err, c.slots)
+		}
+	}
+	if _, _, err := Divide(found, []string{"4f.44gb"}, mig.FullGPUs{}); err == nil ||
+		!strings.Contains(err.Error(), "1f.11gb, 2f.22gb") {
+		t.Errorf("an unknown fraction: %v", err)
+	}
+	gpus, names, _ := Divide(found, nil, mig.FullGPUs{})
+	want := []Offered{{TypedCount{"1f.11gb", 12}, 11389, ""}, {TypedCount{"2f.22gb", 6}, 22778, ""},
+		{TypedCount{mig.Full, 3}, 46068, ""}}
+	for i, w := range want {
+		if got := offered(gpus, names, w.Type); got != w || names[i] != w.Type {
+			t.Errorf("%+v, want %+v", got, w)
+		}
+	}
+}
+
+// fractional is a Hardware with one L40S whose memory is divided into four units.
+type fractional struct{ gpu.Hardware }
+
+func (fractional) GPUs() ([]gpu.GPU, error) {
+	m, err := mig.Fractions("NVIDIA L40S", 46068, 4)
+	return []gpu.GPU{{Model: m, Full: true, MemoryMiB: 46068, Problem: gpu.WithoutMIG}}, err
+}
+
+// TestReadFractions tests a node whose GPU has fractions. It has a slot for each unit, and no profile that stands for a
+// whole GPU of MIG.
+func TestReadFractions(t *testing.T) {
+	got, err := Read(fractional{}, nil, mig.FullGPUs{})
+	want := Inventory{
+		Slots: []TypedCount{{"l40s", 4}},
+		Most: []Offered{
+			{TypedCount{"1f.11gb", 4}, 11389, ""},
+			{TypedCount{"2f.22gb", 2}, 22778, ""},
+			{TypedCount{mig.Full, 1}, 46068, ""},
+		},
+		Models: []Model{{"l40s", []string{"1f.11gb", "2f.22gb", mig.Full}, 4}},
+		Total:  16,
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 }

@@ -191,6 +191,19 @@ func (l *Ledger) Forget(gpu string, gi int) error {
 	return l.db.Exec("DELETE FROM instance WHERE gpu = ? AND gi = ?", gpu, gi)
 }
 
+// Relabel atomically changes the profile, start and size of instances.
+func (l *Ledger) Relabel(moved []Instance) error {
+	return l.db.Do(func(tx *sql.Tx) error {
+		for _, i := range moved {
+			if _, err := tx.Exec("UPDATE instance SET profile = ?, start = ?, size = ? WHERE gpu = ? AND gi = ?",
+				i.Profile, i.Start, i.Size, i.GPU, i.GI); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Grant atomically records a lease and assigns the held instances to its job.
 func (l *Ledger) Grant(lease api.Lease, held []Instance) error {
 	text, err := json.Marshal(lease)

@@ -110,7 +110,7 @@ func (m *Metrics) Carved(d time.Duration) { m.carve.Observe(d.Seconds()) }
 // Failed counts a failure.
 func (m *Metrics) Failed(kind Failure) { m.failures.WithLabelValues(string(kind)).Inc() }
 
-// Grew counts a job that was requeued with a larger slice.
+// Grew counts a job that was requeued with a larger slice, or whose fraction grew while it was running.
 func (m *Metrics) Grew(cause predict.Cause) { m.growths.WithLabelValues(string(cause)).Inc() }
 
 // Foresaw counts a forecast of memory use that exceeds the memory of a running job's slice.

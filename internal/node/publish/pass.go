@@ -32,6 +32,7 @@ var ErrBusy = errors.New("jobs kept starting while offers were being published; 
 // plan withdraws and then, if the plan is still valid, raises the other totals.
 func (p *Publisher) pass(ctx context.Context) (err error) {
 	p.atRest = slurm.Node{}
+	p.Prepare()
 	writes := p.changes.Load()
 	defer func() { p.set(func(s *Status) { s.Err = err }) }()
 	config, err := p.SlurmConfig(ctx)

@@ -52,6 +52,8 @@ type Options struct {
 	HidesJobs func() bool
 	// PublishesJobs reports whether the node publishes the jobs that hold its slices.
 	PublishesJobs func() bool
+	// Prepare is called before each pass. It must not wait for the driver.
+	Prepare func()
 	// Raised is called after a publication of which the watcher must be notified.
 	Raised func()
 	// Failed is called after a failed pass.

@@ -50,6 +50,7 @@ type card struct {
 	name, uuid   string
 	dev          nvml.Device
 	mig          bool
+	withoutMIG   bool
 	pending      bool       // a MIG mode change is pending
 	profiles     []profile  // by ascending size
 	foreign      []instance // the instances that existed before the run
@@ -74,7 +75,7 @@ func newCard(lib library, index int) (*card, error) {
 	current, pending, ret := dev.GetMigMode()
 	c.mig = ret == nvml.SUCCESS && current == nvml.DEVICE_MIG_ENABLE
 	c.pending = ret == nvml.SUCCESS && current != pending
-	if ret == nvml.ERROR_NOT_SUPPORTED {
+	if c.withoutMIG = ret == nvml.ERROR_NOT_SUPPORTED; c.withoutMIG {
 		return c, nil
 	}
 	for k := range nvml.GPU_INSTANCE_PROFILE_COUNT {

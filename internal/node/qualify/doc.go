@@ -1,7 +1,7 @@
 // Package qualify checks on a drained GPU node whether NVIDIA's driver behaves as Caelum assumes. docs/driver.md lists
-// the assumptions, A1 to A32; the result of a run is one row for each. The package calls NVML directly: it tests the
-// driver, not Caelum's own layer. Only the capability files are made with the agent's code (gpu.Caps), because A1, A4
-// and A5 are about these files.
+// the assumptions, A1 to A32 and F1 to F12; the result of a run is one row for each. The package calls NVML directly:
+// it tests the driver, not Caelum's own layer. Only the capability files are made with the agent's code (gpu.Caps),
+// because A1, A4 and A5 are about these files, and the limits of cgroups are set with it (gpu.NVML, package jobcgroup).
 //
 // A run has these states:
 //
@@ -9,7 +9,8 @@
 //	begun      the journal has the device files, the instances and whether the agent is to be started again
 //	undone     the remains of an earlier run are removed, by name; only then does this run create anything
 //	checking   instances are created and destroyed: on all GPUs in parallel for the placements (places.go), then one
-//	           check after another on the first GPU (users.go, program.go), then the MIG mode of each GPU (mode.go)
+//	           check after another on the first GPU (users.go, program.go), then the MIG mode of each GPU (mode.go),
+//	           then the memory limits of cgroups on the first GPU with fractions (limits.go)
 //	restoring  this run's instances are destroyed, and files removed or given their earlier owners and modes
 //	restored   the journal is removed, the agent is started
 //
@@ -21,6 +22,8 @@
 //	gone                         the instance was destroyed, or none was created
 //	mode GPU, mode-ok GPU        before MIG mode is switched off, and after it is on again
 //	access PATH TEXT             before a DeviceFileModify is changed
+//	cgroups GPU PATHS            before two cgroups are created, with the controller enabled in the children of PATHS
+//	cgroups-gone                 the cgroups were removed, and the controller disabled
 //
 // Failures and their effects:
 //
@@ -59,6 +62,8 @@
 //	inspect.go      a new instance: UUID, SMs and memory, minor numbers
 //	users.go        access of an ordinary user and of nvidia-modprobe; open capability files
 //	program.go      an instance that a CUDA program uses
+//	limits.go       memory limits of cgroups on a GPU without MIG
+//	allocate.go     a process in a cgroup that allocates memory with libcuda.so.1
 //	mode.go         a GPU without clients; MIG mode, switched off and on again; the NVLink fabric
 //
 // The results:

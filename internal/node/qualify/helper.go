@@ -31,6 +31,7 @@ const HelperCommand = "qualify-helper"
 //	look LIBRARY GPU FILE...              what this user can open and read
 //	carve LIBRARY GPU PROFILE START SIZE  create an instance; destroy it when standard input ends
 //	hold FILE                             keep a file open
+//	allocate LIBRARY MIB KIND             allocate memory of a GPU with libcuda.so.1
 func Helper(args []string, in io.Reader, out io.Writer) error {
 	number := func(k int) int { n, _ := strconv.Atoi(args[k]); return n }
 	switch {
@@ -64,6 +65,12 @@ func Helper(args []string, in io.Reader, out io.Writer) error {
 		}
 		defer unix.Close(fd)
 		fmt.Fprintln(out, "done")
+		io.Copy(io.Discard, in)
+		return nil
+	case len(args) == 4 && args[0] == "allocate":
+		if err := json.NewEncoder(out).Encode(allocate(args[1], number(2), args[3] == "managed")); err != nil {
+			return err
+		}
 		io.Copy(io.Discard, in)
 		return nil
 	}
@@ -135,15 +142,24 @@ type helper struct {
 	out *bufio.Reader
 }
 
-// start runs the helper, as the user nobody without capabilities if user is true. The kernel kills it if this process
-// is killed.
+// start runs the helper, as the user nobody without capabilities if user is true.
 func (r *run) start(user bool, args ...string) (*helper, error) {
-	cmd := exec.Command(r.opt.Helper[0], append(r.opt.Helper[1:len(r.opt.Helper):len(r.opt.Helper)], args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd := r.command(args...)
 	if user {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 		cmd.Dir = "/"
 	}
+	return launch(cmd)
+}
+
+// command returns the helper's command. The kernel kills it if this process is killed.
+func (r *run) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(r.opt.Helper[0], append(r.opt.Helper[1:len(r.opt.Helper):len(r.opt.Helper)], args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+func launch(cmd *exec.Cmd) (*helper, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

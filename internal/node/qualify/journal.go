@@ -31,6 +31,8 @@ type entry struct {
 	UUID    string `json:"uuid,omitempty"`
 	Path    string `json:"path,omitempty"`
 	Text    string `json:"text,omitempty"`
+
+	Paths []string `json:"paths,omitempty"` // cgroups
 }
 
 // The operations in a journal.
@@ -43,6 +45,10 @@ const (
 	opAccess  = "access"  // before a DeviceFileModify is changed; Text is the content to be written back
 	opMode    = "mode"    // before MIG mode is switched off
 	opModeOK  = "mode-ok" // after MIG mode is on again
+	// opGroups comes before the cgroups of the run, with a limit on GPU, are created. Paths are the cgroups in whose
+	// children the controller is enabled. opGroupsGone comes after their removal.
+	opGroups     = "cgroups"
+	opGroupsGone = "cgroups-gone"
 )
 
 // journal is the file that lets the next run undo what a killed run left. It is not synchronized with the disk, except

@@ -82,7 +82,7 @@ func killTen(t *testing.T, random *rand.Rand, n node, foreign bool) {
 // start starts a run in another process.
 func (n node) start(t *testing.T) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", "qualify-run", filepath.Join(n.Build(), "libnvidia-ml.so.1"), n.Dev, n.Proc,
-		n.state)
+		n.state, n.slice)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

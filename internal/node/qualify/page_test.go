@@ -15,7 +15,7 @@ func TestDriverPage(t *testing.T) {
 	}
 	rows := map[string][]string{}
 	for line := range strings.Lines(string(data)) {
-		if !strings.HasPrefix(line, "| A") {
+		if !strings.HasPrefix(line, "| A") && !strings.HasPrefix(line, "| F") {
 			continue
 		}
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -29,6 +30,7 @@ func (r *run) undo(old []entry) error {
 	for _, p := range left(old) {
 		errs = errors.Join(errs, r.undoInstance(p))
 	}
+	errs = errors.Join(errs, r.undoGroups(old))
 	for k := len(old) - 1; k >= 0; k-- {
 		if old[k].Op == opAccess {
 			r.say("%s restored", old[k].Path)
@@ -44,6 +46,27 @@ func (r *run) undo(old []entry) error {
 		r.say("%s", text)
 	}
 	return errors.Join(errs, err)
+}
+
+// undoGroups removes the cgroups of the earlier run.
+func (r *run) undoGroups(old []entry) error {
+	k := slices.IndexFunc(old, func(e entry) bool { return e.Op == opGroups })
+	if k < 0 || slices.ContainsFunc(old, func(e entry) bool { return e.Op == opGroupsGone }) {
+		return nil
+	}
+	for _, c := range r.cards {
+		if c.uuid != old[k].GPU {
+			continue
+		}
+		r.say("removing the cgroups %s", strings.Join(scratch, " and "))
+		l, err := r.openLimits(c)
+		if err != nil {
+			return err
+		}
+		l.begin = old[k]
+		return l.close()
+	}
+	return nil
 }
 
 // undoInstance removes an instance if it is certain that the earlier run created it.

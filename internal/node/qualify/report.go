@@ -38,12 +38,16 @@ type Report struct {
 	// Notes are lines about the GPUs and the run.
 	Notes []string
 
+	// without has the reason why the rows whose ids begin with a letter do not concern the node.
+	without map[string]string
+
 	mu                   sync.Mutex
 	held, differ, reason map[string][]string
 }
 
 func newReport() *Report {
-	return &Report{held: map[string][]string{}, differ: map[string][]string{}, reason: map[string][]string{}}
+	return &Report{without: map[string]string{}, held: map[string][]string{}, differ: map[string][]string{},
+		reason: map[string][]string{}}
 }
 
 func (r *Report) add(to map[string][]string, id, format string, args []any) {
@@ -83,6 +87,8 @@ func (r *Report) finish(readOnly bool) {
 			row.Result, row.Details, row.Action, row.Blocks = Differs, r.differ[a.id], a.action, a.blocks
 		case len(r.held[a.id]) > 0:
 			row.Result, row.Details = Holds, r.held[a.id]
+		case r.without[a.id[:1]] != "":
+			row.Result, row.Details = NotChecked, []string{r.without[a.id[:1]]}
 		case a.never != "":
 			row.Result, row.Details = NotChecked, []string{a.never}
 		case len(r.reason[a.id]) > 0:
@@ -111,14 +117,15 @@ func (r *Report) Verdict() string {
 			bad = append(bad, row.ID)
 		case row.Result == Differs:
 			handled = append(handled, row.ID)
-		case row.Result == NotChecked && assumptions[k].blocks:
+		case row.Result == NotChecked && assumptions[k].blocks && r.without[row.ID[:1]] == "":
 			open = append(open, row.ID)
 		}
 	}
 	switch {
 	case len(bad) > 0:
 		return "do not use Caelum on this node: " + strings.Join(bad, ", ") + " differ"
-	case slices.Contains(open, "A8"): // no instance was created
+	case slices.Contains(open, "A8") && !r.checked("F3") || slices.Contains(open, "F3") && !r.checked("A8"):
+		// no instance was created, and no memory limit was tested
 		return "undecided: no check found a reason not to use Caelum, but " + strings.Join(open, ", ") +
 			" were not checked"
 	}
@@ -130,6 +137,11 @@ func (r *Report) Verdict() string {
 		text += "; not checked: " + strings.Join(open, ", ")
 	}
 	return text
+}
+
+// checked reports whether a row holds or differs.
+func (r *Report) checked(id string) bool {
+	return slices.ContainsFunc(r.Rows, func(row Row) bool { return row.ID == id && row.Result != NotChecked })
 }
 
 // Print writes the rows and the verdict as text.

@@ -1,6 +1,7 @@
 package qualify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"caelum/internal/node/gpu"
+	"caelum/internal/node/jobcgroup"
 )
 
 // Options describes a run.
@@ -23,6 +25,10 @@ type Options struct {
 	Dev, Proc, StateDir string
 	// ReadOnly creates nothing. ModeSwitch permits switching MIG mode off and on again.
 	ReadOnly, ModeSwitch bool
+	// Fractions holds the number of units of GPUs without MIG whose memory the driver limits, by GRES type. Cgroups
+	// describes the node's cgroups, without the controller.
+	Fractions map[string]int
+	Cgroups   jobcgroup.Options
 	// CUDA is the command line of a program that uses a slice for at least 20 s.
 	CUDA []string
 	// Helper is the command line that runs [Helper]; its arguments are appended.
@@ -33,6 +39,7 @@ type Options struct {
 	FabricLimit time.Duration
 	// StopAgent, if set, stops the agent. StartAgent starts it again, also if it was an earlier run that stopped it.
 	StopAgent, StartAgent func() error
+	cuda                  string // the path of libcuda.so.1, or empty for the linker's search path
 	// Out receives a line for each thing that an earlier run left.
 	Out io.Writer
 }
@@ -51,6 +58,7 @@ type run struct {
 	journal  *journal
 	rep      *Report
 	cards    []*card
+	limits   *limits // the checks of memory limits, once they have begun
 	deadline time.Time
 }
 
@@ -69,6 +77,7 @@ func Run(ctx context.Context, opt Options) (*Report, error) {
 		// The kernel finds this program even if the user nobody cannot read its directory.
 		opt.Helper = []string{"/proc/self/exe", HelperCommand}
 	}
+	opt.cuda = cmp.Or(opt.cuda, cudaLibrary)
 	r := &run{opt: opt, caps: gpu.Caps{Dev: opt.Dev, Proc: opt.Proc}, lib: open(opt.Library), rep: newReport(),
 		deadline: time.Now().Add(placesLimit)}
 	if opt.ReadOnly {
@@ -102,6 +111,9 @@ func Run(ctx context.Context, opt Options) (*Report, error) {
 	defer r.lib.Shutdown()
 	r.static()
 	checkErr := r.checks(ctx)
+	if checkErr == nil {
+		checkErr = r.fractions(ctx)
+	}
 	if err := r.restore(begin); err != nil {
 		return r.finish(), errors.Join(ErrLeft, checkErr, err)
 	}
@@ -231,6 +243,9 @@ func (r *run) checks(ctx context.Context) error {
 // those at the start.
 func (r *run) restore(begin entry) error {
 	var errs error
+	if r.limits != nil {
+		errs = r.limits.close()
+	}
 	for _, c := range r.cards {
 		for _, s := range c.own {
 			errs = errors.Join(errs, r.destroy(s))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,12 @@ import (
 
 // static makes the checks that create nothing: A4 (the table of minors), A6, A7, A16, A23, A24 and A31.
 func (r *run) static() {
+	hasProfiles := func(c *card) bool { return len(c.profiles) > 0 }
+	if r.divided() == nil {
+		r.rep.without["F"] = "no fractions"
+	} else if !slices.ContainsFunc(r.cards, hasProfiles) {
+		r.rep.without["A"] = "no GPU with MIG"
+	}
 	r.minorTable()
 	r.otherFiles()
 	r.scrub()

@@ -26,6 +26,10 @@ type Card struct {
 	// Foreign holds the instances that other programs created. The agent never changes these instances, and treats
 	// their units as occupied.
 	Foreign []gpu.Instance
+	// Users holds the users of the jobs with a fraction of the GPU, by job. Only they can open the GPU's device file.
+	// The node's lock guards it. DeviceFile ensures that only one goroutine at a time changes the file's users.
+	Users      map[uint32]uint32
+	DeviceFile sync.Mutex
 	// Held is the reason why the agent cannot switch MIG mode off, or an empty string. While it is set, the GPU is
 	// not offered as a full GPU.
 	Held string
@@ -93,6 +97,10 @@ type Instance struct {
 	Unlisted bool
 	// Strangers holds the foreign processes on the instance, by pid.
 	Strangers map[int]Stranger
+	// Unlimited is the number of samples in which the job's memory was not limited. Overused is true if the job used
+	// more memory than its limit in one of them.
+	Unlimited int
+	Overused  bool
 }
 
 // record returns the ledger record of an instance at placement p that no job holds. The argument gi is the GPU instance
@@ -229,8 +237,9 @@ func (n *Node) IsWithdrawn(c *Card) bool {
 	return c.Withdrawn != 0
 }
 
-// Stale reports whether a job or another program may have used the compute instance, or whether it is too small.
-func (in *Instance) Stale() bool { return in.GI != gpu.FullGI && (!in.Fresh || in.short()) }
+// Stale reports whether a job or another program may have used the compute instance, or whether it is too small. Full
+// GPUs and fractions have no compute instance.
+func (in *Instance) Stale() bool { return in.GI > gpu.FullGI && (!in.Fresh || in.short()) }
 
 // NeedsRemake reports whether an idle instance needs a new compute instance before it can be leased to a user. The
 // caller holds the node's lock.

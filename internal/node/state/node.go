@@ -88,7 +88,7 @@ func New(cfg config.Config, hw gpu.Hardware) (*Node, error) {
 		PlanPart: PlanPart{Offers: make([]mig.Layout, len(gpus))},
 	}
 	for _, g := range gpus {
-		n.Cards = append(n.Cards, &Card{GPU: g, Ours: map[int]*Instance{}})
+		n.Cards = append(n.Cards, &Card{GPU: g, Ours: map[int]*Instance{}, Users: map[uint32]uint32{}})
 	}
 	return n, nil
 }
@@ -103,17 +103,21 @@ func (n *Node) SlotCount() int {
 }
 
 // defaultProfile returns the profile for a job that does not specify one: the configured default or, if there is no
-// default, the largest profile of a slice. It is empty if the node has no profiles.
+// default, the largest profile of a slice, or mig.Full if the GPUs do not support MIG. It is empty if the node has no
+// profiles.
 func (n *Node) defaultProfile() string {
 	if n.usual != "" {
 		return n.usual
 	}
 	for _, p := range slices.Backward(n.Profiles) {
-		if p != mig.Full {
+		if p != mig.Full && !mig.IsFraction(p) {
 			return p
 		}
 	}
-	return ""
+	if len(n.Profiles) == 0 {
+		return ""
+	}
+	return mig.Full
 }
 
 // View returns the GPUs' state, including pending leases, as input for the planner. The caller holds the node's lock.
@@ -247,7 +251,7 @@ func (n *Node) DropLease(job uint32) {
 	for _, c := range n.Cards {
 		for in := range maps.Values(c.Ours) {
 			if in.Job == job {
-				in.Job, in.Strangers = 0, nil
+				in.Job, in.Strangers, in.Unlimited, in.Overused = 0, nil, 0, false
 			}
 		}
 	}

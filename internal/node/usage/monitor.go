@@ -27,9 +27,9 @@ type Options struct {
 	Field slurm.AccountingField
 	// Meter returns a meter that reads the usage of an instance on GPU g.
 	Meter func(g int, in gpu.Instance) (gpu.Meter, error)
-	// A sampler calls Processes after each sample, with the processes on a job's slice. It holds no lock during the
-	// call, so another goroutine may have released the slice since the sample was taken.
-	Processes func(job, uid uint32, s Slice, pids []int)
+	// A sampler calls Sampled after each sample of a job's slice. It holds no lock during the call, so another
+	// goroutine may have released the slice since the sample was taken.
+	Sampled func(job, uid uint32, s Slice, use gpu.Use)
 	// Foreseen is called when a job's forecast memory use exceeds its slice's memory and its lease has Grow =
 	// api.GrowForecast. A sampler calls it without holding a lock and repeats the call every foreseenEvery until the
 	// run ends. If it is nil, forecasts are only shown.
@@ -142,6 +142,24 @@ func (m *Monitor) Describe(l api.Lease) {
 		o.stored = false
 	}
 	m.mu.Unlock()
+	m.storeSoon()
+}
+
+// Resize records that a job's slice has another size from now on: the given profile, with mib of memory.
+func (m *Monitor) Resize(job uint32, uuid, profile string, mib float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.open[job]
+	if o == nil {
+		return
+	}
+	for _, u := range o.Slices {
+		if u.UUID == uuid {
+			u.rescale(mib)
+			u.Profile, u.forecast, u.next = profile, predict.Forecast{}, 0
+			o.warned, o.stored = 0, false
+		}
+	}
 	m.storeSoon()
 }
 

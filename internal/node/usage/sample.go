@@ -83,8 +83,8 @@ func (s *Sampler) Sample() {
 		if err := s.m.addSample(h, use, err); errors.Is(err, gpu.ErrLost) {
 			return
 		} else if err == nil {
-			if s.m.Processes != nil {
-				s.m.Processes(h.job, h.uid, h.slice, use.PIDs)
+			if s.m.Sampled != nil {
+				s.m.Sampled(h.job, h.uid, h.slice, use)
 			}
 			s.m.warn(h)
 		}

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"math"
 	"time"
 
 	"caelum/internal/core/predict"
@@ -77,11 +78,22 @@ func (u *sliceUsage) util() float64 {
 	return u.Busy / float64(u.BusySamples)
 }
 
+// rescale changes the memory of the slice to mib. A quantile remains the upper edge of a bin.
+func (u *sliceUsage) rescale(mib float64) {
+	var bins [usageBins]uint32
+	for k, n := range u.Bins {
+		to := int(math.Ceil(float64(k+1)*u.MemoryMiB/mib)) - 1
+		bins[min(max(to, 0), usageBins-1)] += n
+	}
+	u.Bins, u.MemoryMiB = bins, mib
+}
+
 // continues adds the samples that an earlier agent took of the same slice.
 func (u *sliceUsage) continues(earlier *sliceUsage) {
 	if u.Samples == 0 {
 		u.LastMiB, u.LastUtil, u.Last = earlier.LastMiB, earlier.LastUtil, earlier.Last
 	}
+	earlier.rescale(u.MemoryMiB) // the slice may have been resized since
 	for k, n := range earlier.Bins {
 		u.Bins[k] += n
 	}

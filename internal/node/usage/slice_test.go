@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
+	"caelum/internal/node/api"
 	"caelum/internal/node/gpu"
 )
 
@@ -93,4 +95,40 @@ func FuzzParseObservation(f *testing.F) {
 		}
 		o.Slices[0].add(gpu.Use{MemoryMiB: 5, Util: 0.1})
 	})
+}
+
+// TestResize checks that a slice keeps its samples when its size changes, and that an observation from before the
+// change continues.
+func TestResize(t *testing.T) {
+	m := NewMonitor(Options{Now: time.Now, Clock: Monotonic})
+	lease := api.Lease{Job: 7, Slices: []api.Slice{{UUID: "GPU-1/0"}}}
+	begin := func(profile string, mib float64) *observation {
+		m.Begin(lease, "l40s", []Slice{{Instance: gpu.Instance{UUID: "GPU-1/0", Profile: profile}, MemoryMiB: mib}})
+		return m.open[7]
+	}
+	earlier := begin("1f.11gb", 11389)
+	for mib := range 101 {
+		earlier.Slices[0].add(gpu.Use{MemoryMiB: float64(100 * mib), Util: -1})
+	}
+	check := func(what string, u *sliceUsage, samples int) {
+		t.Helper()
+		q := u.quantile(0.5)
+		if u.Profile != "2f.22gb" || u.MemoryMiB != 22778 || u.Samples != samples || !u.valid() ||
+			q < 5000 || q > 5000+22778.0/usageBins || u.PeakMiB != 10000 {
+			t.Errorf("%s: %s with %.0f MiB, %d samples, half of them up to %.0f MiB", what, u.Profile, u.MemoryMiB,
+				u.Samples, q)
+		}
+	}
+	later := begin("2f.22gb", 22778)
+	later.continues(earlier)
+	check("continued", later.Slices[0], 101)
+	m.open[7] = begin("1f.11gb", 11389)
+	for mib := range 101 {
+		m.open[7].Slices[0].add(gpu.Use{MemoryMiB: float64(100 * mib), Util: -1})
+	}
+	m.Resize(7, "GPU-1/0", "2f.22gb", 22778)
+	check("resized", m.open[7].Slices[0], 101)
+	if run, _ := m.Run(7); run.Profile != "2f.22gb" {
+		t.Errorf("%+v", run)
+	}
 }

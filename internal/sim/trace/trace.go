@@ -46,17 +46,23 @@ func (j Job) Spread() (nodes, each int) {
 }
 
 // On returns the profile that the job needs on a GPU model: its Profile or, if that is empty, the smallest profile that
-// satisfies its requirements. It returns mig.Full only for a job whose Profile is mig.Full. The second result is false
-// if the GPU model has no suitable profile.
+// satisfies its requirements. On a GPU that supports MIG, it returns mig.Full only for a job whose Profile is mig.Full.
+// On other GPUs, a profile of MIG stands for its memory. The second result is false if the GPU model has no suitable
+// profile.
 func (j Job) On(b *mig.Model) (string, bool) {
+	if _, ok := b.ProfileIndex(j.Profile); ok {
+		return j.Profile, j.RunsOn(j.Profile)
+	}
 	if j.Profile != "" {
-		_, ok := b.ProfileIndex(j.Profile)
-		return j.Profile, ok && j.RunsOn(j.Profile)
+		if _, gb := mig.Claims(j.Profile); gb == 0 || !b.WithoutMIG() {
+			return "", false
+		}
+		j.MemoryMiB = mig.Profile{Name: j.Profile}.Memory()
 	}
 	var best *mig.Profile
 	for k := range b.Profiles {
 		p := &b.Profiles[k]
-		if p.Name == mig.Full ||
+		if p.Name == mig.Full && !b.WithoutMIG() ||
 			float64(p.Compute) < j.Compute*float64(b.Compute())-1e-9 ||
 			float64(p.Size) < j.Memory*float64(b.Grid)-1e-9 ||
 			p.Memory() < j.MemoryMiB ||
@@ -81,9 +87,9 @@ func (j Job) RunsOn(profile string) bool {
 }
 
 // SpeedOn returns the job's speed on a profile, relative to a whole GPU: 1 if Speed is nil, and 0 if it has no entry
-// for the profile.
+// for the profile. It is also 1 on a full GPU and on a fraction, as if the job were alone on the GPU.
 func (j Job) SpeedOn(profile string) float64 {
-	if j.Speed == nil {
+	if j.Speed == nil || profile == mig.Full || mig.IsFraction(profile) {
 		return 1
 	}
 	return j.Speed[profile]

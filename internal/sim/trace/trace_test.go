@@ -84,3 +84,37 @@ func TestOnlyMeasuredProfiles(t *testing.T) {
 		t.Error("runs on a profile slower than Slowest")
 	}
 }
+
+// TestFractions checks the profiles of jobs on a GPU without MIG. A job is as fast on a fraction as on the whole GPU.
+func TestFractions(t *testing.T) {
+	l40s, err := mig.ModelByName("L40S-48GB/4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := mig.ModelByName("L40S-48GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		job  Job
+		want string
+	}{
+		{Job{Compute: 1, MemoryMiB: 11389, Speed: map[string]float64{"1g.5gb": 0.5}}, "1f.11gb"},
+		{Job{Compute: 1, MemoryMiB: 11390}, "2f.22gb"},
+		{Job{Compute: 1, Memory: 1}, mig.Full},
+		{Job{Profile: "1g.10gb"}, "1f.11gb"},
+		{Job{Profile: "4g.20gb"}, "2f.22gb"},
+		{Job{Profile: "7g.40gb"}, mig.Full},
+		{Job{Profile: "7g.80gb"}, ""},
+		{Job{Profile: "2f.22gb"}, "2f.22gb"},
+		{Job{Profile: "2f.11gb"}, ""},
+	} {
+		name, _ := c.job.On(l40s)
+		if name != c.want || name != "" && c.job.SpeedOn(name) != 1 {
+			t.Errorf("%+v: %q, want %q", c.job, name, c.want)
+		}
+		if name, ok := c.job.On(whole); ok && name != mig.Full || c.want == mig.Full && !ok {
+			t.Errorf("%+v: %q on a whole GPU", c.job, name)
+		}
+	}
+}

@@ -258,6 +258,20 @@ func (f *Fake) RequeueFailed(_ context.Context, id uint32) error {
 	})
 }
 
+// EndJob behaves like slurm.Client.EndJob.
+func (f *Fake) EndJob(_ context.Context, id uint32, reason string, still func(slurm.Job) bool) error {
+	return f.call(Call{Op: "EndJob", Job: id, Text: reason}, func() error {
+		j, err := f.job(id)
+		if err != nil {
+			return err
+		}
+		if !still(j.Job) {
+			return slurm.ErrJobState
+		}
+		return f.endLocked(id, "CANCELLED")
+	})
+}
+
 // Hold behaves like slurm.Client.Hold.
 func (f *Fake) Hold(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "Hold", Job: id}, func() error {

@@ -67,6 +67,11 @@ func (f *Fake) Cancel(id uint32) error { return f.end(id, "CANCELLED") }
 func (f *Fake) end(id uint32, final string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.endLocked(id, final)
+}
+
+// endLocked is like end. The caller holds the lock.
+func (f *Fake) endLocked(id uint32, final string) error {
 	j, err := f.job(id)
 	switch {
 	case err != nil:

@@ -48,6 +48,8 @@ static size_t write_again(const struct lease *lease)
 	size_t n = snprintf(again, sizeof(again), "caelum-lease 1\njob %u\nrestart %u\nuid %u\nindex %s\n", lease->job, lease->restart,
 			    lease->uid, lease->relative ? "relative" : "absolute");
 
+	if (lease->cgroup)
+		n += snprintf(again + n, sizeof(again) - n, "cgroup %ju\n", (uintmax_t)lease->cgroup);
 	for (unsigned i = 0; i < lease->slots; i++)
 		n += snprintf(again + n, sizeof(again) - n, "slot %u %s\n", lease->slot[i].index,
 			      lease->slot[i].uuid[0] ? lease->slot[i].uuid : "-");
@@ -61,6 +63,17 @@ static size_t write_again(const struct lease *lease)
 static void must_be_again(const uint8_t *data, size_t size, size_t n)
 {
 	must(n == size && memcmp(again, data, size) == 0);
+}
+
+/* Checks that each device in the list is longer than its prefix, and that the name of a GPU has no '/'. */
+static void must_be_devices(const char *list)
+{
+	while (*list) {
+		size_t length = strcspn(list, ",");
+
+		must(length > 4 && (list[0] == 'M' || !memchr(list, '/', length)));
+		list += length + (list[length] == ',');
+	}
 }
 
 /*
@@ -81,7 +94,7 @@ static void check_translation(const struct lease *lease)
 
 		must(uuid == lease->slot[i].uuid); /* no slot occurs twice */
 		must(memchr(uuid, '\0', LEASE_UUID_MAX));
-		must(!uuid[0] || (strncmp(uuid, "MIG-", 4) == 0 && !strpbrk(uuid, ",= \t\r\n")));
+		must(!uuid[0] || ((strncmp(uuid, "MIG-", 4) == 0 || strncmp(uuid, "GPU-", 4) == 0) && !strpbrk(uuid, ",= \t\r\n")));
 		slices += uuid[0] != '\0';
 		slots.slot[i] = lease->slot[i].index;
 	}
@@ -91,6 +104,7 @@ static void check_translation(const struct lease *lease)
 	for (const char *c = out; *c; c++)
 		commas += *c == ',';
 	must(commas == (slices ? slices - 1 : 0));
+	must_be_devices(out);
 	length = strlen(out);
 	if (slices) {
 		char *small = malloc(length);

@@ -3,6 +3,7 @@
  *
  *   cgroup_check devices FILE      parses a device list and prints it
  *   cgroup_check step FILE         parses a copy of /proc/self/cgroup and prints the step's cgroup
+ *   cgroup_check job MOUNTPOINT INODE   checks the inode number of this process's job; prints "ok" or the reason
  */
 #include "../../cgroup.h"
 
@@ -40,6 +41,12 @@ int main(int argc, char **argv)
 	char *exact;
 	FILE *f;
 
+	if (argc == 4 && strcmp(argv[1], "job") == 0) {
+		int rc = cgroup_check_job(argv[2], strtoull(argv[3], NULL, 10), text, sizeof(text));
+
+		printf("%s\n", rc == 0 ? "ok" : text);
+		return 0;
+	}
 	if (argc != 3 || !(f = fopen(argv[2], "re")))
 		return 2;
 	length = fread(text, 1, sizeof(text), f);

@@ -12,6 +12,7 @@
  *   refuse NAME             makes spank_setenv() fail for this variable
  *   device N deny|closed|gone    makes access() fail for /dev/caelum/slotN: EPERM (devices cgroup), EACCES (file
  *                           mode) or ENOENT (not a slot)
+ *   inode PATH N            makes stat() succeed for this path, with the inode number N
  *   node-reason TEXT        sets the node's reason in slurmctld; "node-reason" removes the reason
  *   slurmctld away          makes slurmctld unreachable until "slurmctld back"
  *   request NAME VALUE      sets Slurm's option --NAME=VALUE of sbatch, srun or salloc
@@ -57,6 +58,8 @@ static struct {
 
 static int devices[64];
 static char *refused; /* the variable for which spank_setenv() fails */
+static char *faked;   /* the path with a given inode number */
+static ino_t inode;
 static bool away;
 static char *node_reason;
 
@@ -300,6 +303,15 @@ int access(const char *path, int mode)
 	return faccessat(AT_FDCWD, path, mode, 0);
 }
 
+/* Replaces stat() in the plugin, so that a test can give a cgroup any inode number. */
+int stat(const char *restrict path, struct stat *restrict st)
+{
+	if (!faked || strcmp(path, faked) != 0)
+		return fstatat(AT_FDCWD, path, st, 0);
+	*st = (struct stat){ .st_ino = inode, .st_mode = S_IFDIR | 0755 };
+	return 0;
+}
+
 static int threads(void)
 {
 	DIR *dir = opendir("/proc/self/task");
@@ -398,6 +410,8 @@ static bool step(void *plugin, char *line, int ac, char **av)
 	else if (strcmp(verb, "device") == 0)
 		first = strsep(&rest, " "), devices[atoi(first) & 63] = strcmp(rest, "deny") == 0 ? EPERM : strcmp(rest, "gone") == 0 ? ENOENT
 																      : EACCES;
+	else if (strcmp(verb, "inode") == 0)
+		first = strsep(&rest, " "), faked = strdup(first), inode = strtoull(rest ? rest : "", NULL, 10);
 	else if (strcmp(verb, "node-reason") == 0)
 		node_reason = rest[0] ? strdup(rest) : NULL;
 	else if (strcmp(verb, "slurmctld") == 0)

@@ -33,6 +33,8 @@ static void print(bool ok)
 		return;
 	}
 	printf("job %u restart %u uid %u %s", lease.job, lease.restart, lease.uid, lease.relative ? "relative" : "absolute");
+	if (lease.cgroup)
+		printf(" cgroup %ju", (uintmax_t)lease.cgroup);
 	for (unsigned i = 0; i < lease.slots; i++)
 		printf(" %u:%s", lease.slot[i].index, lease.slot[i].uuid[0] ? lease.slot[i].uuid : "-");
 	for (unsigned i = 0; i < lease.devices; i++)

@@ -77,6 +77,9 @@ func whole(b *mig.Model) mig.Profile {
 func (o PlainGPU) Legal(set []Interval) bool {
 	all := whole(o.Model)
 	left := [5]int{all.Compute, all.DEC, all.ENC, all.JPEG, all.OFA}
+	if o.Model.Fractions > 0 {
+		left[0] = math.MaxInt // fractions share the compute slices
+	}
 	for k, x := range set {
 		same := 0
 		for m, y := range set {
@@ -148,6 +151,9 @@ func (o PlainGPU) placeable(set []Interval, p, from int) int {
 // Frag returns the fragmentation, from 0 to 1, of a GPU whose busy instances are those in set (see [mig.LayoutInfo]).
 func (o PlainGPU) Frag(set []Interval) float64 {
 	compute := whole(o.Model).Compute
+	if o.Model.Fractions > 0 {
+		compute = math.MaxInt
+	}
 	for _, x := range set {
 		compute -= o.Model.Profiles[x.Profile].Compute
 	}

@@ -14,12 +14,24 @@ import (
 )
 
 // EveryModel returns every known GPU model three times: with all profiles, with only the plain profiles, and with the
-// plain profiles and mig.Full.
+// plain profiles and mig.Full. It also returns models of GPUs without MIG.
 var EveryModel = sync.OnceValue(func() []*mig.Model {
 	var all []*mig.Model
 	for _, b := range mig.Models() {
 		plain := b.Select(mig.Plain)
 		all = append(all, b, plain, plain.WithFull(0))
+	}
+	return append(all, WithoutMIG()...)
+})
+
+// WithoutMIG returns models of GPUs without MIG: one that can only be full, and others with fractions.
+var WithoutMIG = sync.OnceValue(func() (all []*mig.Model) {
+	for _, name := range []string{"T4-16GB", "T4-16GB/8", "L40S-48GB/3", "L40S-48GB/4"} {
+		b, err := mig.ModelByName(name)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, b)
 	}
 	return all
 })

@@ -1,5 +1,3 @@
-// Package gputest creates a node with emulated GPUs for a test. Tests load the emulator's libnvidia-ml.so.1
-// (contrib/nvml-emulator) with the same code that loads a real driver's library. Each node has its own state.
 package gputest
 
 import (
