@@ -4,6 +4,7 @@
 // Files:
 //
 //	alibaba.go  Alibaba's gpu-v2023 pod lists, as shares of a GPU or with GRMU's profiles
+//	days.go     Alibaba's pod lists as workloads of days in random order; Scale
 //	miso.go     the measurements of the MISO paper
 //	site.go     the synthetic workload Site: bursts, durations, time limits
 //	table.go    rows of comma-separated values; numbers
