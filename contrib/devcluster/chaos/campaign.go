@@ -84,13 +84,17 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 		conf = append(conf, "PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", fmt.Sprintf(
 			"PartitionName=high PriorityTier=10 Nodes=n[1-%d],mig-catalog[1-%[1]d] MaxTime=INFINITE State=UP", o.nodes))
 	}
+	limits := ""
+	if o.fractions {
+		config, limits = filepath.Join(here, "chaos", "fractions.yaml"), "misc"
+	}
 	if c.badDisk, err = buildBadDisk(here); err != nil {
 		return nil, err
 	}
 	c.cluster, err = cluster.Start(
 		ctx,
 		cluster.Options{Nodes: o.nodes, GPUs: o.gpus, Model: o.model, Build: o.build, Cgroup: o.cgroup,
-			AgentConfig: config, Conf: conf, AgentEnv: []string{"LD_PRELOAD=" + c.badDisk}},
+			MemoryLimits: limits, AgentConfig: config, Conf: conf, AgentEnv: []string{"LD_PRELOAD=" + c.badDisk}},
 	)
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(c.badDisk))
@@ -302,7 +306,9 @@ func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 		k, gap, seed := rng.IntN(len(some)), rng.ExpFloat64()*2, rng.Uint64()
 		b := &breaking{campaign: c, fault: some[k], rng: rand.New(rand.NewPCG(seed, 1))}
 		if b.perNode() {
-			b.node = c.nodes()[b.rng.IntN(c.o.nodes)]
+			if b.node = c.nodes()[b.rng.IntN(c.o.nodes)]; b.fractions {
+				b.node = c.nodes()[c.o.nodes-1]
+			}
 		}
 		lasts := time.Duration((b.shortest + b.rng.Float64()*(b.longest-b.shortest)) * float64(time.Second))
 		mu.Lock()

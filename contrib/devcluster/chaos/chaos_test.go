@@ -375,7 +375,7 @@ func TestRoom(t *testing.T) {
 		want  bool
 	}{{map[string]int{"3g.20gb": 1}, true}, {map[string]int{"3g.20gb": 2}, false},
 		{map[string]int{"7g.40gb": 1}, false}, {map[string]int{"1g.5gb": 3}, true}} {
-		if got, err := n.fits("A100-40GB", c.wants); err != nil || got != c.want {
+		if got, err := n.fits(options{model: "A100-40GB", features: true}, "n1", c.wants); err != nil || got != c.want {
 			t.Errorf("%v: %v, %v", c.wants, got, err)
 		}
 	}

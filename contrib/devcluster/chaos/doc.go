@@ -19,7 +19,7 @@
 //	campaign.go     starts a cluster: slurm.conf lines (Conf), small disks; a round; starts faults (breakThings)
 //	timeline.go     the timeline; the findings, and the names of rules 1 to 7 (ruleTwice to ruleTools)
 //	report.go       runs campaigns for the given time (run), adds up their counts; prints findings; keeps the logs
-//	caelum.yaml     the agents' configuration
+//	caelum.yaml     the agents' configuration; features.yaml and fractions.yaml with these options
 //
 // Load and faults:
 //
@@ -28,6 +28,7 @@
 //	faults.go       the fault type and its parts; -list; daemon faults; an administrator's actions (drain, down)
 //	faults_node.go  faults in disks and ledgers (lib/baddisk.c), `caelum adopt`; faults in the driver and GPUs; foreign
 //	                instances
+//	fractions.go    -fractions: the node with fractions, its jobs, faults and limits (unlimited)
 //	mend.go         the repair after a storm; the calm (calmLimit); jobs that Slurm has lost (lostAfter)
 //
 // Checks:

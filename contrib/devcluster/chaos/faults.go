@@ -21,6 +21,7 @@ type fault struct {
 	// calls end after a random time between shortest and longest, in seconds.
 	begin, end        func(*breaking) error
 	shortest, longest float64
+	fractions         bool // it affects only the node with fractions
 	// ends lists the final states in sacct that the fault explains. A fault on a node explains only the ends of runs on
 	// that node.
 	ends []string

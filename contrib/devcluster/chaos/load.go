@@ -11,13 +11,14 @@ import (
 // worker is the script that each job runs on each of its nodes. It starts a CUDA process on each of the job's slices
 // and records the processes in ran.log.
 const worker = `#!/bin/bash
-# worker SECONDS [CURVE]
+# worker SECONDS [CURVE [shared]]
 [[ -n ${CUDA_VISIBLE_DEVICES-} ]] || { echo "job $SLURM_JOB_ID sees no device"; exit 41; }
 status=0
 for uuid in ${CUDA_VISIBLE_DEVICES//,/ }; do
     use=(--memory 100 --seconds "$1")
     [[ -z ${2-} ]] || use=(--curve "$2")
-    CUDA_VISIBLE_DEVICES=$uuid cuda-process --exclusive "${use[@]}" &
+    [[ ${3-} == shared ]] || use+=(--exclusive)
+    CUDA_VISIBLE_DEVICES=$uuid cuda-process "${use[@]}" &
     pids+=($!)
     echo "ran job=$SLURM_JOB_ID node=$SLURMD_NODENAME uuid=$uuid pid=$!" >>"$HOME/ran.log"
 done
@@ -155,6 +156,8 @@ func (v variant) batch(kind string, earlier []string) (options []string, run str
 			return []string{"--gres=gpu:1", "--mig=off"}, run
 		}
 		return []string{"--gres=gpu:2"}, run
+	case "fraction":
+		return v.fraction(run)
 	case "urgent":
 		return []string{"--partition=high", fmt.Sprintf("--gres=gpu:1,mig:%s:1", v.profile)}, run
 	case "grows":

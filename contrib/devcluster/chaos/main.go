@@ -20,6 +20,7 @@ type options struct {
 	nodes, gpus   int
 	model         string
 	features      bool // all optional features are on
+	fractions     bool // the last node has GPUs with fractions
 	build, cgroup string
 	keep          string
 	kinds         []string // the kinds of faults and jobs that can occur
@@ -64,6 +65,7 @@ func parse(args []string) (o options, list bool, err error) {
 	f.StringVar(&o.model, "board", "A100-40GB", "GPU model, as for devcluster up")
 	f.BoolVar(&o.features, "features", false, "switch on full GPUs, learning, preemption and moves, and "+
 		"run jobs that grow; -board defaults to H100-80GB")
+	f.BoolVar(&o.fractions, "fractions", false, "add a node whose GPUs have fractions, and jobs that use them")
 	f.StringVar(&o.build, "build", "", "folder with the binaries (default: build/ in the repository)")
 	f.StringVar(&o.cgroup, "cgroup", "", "v1 or v2: run jobs in cgroups, with ConstrainDevices=yes")
 	f.StringVar(&o.keep, "keep", os.TempDir(), "folder for the logs of a cluster with findings")
@@ -83,6 +85,9 @@ func parse(args []string) (o options, list bool, err error) {
 		}
 	}
 	if profiles, err = profilesOf(o.model); err != nil {
+		return o, false, err
+	}
+	if err := o.addFractions(); err != nil {
 		return o, false, err
 	}
 	o.length, o.storm = time.Duration(*seconds)*time.Second, time.Duration(*storm)*time.Second

@@ -32,10 +32,14 @@ type nodeState struct {
 	Leases  []leaseFile
 	Other   []string // names of other files in the lease file directory
 	Caps    []capFile
+	Limits  []limit
+	Groups  []uint64 // inode numbers of the cgroups that agents have made for jobs
 }
 
 type gpu struct {
 	Lost      bool
+	UUID      string
+	Divided   bool // the GPU has fractions
 	Instances []instance
 }
 
@@ -57,7 +61,8 @@ type leaseFile struct {
 	Job   string
 	UID   int
 	UUIDs []string
-	Whole bool // true if the file contains the last line of a complete lease file
+	Group uint64 // inode number of the job's cgroup, or 0
+	Whole bool   // true if the file contains the last line of a complete lease file
 }
 
 // capFile describes a capability file of one of the node's instances.
@@ -66,6 +71,7 @@ type capFile struct {
 	Name    string
 	UID     int
 	Mode    uint32
+	Users   []int // further users who can open the file
 }
 
 // proc is a process with a job id in its environment.
@@ -126,9 +132,11 @@ func readNode(root string) nodeState {
 		name := fmt.Sprintf("nvidia%d", g)
 		full := slices.ContainsFunc(n.GPUs[g].Instances, func(in instance) bool { return in.GI == fullGI })
 		if full && syscall.Stat(root+"/dev/"+name, &st) == nil {
-			n.Caps = append(n.Caps, capFile{GPU: g, GI: fullGI, Name: name, UID: int(st.Uid), Mode: st.Mode & 0o777})
+			n.Caps = append(n.Caps, capFile{GPU: g, GI: fullGI, Name: name, UID: int(st.Uid), Mode: st.Mode & 0o777,
+				Users: listed(root + "/dev/" + name)})
 		}
 	}
+	n.Groups = readGroups(root)
 	return n
 }
 
@@ -136,6 +144,7 @@ func readNode(root string) nodeState {
 type shown struct {
 	GPUs []struct {
 		UUID      string
+		Board     string
 		Grid      int
 		MIG       bool
 		Lost      bool
@@ -144,7 +153,11 @@ type shown struct {
 			Compute []struct{ UUID string }
 		}
 	}
-	Processes []client
+	Processes []struct {
+		PID, GPU int
+		GI       *int // nil for a process on a whole GPU
+	}
+	Limits []limit
 }
 
 func readHardware(root string) (n nodeState) {
@@ -156,9 +169,16 @@ func readHardware(root string) (n nodeState) {
 		fmt.Fprintf(os.Stderr, "couldn't read the emulated GPUs: %v: %s\n", err, text)
 		return n
 	}
-	n.Clients = out.Processes
+	for _, p := range out.Processes {
+		at := client{p.PID, p.GPU, fullGI}
+		if p.GI != nil {
+			at.GI = *p.GI
+		}
+		n.Clients = append(n.Clients, at)
+	}
+	n.Limits = out.Limits
 	for _, g := range out.GPUs {
-		one := gpu{Lost: g.Lost}
+		one := gpu{Lost: g.Lost, UUID: g.UUID, Divided: g.Board == fractionBoard}
 		for _, in := range g.Instances {
 			if len(in.Compute) > 0 {
 				in.UUID = in.Compute[0].UUID
@@ -183,6 +203,8 @@ func parseLease(name, text string) leaseFile {
 		switch {
 		case len(f) == 2 && f[0] == "uid":
 			l.UID, _ = strconv.Atoi(f[1])
+		case len(f) == 2 && f[0] == "cgroup":
+			l.Group, _ = strconv.ParseUint(f[1], 10, 64)
 		case len(f) == 3 && f[0] == "slot" && f[2] != "-":
 			l.UUIDs = append(l.UUIDs, f[2])
 		case len(f) == 1 && f[0] == "end":

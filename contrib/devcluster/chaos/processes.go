@@ -28,6 +28,9 @@ func (c *campaign) judgeProcesses() {
 			continue
 		}
 		c.counts.processes += len(h.Processes)
+		if c.o.divides(node) {
+			continue // the processes of all fractions of a GPU have the GPU's UUID
+		}
 		for _, text := range overlaps(h.Processes, jobsOf(node, notes)) {
 			c.found.add(&c.time, ruleTwice, "%s: %s", node, text)
 		}

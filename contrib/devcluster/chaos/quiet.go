@@ -103,6 +103,9 @@ func (n nodeState) leftovers(node string, killed bool) (all []left) {
 			say("%s of instance %d on GPU %d has owner %d and mode %o", f.Name, f.GI, f.GPU, f.UID, f.Mode)
 		}
 	}
+	for _, inode := range n.Groups {
+		say("the cgroup %d of a job still exists", inode)
+	}
 	for _, c := range n.Clients {
 		say("process %d still uses instance %d of GPU %d", c.PID, c.GI, c.GPU)
 	}
@@ -120,7 +123,7 @@ func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 	for g := range n.GPUs {
 		for _, in := range n.GPUs[g].Instances {
 			at := place{g, in.GI, in.Profile}
-			if known[at] != "idle" {
+			if known[at] != "idle" && !n.GPUs[g].Divided {
 				all = append(
 					all,
 					left{
@@ -140,6 +143,9 @@ func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 		}
 	}
 	for at, state := range known {
+		if at.gpu < len(n.GPUs) && n.GPUs[at.gpu].Divided && state == "idle" {
+			continue // the driver does not know fractions
+		}
 		all = append(
 			all,
 			left{

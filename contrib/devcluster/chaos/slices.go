@@ -45,7 +45,7 @@ func newSliceWatch(report func(string, ...any)) *sliceWatch {
 const lasting = int64(2 * time.Second)
 
 func (w *sliceWatch) check(s snapshot) {
-	suspicions := map[string]bool{}
+	suspicions := map[string]int64{} // the duration after which each of them becomes a finding
 	for name, n := range s.Nodes {
 		for _, text := range leasedTwice(n) {
 			w.report("%s: %s", name, text)
@@ -54,18 +54,21 @@ func (w *sliceWatch) check(s snapshot) {
 			w.report("%s: %s", name, text)
 		}
 		for _, text := range slices.Concat(strangers(n, s.Procs), openToOthers(n), seenTwice(name, n, s.Procs)) {
-			suspicions[name+": "+text] = true
+			suspicions[name+": "+text] = lasting
+		}
+		for _, text := range n.unlimited(s.Procs) {
+			suspicions[name+": "+text] = restored
 		}
 	}
 	for text := range w.since {
-		if !suspicions[text] {
+		if suspicions[text] == 0 {
 			delete(w.since, text)
 		}
 	}
-	for text := range suspicions {
+	for text, limit := range suspicions {
 		if w.since[text] == 0 {
 			w.since[text] = s.At
-		} else if s.At-w.since[text] >= lasting {
+		} else if s.At-w.since[text] >= limit {
 			w.report("%s, for %v", text, time.Duration(s.At-w.since[text]).Round(time.Second))
 			w.since[text] = 1 << 62 // prevents the finding from being reported twice
 		}
@@ -96,7 +99,7 @@ func usedTwice(n nodeState, procs []proc) (all []string) {
 	for i, a := range n.Clients {
 		for _, b := range n.Clients[i+1:] {
 			one, two := jobOf(a.PID, procs), jobOf(b.PID, procs)
-			if a.GPU == b.GPU && a.GI == b.GI && one != "" && two != "" && one != two {
+			if a.GPU == b.GPU && a.GI == b.GI && !n.GPUs[a.GPU].Divided && one != "" && two != "" && one != two {
 				all = append(
 					all,
 					fmt.Sprintf("processes of jobs %s and %s use instance %d on GPU %d", one, two, a.GI, a.GPU),
@@ -148,13 +151,14 @@ func openToOthers(n nodeState) (all []string) {
 
 // seenTwice returns the processes of different jobs on a node whose values of CUDA_VISIBLE_DEVICES have a slice in
 // common. Jobs without a lease file are ignored, because they have either ended or not started yet: a process left over
-// from a finished job keeps its environment even if it does not use the slice.
+// from a finished job keeps its environment even if it does not use the slice. GPUs with fractions are ignored, too.
 func seenTwice(node string, n nodeState, procs []proc) (all []string) {
 	first := map[string]proc{}
 	for _, p := range procs {
 		for _, uuid := range p.UUIDs {
 			leased := slices.ContainsFunc(n.Leases, func(l leaseFile) bool { return l.Job == p.Job })
-			if p.Node != node || !leased || !strings.HasPrefix(uuid, "MIG-") && !strings.HasPrefix(uuid, "GPU-") {
+			if p.Node != node || !leased || n.divided(uuid) ||
+				!strings.HasPrefix(uuid, "MIG-") && !strings.HasPrefix(uuid, "GPU-") {
 				continue
 			}
 			if q, ok := first[uuid]; ok && q.Job != p.Job {

@@ -82,7 +82,7 @@ func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 				j.exclusive && (!idle(snapshot) || counted(snapshot)) {
 				continue
 			}
-			if ok, err := n.fits(w.o.model, j.wants); err == nil && ok {
+			if ok, err := n.fits(w.o, name, j.wants); err == nil && ok {
 				on = append(on, name)
 			}
 		}
@@ -110,8 +110,12 @@ func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 }
 
 // fits reports whether the slices can be created on a node in addition to the instances in use.
-func (n nodeState) fits(model string, wants map[string]int) (bool, error) {
-	gpus, err := oracle.NewGPUs(model, len(n.GPUs), true)
+func (n nodeState) fits(o options, node string, wants map[string]int) (bool, error) {
+	if o.divides(node) {
+		return n.fitsFractions(wants), nil
+	}
+	model, _, _ := strings.Cut(o.model, ",")
+	gpus, err := oracle.NewGPUs(model, len(n.GPUs), o.features)
 	if err != nil {
 		return false, err
 	}

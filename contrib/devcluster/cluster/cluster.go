@@ -49,6 +49,9 @@ type Options struct {
 	// NVLink lists the groups of GPUs that are connected by NVLink, for example "0,1;2,3". If NVLink is not empty, MIG
 	// mode is off when the cluster starts, as after a reboot.
 	NVLink string
+	// MemoryLimits is the backend with which the emulated driver limits the GPU memory of cgroups, "misc" or "dmem". It
+	// needs Cgroup "v2". By default, the driver has no such limits.
+	MemoryLimits string
 	// Conf lists additional lines for slurm.conf. If a key occurs more than once, the last value applies.
 	Conf []string
 }
@@ -82,6 +85,7 @@ func (o Options) args() []string {
 		text("--modify-device-files", "0")
 	}
 	text("--nvlink", o.NVLink)
+	text("--memory-limits", o.MemoryLimits)
 	for _, line := range o.Conf {
 		text("--conf", line)
 	}

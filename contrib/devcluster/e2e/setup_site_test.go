@@ -47,8 +47,11 @@ func TestSetupSite(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Stock: true, Nodes: 2, GPUs: 2, JobSubmit: dir +
 		"/testdata/site_submit.lua"})
 	drained(t, s, func() {
+		// slurmctld keeps the old GPU type if a slurmd that still has it registers after slurmctld's restart.
+		units(t, s.StopUnit, "slurmd-n1", "slurmd-n2")
 		s.Must("", "root", "sh", "-c", siteConf)
-		units(t, s.RestartUnit, "slurmctld", "slurmd-n1", "slurmd-n2")
+		units(t, s.RestartUnit, "slurmctld")
+		units(t, s.StartUnit, "slurmd-n1", "slurmd-n2")
 	})
 	s.Within("slurmd of n2 has registered its new type", func() bool { // drained waits only for n1
 		return strings.Contains(s.Must("", "root", "scontrol", "show", "node", "n2"), "Gres=gpu:v100:2")

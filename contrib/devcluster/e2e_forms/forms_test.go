@@ -144,13 +144,15 @@ const submits = `while read -r options; do
 	echo "$text" | tail -1; fi; done; scancel -u user1`
 
 // runs prints what the job of each set of options gets: nodes, tasks, CPUs, memory, GPUs per node and devices per task.
+// It does not print the name of a single node: a job may get the other node while the epilog of the last job runs.
 const runs = `while read -r options; do
 	rm -f out; timeout 300 sbatch -W -o out $options --wrap '
 		echo N=$SLURM_NNODES tasks=$SLURM_TASKS_PER_NODE ntasks=$SLURM_NTASKS cpus=$SLURM_JOB_CPUS_PER_NODE \
 			per_gpu=$SLURM_CPUS_PER_GPU,$SLURM_MEM_PER_GPU gpus=$SLURM_GPUS,$SLURM_GPUS_PER_TASK,$SLURM_GPUS_ON_NODE
 		scontrol -d show job $SLURM_JOB_ID | grep -oE "NumCPUs=[0-9]+|[^ ]* GRES=.*" |
 			sed "s/([^)]*)//g; s/,mig:[^ ]*//; s/mig:[^ ]*//; s/CPU_IDs=[^ ]*//"
-		srun bash -c "echo \$SLURMD_NODENAME \$(tr , \\\\n <<<\$CUDA_VISIBLE_DEVICES | wc -l)" | sort
+		srun bash -c "echo \$SLURMD_NODENAME \$(tr , \\\\n <<<\$CUDA_VISIBLE_DEVICES | wc -l)" |
+			if [ $SLURM_NNODES = 1 ]; then sed "s/^n[12] //"; else sort; fi
 		' >sbatch.log 2>&1 </dev/null || tail -1 sbatch.log >out
 	tr '\n' ' ' <out; echo; done`
 

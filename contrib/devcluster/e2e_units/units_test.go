@@ -198,7 +198,8 @@ func TestRestrictions(t *testing.T) {
 	for unit, commands := range map[string][]string{
 		"caelumd": {"touch /etc/caelum/x", "touch /usr/x", "touch /root/x", "mknod /dev/disk b 8 0",
 			"mount -t tmpfs tmpfs /mnt", "unshare --user true", "chmod u+s /run/caelum",
-			"hostname n1", "dmesg", "echo n1 >/proc/sys/kernel/hostname"},
+			"hostname n1", "dmesg", "echo n1 >/proc/sys/kernel/hostname",
+			"mkdir /sys/fs/cgroup/x && rmdir /sys/fs/cgroup/x"},
 		"caelum-watch": {"touch /etc/caelum/x", "touch /var/lib/x", "touch /root/x", "test -c /dev/caelum/slot0",
 			"mknod /run/caelum-watch/n c 1 3", "unshare --user true",
 			"chown 0 /run/caelum-watch/poke", "dmesg", "test -e /proc/1/status", "chmod u+s /run/caelum-watch"},
@@ -212,7 +213,9 @@ func TestRestrictions(t *testing.T) {
 	}
 	for unit, commands := range map[string][]string{
 		"caelumd": {"touch /run/caelum/x /var/lib/caelum/x", "mknod /dev/nvidia-caps/nvidia-cap999 c 60 999",
-			"mknod /dev/caelum/slot999 c 42 999", "ls /proc/1/fd", "scontrol ping"},
+			"mknod /dev/caelum/slot999 c 42 999", "ls /proc/1/fd", "scontrol ping", "touch /run/softmig/x",
+			"mkdir /sys/fs/cgroup/system.slice/x && rmdir /sys/fs/cgroup/system.slice/x",
+			": >>/sys/fs/cgroup/cgroup.subtree_control"},
 		"caelum-watch": {"touch /run/caelum-watch/x /var/lib/caelum-watch/x", "scontrol ping",
 			"cd /var/lib/caelum-watch && cp decisions .decisions-1 && mv .decisions-1 decisions && grep -q " +
 				"partition /etc/caelum/decisions"},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,7 +44,14 @@ echo end
 
 func start(t *testing.T, o cluster.Options) *site {
 	t.Helper()
-	o.Nodes, o.GPUs, o.AgentConfig = max(o.Nodes, 1), cmp.Or(o.GPUs, 4), "testdata/caelum.yaml"
+	// In cgroup v2, hugetlb stands in for the controllers misc and dmem of the driver's memory limits, which few
+	// kernels have. A controller that a v1 hierarchy uses is not available.
+	controllers, _ := os.ReadFile("/proc/cgroups")
+	if o.MemoryLimits != "" && !regexp.MustCompile(`(?m)^hugetlb\t0\t`).Match(controllers) {
+		t.Skip("cgroup v2 does not have the controller hugetlb on this machine")
+	}
+	o.Nodes, o.GPUs = max(o.Nodes, 1), cmp.Or(o.GPUs, 4)
+	o.AgentConfig = cmp.Or(o.AgentConfig, "testdata/caelum.yaml")
 	o.Model = cmp.Or(o.Model, "H100-80GB")
 	s := &site{clustertest.Start(t, o), t}
 	s.Write("devices", devices)

@@ -2,7 +2,8 @@
 #
 # Slurm derives the name of a job's cgroup from the node name and the job id, which can be the same in two clusters, so
 # each cluster has its own cgroup in every hierarchy, and a cgroup namespace with this cgroup as its root. Slurm finds
-# the hierarchies at the usual paths, and does not change the machine's cgroups.
+# the hierarchies at the usual paths, and does not change the machine's cgroups. Only --memory-limits with v2 changes
+# them: it enables the controller hugetlb, which the emulated driver uses, for all of the machine's top cgroups.
 # shellcheck shell=bash
 
 readonly CGROUPS=/sys/fs/cgroup
@@ -35,6 +36,10 @@ cgroup_dirs() {
 enter_cgroups() {
     local dir
     mount_cgroups "$1"
+    if [[ $1 == v2 && ${MEMORY_LIMITS:-none} != none ]]; then
+        echo +hugetlb >"$CGROUPS/cgroup.subtree_control" ||
+            die "--memory-limits needs the controller hugetlb in the machine's cgroup v2"
+    fi
     for dir in $(cgroup_dirs "$1" "$2"); do
         mkdir "$dir"
         echo $$ >"$dir/cgroup.procs"
@@ -42,17 +47,20 @@ enter_cgroups() {
 }
 
 # own_cgroups VERSION: remounts the hierarchies. A mount that is older than the cgroup namespace still shows the
-# machine's cgroups.
+# machine's cgroups. With v2, it moves this process into systemd's cgroup for PID 1, because no controller can be enabled
+# for the children of a cgroup that contains processes.
 own_cgroups() {
     umount -R "$CGROUPS"
     mount_cgroups "$1"
-    [[ $1 == v1 ]] || mkdir -p "$CGROUPS/system.slice" # Slurm creates its scope in systemd's slice
+    [[ $1 != v1 ]] || return 0
+    mkdir -p "$CGROUPS/system.slice" # Slurm creates its scope in systemd's slice
+    own_cgroup init.scope
 }
 
 # join_cgroups VERSION ROOT: moves this process into a running cluster's cgroups, mounted below ROOT.
 join_cgroups() {
     local dir
-    for dir in $(cgroup_dirs "$1" .); do
+    for dir in $(cgroup_dirs "$1" "$([[ $1 == v1 ]] && echo . || echo init.scope)"); do
         echo $$ >"$2$dir/cgroup.procs"
     done
 }

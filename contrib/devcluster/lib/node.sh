@@ -63,7 +63,7 @@ install_agent() {
     { cat "$AGENT_CONFIG" && echo "wake_address: $(address_of "$NODE")"; } >/etc/caelum/caelum.yaml
     ! keyed || install -m 400 "$DIR/wake.key" /etc/caelum/wake.key
     nvml-emulator init --board "$(board_of "$NODE")" --gpus "$GPUS" --proc-root "$new" \
-        --modify-device-files "$MODIFY_DEVICE_FILES" ${NVLINK:+--mig off --nvlink "$NVLINK"}
+        --modify-device-files "$MODIFY_DEVICE_FILES" --memory-limits "$MEMORY_LIMITS" ${NVLINK:+--mig off --nvlink "$NVLINK"}
     mount --bind "$new/devices" /proc/devices
     mount --bind "$new/driver" /proc/driver
 }

@@ -19,9 +19,12 @@ slurm_config() {
         export NVML_EMULATOR_STATE=$scratch/state LD_LIBRARY_PATH=$BUILD
         if [[ ! -e $NVML_EMULATOR_STATE ]]; then
             mkdir -p "$scratch/dev"
-            "$BUILD/nvml-emulator" init --board "$(board_of "$1")" --gpus "$GPUS" --dev-root "$scratch/dev" >&2
+            "$BUILD/nvml-emulator" init --board "$(board_of "$1")" --gpus "$GPUS" --dev-root "$scratch/dev" \
+                --proc-root "$scratch/proc" --memory-limits "$MEMORY_LIMITS" >&2
         fi
-        "$BUILD/caelum" slurm-config --config "$AGENT_CONFIG" --nodes "$1" --partition gpu --catalogue "$NODES" \
+        # Whether a GPU has fractions depends on the driver's files below /proc.
+        unshare --mount sh -c 'mount --bind "$1" /proc/driver; shift; exec "$@"' - "$scratch/proc/driver" \
+            "$BUILD/caelum" slurm-config --config "$AGENT_CONFIG" --nodes "$1" --partition gpu --catalogue "$NODES" \
             --cpus 64 --memory 256000 --section "$2"
     )
 }

@@ -3,6 +3,10 @@
  * on a machine that also has v1 hierarchies ("Hybrid mode is not supported", src/plugins/cgroup/v2/cgroup_v2.c),
  * because it accepts only the v2 line in /proc/PID/cgroup. unified.so hides the v1 lines from it and leaves the v2 line
  * unchanged.
+ *
+ * slurmstepd 22.05 moves itself to the root cgroup at its end. Only the machine's root cgroup may contain processes
+ * although controllers are enabled for its children, and the cluster's is not the machine's. unified.so moves the process
+ * to the cgroup of PID 1 instead.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -13,6 +17,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#define ROOT "/sys/fs/cgroup"
 
 typedef int open_function(const char *, int, ...);
 
@@ -53,8 +59,11 @@ static int only_v2(int fd)
 static int open_with(const char *name, const char *path, int flags, mode_t mode)
 {
 	open_function *next = (open_function *)dlsym(RTLD_NEXT, name);
-	int fd = next(path, flags, mode);
+	int fd;
 
+	if (strcmp(path, ROOT "/cgroup.procs") == 0 && (flags & O_ACCMODE) != O_RDONLY)
+		path = ROOT "/init.scope/cgroup.procs";
+	fd = next(path, flags, mode);
 	return fd >= 0 && is_cgroup_file(path) ? only_v2(fd) : fd;
 }
 
