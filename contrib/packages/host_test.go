@@ -81,7 +81,9 @@ func (h *host) stopped() {
 // runtimeFiles checks the owners and modes of the directories that systemd-tmpfiles creates before an agent has run.
 func (h *host) runtimeFiles() {
 	h.t.Helper()
-	for path, want := range map[string]string{"/run/caelum": "755 root root", "/run/caelum/jobs": "700 root root"} {
+	for path, want := range map[string]string{
+		"/run/caelum": "755 root root", "/run/caelum/jobs": "700 root root", "/run/softmig": "755 root root",
+	} {
 		if got := strings.TrimSpace(h.Try("stat", "-c", "%a %U %G", path)); got != want {
 			h.t.Errorf("%s is %s, not %s", path, got, want)
 		}
