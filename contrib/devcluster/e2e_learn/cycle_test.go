@@ -38,13 +38,19 @@ func (s site) run(user, name, script string) (id, profile string) {
 	id = strings.TrimSpace(s.must(user, "sbatch", "--parsable", "-o", "/dev/null", path))
 	s.until("", "squeue", "-h")
 	s.until("COMPLETED", "sacct", "-X", "-n", "-P", "-j", id, "-o", "State")
+	return id, s.profile(id)
+}
+
+// profile returns the profile of a job's slice according to sacct.
+func (s site) profile(id string) (profile string) {
+	s.Helper()
 	for _, tres := range strings.Split(strings.TrimSpace(s.must("root", "sacct", "-X", "-n", "-P", "-j", id, "-o",
 		"AllocTRES")), ",") {
 		if typed, ok := strings.CutPrefix(tres, "gres/mig:"); ok {
 			profile, _, _ = strings.Cut(typed, "=")
 		}
 	}
-	return id, profile
+	return profile
 }
 
 // learned waits for the summary in a job's record, and updates the decision table from the summary.

@@ -28,5 +28,6 @@
 //	runtime.go    expected run time and its quantiles, from up to 20 complete runs; Expect, for a running job
 //	series.go     Series: the memory of a slice over time, in at most 128 intervals
 //	shared.go     the prediction from other users' runs: the upper median, with the same weight for each user
+//	steps.go      Steps: the profiles for the numbers in a script's arguments, and the text of an args line
 //	xids.go       Xid errors of a run: the form of their text (AddXid, ParseXids), maxXids
 package predict

@@ -106,6 +106,8 @@ func past(t *testing.T, lines string) (runs []Run) {
 				r.Job = uint32(v)
 			case "samples":
 				r.Samples = int(v)
+			case "foreseen":
+				r.End, r.ForeseenMiB = EndForeseen, v
 			case "exit":
 				r.Exit = int(v)
 			default:

@@ -12,15 +12,17 @@ import (
 
 // memory computes the memory need, which is the larger of two peaks plus a margin: the peak of the last complete run,
 // and the second highest peak in the window. The need is at least covered MiB, at least the peak of any later
-// incomplete run, and more than the memory of every slice on which a run ran out of memory. A single high peak may be
-// accidental, so it is ignored once another complete run has followed. A peak that occurred twice is used as long as it
-// remains in the window.
+// incomplete run, also the forecast one if the agent stopped the run because of it, and more than the memory of every
+// slice on which a run ran out of memory. A single high peak may be accidental, so it is ignored once another complete
+// run has followed. A peak that occurred twice is used as long as it remains in the window.
 func (n *Need) memory(runs []attempt, covered float64, site Site) {
 	var peaks []float64 // the peaks of complete runs
-	open := 0.0         // the highest peak after the last complete run
+	// The highest peak after the last complete run, and the highest forecast for which the agent stopped a run.
+	open, foreseen := 0.0, 0.0
 	for _, r := range runs {
-		if open = max(open, r.PeakMiB); r.complete {
-			open = 0
+		foreseen = max(foreseen, r.ForeseenMiB)
+		if open = max(open, r.PeakMiB, foreseen); r.complete {
+			open, foreseen = 0, 0
 			peaks = append(peaks, r.PeakMiB)
 		}
 	}
@@ -38,6 +40,8 @@ func (n *Need) memory(runs []attempt, covered float64, site Site) {
 	case covered > 0 && covered == n.PeakMiB:
 		n.Why = fmt.Sprintf("the next peak will be at most %.0f MiB with a probability of %g%%",
 			covered, 100*site.PeakQuantile)
+	case n.Runs > 0 && open > n.HighestMiB*(1+margin) && open == foreseen:
+		n.Why = fmt.Sprintf("a run was stopped because its forecast peak was %.0f MiB", open)
 	case n.Runs > 0 && open > n.HighestMiB*(1+margin):
 		n.Why = fmt.Sprintf("an incomplete run used %.0f MiB: the job needs at least that much", open)
 	default:
