@@ -17,9 +17,10 @@ type addresses struct {
 }
 
 type lookedUp struct {
-	all []netip.Addr
-	err error
-	at  time.Time
+	all      []netip.Addr
+	err      error
+	at       time.Time
+	renewing bool // a lookup in the background is running (latest)
 }
 
 const (
@@ -50,6 +51,26 @@ func (a *addresses) of(ctx context.Context, host string, age time.Duration) ([]n
 	if a.known == nil {
 		a.known = map[string]lookedUp{}
 	}
-	a.known[host] = lookedUp{found, err, time.Now()}
+	a.known[host] = lookedUp{all: found, err: err, at: time.Now()}
 	return found, err
+}
+
+// latest returns the addresses of a host from the last lookup that found any. If they are old, it starts another lookup
+// in the background. Only the first lookup of a host therefore delays the caller.
+func (a *addresses) latest(host string) ([]netip.Addr, error) {
+	a.mu.Lock()
+	last := a.known[host]
+	renew := len(last.all) > 0 && !last.renewing && time.Since(last.at) >= lookupAge/2+rand.N(lookupAge)
+	if renew {
+		last.renewing = true
+		a.known[host] = last
+	}
+	a.mu.Unlock()
+	switch {
+	case len(last.all) == 0:
+		return a.of(context.Background(), host, lookupAge)
+	case renew:
+		go a.of(context.Background(), host, 1)
+	}
+	return last.all, nil
 }

@@ -36,7 +36,7 @@
 // Files:
 //
 //	notify.go    Sender, Listener; the reasons for rejecting datagrams; limits on reactions (burst, every) and pauses
-//	addresses.go looks up the addresses of hosts, and keeps them for a minute (lookupAge)
+//	addresses.go looks up the addresses of hosts, and keeps them for a minute (lookupAge); latest, for senders
 //	datagram.go  the format of a datagram (magic, maxLength), its MAC, the accepted clock difference (window)
 //	auth.go      what authenticates datagrams: munge or the key file
 //	session.go   session keys (renewal), and the limits on decodings of munge credentials (decodeEvery, addressEvery)

@@ -53,7 +53,7 @@ func (s *Sender) send(d datagram, host string, port int) error {
 	if err != nil {
 		return err
 	}
-	all, err := s.hosts.of(context.Background(), host, lookupAge)
+	all, err := s.hosts.latest(host)
 	for _, address := range all {
 		if err = s.write(data, netip.AddrPortFrom(address, uint16(port))); err == nil {
 			return nil

@@ -299,8 +299,8 @@ func (w *Watcher) Round(ctx context.Context) (again bool, err error) {
 // confirmRecords sends a confirmation to each member's agent after a heartbeat. For a node in the notification set, the
 // confirmation contains NoRecord, so the agent does not omit its next poll, in which it tries again to match the plan.
 // It sends no more confirmations if the records were read more than part.Every ago, for example because the process was
-// stopped, or if sending takes longer than maxConfirming, for example because a name server does not respond. It sends
-// none if it could not read slurmctld's configuration.
+// stopped, or if sending takes longer than maxConfirming, for example because a name server does not respond to first
+// lookups. It sends none if it could not read slurmctld's configuration.
 func (w *Watcher) confirmRecords(ctx context.Context, read time.Time) {
 	if w.planner == nil || len(w.planner.written) == 0 || !w.readConfig(ctx) {
 		return
