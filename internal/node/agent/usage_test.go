@@ -414,7 +414,7 @@ func TestRepositoryFails(t *testing.T) {
 	}
 }
 
-// TestObservedGPULost checks that the loss of a GPU ends the sampling of the jobs on it, but not of others.
+// TestObservedGPULost checks that the loss of a GPU ends the samples of the jobs on it, but not of others.
 func TestObservedGPULost(t *testing.T) {
 	l := newLearning(t, 2)
 	ids := []uint32{l.startNow("7g.40gb:1"), l.startNow("7g.40gb:1")}
@@ -433,7 +433,7 @@ func TestObservedGPULost(t *testing.T) {
 			t.Errorf("the job on GPU %d: %+v, want %d samples", g, r, want)
 		}
 	}
-	if n := strings.Count(l.log.String(), "a job's slice no longer exists"); n != 1 {
+	if n := strings.Count(l.log.String(), "couldn't sample the usage of a job"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 }

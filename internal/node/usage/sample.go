@@ -81,7 +81,7 @@ func (s *Sampler) Sample() {
 	for _, h := range held {
 		use, err := s.read(h.sliceUsage)
 		if err := s.m.addSample(h, use, err); errors.Is(err, gpu.ErrLost) {
-			return
+			return // the calls for the other slices would fail too, and may take long
 		} else if err == nil {
 			if s.m.Sampled != nil {
 				s.m.Sampled(h.job, h.uid, h.slice, use)
@@ -108,13 +108,13 @@ type heldSlice struct {
 	job, uid uint32
 }
 
-// on returns the slices of running jobs on a GPU, except those that no longer exist.
+// on returns the slices of running jobs on a GPU.
 func (m *Monitor) on(g int) (held []heldSlice) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for job, o := range m.open {
 		for _, u := range o.Slices {
-			if u.GPU == g && !u.over {
+			if u.GPU == g {
 				held = append(held, heldSlice{u, job, o.Run.UID})
 			}
 		}
@@ -124,7 +124,8 @@ func (m *Monitor) on(g int) (held []heldSlice) {
 
 // addSample adds a sample to a slice's usage if the job is still running. err is the error from taking the sample, and
 // addSample returns it unchanged. If err is not nil, there is no sample to add, and the error is logged once per slice.
-// If the slice or its GPU no longer exists, the sampler stops sampling the slice.
+// Also if the slice or its GPU is reported as gone, the sampler tries again, because the error may pass, and samples
+// enforce the memory limits of fractions.
 func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,19 +133,16 @@ func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 	if o == nil || !slices.Contains(o.Slices, u) {
 		return err
 	}
-	log := m.Log.WithError(err).WithField("job", h.job).WithField("gpu", u.GPU).WithField("uuid", u.UUID)
 	switch {
 	case err == nil:
 		u.add(use)
 		o.Seen = m.Clock()
 		u.Series.Add((o.Seen - o.Began).Seconds(), use.MemoryMiB-o.slackMiB(u.UUID, o.Seen))
 		m.forecast(o, u)
-	case errors.Is(err, gpu.ErrLost), errors.Is(err, gpu.ErrNotFound):
-		u.over = true
-		log.Warn("a job's slice no longer exists; the usage of the slice will no longer be sampled")
 	case !u.failed:
 		u.failed = true
-		log.Warn("couldn't sample the usage of a job; trying again")
+		m.Log.WithError(err).WithField("job", h.job).WithField("gpu", u.GPU).WithField("uuid", u.UUID).
+			Warn("couldn't sample the usage of a job; trying again")
 	}
 	return err
 }

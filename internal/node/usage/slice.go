@@ -36,8 +36,7 @@ type sliceUsage struct {
 
 	slice  Slice
 	gap    int  // the number of samples since the run last had a process on the device; used by an Observer
-	over   bool // true if the slice or its GPU no longer exists
-	failed bool // true if an error of the GPU has been logged
+	failed bool // true if an error has been logged
 
 	forecast predict.Forecast // the last forecast
 	next     time.Duration    // the time of CLOCK_MONOTONIC at which the next forecast becomes due
