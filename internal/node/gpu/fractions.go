@@ -37,6 +37,7 @@ type JobGroups interface {
 	Make(name string) (jobcgroup.Group, error)
 	Check(g jobcgroup.Group) error
 	Empty(g jobcgroup.Group) (bool, error)
+	Processes(g jobcgroup.Group, most int) []int
 	Remove(g jobcgroup.Group) error
 	Has(g jobcgroup.Group, paths []string) bool
 }
@@ -46,9 +47,9 @@ type Fractions struct {
 	Hardware
 	FractionOptions
 
-	changes sync.Mutex // held while limits and cgroups change, so that a sample cannot restore those of an ended job
-	mu      sync.Mutex
-	gpus    map[int]*divided
+	groups sync.Mutex // held while cgroups are created or removed, but never during a call to the driver
+	mu     sync.Mutex
+	gpus   map[int]*divided
 }
 
 // divided is a GPU with fractions.
@@ -58,6 +59,9 @@ type divided struct {
 	on    map[int]*held // by GI
 	// resizing is locked while an instance's size and the limit of its job differ (Resize).
 	resizing sync.Mutex
+	// changes is locked while limits on the GPU change, so that a sample cannot restore those of an ended job. Each GPU
+	// has its own lock, because a call to a hanging GPU does not return.
+	changes sync.Mutex
 }
 
 // held is an instance, and the cgroup of the job that has its memory.
@@ -243,8 +247,10 @@ func (f *Fractions) Destroy(gpu, gi int) error {
 	if h == nil {
 		return nil
 	}
-	if err := f.Unlimit(gpu, gi); err != nil {
-		return err
+	if h.job.Path != "" { // otherwise, the GPU may hang, but the call returns
+		if err := f.Unlimit(gpu, gi); err != nil {
+			return err
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -257,12 +263,16 @@ func (f *Fractions) Destroy(gpu, gi int) error {
 // without the dmem controller stores limits under the address of the cgroup and never removes them (memacct.c in
 // 615.71.09).
 func (f *Fractions) Limit(gpu, gi int, job jobcgroup.Group) error {
-	f.changes.Lock()
-	defer f.changes.Unlock()
+	d, h := f.fraction(gpu, gi)
+	if h == nil {
+		return fmt.Errorf("limit the memory: %w", ErrNotFound)
+	}
+	d.changes.Lock()
+	defer d.changes.Unlock()
 	return f.setLimit(gpu, gi, job)
 }
 
-// setLimit is Limit for callers that hold f.changes.
+// setLimit is Limit for callers that hold the GPU's lock changes.
 func (f *Fractions) setLimit(gpu, gi int, job jobcgroup.Group) error {
 	d, h := f.fraction(gpu, gi)
 	if h == nil {
@@ -306,19 +316,38 @@ func (f *Fractions) limited(gpu int, job jobcgroup.Group, want uint64) error {
 	return err
 }
 
-// Unlimit ends the use of an instance by its last job: it removes the limit and the cgroup. The error wraps ErrInUse
-// while the job still has processes.
-func (f *Fractions) Unlimit(gpu, gi int) error {
-	f.changes.Lock()
-	defer f.changes.Unlock()
+// maxRemaining limits the number of processes in an error of InUse.
+const maxRemaining = 5
+
+// InUse returns an error while the cgroup of an instance's last job has processes, whether or not they use the GPU. The
+// error wraps ErrInUse if this is certain.
+func (f *Fractions) InUse(gpu, gi int) error {
 	_, h := f.fraction(gpu, gi)
 	if h == nil || h.job.Path == "" {
 		return nil
 	}
-	if empty, err := f.Groups.Empty(h.job); err != nil {
+	empty, err := f.Groups.Empty(h.job)
+	if err == nil && !empty {
+		err = fmt.Errorf("processes %v of the last job remain in %s: %w", f.Groups.Processes(h.job, maxRemaining),
+			h.job.Path, ErrInUse)
+	}
+	return err
+}
+
+// Unlimit ends the use of an instance by its last job: it removes the limit and the cgroup. The error wraps ErrInUse
+// while the job still has processes. After any error, the instance remains the job's, so that a later call continues.
+func (f *Fractions) Unlimit(gpu, gi int) error {
+	d, h := f.fraction(gpu, gi)
+	if h == nil {
+		return nil
+	}
+	d.changes.Lock()
+	defer d.changes.Unlock()
+	if _, h = f.fraction(gpu, gi); h == nil || h.job.Path == "" {
+		return nil
+	}
+	if err := f.InUse(gpu, gi); err != nil {
 		return err
-	} else if !empty {
-		return fmt.Errorf("processes of the last job remain in %s: %w", h.job.Path, ErrInUse)
 	}
 	if f.Groups.Check(h.job) == nil {
 		if err := f.Limits.SetLimit(gpu, h.job.Path, NoLimit); err != nil {
@@ -326,21 +355,30 @@ func (f *Fractions) Unlimit(gpu, gi int) error {
 		}
 	}
 	failpoint.Hit(failpoint.UnlimitCleared)
-	f.setJob(gpu, gi, jobcgroup.Group{})
+	return f.leaveGroup(gpu, gi, h.job)
+}
+
+// leaveGroup ends the use of a job's cgroup by an instance. If no instance on another GPU uses it, it removes the
+// cgroup. The lock ensures that one of two such calls at the same time does so.
+func (f *Fractions) leaveGroup(gpu, gi int, job jobcgroup.Group) error {
+	f.groups.Lock()
+	defer f.groups.Unlock()
+	shared := false
 	f.mu.Lock()
-	shared := false // by an instance on another GPU
-	for d := range maps.Values(f.gpus) {
+	for g, d := range f.gpus {
 		for other := range maps.Values(d.on) {
-			shared = shared || other.job == h.job
+			shared = shared || g != gpu && other.job == job
 		}
 	}
 	f.mu.Unlock()
-	if shared {
-		return nil
+	if !shared {
+		if err := f.Groups.Remove(job); err != nil {
+			return err
+		}
+		failpoint.Hit(failpoint.UnlimitRemoved)
 	}
-	err := f.Groups.Remove(h.job)
-	failpoint.Hit(failpoint.UnlimitRemoved)
-	return err
+	f.setJob(gpu, gi, jobcgroup.Group{})
+	return nil
 }
 
 // Processes implements Hardware.
@@ -465,19 +503,27 @@ func (m *fractionMeter) check(use *Use, d *divided, job jobcgroup.Group, measure
 // restore sets a limit again which another program has removed, for example systemd together with the controller. If
 // the job's cgroup is gone, it leaves no other behind.
 func (f *Fractions) restore(gpu, gi int, job jobcgroup.Group) error {
-	f.changes.Lock()
-	defer f.changes.Unlock()
+	d, _ := f.fraction(gpu, gi)
+	d.changes.Lock()
+	defer d.changes.Unlock()
 	if _, h := f.fraction(gpu, gi); h == nil || h.job != job {
 		return errors.New("the job has ended")
 	}
-	made, err := f.Groups.Make(filepath.Base(job.Path))
-	if err != nil {
+	if err := f.repairGroup(job); err != nil {
 		return err
 	}
-	if made != job {
-		return errors.Join(errors.New("the job's cgroup was replaced"), f.Groups.Remove(made))
-	}
 	return f.setLimit(gpu, gi, job)
+}
+
+// repairGroup enables the controller in a job's cgroup again.
+func (f *Fractions) repairGroup(job jobcgroup.Group) error {
+	f.groups.Lock()
+	defer f.groups.Unlock()
+	made, err := f.Groups.Make(filepath.Base(job.Path))
+	if err == nil && made != job {
+		err = errors.Join(errors.New("the job's cgroup was replaced"), f.Groups.Remove(made))
+	}
+	return err
 }
 
 // LimitSlackMiB is the memory in MiB by which the memory of a job's processes may exceed the job's limit. The driver

@@ -254,6 +254,27 @@ func (t *Tree) Empty(g Group) (bool, error) {
 	return bytes.Contains(events, []byte("populated 0\n")), nil
 }
 
+// Processes returns the ids of the processes in the cgroup and below it, but at most the given number.
+func (t *Tree) Processes(g Group, most int) (pids []int) {
+	filepath.WalkDir(g.Path, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.Name() != "cgroup.procs" {
+			return nil
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return nil
+		}
+		defer file.Close()
+		for pid := 0; len(pids) < most; pids = append(pids, pid) {
+			if _, err := fmt.Fscan(file, &pid); err != nil {
+				return nil
+			}
+		}
+		return fs.SkipAll
+	})
+	return pids
+}
+
 // Remove removes the cgroup and its child. If Slurm still uses the cgroup, Remove returns an error, but removes the
 // child, so that Slurm can remove the cgroup. It does nothing if the cgroup no longer exists.
 func (t *Tree) Remove(g Group) error {

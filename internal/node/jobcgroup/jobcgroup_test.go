@@ -179,6 +179,11 @@ func TestLife(t *testing.T) {
 	step := mkdir(t, g.Path, "step_0")
 	end := enter(t, step)
 	empty(false)
+	endOther := enter(t, step)
+	if one, two := tree.Processes(g, 1), tree.Processes(g, 5); len(one) != 1 || len(two) != 2 || two[0] <= 1 {
+		t.Errorf("processes: %v, %v", one, two)
+	}
+	endOther()
 	if err := tree.Remove(g); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("Remove with a process: %v", err)
 	}

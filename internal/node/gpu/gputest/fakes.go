@@ -186,6 +186,19 @@ func (f *FakeGroups) Empty(g jobcgroup.Group) (bool, error) {
 	return !f.exists(g) || !f.busy[g.Inode], f.errs["Empty"]
 }
 
+// FakePID is the process in each cgroup that has processes.
+const FakePID = 4711
+
+// Processes returns the processes in a cgroup.
+func (f *FakeGroups) Processes(g jobcgroup.Group, _ int) []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.busy[g.Inode] {
+		return []int{FakePID}
+	}
+	return nil
+}
+
 // Remove removes a cgroup, or returns an error if it has processes.
 func (f *FakeGroups) Remove(g jobcgroup.Group) error {
 	f.mu.Lock()
