@@ -199,10 +199,13 @@ func (a *Agent) leftover(s offer.Spot, cause error) (*gpu.Instance, error) {
 }
 
 // refused marks an instance as stuck because the driver did not destroy it. If processes are using the instance, the
-// log and `caelum status` name them.
+// log and `caelum status` name them. The driver does not know fractions, so cause says why they cannot be destroyed.
 func (a *Agent) refused(g int, in *state.Instance, cause error) error {
 	reason, searched := "the driver did not destroy the instance", time.Time{}
-	if errors.Is(cause, gpu.ErrInUse) {
+	switch {
+	case a.divided(g):
+		reason = cause.Error()
+	case errors.Is(cause, gpu.ErrInUse):
 		reason, searched = a.blockers(g, in)
 	}
 	a.node.Lock()

@@ -190,7 +190,19 @@ func (a *Agent) closeFraction(job uint32, g int, in *state.Instance) error {
 	}
 	a.log.WithError(err).WithField("job", job).
 		Warn("couldn't remove a memory limit; the slice will not be offered yet")
-	return a.setFractionAside(g, in, job)
+	a.node.Lock()
+	in.Blocked = err.Error()
+	a.node.Unlock()
+	return a.setAside(g, in, errors.Is(err, gpu.ErrInUse))
+}
+
+// remain returns an error while processes of the last job of an instance remain, if its GPU has fractions. The driver
+// does not list them if they do not use the GPU, but their memory would no longer be limited.
+func (a *Agent) remain(g int, in *state.Instance) error {
+	if !a.divided(g) {
+		return nil
+	}
+	return a.fractions.InUse(g, in.GI)
 }
 
 // endFileHolders ends the processes of a job's user that have the GPU's device file open, but belong to no job with a
@@ -235,15 +247,16 @@ func (a *Agent) keepFractions() {
 // also an agent that starts later must not offer the instance.
 func stuckKey(uuid string) string { return "cgroup " + uuid }
 
-// setFractionAside sets aside an instance whose last job still has processes, and records the job's cgroup.
-func (a *Agent) setFractionAside(g int, in *state.Instance, job uint32) error {
-	if l := a.leaseOf(job); l != nil {
-		text, err := json.Marshal(l.Cgroup)
-		if err = errors.Join(err, a.ledger.SetMeta(stuckKey(in.UUID), string(text))); err != nil {
-			return err
-		}
+// keepGroup records the cgroup of the job that holds an instance of a GPU with fractions.
+func (a *Agent) keepGroup(g int, in *state.Instance) error {
+	a.node.Lock()
+	l := a.node.Leases[in.Job]
+	a.node.Unlock()
+	if l == nil || !a.divided(g) {
+		return nil
 	}
-	return a.setAside(g, in, true)
+	text, err := json.Marshal(l.Cgroup)
+	return errors.Join(err, a.ledger.SetMeta(stuckKey(in.UUID), string(text)))
 }
 
 // keepLost tells the driver's wrapper which instances the lease file of a lost lease names, and finds the lease's

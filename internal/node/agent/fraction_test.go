@@ -332,20 +332,25 @@ func TestLimitRestored(t *testing.T) {
 }
 
 // TestStuckFraction checks that a fraction is not offered, and its limit stays, while its last job has processes, also
-// after a restart of the agent.
+// after a restart of the agent. The processes need not use the GPU. No monitoring program is paused for them.
 func TestStuckFraction(t *testing.T) {
-	f := newFractional(t, 1)
+	f := newFractional(t, 1, func(c *config.Config) { c.DestroyHook = "/bin/true" })
 	l := f.lease(f.startNow("2f.22gb:1"))
 	f.groups.Enter(l.Cgroup, true)
 	f.finish(l.Job)
+	want := fmt.Sprintf("processes [%d] of the last job remain in %s: in use", gputest.FakePID, l.Cgroup.Path)
 	for range 2 {
 		if err := f.agent.compareGPUs(); err != nil {
 			t.Fatal(err)
 		}
 		status, _ := f.agent.Status(context.Background())
 		limit, _, _ := f.limits.Limit(0, l.Cgroup.Path)
-		if in := status.GPUs[0].Instances; len(in) != 1 || in[0].State != api.StateStuck || limit != 22778<<20 {
-			t.Errorf("%+v, limit %d", in, limit)
+		in := status.GPUs[0].Instances
+		if len(in) != 1 || in[0].State != api.StateStuck || in[0].Note != want || limit != 22778<<20 {
+			t.Errorf("%+v, want %q, limit %d", in, want, limit)
+		}
+		if !f.agent.hasLeftovers() || f.agent.hooking() || strings.Contains(f.log.String(), "is stuck") {
+			t.Errorf("the processes were taken for a refusal of the driver:\n%s", &f.log)
 		}
 		f.users(0)
 		f.stop()

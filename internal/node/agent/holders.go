@@ -123,10 +123,16 @@ func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) 
 	return a.setHeldAside(all)
 }
 
+// withFiles returns those of the given instances that have files of their own, which fractions do not have.
+func withFiles(all []placed) []placed {
+	return slices.DeleteFunc(slices.Clone(all), func(p placed) bool { return p.in.GI < gpu.FullGI })
+}
+
 // setHeldAside ends the processes that have instances open, if the agent is allowed to end them. It sets aside and
 // returns the instances that are still open. If the agent cannot list the processes, setHeldAside sets aside and
-// returns all of the instances.
+// returns all of the instances, except fractions.
 func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
+	all = withFiles(all)
 	found, err := a.clear(all, clearRounds)
 	if err != nil {
 		a.log.WithError(err).
@@ -169,6 +175,7 @@ func (a *Agent) stillOpen(g int, stuck []*state.Instance) map[*state.Instance]bo
 	for _, in := range stuck {
 		all = append(all, placed{g, in})
 	}
+	all = withFiles(all)
 	found, err := a.clear(all, 1) // only one round, because the caller holds the lock of the GPU
 	open := map[*state.Instance]bool{}
 	for _, p := range all {
@@ -234,11 +241,12 @@ func (a *Agent) note(p placed, note string) {
 	a.node.Lock()
 	same := p.in.Note == note
 	p.in.Note = note
+	in := p.in.Instance
 	a.node.Unlock()
-	if !same && note != "" && a.mayLog(state.Minors{GPU: p.in.GPU, GI: p.in.GI}) {
-		a.log.WithField("gpu", p.gpu).WithField("job", p.in.Job).WithField("uuid", p.in.UUID).Warnf(
+	if !same && note != "" && a.mayLog(state.Minors{GPU: in.GPU, GI: in.GI}) {
+		a.log.WithField("gpu", p.gpu).WithField("job", in.Job).WithField("uuid", in.UUID).Warnf(
 			"%s at %d was set aside: %s; its units will not be offered while a process holds the slice open",
-			p.in.Profile, p.in.Start, note)
+			in.Profile, in.Start, note)
 	}
 }
 

@@ -59,8 +59,12 @@ func (a *Agent) unlisted(in *state.Instance) bool {
 }
 
 // setAside marks an instance as stuck and notifies the reconciler, which checks stuck instances. The argument used is
-// true if any process is using the instance or has its capability files open.
+// true if any process is using the instance or has its capability files open. If a job still holds an instance of a GPU
+// with fractions, the ledger remembers the job's cgroup.
 func (a *Agent) setAside(g int, in *state.Instance, used bool) error {
+	if err := a.keepGroup(g, in); err != nil {
+		return err
+	}
 	if err := a.ledger.SetStuck(a.node.Cards[g].UUID, in.GI, true); err != nil {
 		return err
 	}
@@ -109,10 +113,14 @@ func (a *Agent) retryStuck(g int, c *state.Card) (tried bool) {
 	open := a.stillOpen(g, stuck)
 	for _, in := range stuck {
 		pids, known := a.processes(g, in)
-		used := len(pids) > 0 || open[in]
+		remain := a.remain(g, in)
+		used := len(pids) > 0 || open[in] || remain != nil
 		a.node.Lock()
 		gone := in.Used && !used && known
 		in.Used = used
+		if remain != nil {
+			in.Blocked = remain.Error()
+		}
 		a.node.Unlock()
 		if used {
 			continue // a destroy would fail after one second of attempts
