@@ -47,9 +47,9 @@ type Fractions struct {
 	Hardware
 	FractionOptions
 
-	groups sync.Mutex // held while cgroups are created or removed, but never during a call to the driver
-	mu     sync.Mutex
-	gpus   map[int]*divided
+	repairs sync.Mutex // held while a cgroup is repaired, because samples of two GPUs may find that it needs it
+	mu      sync.Mutex
+	gpus    map[int]*divided
 }
 
 // divided is a GPU with fractions.
@@ -359,26 +359,33 @@ func (f *Fractions) Unlimit(gpu, gi int) error {
 }
 
 // leaveGroup ends the use of a job's cgroup by an instance. If no instance on another GPU uses it, it removes the
-// cgroup. The lock ensures that one of two such calls at the same time does so.
+// cgroup.
 func (f *Fractions) leaveGroup(gpu, gi int, job jobcgroup.Group) error {
-	f.groups.Lock()
-	defer f.groups.Unlock()
-	shared := false
+	if f.leaveShared(gpu, gi, job) {
+		return nil
+	}
+	if err := f.Groups.Remove(job); err != nil {
+		return err
+	}
+	failpoint.Hit(failpoint.UnlimitRemoved)
+	f.setJob(gpu, gi, jobcgroup.Group{})
+	return nil
+}
+
+// leaveShared ends the use of a job's cgroup by an instance if an instance on another GPU uses it. The lock is held
+// throughout, so that one of two such calls at the same time returns false.
+func (f *Fractions) leaveShared(gpu, gi int, job jobcgroup.Group) (shared bool) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	for g, d := range f.gpus {
 		for other := range maps.Values(d.on) {
 			shared = shared || g != gpu && other.job == job
 		}
 	}
-	f.mu.Unlock()
-	if !shared {
-		if err := f.Groups.Remove(job); err != nil {
-			return err
-		}
-		failpoint.Hit(failpoint.UnlimitRemoved)
+	if h := f.gpus[gpu].on[gi]; shared && h != nil {
+		h.job = jobcgroup.Group{}
 	}
-	f.setJob(gpu, gi, jobcgroup.Group{})
-	return nil
+	return shared
 }
 
 // Processes implements Hardware.
@@ -517,8 +524,8 @@ func (f *Fractions) restore(gpu, gi int, job jobcgroup.Group) error {
 
 // repairGroup enables the controller in a job's cgroup again.
 func (f *Fractions) repairGroup(job jobcgroup.Group) error {
-	f.groups.Lock()
-	defer f.groups.Unlock()
+	f.repairs.Lock()
+	defer f.repairs.Unlock()
 	made, err := f.Groups.Make(filepath.Base(job.Path))
 	if err == nil && made != job {
 		err = errors.Join(errors.New("the job's cgroup was replaced"), f.Groups.Remove(made))
