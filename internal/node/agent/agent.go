@@ -212,8 +212,7 @@ func (a *Agent) start() error {
 	if err != nil {
 		return err
 	}
-	a.keepFractions()
-	if !rebooted {
+	if !rebooted { // otherwise, the ledger is empty
 		if err := a.recoverLeases(); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@
 //
 //	reconcile.go   loads the ledger, compares it with the GPUs, settles intents, releases leases of finished jobs
 //	recover.go     restores leases from the lease files (readLeaseFile) if the ledger was lost
-//	relabel.go     fractions: moves those of a GPU together; lets a running job's grow in place; those of lost leases
+//	relabel.go     fractions: moves those of a GPU together; lets a running job's grow in place; outdated ledgers
 //	renamed.go     profiles whose names depend on the driver's release: renames instances in the ledger
 //	adopt.go       `caelum adopt`: converts foreign instances to idle instances of the agent
 //	gpuback.go     manages a GPU again after it was lost (discoverTimeout)

@@ -275,9 +275,6 @@ func (a *Agent) keepLost(l *api.Lease) {
 		if g, in, ok := a.lostFraction(s.UUID); ok {
 			s.UUID = in.UUID
 			a.fractions.Keep(g, in, l.Cgroup)
-			if in.GI < gpu.FullGI {
-				a.node.Cards[g].Users[l.Job] = l.UID
-			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,16 +72,26 @@ func (a *Agent) prepareRunDir() error {
 		return err
 	}
 	for _, l := range a.node.Leases {
-		if _, err := os.Stat(a.leaseFile(l.Job)); err == nil {
+		if a.hasLeaseFile(*l) {
 			continue
 		}
 		// An error is harmless: a prolog that has not received an answer repeats its call, and all other jobs will run
 		// an epilog.
 		if err := a.writeLeaseFile(*l); err != nil {
-			a.log.WithError(err).WithField("job", l.Job).Warn("couldn't write a missing lease file")
+			a.log.WithError(err).WithField("job", l.Job).Warn("couldn't write a missing or outdated lease file")
 		}
 	}
 	return nil
+}
+
+// hasLeaseFile reports whether a lease's file contains the lease. If the file also names slices that a restored lease
+// lacks, it is kept. The lines that depend on slurmctld's configuration are not compared.
+func (a *Agent) hasLeaseFile(l api.Lease) bool {
+	file, err := readLeaseFile(a.leaseFile(l.Job), l.Job)
+	file.Slices = slices.DeleteFunc(file.Slices, func(s api.Slice) bool {
+		return !slices.ContainsFunc(l.Slices, func(own api.Slice) bool { return own.Slot == s.Slot })
+	})
+	return err == nil && leaseText(file, "", nil) == leaseText(l, "", nil)
 }
 
 func (a *Agent) leaseFile(job uint32) string {

@@ -32,14 +32,42 @@ import (
 // If the ledger is lost, the agent cannot distinguish its own idle instances from those of other programs. All of them
 // are foreign until root adopts them (adopt.go).
 
-// recoverLeases restores the leases that are missing from the ledger. If lease files contradict each other, it returns
-// an error, because only the administrator can resolve this.
+// recoverLeases restores the leases that are missing from the ledger, and the sizes of fractions that have grown since.
+// If lease files contradict each other, it returns an error, because only the administrator can resolve this.
 func (a *Agent) recoverLeases() error {
+	lost, grown, err := a.lostLeases()
+	if err == nil {
+		err = a.dropOutdated(lost, grown)
+	}
+	if err != nil {
+		return err
+	}
+	a.keepFractions()
+	if len(lost) > 0 {
+		a.makeRoom() // for fractions; the starts in an outdated ledger may leave none
+		for k := range lost {
+			a.keepLost(&lost[k])
+		}
+		found := a.foundByUUID()
+		for _, l := range lost {
+			if err := a.recoverLease(l, found); err != nil {
+				return err
+			}
+		}
+	}
+	for _, g := range grown {
+		a.growAgain(g)
+	}
+	return nil
+}
+
+// lostLeases returns the leases of the lease files that are missing from the ledger, and the fractions of other leases
+// that are larger in the files.
+func (a *Agent) lostLeases() (lost []api.Lease, grown []growth, err error) {
 	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("couldn't list the lease files: %w", err)
+		return nil, nil, fmt.Errorf("couldn't list the lease files: %w", err)
 	}
-	var lost []api.Lease
 	for _, f := range files {
 		id, err := strconv.ParseUint(f.Name(), 10, 32)
 		if err != nil {
@@ -53,23 +81,14 @@ func (a *Agent) recoverLeases() error {
 					id, a.leaseFile(uint32(id)))
 			continue
 		}
-		if had := a.node.Leases[l.Job]; had == nil || had.Restart < l.Restart {
+		switch had := a.node.Leases[l.Job]; {
+		case had == nil || had.Restart < l.Restart:
 			lost = append(lost, l)
+		case had.Restart == l.Restart:
+			grown = append(grown, a.grownInFile(l)...)
 		}
 	}
-	if len(lost) == 0 {
-		return nil
-	}
-	for k := range lost {
-		a.keepLost(&lost[k])
-	}
-	found := a.foundByUUID()
-	for _, l := range lost {
-		if err := a.recoverLease(l, found); err != nil {
-			return err
-		}
-	}
-	return nil
+	return lost, grown, nil
 }
 
 // spotted is an instance and the GPU on which it was found.
@@ -114,7 +133,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 				Error("the job's lease file names a slice that was not found on any GPU; the job will fail")
 			continue
 		}
-		if old := in.card.Ours[p]; old != nil && old.Job != 0 && old.Job != l.Job {
+		if old := replaced(in.card, p, in.Instance); old != nil && old.Job != 0 && old.Job != l.Job {
 			// If the other job has no lease file, its lease was released, but the ledger has lost the record of the
 			// release. The compute instance may have been re-created since then.
 			if _, err := os.Lstat(a.leaseFile(old.Job)); err == nil {
@@ -141,10 +160,16 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 		made := in.card.NewInstance(p, in.Instance)
 		made.Job = l.Job
 		in.card.Ours[p] = made
+		if in.Fraction() {
+			in.card.Users[l.Job] = l.UID
+		}
 		a.node.Former[state.Minors{GPU: made.GPU, GI: made.GI}] = l.UID
 		held = append(held, made)
 	}
 	l.Recovered = true
+	if u, err := user.LookupId(strconv.FormatUint(uint64(l.UID), 10)); err == nil {
+		l.User = u.Username
+	}
 	if err := a.ledger.Recover(l, ledgerInstances(held)); err != nil {
 		return err
 	}
@@ -265,9 +290,6 @@ func readLeaseFile(path string, job uint32) (l api.Lease, err error) {
 	}
 	if l.Job != job {
 		return l, fmt.Errorf("%s: the file contains the lease of job %d", path, l.Job)
-	}
-	if u, err := user.LookupId(strconv.FormatUint(uint64(l.UID), 10)); err == nil {
-		l.User = u.Username
 	}
 	slices.SortFunc(l.Slices, func(x, y api.Slice) int { return cmp.Compare(x.Slot, y.Slot) })
 	return l, nil

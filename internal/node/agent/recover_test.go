@@ -192,8 +192,16 @@ func (w *world) startError() error {
 
 // TestContradictingLeaseFiles checks that the agent does not start if two lease files name the same slice.
 func TestContradictingLeaseFiles(t *testing.T) {
-	w := newWorld(t, 1)
-	id := w.startNow("3g.20gb:1")
+	testContradictingLeaseFiles(t, newWorld(t, 1), "3g.20gb:1")
+}
+
+// TestContradictingFractions is like TestContradictingLeaseFiles, but with a fraction.
+func TestContradictingFractions(t *testing.T) {
+	testContradictingLeaseFiles(t, newFractional(t, 1).world, "1f.11gb:1")
+}
+
+func testContradictingLeaseFiles(t *testing.T, w *world, slice string) {
+	id := w.startNow(slice)
 	w.lease(id)
 	forged := strings.Replace(w.leaseFile(id), fmt.Sprintf("job %d\n", id), "job 4711\n", 1)
 	w.stop()

@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
-	"maps"
+	"io/fs"
+	"os"
+	"slices"
 
 	"caelum/internal/core/mig"
 	"caelum/internal/core/predict"
@@ -149,8 +152,103 @@ func (a *Agent) lostFraction(name string) (g int, in gpu.Instance, ok bool) {
 			used |= other.Units()
 		}
 	}
-	maps.DeleteFunc(c.Ours, func(_ int, old *state.Instance) bool { return old.GI == in.GI }) // of an outdated ledger
 	p, ok := state.Last(c.Model, used, in.Profile)
 	in.Start = c.Model.Placements[p].Start
 	return g, in, ok && err == nil
+}
+
+// replaced returns the instance of the ledger that an instance of a lost lease replaces, or nil if there is none. If it
+// is a fraction, whose start is only a label, replaced removes it from its placement.
+func replaced(c *state.Card, p int, in gpu.Instance) *state.Instance {
+	for at, old := range c.Ours {
+		if in.Fraction() && old.GI == in.GI {
+			delete(c.Ours, at)
+			return old
+		}
+	}
+	return c.Ours[p]
+}
+
+// dropOutdated removes the leases of an outdated ledger on the GPUs with fractions of which a lease was lost or has
+// grown: those whose job has no lease file, or one of a later run. They were released, but the ledger has lost the
+// record. Their instances would occupy the units of running jobs, and their users could open the GPU's device file. A
+// job that is starting may have no lease file yet, but gets a new lease when its prolog repeats the call. No other
+// goroutine is running yet.
+func (a *Agent) dropOutdated(lost []api.Lease, grown []growth) error {
+	named := map[int]bool{}
+	for _, g := range grown {
+		named[g.gpu] = true
+	}
+	for _, l := range lost {
+		for _, s := range l.Slices {
+			if g, _, ok := a.parse(s.UUID); ok {
+				named[g] = true
+			}
+		}
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	for id, l := range a.node.Leases {
+		_, err := os.Lstat(a.leaseFile(id))
+		ended := errors.Is(err, fs.ErrNotExist) || slices.ContainsFunc(lost, func(now api.Lease) bool { return now.Job == id })
+		if ended && slices.ContainsFunc(l.Slices, func(s api.Slice) bool { return named[s.GPU] }) {
+			if err := a.ledger.Release(id); err != nil {
+				return err
+			}
+			a.node.DropLease(id)
+		}
+	}
+	for g := range named {
+		c := a.node.Cards[g]
+		for p, in := range c.Ours {
+			if in.Idle() {
+				if err := a.ledger.Forget(c.UUID, in.GI); err != nil {
+					return err
+				}
+				delete(c.Ours, p)
+			}
+		}
+	}
+	return nil
+}
+
+// parse returns the GPU and the instance that a lease file names (gpu.Fractions.Parse). On a node without fractions, ok
+// is false.
+func (a *Agent) parse(name string) (g int, in gpu.Instance, ok bool) {
+	if a.fractions == nil {
+		return 0, in, false
+	}
+	return a.fractions.Parse(name)
+}
+
+// growth is a fraction that is larger in its lease file than in an outdated ledger.
+type growth struct {
+	gpu     int
+	in      *state.Instance
+	profile string // in the lease file
+}
+
+// grownInFile returns the fractions that are larger in a lease file than in the ledger. Their limit may already have
+// been raised.
+func (a *Agent) grownInFile(file api.Lease) (all []growth) {
+	for _, s := range file.Slices {
+		if g, in, ok := a.parse(s.UUID); ok && in.Fraction() {
+			held := a.node.Held(file.Job, api.Slice{GPU: g, UUID: in.UUID})
+			if held != nil && held.Size < in.Size {
+				all = append(all, growth{g, held, in.Profile})
+			}
+		}
+	}
+	return all
+}
+
+// growAgain gives a fraction its size in the lease file. limitAgain then sets the limit.
+func (a *Agent) growAgain(now growth) {
+	log := a.log.WithField("job", now.in.Job).WithField("profile", now.in.Profile).WithField("larger", now.profile)
+	if done, err := a.repack(now.gpu, now.in, now.profile); err != nil || !done {
+		log.WithError(err).Error("the ledger had lost the growth of a job's fraction, and its GPU has no room for it")
+		return
+	}
+	log.Warn("the ledger had lost the growth of a job's fraction; restored it from the lease file")
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,7 +154,8 @@ func TestGrowInPlaceFails(t *testing.T) {
 	}
 }
 
-// TestKilledWhileGrowing stops the agent after the ledger has the larger size and before the driver has the limit.
+// TestKilledWhileGrowing stops the agent after the ledger has the larger size and before the driver has the limit. The
+// next agent sets the limit and writes the lease file, from which a lost ledger is restored.
 func TestKilledWhileGrowing(t *testing.T) {
 	g := newGrowingFractions(t)
 	a := g.agent
@@ -170,6 +173,114 @@ func TestKilledWhileGrowing(t *testing.T) {
 	if now.Slices[0].Profile != "2f.22gb" || now.Slices[0].AdvertisedAs != "1f.11gb" || limit != 22778<<20 {
 		t.Errorf("limit %d, %+v", limit, now)
 	}
+	if text := g.leaseFile(g.id); !strings.Contains(text, now.Slices[0].UUID+"/2\n") {
+		t.Errorf("lease file:\n%s", text)
+	}
+}
+
+// TestOldLedgerOfFractions starts an agent with a ledger from when other jobs held the units of the running ones. The
+// agent must keep the sizes in the lease files, and forget the jobs that have ended.
+func TestOldLedgerOfFractions(t *testing.T) {
+	for name, since := range map[string]func(growingFractions){
+		"a fraction has grown": func(g growingFractions) {
+			g.end(1)
+			g.foresees(15000)
+			g.has("2f.22gb", 2)
+		},
+		"grown, and a lost lease": func(g growingFractions) {
+			g.end(1, 2, 3)
+			g.foresees(15000)
+			g.uid = 20009
+			g.lease(g.startNow("2f.22gb:1"))
+		},
+		"units that were apart": func(g growingFractions) {
+			g.end(1, 3)
+			g.uid = 20009
+			g.lease(g.startNow("2f.22gb:1"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGrowingFractions(t)
+			for uid := range uint32(3) {
+				g.uid = 20002 + uid
+				g.lease(g.startNow("1f.11gb:1"))
+			}
+			g.world.stop()
+			saved, err := os.ReadFile(g.ledgerFile())
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.restart()
+			since(g)
+			want, files := g.holders(), g.leaseFiles()
+			g.world.stop()
+			g.removeLedger()
+			if err := os.WriteFile(g.ledgerFile(), saved, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g.restart()
+			if got := g.holders(); got != want {
+				t.Errorf("held before: %s\nnow: %s\nlog: %s", want, got, g.log.String())
+			}
+			if got := g.leaseFiles(); got != files {
+				t.Errorf("lease files before:\n%snow:\n%s", files, got)
+			}
+			if err := g.agent.completeLeases(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if s := g.agent.leaseOf(g.id).Slices[0]; s.Size == 2 && s.AdvertisedAs != "1f.11gb" {
+				t.Errorf("slurmctld counts %+v", s)
+			}
+			g.publish()
+		})
+	}
+}
+
+// end ends the jobs whose fractions of one unit are at the given distances from the growing job's. 1 is the other half of
+// its block of two units.
+func (g growingFractions) end(distances ...int) {
+	g.t.Helper()
+	start := g.agent.leaseOf(g.id).Slices[0].Start
+	var ids []uint32
+	for id, l := range g.agent.node.Leases {
+		if slices.Contains(distances, l.Slices[0].Start^start) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) != len(distances) {
+		g.t.Fatalf("jobs %v at the distances %v", ids, distances)
+	}
+	for _, id := range ids {
+		g.f.finish(id)
+	}
+}
+
+// holders describes the fractions of all jobs, their limits, and the users of the device file.
+func (g growingFractions) holders() string {
+	g.t.Helper()
+	var all []string
+	for id, l := range g.agent.node.Leases {
+		var in *state.Instance
+		if len(l.Slices) == 1 {
+			in = g.agent.node.Held(id, l.Slices[0])
+		}
+		if in == nil {
+			g.t.Fatalf("job %d does not hold the slices of %+v", id, l)
+		}
+		limit, _, _ := g.f.limits.Limit(0, l.Cgroup.Path)
+		all = append(all, fmt.Sprintf("job %d of %d: %s, %s, limit %d", id, l.UID, in.UUID, in.Profile, limit>>20))
+	}
+	slices.Sort(all)
+	uids, err := listed(g.agent.caps.DeviceFile(0))
+	return fmt.Sprint(strings.Join(all, "; "), "; users ", uids, err)
+}
+
+// leaseFiles returns the contents of all lease files.
+func (g growingFractions) leaseFiles() (all string) {
+	for _, id := range slices.Sorted(maps.Keys(g.agent.node.Leases)) {
+		all += g.leaseFile(id)
+	}
+	return all
 }
 
 // TestNoRoomToGrow checks that a fraction does not grow into units that a neighbour holds, that are set aside, or that
