@@ -34,7 +34,7 @@
 //	installed.go  the plugins in the usual directories and their Slurm releases, for caelum version
 //	files.go      owners and modes of files that root uses; the restrictions of caelumd.service
 //	confine.go    whether the plugin's BPF program is attached to the cgroup of all steps
-//	fractions.go  what fractions of GPUs without MIG need: the driver, cgroups, devices cgroups
+//	fractions.go  what fractions of GPUs without MIG need: the driver, cgroups, devices cgroups; types without GPUs
 //	driver.go     NVreg_ModifyDeviceFiles, missing device files, and whether the driver overwrites freed GPU memory
 //	capabilities.go  device files of capabilities that belong to no instance, such as Fabric Manager's
 //	unmanaged.go  device files of GPUs that the agent does not manage ("whole GPUs" check)

@@ -100,6 +100,8 @@ type Facts struct {
 	// the reason why their memory cannot be limited, with a remedy after a semicolon, or empty if it can.
 	Fractions, SoftMig bool
 	NoFractions        string
+	// UnusedTypes describes the types in the key that divide no GPU of this node (gpu.UnusedTypes).
+	UnusedTypes []string
 
 	Driver Driver
 	Table  Table

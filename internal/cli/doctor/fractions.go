@@ -8,19 +8,28 @@ import (
 	"caelum/internal/node/jobcgroup"
 )
 
-// noFractions returns the reason why the memory of jobs cannot be limited, with a remedy after a semicolon, or an empty
-// string if it can.
-func (f *Facts) noFractions(cfg config.Config) string {
+// readFractions sets f.UnusedTypes and f.NoFractions.
+func (f *Facts) readFractions(cfg config.Config) {
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary, gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"})
 	if err != nil {
-		return err.Error()
+		f.NoFractions = err.Error()
+		return
 	}
 	defer hw.Close()
+	if gpus, err := hw.GPUs(); err == nil { // otherwise, the agent does not start
+		f.UnusedTypes = gpu.UnusedTypes(cfg.Fractions, gpus)
+	}
+	f.NoFractions = f.noFractions(cfg, hw)
+}
+
+// noFractions returns the reason why the memory of jobs cannot be limited, with a remedy after a semicolon, or an empty
+// string if it can.
+func (f *Facts) noFractions(cfg config.Config, hw *gpu.NVML) string {
 	limits := gpu.Limiter(hw)
 	if cfg.FractionLimits == config.LimitsSoftMig {
 		limits = gpu.SoftMig{}
 	}
-	_, err = gpu.OpenJobGroups(limits, jobcgroup.Options{
+	_, err := gpu.OpenJobGroups(limits, jobcgroup.Options{
 		Mountpoint: f.Config.Values["CgroupMountpoint"], Slice: f.Config.Values["CgroupSlice"], Node: cfg.Node,
 	}, "/proc")
 	if err != nil {
@@ -31,11 +40,17 @@ func (f *Facts) noFractions(cfg config.Config) string {
 
 // fractions checks what fractions of GPUs without MIG need: a driver that limits the memory of cgroups, or SoftMig; a
 // cgroup for each job; and a devices cgroup, because only jobs whose memory is limited may use such a GPU. Without
-// limits, the agent manages the GPUs whole; without the cgroups, it refuses the jobs.
+// limits, the agent manages the GPUs whole; without the cgroups, it refuses the jobs. It also reports the types in the
+// key that divide no GPU.
 func fractions(f *Facts) (found []Finding) {
 	if !f.Fractions {
 		return nil
 	}
+	for _, unused := range f.UnusedTypes {
+		why, remedy, _ := strings.Cut(unused, "; ")
+		found = append(found, warning(why, remedy))
+	}
+	others := len(found)
 	add := func(why, remedy string) {
 		found = append(found, fault("the `fractions` key is set, but jobs get no fractions on this node: "+why, remedy))
 	}
@@ -60,7 +75,7 @@ func fractions(f *Facts) (found []Finding) {
 		add("SoftMig finds the processes of a job only in cgroups that are called job_ID", "set CgroupJobIdPaths=yes "+
 			"in cgroup.conf"+restart)
 	}
-	if len(found) == 0 {
+	if len(found) == others {
 		found = append(found, warning("the memory limits of fractions are cooperative: SoftMig limits only programs "+
 			"that load its library, and the agent ends jobs that evade it after two samples", "if the users do not "+
 			"trust each other, upgrade to the NVIDIA driver R615, and remove `fraction_limits` from caelum.yaml"))

@@ -156,3 +156,18 @@ func TestReadLocalPlugin(t *testing.T) {
 		t.Errorf("without the plugin's file: %+v, %+v", f.Missing, plugin(f))
 	}
 }
+
+// TestReadFractions checks that the driver's GPUs are compared with the types in the fractions key.
+func TestReadFractions(t *testing.T) {
+	node := gputest.New(t, "L40S-48GB", 1)
+	for name, want := range map[string]int{"l40s": 0, "l40": 1} {
+		f := &Facts{}
+		f.readFractions(config.Config{
+			NVMLLibrary: filepath.Join(node.Build(), "libnvidia-ml.so.1"), DeviceDir: node.Dev,
+			Fractions: map[string]int{name: 4},
+		})
+		if len(f.UnusedTypes) != want || !strings.Contains(f.NoFractions, "is older than R615") {
+			t.Errorf("%s: %q, %q", name, f.UnusedTypes, f.NoFractions)
+		}
+	}
+}

@@ -55,7 +55,8 @@ func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 		)
 	}
 	if f.Fractions = len(host.Config.Fractions) > 0; f.Fractions && !host.Controller {
-		f.SoftMig, f.NoFractions = host.Config.FractionLimits == config.LimitsSoftMig, f.noFractions(host.Config)
+		f.SoftMig = host.Config.FractionLimits == config.LimitsSoftMig
+		f.readFractions(host.Config)
 	}
 	f.Notify = readNotify(host.Config)
 	settings, _ := host.Config.Planning() // config.Load has checked the settings

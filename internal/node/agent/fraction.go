@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"caelum/internal/config"
 	"caelum/internal/failpoint"
 	"caelum/internal/node/api"
@@ -57,6 +59,17 @@ func (m *machine) withFractions(cfg config.Config, hw gpu.Hardware) *gpu.Fractio
 	return gpu.WithFractions(hw, gpu.FractionOptions{
 		Units: cfg.Fractions, Problem: problem, Limits: limits, Groups: m.groups, Cgroups: m.procs.Cgroups,
 	})
+}
+
+// warnUnused logs the types in the fractions key that divide none of the node's GPUs.
+func warnUnused(cfg config.Config, n *state.Node, log *logrus.Entry) {
+	var gpus []gpu.GPU
+	for _, c := range n.Cards {
+		gpus = append(gpus, c.GPU.GPU)
+	}
+	for _, why := range gpu.UnusedTypes(cfg.Fractions, gpus) {
+		log.Warn(why)
+	}
 }
 
 // divided reports whether a GPU has fractions.

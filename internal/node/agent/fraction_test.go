@@ -184,6 +184,21 @@ func TestFractionsChanged(t *testing.T) {
 	f.start()
 }
 
+// TestUnusedType checks that the agent logs a type in the fractions key that no GPU of the node has, once.
+func TestUnusedType(t *testing.T) {
+	f := newFractional(t, 1)
+	if n := strings.Count(f.log.String(), "divides no"); n > 0 {
+		t.Errorf("warned without need: %s", f.log.String())
+	}
+	f.stop()
+	f.cfg.Fractions["l40"] = 2
+	f.start()
+	f.publish()
+	if text := f.log.String(); strings.Count(text, "divides no l40: no GPU of this node has this type") != 1 {
+		t.Errorf("log: %s", text)
+	}
+}
+
 // TestFractionsOff checks that the cgroup of a job with a full GPU is removed when the job ends, if the node has no
 // fractions since an agent was started during the job.
 func TestFractionsOff(t *testing.T) {
