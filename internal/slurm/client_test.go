@@ -618,10 +618,11 @@ func TestConvertMarks(t *testing.T) {
 		{Job: &Job{ID: 5, NumNodes: 1, PerNode: append(gpu(1), GRES{Name: "mig", Type: "1g.5gb", Count: 1})}},
 		{Job: &Job{ID: 6, NumNodes: 1, PerNode: gpu(1)}},
 		{Job: &Job{ID: 7, NumNodes: 1}}, // not a batch job
+		{Job: &Job{ID: 8, NumNodes: 1, PerNode: GRESList{{Name: "shard", Count: 2}}}},
 	}
 	imitation := "JobId=4 JobName=x\n   NtasksPerTRES=1\n   StdOut=x\n   NtasksPerTRES=1\n   StdOut=/tmp/x\n"
 	c, calls := stage(t, scene{out: "1 1 N/A 1 \n" +
-		"2           8           4           2           \n3 4 N/A 1\n4 4 N/A 1\n5 1 N/A 1\nx\n7 4 N/A 1\n"},
+		"2           8           4           2           \n3 4 N/A 1\n4 4 N/A 1\n5 1 N/A 1\nx\n7 4 N/A 1\n8 1 N/A 1\n"},
 		scene{out: "JobId=3 JobName=x\n   StdOut=/tmp/x\n   NtasksPerTRES=2 \n"}, scene{out: imitation},
 		scene{out: "   NtasksPerTRES=1\n"})
 	got, err := c.ConvertMarks(t.Context(), waiting)
@@ -629,7 +630,7 @@ func TestConvertMarks(t *testing.T) {
 		1: "caelum:convert",
 		2: "caelum:convert num_tasks=8 ntasks_per_node=4 cpus_per_task=2 sockets_per_node=2 named=1 shared=0",
 		3: "caelum:convert num_tasks=4 ntasks_per_tres=2",
-		4: "", 7: "",
+		4: "", 7: "", 8: "",
 	}
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v: %v after %v", got, err, calls())
