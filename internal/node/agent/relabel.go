@@ -191,8 +191,9 @@ func (a *Agent) dropOutdated(lost []api.Lease, grown []growth) error {
 	}
 	for id, l := range a.node.Leases {
 		_, err := os.Lstat(a.leaseFile(id))
-		ended := errors.Is(err, fs.ErrNotExist) || slices.ContainsFunc(lost, func(now api.Lease) bool { return now.Job == id })
-		if ended && slices.ContainsFunc(l.Slices, func(s api.Slice) bool { return named[s.GPU] }) {
+		later := slices.ContainsFunc(lost, func(now api.Lease) bool { return now.Job == id })
+		here := slices.ContainsFunc(l.Slices, func(s api.Slice) bool { return named[s.GPU] })
+		if here && (later || errors.Is(err, fs.ErrNotExist)) {
 			if err := a.ledger.Release(id); err != nil {
 				return err
 			}

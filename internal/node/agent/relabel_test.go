@@ -178,27 +178,36 @@ func TestKilledWhileGrowing(t *testing.T) {
 	}
 }
 
+// sinceOldLedger holds what happens to four jobs, each with a quarter of the GPU, after the copy of the ledger was made.
+var sinceOldLedger = map[string]func(growingFractions){
+	"a fraction has grown": func(g growingFractions) {
+		g.end(1)
+		g.foresees(15000)
+		g.has("2f.22gb", 2)
+	},
+	"grown, and a lost lease": func(g growingFractions) {
+		g.end(1, 2, 3)
+		g.foresees(15000)
+		g.uid = 20009
+		g.lease(g.startNow("2f.22gb:1"))
+	},
+	"units that were apart": func(g growingFractions) {
+		g.end(1, 3)
+		g.uid = 20009
+		g.lease(g.startNow("2f.22gb:1"))
+	},
+	"a full GPU": func(g growingFractions) {
+		g.end(1, 2, 3)
+		g.f.finish(g.id)
+		g.uid = 20009
+		g.lease(g.startNow("full:1"))
+	},
+}
+
 // TestOldLedgerOfFractions starts an agent with a ledger from when other jobs held the units of the running ones. The
 // agent must keep the sizes in the lease files, and forget the jobs that have ended.
 func TestOldLedgerOfFractions(t *testing.T) {
-	for name, since := range map[string]func(growingFractions){
-		"a fraction has grown": func(g growingFractions) {
-			g.end(1)
-			g.foresees(15000)
-			g.has("2f.22gb", 2)
-		},
-		"grown, and a lost lease": func(g growingFractions) {
-			g.end(1, 2, 3)
-			g.foresees(15000)
-			g.uid = 20009
-			g.lease(g.startNow("2f.22gb:1"))
-		},
-		"units that were apart": func(g growingFractions) {
-			g.end(1, 3)
-			g.uid = 20009
-			g.lease(g.startNow("2f.22gb:1"))
-		},
-	} {
+	for name, since := range sinceOldLedger {
 		t.Run(name, func(t *testing.T) {
 			g := newGrowingFractions(t)
 			for uid := range uint32(3) {
@@ -228,21 +237,21 @@ func TestOldLedgerOfFractions(t *testing.T) {
 			if err := g.agent.completeLeases(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if s := g.agent.leaseOf(g.id).Slices[0]; s.Size == 2 && s.AdvertisedAs != "1f.11gb" {
-				t.Errorf("slurmctld counts %+v", s)
+			if l := g.agent.leaseOf(g.id); l != nil && l.Slices[0].Size == 2 && l.Slices[0].AdvertisedAs != "1f.11gb" {
+				t.Errorf("slurmctld counts %+v", l)
 			}
 			g.publish()
 		})
 	}
 }
 
-// end ends the jobs whose fractions of one unit are at the given distances from the growing job's. 1 is the other half of
-// its block of two units.
+// end ends the jobs whose fractions of one unit are at the given distances from the growing job's. 1 is the other half
+// of its block of two units.
 func (g growingFractions) end(distances ...int) {
 	g.t.Helper()
 	start := g.agent.leaseOf(g.id).Slices[0].Start
 	var ids []uint32
-	for id, l := range g.agent.node.Leases {
+	for id, l := range g.leases() {
 		if slices.Contains(distances, l.Slices[0].Start^start) {
 			ids = append(ids, id)
 		}
@@ -255,11 +264,18 @@ func (g growingFractions) end(distances ...int) {
 	}
 }
 
+// leases returns a copy of the agent's leases.
+func (g growingFractions) leases() map[uint32]*api.Lease {
+	g.agent.node.Lock()
+	defer g.agent.node.Unlock()
+	return maps.Clone(g.agent.node.Leases)
+}
+
 // holders describes the fractions of all jobs, their limits, and the users of the device file.
 func (g growingFractions) holders() string {
 	g.t.Helper()
 	var all []string
-	for id, l := range g.agent.node.Leases {
+	for id, l := range g.leases() {
 		var in *state.Instance
 		if len(l.Slices) == 1 {
 			in = g.agent.node.Held(id, l.Slices[0])
@@ -272,12 +288,12 @@ func (g growingFractions) holders() string {
 	}
 	slices.Sort(all)
 	uids, err := listed(g.agent.caps.DeviceFile(0))
-	return fmt.Sprint(strings.Join(all, "; "), "; users ", uids, err)
+	return fmt.Sprint(strings.Join(all, "; "), "; users ", uids, err, ", owner and mode ", g.file(0))
 }
 
 // leaseFiles returns the contents of all lease files.
 func (g growingFractions) leaseFiles() (all string) {
-	for _, id := range slices.Sorted(maps.Keys(g.agent.node.Leases)) {
+	for _, id := range slices.Sorted(maps.Keys(g.leases())) {
 		all += g.leaseFile(id)
 	}
 	return all
