@@ -144,7 +144,7 @@ var cases = []struct {
 	{"fractions", Error, "no fractions on this node: cgroup v1", func(f *Facts) {
 		f.Fractions, f.NoFractions = true, "cgroup v1"
 	}},
-	{"fractions", Warning, "divides no l40: no GPU of this node has this type (the types without MIG", func(f *Facts) {
+	{"fractions", Info, "divides no l40: no GPU of this node has this type (the types without MIG", func(f *Facts) {
 		f.Fractions, f.UnusedTypes = true, gpu.UnusedTypes(map[string]int{"l40": 4}, nil)
 	}},
 	{"fractions", Warning, "the memory limits of fractions are cooperative", func(f *Facts) {

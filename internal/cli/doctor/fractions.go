@@ -46,9 +46,8 @@ func fractions(f *Facts) (found []Finding) {
 	if !f.Fractions {
 		return nil
 	}
-	for _, unused := range f.UnusedTypes {
-		why, remedy, _ := strings.Cut(unused, "; ")
-		found = append(found, warning(why, remedy))
+	for _, unused := range f.UnusedTypes { // not a warning, because nodes with different GPUs may share caelum.yaml
+		found = append(found, note(unused))
 	}
 	others := len(found)
 	add := func(why, remedy string) {

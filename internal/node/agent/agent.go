@@ -127,7 +127,7 @@ func newAgent(
 			log.WithField("gpu", c.Index).Error("the GPU has no fractions: " + c.Undivided)
 		}
 	}
-	warnUnused(cfg, n, log)
+	logUnused(cfg, n, log)
 	a := &Agent{
 		cfg:         cfg,
 		node:        n,

@@ -61,14 +61,14 @@ func (m *machine) withFractions(cfg config.Config, hw gpu.Hardware) *gpu.Fractio
 	})
 }
 
-// warnUnused logs the types in the fractions key that divide none of the node's GPUs.
-func warnUnused(cfg config.Config, n *state.Node, log *logrus.Entry) {
+// logUnused logs the types in the fractions key that divide none of the node's GPUs.
+func logUnused(cfg config.Config, n *state.Node, log *logrus.Entry) {
 	var gpus []gpu.GPU
 	for _, c := range n.Cards {
 		gpus = append(gpus, c.GPU.GPU)
 	}
 	for _, why := range gpu.UnusedTypes(cfg.Fractions, gpus) {
-		log.Warn(why)
+		log.Info(why)
 	}
 }
 

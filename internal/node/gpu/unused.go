@@ -10,8 +10,9 @@ import (
 	"caelum/internal/core/mig"
 )
 
-// UnusedTypes returns, for each GRES type in units ([FractionOptions]) that divides none of a node's GPUs, the reason
-// and, after a semicolon, a remedy. It returns nil if a GPU is broken, because the GPU may have the type.
+// UnusedTypes returns, for each GRES type in units ([FractionOptions]) that divides none of a node's GPUs, the reason.
+// The type may be misspelled, or one of other nodes with the same caelum.yaml. UnusedTypes returns nil if a GPU is
+// broken, because the GPU may have the type.
 func UnusedTypes(units map[string]int, gpus []GPU) (unused []string) {
 	why := map[string]string{} // by type; "" if the type is divided
 	for _, g := range gpus {
@@ -36,8 +37,7 @@ func UnusedTypes(units map[string]int, gpus []GPU) (unused []string) {
 			reason = "no GPU of this node has this type"
 		}
 		if reason != "" {
-			unused = append(unused, fmt.Sprintf("`fractions` divides no %s: %s (%s); correct or remove the type in "+
-				"caelum.yaml, and restart caelumd", t, reason, has))
+			unused = append(unused, fmt.Sprintf("`fractions` divides no %s: %s (%s)", t, reason, has))
 		}
 	}
 	return unused

@@ -27,7 +27,7 @@ func TestUnusedTypes(t *testing.T) {
 		want string // what the only message contains; empty if there is none
 	}{
 		{"l40s", []gpu.GPU{l40s}, ""},
-		{"l40", []gpu.GPU{l40s, l40s}, "this node has this type (the types without MIG on this node: l40s); "},
+		{"l40", []gpu.GPU{l40s, l40s}, "this node has this type (the types without MIG on this node: l40s)"},
 		{"l40", []gpu.GPU{a100}, "without MIG on this node: none)"},
 		{"l40", []gpu.GPU{l40s, broken}, ""},
 		{"a100", []gpu.GPU{a100}, "no a100: GPUs of this type support MIG"},
