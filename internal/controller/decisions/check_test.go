@@ -24,7 +24,7 @@ func TestCheck(t *testing.T) {
 		{head + valid + "partition gpu grow=on\n partition gpu\nprofil#2g.10gb\ndefault 1g.5gb\n", []string{
 			"4 the line must have the form partition NAME [PROFILE] [grow=off|oom|forecast]",
 			"5 the line begins with a blank",
-			`6 no line may begin with "profil"; a line must begin with alias, bypass, default, grow`,
+			`6 no line may begin with "profil"; a line must begin with alias, args, bypass, default, grow`,
 			"7 the line must have the form default PROFILE, once",
 		}},
 		{head + valid + "whole 7g.40gb\nmodel a100 7g.40gb\nuser 1:0 1g.5gb\n",
@@ -38,6 +38,10 @@ func TestCheck(t *testing.T) {
 		{head + valid + "shard 2 1g.5gb\nshard a:2 2g.10gb\nshard a 1g.5gb\n", []string{
 			`5 the profile "2g.10gb" has no profile line`,
 			"6 the line must have the form shard [TYPE:]COUNT PROFILE, once for each type and count",
+		}},
+		{head + valid + "args 7:0123456789abcdef 1 2=1g.5gb 4=2g.10gb *=1g.5gb\nargs 7:0 1 *=1g.5gb\n", []string{
+			`4 the profile "2g.10gb" has no profile line`,
+			"5 the line must have the form args USER_ID:KEY POSITION NUMBER=PROFILE... *=PROFILE, with 1 to 16",
 		}},
 		{head + valid + "bypass whole\npartition gpu\n", nil},
 		{head + valid + "bypass off\npartition off\n", nil},

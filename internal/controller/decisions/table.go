@@ -53,6 +53,9 @@ type Table struct {
 	// Key, User and Site hold the predictions from earlier runs. Key is indexed by "<user id>:<job key>", User by
 	// "<user id>:<script fingerprint>", and Site by script fingerprint.
 	Key, User, Site map[string]predict.Line
+	// Args holds the profiles of jobs whose needs follow a number in the arguments of their scripts. It is indexed by
+	// "<user id>:<job key>". Its profiles replace those of Key, User and Site.
+	Args map[string]predict.Steps
 	// OldKeys is the number of key lines without a user id, which earlier releases wrote (IgnoredKeys).
 	OldKeys int
 }
@@ -175,6 +178,7 @@ func newReader() reader {
 			Key:      map[string]predict.Line{},
 			User:     map[string]predict.Line{},
 			Site:     map[string]predict.Line{},
+			Args:     map[string]predict.Steps{},
 		},
 		named: map[string]int{},
 	}
@@ -216,6 +220,8 @@ func (r *reader) understand(n int, words []string) bool {
 		return r.learn(n, r.User, userHashForm, value, rest)
 	case "site":
 		return r.learn(n, r.Site, hashForm, value, rest)
+	case "args":
+		return r.args(n, value, rest)
 	case "profile":
 		return r.list(value, rest)
 	case "model":
@@ -363,6 +369,20 @@ func (r *reader) learn(n int, lines map[string]predict.Line, form *regexp.Regexp
 	}
 	lines[id] = l
 	r.note(n, l.Profile)
+	return true
+}
+
+// args parses the rest of an args line after its second word, id.
+func (r *reader) args(n int, id string, rest []string) bool {
+	steps, err := predict.ParseSteps(rest)
+	if _, twice := r.Args[id]; twice || err != nil || !userHashForm.MatchString(id) {
+		return false
+	}
+	r.Args[id] = steps
+	for _, s := range steps.UpTo {
+		r.note(n, s.Profile)
+	}
+	r.note(n, steps.Beyond)
 	return true
 }
 

@@ -4,6 +4,7 @@
 //
 //	Run, Summary      a run, and its summary in an accounting record
 //	Key, Fingerprint  determine which runs are runs of the same job or script
+//	Numbers, Steps    the numbers in a script's arguments, and the profiles that follow from one of them
 //	Predict, Need     the need of a job, and the profile that satisfies it
 //	PredictShared     the need of a job, from the runs of other users
 //	Expect            the expected duration of a running job, from its earlier runs
@@ -20,7 +21,8 @@
 //	forecast.go   Series.Forecast: the peak memory of a running job, from the growth in the last half of its run, and
 //	              whether it will exceed the slice (Exceeds)
 //	grow.go       Growth, Larger, RanOut: jobs that get a larger profile after they have started
-//	key.go        job key and script fingerprint; the number of hashed bytes of name (256) and script (4096)
+//	key.go        job key and script fingerprint; Numbers; the number of hashed bytes of name (256), script (4096)
+//	              and arguments (1024)
 //	limit.go      Line.InTime: the profile that a job requests so that it ends within its time limit
 //	need.go       Predict, Need; Levels; the settings of a site and their defaults; Need.On, which selects a profile
 //	peak.go       memory: the runs' peaks, the margin, peak_quantile, runs with too little memory; Need.Why
@@ -28,6 +30,6 @@
 //	runtime.go    expected run time and its quantiles, from up to 20 complete runs; Expect, for a running job
 //	series.go     Series: the memory of a slice over time, in at most 128 intervals
 //	shared.go     the prediction from other users' runs: the upper median, with the same weight for each user
-//	steps.go      Steps: the profiles for the numbers in a script's arguments, and the text of an args line
+//	steps.go      Steps: the content of an args line of the decision table, and its form
 //	xids.go       Xid errors of a run: the form of their text (AddXid, ParseXids), maxXids
 package predict

@@ -2,6 +2,7 @@ package predict
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -13,6 +14,9 @@ type KeyInput struct {
 	Account string // the account in the request, or else the user's default account
 	JobName string
 	Script  string // empty for srun and salloc
+	// Args holds the arguments of the script, without the script itself. They have no effect without a script, and if
+	// there are more than maxArgs.
+	Args []string
 
 	GPUs        int // GPU slots on each node
 	Nodes       int // at least 1
@@ -20,12 +24,18 @@ type KeyInput struct {
 	CPUsPerTask int // 0 if not requested
 }
 
-// keyNameBytes and keyScriptBytes limit the number of bytes of the name and the script that are hashed (KEY.md in
-// spank/submit).
+// These constants limit the number of bytes of the name, the script, an argument and all arguments that are hashed, and
+// the number of arguments (KEY.md in spank/submit).
 const (
 	keyNameBytes   = 256
 	keyScriptBytes = 4096
+	keyArgBytes    = 256
+	keyArgsBytes   = 1024
+	maxArgs        = 64
 )
+
+// MaxNumbers limits the numbers of a job's arguments.
+const MaxNumbers = 4
 
 // Key returns the job's key, which consists of 16 hexadecimal digits. spank/submit/KEY.md specifies every byte of the
 // hash input. spank/submit/job_submit.lua computes the same key in slurmctld, and the same test vectors check both
@@ -38,7 +48,41 @@ func Key(in KeyInput) string {
 	m.text(in.JobName, keyNameBytes)
 	m.text(in.Script, keyScriptBytes)
 	m.numbers(in.GPUs, in.Nodes, in.Tasks, in.CPUsPerTask)
+	if in.Script != "" && len(in.Args) > 0 && len(in.Args) <= maxArgs {
+		var args message
+		patterns, _ := split(in.Args)
+		for _, p := range patterns {
+			args.text(p, keyArgBytes)
+		}
+		m.text(args.String(), keyArgsBytes)
+	}
 	return m.hash()
+}
+
+// numberForm matches an argument that states a number: a number, one letter and a number as in -b64, or any text that
+// ends with an equals sign and a number.
+var numberForm = regexp.MustCompile(`(?s)^(|-[A-Za-z]|.*=)([0-9]{1,12}(?:\.[0-9]{1,6})?)$`)
+
+// Numbers returns the numbers in the arguments of a script, as typed, up to MaxNumbers. The script itself is not one of
+// the arguments.
+func Numbers(args []string) []string {
+	if len(args) > maxArgs {
+		return nil
+	}
+	_, numbers := split(args)
+	return numbers
+}
+
+// split returns the arguments with # instead of each of their numbers, and the numbers.
+func split(args []string) (patterns, numbers []string) {
+	for _, arg := range args {
+		if m := numberForm.FindStringSubmatch(arg); m != nil && len(numbers) < MaxNumbers {
+			numbers = append(numbers, m[2])
+			arg = m[1] + "#"
+		}
+		patterns = append(patterns, arg)
+	}
+	return patterns, numbers
 }
 
 // Fingerprint returns the script fingerprint: 16 hexadecimal digits that depend on the job's script and size, but not

@@ -24,12 +24,15 @@ func TestKeyVectors(t *testing.T) {
 			continue
 		}
 		w := strings.Fields(line)
-		if len(w) != 10 {
-			t.Fatalf("%d words, want 10: %s", len(w), line)
+		if len(w) < 10 || len(w) == 11 {
+			t.Fatalf("%d words, want 10, or 12 or more: %s", len(w), line)
 		}
 		in := KeyInput{
 			UID: uint32(number(t, w[0])), Account: text(t, w[1]), JobName: text(t, w[2]), Script: text(t, w[3]),
 			GPUs: number(t, w[4]), Nodes: number(t, w[5]), Tasks: number(t, w[6]), CPUsPerTask: number(t, w[7]),
+		}
+		for _, arg := range w[min(11, len(w)):] {
+			in.Args = append(in.Args, text(t, arg))
 		}
 		if got := Key(in); got != w[8] {
 			t.Errorf("key of %s\n got %s", line, got)
@@ -37,9 +40,12 @@ func TestKeyVectors(t *testing.T) {
 		if got := Fingerprint(in); got != text(t, w[9]) {
 			t.Errorf("script fingerprint of %s\n got %s", line, got)
 		}
+		if got := strings.Join(Numbers(in.Args), ","); in.Script != "" && len(w) > 10 && got != text(t, w[10]) {
+			t.Errorf("numbers of %s\n got %s", line, got)
+		}
 		seen++
 	}
-	if seen < 10 {
+	if seen < 30 {
 		t.Fatalf("only %d vectors read", seen)
 	}
 }
@@ -57,6 +63,12 @@ func TestKeyFields(t *testing.T) {
 		"nodes":   func(k *KeyInput) { k.Nodes = 2 },
 		"tasks":   func(k *KeyInput) { k.Tasks = 1 },
 		"cpus":    func(k *KeyInput) { k.CPUsPerTask = 1 },
+		"args":    func(k *KeyInput) { k.Args = []string{"train", "64"} },
+		"order":   func(k *KeyInput) { k.Args = []string{"64", "train"} },
+		"empty":   func(k *KeyInput) { k.Args = []string{""} },
+		"joined":  func(k *KeyInput) { k.Args = []string{"1:a,1:b"} },
+		"two":     func(k *KeyInput) { k.Args = []string{"a", "b"} },
+		"shaped":  func(k *KeyInput) { k.Args = []string{"-b64"} },
 	}
 	seen := map[string]string{Key(base): "base"}
 	for name, f := range change {
@@ -71,6 +83,7 @@ func TestKeyFields(t *testing.T) {
 	same := map[string]func(*KeyInput){
 		"account's case":     func(k *KeyInput) { k.Account = "PHYS" },
 		"script beyond 4096": func(k *KeyInput) { k.Script = k.Script[:4096] + "other" },
+		"too many arguments": func(k *KeyInput) { k.Args = make([]string, 65) },
 	}
 	base.Script = strings.Repeat("x", 5000)
 	for name, f := range same {

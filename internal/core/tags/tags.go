@@ -21,7 +21,7 @@ const (
 	Unconverted = "caelum:unconverted="
 	// Size is followed by the profile that Caelum chose for a job that did not name one.
 	Size = "caelum:sized="
-	// By is followed by what determined the profile in the Size tag: key, user or site for a learned line of the
+	// By is followed by what determined the profile in the Size tag: args, key, user or site for a learned line of the
 	// decision table, default for its default line, full for its profile for several GPUs, memory for --mig-mem, or off
 	// for --mig=off.
 	By = "caelum:by="
@@ -39,6 +39,8 @@ const (
 	Key = "caelum:key="
 	// Fingerprint is followed by the script fingerprint, which has 16 hexadecimal digits.
 	Fingerprint = "caelum:work="
+	// Args is followed by the numbers in the arguments of the job's script, separated by commas (predict.Numbers).
+	Args = "caelum:args="
 	// Requeued is followed by the number of times that the job was requeued because its slice was not available.
 	Requeued = "caelum:requeued="
 	// NoRoom is followed by the slices that were not available and by the name of the node. An agent writes this tag
