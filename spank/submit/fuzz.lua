@@ -4,9 +4,9 @@
 --
 -- A question consists of a line "<word> <number of fields>" and the fields. A field consists of a line "<s or n> <name>
 -- <length>" and the bytes of its value. The words are load (load the script as slurmctld does when it starts), submit
--- and modify. Fields named record.<x> belong to the job record, those named env.<i> to spank_job_env, and those named
--- environ.<x> to the environment. The uid field is an argument of the call. An answer also consists of a line and
--- fields: rc, the messages to the user and the log, and the written fields with their values.
+-- and modify. Fields named record.<x> belong to the job record, those named env.<i> to spank_job_env, those named
+-- argv.<i> to argv, and those named environ.<x> to the environment. The uid field is an argument of the call. An answer
+-- also consists of a line and fields: rc, the messages to the user and the log, and the written fields with their values.
 
 local script = arg[1]
 local said, log
@@ -72,16 +72,18 @@ function words.load()
 end
 
 local function run(call, fields)
-  local job, record, env, environ, writes = {}, {}, {}, {}, {}
+  local job, record, env, environ, argv, writes = {}, {}, {}, {}, {}, {}
   for name, value in pairs(fields) do
     local where, rest = name:match("^(%l+)%.(.+)$")
     if where == "record" then record[rest] = value
     elseif where == "env" then env[tonumber(rest)] = value
+    elseif where == "argv" then argv[tonumber(rest)] = value
     elseif where == "environ" then environ[rest] = value
     else job[name] = value end
   end
   local uid, parts = job.uid, job.no_parts and {} or PARTS
   job.uid, job.no_parts = nil, nil
+  if next(argv) then job.argv = argv end
   if next(env) then job.spank_job_env, record.spank_job_env = env, env end
   if job.script and job.script ~= "" then job.environment = watched(environ, writes, "write.environ.") end
   local rc

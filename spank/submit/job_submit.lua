@@ -39,6 +39,10 @@ local MAX_NAMES = 1024    -- bytes in a list of partitions, which slurmctld also
 -- queue. With 2 kB, it takes about a second.
 local MAX_NODES = 2048
 
+local MAX_ARGS = 64       -- arguments of a script; slurmctld copies all of them when the script reads them
+local MAX_NUMBERS = 4     -- numbers in the arguments
+local MAX_STEPS = 16      -- steps of an args line
+
 ---------------------------------------------------------------- the decision table
 
 local decisions     -- the last valid decision table; nil before the script has read a valid table
@@ -96,12 +100,45 @@ end
 -- user. The script ignores key lines without a user id, which earlier releases wrote.
 local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
 
+-- hashed reports whether a text has the form of the second word of a learned line, of which pattern captures the hash.
+local function hashed(text, pattern)
+  local hex = text:match(pattern)
+  return hex and #hex == 16 and not hex:find("%u") and not text:find("^0%d+:")
+end
+
+-- decimal_number parses a number in the arguments of a script, which has up to 12 digits and up to 6 decimals. For
+-- anything else, it returns nil.
+local function decimal_number(text)
+  if #text > 19 then return nil end
+  local whole, rest = text:match("^(%d+)(.*)$")
+  return whole and #whole <= 12 and (rest == "" or #rest <= 7 and rest:find("^%.%d+$")) and tonumber(text) or nil
+end
+
+-- read_args reads an args line, which assigns profiles to the values of a number in the arguments of a user's job. It
+-- has the form "args <user id>:<job key> <position> <number>=<profile>... *=<profile>", with ascending numbers.
+local function read_args(t, n, line)
+  local subject, position, rest = line:match("^args%s+(%S+)%s+([1-4])(%s.*)$")
+  if not subject or t.args[subject] or not hashed(subject, LEARNED.key) then return false end
+  local of = {position = tonumber(position), profiles = {}}
+  for word in rest:gmatch("%S+") do
+    local text, profile = word:match("^([^=]*)=(%w[%w.+-]*)$")
+    if not text or of.beyond then return false end
+    if text == "*" then
+      of.beyond = profile
+    else
+      local upto = decimal_number(text)
+      if not upto or #of == MAX_STEPS or upto <= (of[#of] or -1) then return false end
+      of[#of + 1], of.profiles[#of + 1] = upto, profile
+    end
+    t.named[profile] = t.named[profile] or n
+  end
+  t.args[subject] = of
+  return #of > 0 and of.beyond ~= nil
+end
+
 local function learn(t, word, value, profile, fourth, fifth)
   local old = word == "key" and value:find("^%x+$")
-  local hex = old and value or value:match(LEARNED[word])
-  if not profile or not hex or #hex ~= 16 or hex:find("%u") or value:find("^0%d+:") or t[word][value] then
-    return false
-  end
+  if not profile or t[word][value] or not hashed(value, old and LEARNED.site or LEARNED[word]) then return false end
   local seconds, high
   if fourth then
     seconds, high = range(fourth)
@@ -161,6 +198,7 @@ end
 -- profile line for the line's profile, because that may come later in the table.
 local function read_line(t, n, line)
   local word, value, third, fourth, fifth = split(line)
+  if not word or word == "args" then return read_args(t, n, line) end
   local named
   if LEARNED[word] then
     if not learn(t, word, value, third, fourth, fifth) then return false end
@@ -211,7 +249,7 @@ local function parse(text)
   local t = {
     partitions = {}, grow_in = {}, profiles = {}, known = {}, models = {}, alias = {}, most = {}, named = {},
     units = {}, per_gpu = {}, shards = {},
-    key = {}, user = {}, site = {}, old = 0,
+    key = {}, user = {}, site = {}, args = {}, old = 0,
     seconds = {key = {}, user = {}, site = {}}, high = {key = {}, user = {}, site = {}},
     busy = {key = {}, user = {}, site = {}},
   }
@@ -865,16 +903,47 @@ local function decimal(value) return field(string.format("%d", value or 0), 20) 
 
 local function user_id(job) return type(job.user_id) == "number" and math.floor(job.user_id) or 0 end
 
--- key_and_fingerprint returns the job key and, unless the job has no script, the script fingerprint.
+-- stated returns the number that an argument states, as typed: the whole argument, the part after one letter as in
+-- -b64, or the part after the last equals sign. For any other argument, it returns nil.
+local function stated(argument)
+  -- 20 bytes hold an equals sign and the longest number.
+  local text = argument:sub(-20):match("=([^=]*)$") or #argument <= 21 and (argument:match("^%-%a(.*)$") or argument)
+  return text and decimal_number(text) and text
+end
+
+-- arguments returns what the arguments of a job's script contribute to the input of the job key, and their numbers as
+-- in the caelum:args tag, or nil if they have none.
+local function arguments(job)
+  local n = job.argc   -- counts the script, too
+  if type(n) ~= "number" or n < 2 or n > MAX_ARGS + 1 then return "" end
+  local argv = job.argv   -- a local copy, because slurmctld copies all arguments at each access to job.argv
+  if type(argv) ~= "table" then return "" end
+  local fields, numbers = {}, {}
+  for i = 1, n - 1 do
+    local argument = type(argv[i]) == "string" and argv[i] or ""
+    local text = #numbers < MAX_NUMBERS and stated(argument)
+    if text then
+      numbers[#numbers + 1] = text
+      argument = argument:sub(1, math.min(#argument - #text, 256)) .. "#"
+    end
+    fields[i] = field(argument, 256)
+  end
+  return field(table.concat(fields), 1024), #numbers > 0 and table.concat(numbers, ",") or nil
+end
+
+-- key_and_fingerprint returns the job key and, unless the job has no script, the script fingerprint and the numbers of
+-- its arguments.
 local function key_and_fingerprint(job, r, gpus)
   local text = job.script   -- a local copy, because slurmctld copies the whole script at each access to job.script
   local has_script = type(text) == "string" and text ~= ""
   local script = digest(field(text, 4096))
   local size = decimal(gpus.all) .. decimal(r.nodes) .. decimal(r.tasks)
   local who = decimal(user_id(job)) .. field(job.account or job.default_account, 256):lower() .. field(job.name, 256)
-  local key = hash(field("caelum-key-1", 20) .. who, script, size .. decimal(count(job.cpus_per_task)))
+  local args, numbers = "", nil
+  if has_script then args, numbers = arguments(job) end
+  local key = hash(field("caelum-key-1", 20) .. who, script, size .. decimal(count(job.cpus_per_task)) .. args)
   if not has_script then return key, nil end
-  return key, hash(field("caelum-work-1", 20), script, size)
+  return key, hash(field("caelum-work-1", 20), script, size), numbers
 end
 
 ---------------------------------------------------------------- the decision
@@ -921,11 +990,27 @@ local function mebibytes(size)
   return math.ceil(tonumber(digits) * UNITS[unit:lower()])
 end
 
+-- by_number returns the profile that an args line, which may be nil, states for the numbers in the caelum:args tag. It
+-- returns nil if they include no number at the line's position.
+local function by_number(line, numbers)
+  local at = 0
+  for text in (line and numbers or ""):gmatch("[^,]+") do
+    at = at + 1
+    local number = at == line.position and decimal_number(text)
+    for i, upto in ipairs(number and line or {}) do
+      if number <= upto then return line.profiles[i] end
+    end
+    if number then return line.beyond end
+  end
+end
+
 -- learned returns the contents of the first matching line as profile, seconds, high and busy, and its first word as
 -- kind. It looks for the key line of the user's job key, then for the user line of the user's script fingerprint, and
--- then for the site line of the script fingerprint. If there is none, the result is empty.
-local function learned(t, uid, key, fingerprint)
+-- then for the site line of the script fingerprint. If there is none, the result is empty. The by_number field has the
+-- profile from the args line of the job key. It takes precedence over profile, on which the job takes seconds and high.
+local function learned(t, uid, key, fingerprint, numbers)
   local kind, subject = "key", string.format("%d:%s", uid, key)
+  local steps = by_number(t.args[subject], numbers)
   if not t.key[subject] then
     if not fingerprint then return {} end
     kind, subject = "user", string.format("%d:%s", uid, fingerprint)
@@ -933,7 +1018,7 @@ local function learned(t, uid, key, fingerprint)
   end
   return {
     profile = t[kind][subject], seconds = t.seconds[kind][subject], high = t.high[kind][subject],
-    busy = t.busy[kind][subject], kind = t[kind][subject] and kind,
+    busy = t.busy[kind][subject], kind = t[kind][subject] and kind, by_number = steps,
   }
 end
 
@@ -973,7 +1058,7 @@ end
 -- is the result of learned, and full that of full_of.
 local function size(t, given, run, full, gpus)
   local mig, memory = given.mig, given.mig_mem
-  local predicted, by = run.profile, run.kind or "default"
+  local predicted, by = run.by_number or run.profile, run.by_number and "args" or run.kind or "default"
   if mig and not t.profiles[mig] and t.profiles[mig:lower()] then mig = mig:lower() end
   if mig == "auto" then mig = nil end
   local named = mig == "off" and (full or t.whole) or mig
@@ -1351,6 +1436,7 @@ end
 -- REASONS explains the sources of a job's size to its user.
 local REASONS = {
   memory = "the smallest slice with this memory (--mig-mem)", full = "because the job requests several GPUs per node",
+  args = "from the arguments and your earlier runs of this job",
   default = "the default, because no earlier runs are known", key = "from your earlier runs of this job",
   user = "from your earlier runs of this script", site = "from other users' runs of this script",
 }
@@ -1430,8 +1516,8 @@ local function submit(job, parts, converts)
   if beyond(job, r.hidden, t.max_cpus, shares) then return slurm.SUCCESS end
   local gpus, unfit = slots(r, job)
   if not gpus then return refuse(unfit) end
-  local key, fingerprint = key_and_fingerprint(job, r, gpus)
-  local run = learned(t, user_id(job), key, fingerprint)
+  local key, fingerprint, numbers = key_and_fingerprint(job, r, gpus)
+  local run = learned(t, user_id(job), key, fingerprint, numbers)
   run.options, run.too_many = given, too_many
   local limit = time_limit(t, job.time_limit, job.partition, parts)
   local full = full_of(t, gpus.types, job.partition, parts)
@@ -1449,6 +1535,7 @@ local function submit(job, parts, converts)
   local tags = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   tags[#tags + 1] = "caelum:key=" .. key
   if fingerprint then tags[#tags + 1] = "caelum:work=" .. fingerprint end
+  if numbers then tags[#tags + 1] = "caelum:args=" .. numbers end
   local share = changes.share
   if share.cpus or share.mib then
     tags[#tags + 1] = "caelum:share=" .. (share.cpus and "cpus" or "") .. (share.mib and "memory" or "")
@@ -1633,7 +1720,7 @@ local function modify(job, record, parts)
   if own == nil or own == slurm.NO_VAL then own = record.time_limit end
   local limit = time_limit(t, own, job.partition or record.partition, parts)
   local full = full_of(t, gpus.types, job.partition or record.partition, parts)
-  local run = learned(t, user_id(record), key, fingerprint)
+  local run = learned(t, user_id(record), key, fingerprint, comment:match("caelum:args=([%d.,]+)"))
   run.options, run.too_many = options(record)
   local changes, unfit = resolve(r, gpus, t, record, run, limit, full)
   if not changes then return refuse(unfit) end

@@ -79,6 +79,7 @@ func (m maker) job() fields {
 	} {
 		some(3, name, func() any { return m.one("train", "#!/bin/sh\n", m.raw, strings.Repeat(m.raw, 1+m.IntN(40))) })
 	}
+	some(2, "argc", func() any { return float64(m.arguments(q)) })
 	for _, name := range []string{"req_nodes", "exc_nodes", "reservation"} {
 		some(8, name, func() any { return m.one("", "n1", m.raw, strings.Repeat("n1,", 683)) })
 	}
@@ -120,6 +121,17 @@ func (m maker) job() fields {
 		}
 	}
 	return q
+}
+
+// arguments adds the script and its arguments to a job, and returns their number.
+func (m maker) arguments(q fields) int {
+	n := 1 + []int{0, 1, 2, 3, 6, 63, 64, 65, 70}[m.IntN(9)]
+	for i := range n {
+		q[fmt.Sprint("argv.", i)] = m.one("", "train", "64", "64", "-b8", "--batch=64.5", "2000", "--x=a=9", "-b-1", "1e3",
+			strings.Repeat("=1", m.IntN(200)), "123456789012.123456", "1234567890123", "n=1.1234567", "#", "\xff=7",
+			strings.Repeat("x", m.IntN(300)), m.raw, m.raw+"=3")
+	}
+	return n + m.IntN(9)/8 // one argument may be missing
 }
 
 // plain replaces the request of a job by a valid one for a few GPUs, which several nodes may have to share.
@@ -198,6 +210,10 @@ func (m maker) learned(s stamp) string {
 				m.one("", "60", "999999999", "60 0", "1 7", "999999999 50", "3600 100", "1000-1300", "1000-3600 80",
 					"999999999-999999999 100", "1-1 0", "2000-2100 30", "1200-1201 95"))
 		}
+	}
+	if m.IntN(2) == 0 {
+		fmt.Fprintf(&b, "args %d:%s %s %s *=7g.40gb\n", s.uid, s.key, m.one("1", "1", "2", "4"),
+			m.one("64=1g.5gb", "8=1g.5gb 64=2g.10gb 2000.5=4g.20gb", "0=2g.10gb 999999999999.999999=1g.5gb"))
 	}
 	return b.String()
 }
@@ -447,6 +463,9 @@ func (o outcome) accepted(q fields) (r reply) {
 	if o.stamp.fingerprint != "" {
 		tags = append(tags, "caelum:work="+o.stamp.fingerprint)
 	}
+	if o.stamp.numbers != "" {
+		tags = append(tags, "caelum:args="+o.stamp.numbers)
+	}
 	if share := strings.Repeat("cpus", min(o.each, 1)) + strings.Repeat("memory", min(o.mib, 1)); share != "" {
 		tags = append(tags, "caelum:share="+share)
 	}
@@ -489,7 +508,10 @@ func (o outcome) accepted(q fields) (r reply) {
 	return r
 }
 
-var stamps = regexp.MustCompile(`caelum:(key|work)=([0-9a-fA-F]+)`)
+var (
+	stamps   = regexp.MustCompile(`caelum:(key|work)=([0-9a-fA-F]+)`)
+	argsWord = regexp.MustCompile(`caelum:args=([0-9.,]+)`)
+)
 
 // stampOf returns the stamp in the record of a pending job.
 func stampOf(q fields) stamp {
@@ -501,6 +523,9 @@ func stampOf(q fields) stamp {
 		} else if m[1] == "work" && s.fingerprint == "" {
 			s.fingerprint = m[2]
 		}
+	}
+	if m := argsWord.FindStringSubmatch(text(q, "record.admin_comment")); m != nil {
+		s.numbers = m[1]
 	}
 	return s
 }
@@ -515,6 +540,7 @@ func (m maker) submitted(record fields) {
 		"caelum:key=0123456789abcdef",
 		"x caelum:key=0123456789abcdef caelum:held",
 		"caelum:key=1 caelum:work=fedcba9876543210",
+		"caelum:key=0123456789abcdef caelum:work=fedcba9876543210 caelum:args="+m.one("9,64", "64.5", ",,2", "1.2.3", m.raw),
 		m.raw,
 	)
 	record["partition"] = m.one("gpu", "cpu", "cpu,gpu-long")
@@ -614,7 +640,7 @@ func FuzzModify(f *testing.F) {
 		q := m.change()
 		stamped := stampOf(q)
 		site := strings.ReplaceAll(m.site(), "bypass cpu\n", "")
-		d := table.write(t, site+m.learned(stamp{stamped.uid, "0123456789abcdef", "fedcba9876543210"}))
+		d := table.write(t, site+m.learned(stamp{stamped.uid, "0123456789abcdef", "fedcba9876543210", ""}))
 		got := askBoth(t, lua, "modify", q)
 		if strings.HasPrefix(text(q, "admin_comment"), "caelum:convert") && q["uid"] == 0.0 {
 			checkConversion(t, q, got)

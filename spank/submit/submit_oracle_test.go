@@ -81,6 +81,33 @@ type outcome struct {
 type stamp struct {
 	uid              uint32
 	key, fingerprint string // fingerprint is empty without a script
+	numbers          string // of the arguments, as in the caelum:args tag
+}
+
+var plainNumber = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,6})?$`)
+
+// byNumber returns the profile that the args line of a table states for a job, or "".
+func byNumber(d decisions.Table, s stamp) string {
+	steps, ok := d.Args[fmt.Sprintf("%d:%s", s.uid, s.key)]
+	numbers := strings.FieldsFunc(s.numbers, func(r rune) bool { return r == ',' })
+	if !ok || len(numbers) < steps.Position || !plainNumber.MatchString(numbers[steps.Position-1]) {
+		return ""
+	}
+	number, _ := strconv.ParseFloat(numbers[steps.Position-1], 64)
+	for _, step := range steps.UpTo {
+		if number <= step.UpTo {
+			return step.Profile
+		}
+	}
+	return steps.Beyond
+}
+
+// predicted returns the profile that a table predicts for a job, or "". known is the result of learned.
+func predicted(d decisions.Table, s stamp, known *predict.Line) string {
+	if known == nil {
+		return byNumber(d, s)
+	}
+	return cmp.Or(byNumber(d, s), known.Profile)
 }
 
 // learned returns the line of a table that applies to a job, or nil.
@@ -106,10 +133,8 @@ func busyOf(known *predict.Line) string {
 }
 
 // size returns the profile that a request gets if its GRES does not name one. sized is true if `--mig` does not name
-// one either. ok is false if the request is rejected.
-func size(
-	q fields, d decisions.Table, known *predict.Line, kind string,
-) (profile string, sized bool, warning string, ok bool) {
+// one either. ok is false if the request is rejected. foreseen is the result of predicted.
+func size(q fields, d decisions.Table, foreseen, kind string) (profile string, sized bool, warning string, ok bool) {
 	mig, mem := option(q, "mig"), option(q, "mig_mem")
 	has := map[string]int{}
 	for _, p := range d.Profiles {
@@ -134,10 +159,8 @@ func size(
 	switch {
 	case mem == "" && named != "":
 		return named, sized, "", true
-	case mem == "" && known != nil:
-		return known.Profile, true, "", true
 	case mem == "":
-		return d.Default, true, "", true
+		return cmp.Or(foreseen, d.Default), true, "", true
 	}
 	m := sizeWord.FindStringSubmatch(mem)
 	if m == nil || strings.Trim(m[1], "0") == "" {
@@ -159,9 +182,9 @@ func size(
 	if profile == "" && enough("full") {
 		profile = "full"
 	}
-	if known != nil && has[profile] < has[known.Profile] {
+	if foreseen != "" && has[profile] < has[foreseen] {
 		warning = fmt.Sprintf("caelum: --mig-mem=%s selects %s, but earlier runs of this job indicate %s",
-			mem, profile, known.Profile)
+			mem, profile, foreseen)
 	}
 	return profile, true, warning, profile != ""
 }
@@ -177,6 +200,8 @@ func sourceOf(q fields, d decisions.Table, s stamp) string {
 		return "off"
 	case option(q, "mig_mem") != "":
 		return "memory"
+	case byNumber(d, s) != "":
+		return "args"
 	case key:
 		return "key"
 	case user:
@@ -192,6 +217,7 @@ var sizeMessages = map[string]string{
 	"full":    "because the job requests several GPUs per node",
 	"memory":  "the smallest slice with this memory (--mig-mem)",
 	"default": "the default, because no earlier runs are known",
+	"args":    "from the arguments and your earlier runs of this job",
 	"key":     "from your earlier runs of this job",
 	"user":    "from your earlier runs of this script",
 	"site":    "from other users' runs of this script",
@@ -292,7 +318,7 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 // false for an update of a job.
 func (o *outcome) setSize(q fields, d decisions.Table, known *predict.Line, gpus sum, submitted bool) string {
 	kind := model(gpus.types)
-	profile, sized, warning, ok := size(q, d, known, kind)
+	profile, sized, warning, ok := size(q, d, predicted(d, o.stamp, known), kind)
 	of := d.Models[kind]
 	o.refused = o.refused || !ok || !sized && len(of) > 0 && !slices.Contains(of, profile)
 	o.warning = warning
@@ -719,7 +745,7 @@ func (o options) expected(q fields, d decisions.Table, s *stamp, before options)
 	switch {
 	case outcome.none:
 		return ruled{refused: before.asks(&d) || moves}, before.asks(&d)
-	case o.asks(&d) && hidden(q, before, &d):
+	case (o.asks(&d) || len(changed) > 0) && hidden(q, before, &d):
 		return ruled{refused: true}, true
 	case outcome.foreign, !sets(q) && !moves && before.typed(&d):
 		return ruled{}, true

@@ -1,6 +1,7 @@
 package jobsubmit
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -351,5 +352,10 @@ func (r request) stamp(q fields, gpus int) stamp {
 		JobName: text(q, "name"), Script: text(q, "script"),
 		GPUs: gpus, Nodes: r.nodes, Tasks: r.tasks, CPUsPerTask: set(q, "cpus_per_task"),
 	}
-	return stamp{in.UID, predict.Key(in), predict.Fingerprint(in)}
+	if argc, _ := q["argc"].(float64); in.Script != "" {
+		for i := 1; i < int(argc); i++ {
+			in.Args = append(in.Args, text(q, fmt.Sprint("argv.", i)))
+		}
+	}
+	return stamp{in.UID, predict.Key(in), predict.Fingerprint(in), strings.Join(predict.Numbers(in.Args), ",")}
 }

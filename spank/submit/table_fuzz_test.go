@@ -1,6 +1,8 @@
 package jobsubmit
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +15,12 @@ import (
 // script is the batch script of the jobs that probe a table.
 const script = "#!/bin/sh\n"
 
-var probed = predict.KeyInput{UID: 7, Script: script, GPUs: 1, Nodes: 1}
+var probed = predict.KeyInput{UID: 7, Script: script, GPUs: 1, Nodes: 1, Args: []string{"2000"}}
+
+// probedStamp returns the stamp of the jobs that probe a table.
+func probedStamp() stamp {
+	return stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed), "2000"}
+}
 
 // table generates a decision table with valid lines, invalid lines and raw.
 func (m maker) table() string {
@@ -53,6 +60,7 @@ func (m maker) table() string {
 			"user "+m.one("7:", "7:", "8:", "07:", "-7:", ":", m.raw)+
 				m.one(fingerprint, fingerprint, m.raw)+" "+profile+number,
 			"site "+m.one(fingerprint, fingerprint, "0123456789abcdef", m.raw)+" "+profile+number,
+			"args "+m.one("7:", "7:", "7:", "8:", "07:", "", m.raw)+m.one(key, key, "0123456789abcdef", m.raw)+" "+m.steps(),
 			"# "+m.raw,
 			"",
 			" ",
@@ -80,6 +88,22 @@ func (m maker) table() string {
 		text = text[:i] + m.raw + text[i:]
 	}
 	return text
+}
+
+// steps generates the rest of an args line.
+func (m maker) steps() string {
+	all := []string{m.one("1", "1", "1", "2", "4", "0", "5", "12", m.raw)}
+	for range m.IntN(4) {
+		all = append(all, m.one("8", "64", "1999.5", "2000", "2000.0", "02000", "3000", "999999999999.999999", "1e3", "5.",
+			"1234567890123", "1.1234567", "*", m.raw)+m.one("=", "=", "=", "=", "", "==")+
+			m.one("1g.5gb", "1g.5gb", "2g.10gb", "1g.5gb+me", m.raw))
+	}
+	if m.IntN(9) == 0 {
+		for i := range 16 {
+			all = append(all, fmt.Sprintf("%d=1g.5gb", 4000+i))
+		}
+	}
+	return strings.Join(append(all, m.one("*=1g.5gb", "*=2g.10gb", "*=2g.10gb", "*=9g.99gb", "", m.raw)), " ")
 }
 
 // FuzzTable checks that the script uses all lines of a valid table, and none of an invalid one. After an invalid table,
@@ -138,10 +162,15 @@ type probe struct {
 	text string
 }
 
+// probedJob holds the fields of the probed job, which is submitted without catalogue nodes.
+var probedJob = fields{
+	"uid": 7.0, "user_id": 7.0, "priority": 4294967294.0, "script": script, "no_parts": 1.0,
+	"argc": 2.0, "argv.0": "train.sh", "argv.1": "2000",
+}
+
 func (p probe) submit(q fields) reply {
 	p.Helper()
-	q["uid"], q["user_id"], q["priority"], q["script"] = 7.0, 7.0, 4294967294.0, script
-	q["no_parts"] = 1.0 // without catalogue nodes
+	q = q.with(probedJob)
 	if q["partition"] == nil {
 		q["partition"] = "gpu"
 	}
@@ -177,7 +206,7 @@ func (p probe) gives(q fields, want string) reply {
 // force checks that the script uses a table. why is the expected error in the log, or nil.
 func (p probe) force(d decisions.Table, why error) {
 	p.Helper()
-	known := learned(d, stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed)})
+	known := learned(d, probedStamp())
 	log := p.partitions(d, known)
 	if text, remedy := d.IgnoredKeys(); why == nil && text != "" {
 		says := ": " + text + "; " + remedy
@@ -213,10 +242,9 @@ func (p probe) force(d decisions.Table, why error) {
 // It returns the logged lines.
 func (p probe) partitions(d decisions.Table, known *predict.Line) (log []string) {
 	p.Helper()
-	profile, figures := d.Default, ""
-	by := sourceOf(nil, d, stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed)})
+	profile, figures := cmp.Or(predicted(d, probedStamp(), known), d.Default), ""
+	by := sourceOf(nil, d, probedStamp())
 	if known != nil {
-		profile = known.Profile
 		if runs := runTimeOf(known); runs != "" {
 			figures = " caelum:runs=" + runs
 		}
@@ -273,7 +301,7 @@ func (p probe) sizes(d decisions.Table, partition string, known *predict.Line) {
 			option = "_SLURM_SPANK_OPTION_caelum_mig_mem=" + mem
 		}
 		q := fields{"tres_per_node": "gres:gpu:1", "partition": partition, "env.1": option}
-		profile, _, _, ok := size(q, d, known, "")
+		profile, _, _, ok := size(q, d, predicted(d, probedStamp(), known), "")
 		if !ok {
 			p.gives(q, "refused")
 		} else {
@@ -299,9 +327,8 @@ func (p probe) places(d decisions.Table, partition string) {
 	p.Helper()
 	for _, cpus := range []string{"", "3"} {
 		q := fields{
-			"tres_per_job": "gres:gpu:4", "partition": partition, "script": script, "user_id": 7.0,
-			"env.1": "_SLURM_SPANK_OPTION_caelum_mig=off", "no_parts": 1.0,
-		}
+			"tres_per_job": "gres:gpu:4", "partition": partition, "env.1": "_SLURM_SPANK_OPTION_caelum_mig=off",
+		}.with(probedJob)
 		if cpus != "" {
 			q["cpus_per_tres"] = "gres:gpu:" + cpus
 		}
@@ -319,9 +346,7 @@ func (p probe) places(d decisions.Table, partition string) {
 func (p probe) aliases(d decisions.Table, partition string) {
 	p.Helper()
 	for _, alias := range append(few(slices.Sorted(maps.Keys(d.Aliases))), "2g.10gb", "x_9g.99gb") {
-		q := fields{
-			"tres_per_node": "gres:gpu:" + alias + ":1", "partition": partition, "script": script, "user_id": 7.0,
-		}
+		q := fields{"tres_per_node": "gres:gpu:" + alias + ":1", "partition": partition}.with(probedJob)
 		want := oracle(q, d, nil)
 		r := p.submit(q)
 		refused := want.refused || want.unavailable
@@ -337,7 +362,7 @@ func (p probe) shards(d decisions.Table, partition string) {
 	for _, kind := range append(few(slices.Sorted(maps.Keys(d.Shards))), "a100") {
 		for _, n := range []string{"1", "2", "3", "8", "9"} {
 			list := strings.TrimSuffix("gres:shard:"+kind, ":") + ":" + n
-			q := fields{"tres_per_node": list, "partition": partition, "script": script, "user_id": 7.0}
+			q := fields{"tres_per_node": list, "partition": partition}.with(probedJob)
 			want := oracle(q.with(fields{"partition": "gpu"}), d, nil) // managed in every test
 			r := p.submit(q)
 			refused := want.refused || want.unavailable
