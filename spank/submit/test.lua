@@ -870,19 +870,25 @@ local seen, known_key = 0, nil
 for line in io.lines(vectors) do
   local w = {}
   for word in line:gmatch("%S+") do w[#w + 1] = word end
-  if #w == 10 and w[1] ~= "#" then
+  if #w >= 10 and w[1] ~= "#" then
     seen = seen + 1
+    local argv = {[0] = "train.sh"}
+    for i = 12, #w do argv[i - 11] = unescape(w[i]) end
     local _, job = submit({
       user_id = tonumber(w[1]), account = unescape(w[2]), name = unescape(w[3]), script = unescape(w[4]),
       tres_per_node = "gres:gpu:" .. w[5], min_nodes = tonumber(w[6]),
       num_tasks = w[7] ~= "0" and tonumber(w[7]) or NO_VAL, cpus_per_task = w[8] ~= "0" and tonumber(w[8]) or NO_VAL16,
+      argc = #argv + 1, argv = argv,
     })
     check(word(job, "key") == w[9], "the key of " .. line:sub(1, 60), job.admin_comment)
     check(word(job, "work") == (w[10] ~= "-" and w[10] or nil), "the fingerprint of " .. line:sub(1, 60), job.admin_comment)
+    check((word(job, "args") or "-") == (w[11] or "-"), "the numbers of " .. line:sub(1, 60), job.admin_comment)
     known_key = w[9]
   end
 end
-check(seen >= 10, "key vectors read", seen)
+check(seen >= 30, "key vectors read", seen)
+local _, numbered = submit({tres_per_node = "gres:gpu:1", argc = 3, argv = {[0] = "train.sh", "64", "-b2000"}})
+check(numbered.admin_comment:find("^caelum:key=%x+ caelum:work=%x+ caelum:args=64,2000 caelum:sized="), "the numbers follow the fingerprint", numbered.admin_comment)
 local _, nobody = submit({tres_per_node = "gres:gpu:1", account = false, default_account = "phys"})
 local _, named = submit({tres_per_node = "gres:gpu:1", account = "phys"})
 check(nobody.admin_comment == named.admin_comment, "the default account counts like a given account", nobody.admin_comment)
@@ -890,12 +896,13 @@ check(nobody.admin_comment == named.admin_comment, "the default account counts l
 local _, stepped = submit({tres_per_node = "gres:gpu:1", script = false})
 check(word(stepped, "key") and not word(stepped, "work"), "a job without a script has a key and no fingerprint", stepped.admin_comment)
 
--- reads counts how often the script field is read, because slurmctld copies the whole script each time.
-local function reads(fields)
+-- reads counts how often a field, or else the script, is read, because slurmctld copies the whole script or all
+-- arguments each time.
+local function reads(fields, name)
   local store, read = job_desc(fields, "gres:"), 0
   local counting = setmetatable({}, {
     __index = function(_, k)
-      if k == "script" then read = read + 1 end
+      if k == (name or "script") then read = read + 1 end
       return store[k]
     end,
     __newindex = function(_, k, v) store[k] = v end,
@@ -907,6 +914,21 @@ check(reads({tres_per_node = "gres:gpu:1"}) == 1, "the script is read once", "mo
 check(reads({}) == 0, "for a job without GPUs, the script is not read", "read")
 check(reads({tres_per_node = "gres:gpu:1", partition = "cpu"}) == 0, "in an unmanaged partition, the script is not read", "read")
 check(reads({tres_per_node = "gres:gpu:x1:y"}) == 0, "for a refused request, the script is not read", "read")
+for _, case in ipairs({
+  {65, 1}, {66, 0}, {1, 0}, {0, 0}, {NO_VAL, 0}, {nil, 0}, {"65", 0},
+  {65, 0, {script = ""}}, {65, 0, {partition = "cpu"}}, {65, 0, {tres_per_node = ""}},
+}) do
+  local fields = {tres_per_node = "gres:gpu:1", argc = case[1], argv = {[0] = "train.sh", "64"}}
+  for k, v in pairs(case[3] or {}) do fields[k] = v end
+  check(reads(fields, "argv") == case[2], "reads of the arguments if argc is " .. tostring(case[1]), "another number")
+end
+-- Arguments that are missing, or are not text, count as empty.
+local function args_of(argc, argv)
+  local _, job = submit({tres_per_node = "gres:gpu:1", argc = argc, argv = argv})
+  return job.admin_comment
+end
+check(args_of(3, {[0] = "train.sh", [2] = "a"}) == args_of(3, {[0] = "train.sh", "", "a"}), "a missing argument", "another key")
+check(args_of(3, "train.sh a") == args_of(nil, nil), "arguments that are not a table", "another key")
 
 ---------------------------------------------------------------- sizes that a user chooses
 
@@ -990,6 +1012,80 @@ for _, name in ipairs({"req_nodes", "exc_nodes"}) do
     end
   end
 end
+
+---------------------------------------------------------------- args lines
+
+local function with_args(...) return {tres_per_node = "gres:gpu:1", argc = 1 + select("#", ...), argv = {[0] = "train.sh", ...}} end
+local by_args = "1001:" .. word(numbered, "key")
+local ARGS = "args " .. by_args .. " 1 64=1g.5gb 2000.5=3g.20gb *=7g.40gb\n"
+local LIMITED = "key " .. by_args .. " 2g.10gb 3600-4500 80\n"
+for _, case in ipairs({
+  {ARGS, {"64", "-b1"}, "1g.5gb", "args"}, {ARGS, {"0.5", "-b1"}, "1g.5gb", "args"}, {ARGS, {"64.1", "-b1"}, "3g.20gb", "args"},
+  {ARGS, {"2000.5", "-b1"}, "3g.20gb", "args"}, {ARGS, {"2001", "-b1"}, "7g.40gb", "args"},
+  {ARGS, {"64", "-c1"}, "2g.10gb", "default"}, {ARGS, {"64"}, "2g.10gb", "default"}, {ARGS, {}, "2g.10gb", "default"},
+  {ARGS:gsub(" 1 64", " 2 64"), {"2001", "-b1"}, "1g.5gb", "args"},
+  {ARGS:gsub(" 1 64", " 3 64"), {"2001", "-b1"}, "2g.10gb", "default"},
+  {ARGS:gsub("1001", "1002"), {"64", "-b1"}, "2g.10gb", "default"},
+  {ARGS .. LIMITED, {"64", "-b1"}, "1g.5gb", "args", "3600-4500", "80"},
+  {ARGS .. "user 1001:" .. word(numbered, "work") .. " 2g.10gb 60\n", {"64", "-b1"}, "1g.5gb", "args", "60"},
+  {ARGS .. "site " .. word(numbered, "work") .. " 1g.5gb 60\n", {"65", "-b1"}, "3g.20gb", "args", "60"},
+  {ARGS:gsub("64=", "8=", 1), {"8", "-b1"}, "1g.5gb", "args"}, {ARGS:gsub(" 64", "\t08"), {"8", "-b1"}, "1g.5gb", "args"},
+}) do
+  write_table(TABLE .. case[1])
+  local rc, job = submit(with_args((table.unpack or unpack)(case[2])))
+  local name = table.concat(case[2], " ") .. " with " .. case[1]
+  check(rc == slurm.SUCCESS and word(job, "sized") == case[3] and word(job, "by") == case[4], name, job.admin_comment)
+  check(word(job, "runs") == case[5] and word(job, "busy") == case[6], "the run time of " .. name, job.admin_comment)
+  check((said[1] == "caelum: " .. case[3] .. ", from the arguments and your earlier runs of this job") == (case[4] == "args"), "the message for " .. name, said[1])
+end
+-- The run times are those on the key line's profile: 4500 s on 2g.10gb are 7500 s on 1g.5gb.
+write_table(TABLE .. ARGS .. LIMITED)
+for limit, want in pairs({[124] = "2g.10gb", [125] = "1g.5gb"}) do
+  local fields = with_args("64", "-b1")
+  fields.time_limit = limit
+  local _, job = submit(fields)
+  check(word(job, "sized") == want, "an args line and a limit of " .. limit .. " minutes", job.admin_comment)
+end
+for _, case in ipairs({
+  {env("2g.10gb"), "2g.10gb"}, {env("off"), "7g.40gb", "off"}, {env(nil, "9G"), "2g.10gb", "memory"}, {env("auto"), "3g.20gb", "args"},
+}) do
+  local fields = with_args("65", "-b1")
+  fields.spank_job_env = case[1]
+  local _, job = submit(fields)
+  check(job.tres_per_node == "gres:gpu:1,gres:mig:" .. case[2] .. ":1" and word(job, "by") == case[3], "an option and an args line", job.admin_comment)
+  check((said[1] or ""):find("earlier runs of this job indicate 3g.20gb", 1, true) ~= nil == (case[3] == "memory"), "the warning about an args line", said[1])
+end
+for _, text in ipairs({
+  "", " 1", " 1 *=1g.5gb", " 1 64=1g.5gb", " 1 *=1g.5gb 64=1g.5gb", " 1 64=1g.5gb *=1g.5gb *=1g.5gb", " 5 64=1g.5gb *=1g.5gb",
+  " 0 64=1g.5gb *=1g.5gb", " 12 64=1g.5gb *=1g.5gb", " 64=1g.5gb *=1g.5gb", " 1 64=1g.5gb 64.0=2g.10gb *=1g.5gb",
+  " 1 64=1g.5gb 8=2g.10gb *=1g.5gb", " 1 6.=1g.5gb *=1g.5gb", " 1 .6=1g.5gb *=1g.5gb", " 1 1e3=1g.5gb *=1g.5gb",
+  " 1 1234567890123=1g.5gb *=1g.5gb", " 1 1.1234567=1g.5gb *=1g.5gb", " 1 64== *=1g.5gb", " 1 64=-x *=1g.5gb", " 1 64=1g_5gb *=1g.5gb",
+  " 1 64=1g.5gb *=1g.5gb 60", " 1 -1=1g.5gb *=1g.5gb", " 1" .. (" 1=1g.5gb"):rep(17) .. " *=1g.5gb", " 1 " .. ("x"):rep(1000000),
+}) do
+  reload()
+  write_table(TABLE .. "args 1:0123456789abcdef" .. text .. "\n")
+  submit({tres_per_node = "gres:gpu:1"})
+  check(#log == 1 and log[1]:find("line 12 is not valid", 1, true), "the line args" .. text:sub(1, 60), log[1])
+end
+for _, text in ipairs({"args 0123456789abcdef", " args 1:0123456789abcdef", "args 01:0123456789abcdef", "args 1:0123456789ABCDEF", "args 1:0123"}) do
+  reload()
+  write_table(TABLE .. text .. " 1 64=1g.5gb *=1g.5gb\n")
+  submit({tres_per_node = "gres:gpu:1"})
+  check(#log == 1 and log[1]:find("line 12 is not valid", 1, true), "the line " .. text, log[1])
+end
+local steps = {}
+for i = 1, 17 do steps[i] = " " .. i .. "=1g.5gb" end
+for _, case in ipairs({
+  {table.concat(steps, "", 1, 16) .. " *=1g.5gb", nil}, {table.concat(steps) .. " *=1g.5gb", "line 12 is not valid"},
+  {" 64=9g.99gb *=1g.5gb", "line 12 names a profile"}, {" 64=1g.5gb *=9g.99gb", "line 12 names a profile"},
+  {" 64=1g.5gb *=1g.5gb\nargs 1:0123456789abcdef 1 64=1g.5gb *=1g.5gb", "line 13 is not valid"},
+}) do
+  reload()
+  write_table(TABLE .. "args 1:0123456789abcdef 1" .. case[1] .. "\n")
+  submit({tres_per_node = "gres:gpu:1"})
+  check(case[2] and (log[1] or ""):find(case[2], 1, true) or not case[2] and #log == 0, "the line args 1" .. case[1], log[1])
+end
+reload()
 
 ---------------------------------------------------------------- learned lines
 
@@ -1340,6 +1436,14 @@ write_table(TABLE .. "key 1001:0123456789abcdef 1g.5gb 3600-4500 80\n")
 RECORD.user_id, RECORD.time_limit = 1001.0, 44.0
 again("the limit in the record", nil, "caelum:key=0123456789abcdef", "3g.20gb")
 RECORD.time_limit = nil
+write_table(TABLE .. "key 1001:0123456789abcdef 1g.5gb\nargs 1001:0123456789abcdef 2 64=2g.10gb *=3g.20gb\n")
+local TAGS = "caelum:key=0123456789abcdef caelum:work=fedcba9876543210"
+again("by a number", nil, TAGS .. " caelum:args=9000,64", "2g.10gb")
+again("by a larger number", nil, TAGS .. " caelum:args=1,64.5 caelum:sized=2g.10gb", "3g.20gb")
+again("without the number", nil, TAGS .. " caelum:args=9000", "1g.5gb")
+again("with a damaged tag", nil, TAGS .. " caelum:args=9000,6.4.5", "1g.5gb")
+again("of another key", nil, "caelum:key=0000000000000000 caelum:work=fedcba9876543210 caelum:args=1,1", "2g.10gb")
+write_table(TABLE .. "key 1001:0123456789abcdef 1g.5gb 3600-4500 80\n")
 again("no limit in the record", nil, "caelum:key=0123456789abcdef", "1g.5gb")
 again("options that disagree", env("1g.5gb", "8G"), nil, nil)
 check(said[1]:find("contradict each other", 1, true), "a change is refused with the reason", said[1])
