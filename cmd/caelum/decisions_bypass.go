@@ -110,7 +110,7 @@ func newDecisionsRemove(g *globals, o *decisionsOptions) *cobra.Command {
 		Use:   "remove WORD [VALUE]",
 		Short: "Remove one line from the decision table",
 		Long: `remove deletes the administrator's lines that begin with WORD or, for partition, alias, shard, per_gpu,
-key, user and site, with WORD VALUE. Like set, it replaces the file atomically and changes nothing if
+args, key, user and site, with WORD VALUE. Like set, it replaces the file atomically and changes nothing if
 job_submit.lua would reject the new table. It cannot remove learned lines, because the watcher would add
 them again; use set to override them.`,
 		Example: `  caelum decisions remove partition gpu

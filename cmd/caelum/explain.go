@@ -118,6 +118,7 @@ func printExplanation(w io.Writer, e plan.Explanation) {
 
 // sources describes the values of tags.By. %s is the job for `caelum predict`.
 var sources = map[string]string{
+	"args":    "its arguments and its user's earlier runs determine the size (see `caelum predict %s`)",
 	"key":     "its user's earlier runs of this job determine the size (see `caelum predict %s`)",
 	"user":    "its user's earlier runs of this script determine the size (see `caelum predict %s`)",
 	"site":    "other users' runs of this script determine the size (see `caelum predict %s`)",

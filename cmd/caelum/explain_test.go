@@ -66,6 +66,7 @@ func TestExplainedSize(t *testing.T) {
 	for _, c := range []struct{ sized, by, want string }{
 		{"full", "full", "the job gets full GPUs, "},
 		{"1g.5gb", "", "Caelum chose 1g.5gb for the job: according to its options, its earlier runs (see `caelum"},
+		{"1g.5gb", "args", "its arguments and its user's earlier runs determine the size (see `caelum predict 7`)\n"},
 		{"1g.5gb", "key", "its user's earlier runs of this job determine the size (see `caelum predict 7`)\n"},
 		{"1g.5gb", "default", "no earlier runs were known when it was submitted, so it gets the default profile\n"},
 		{"1g.5gb", "memory", "it is the smallest profile for --mig-mem\n"},

@@ -115,25 +115,27 @@ local function decimal_number(text)
 end
 
 -- read_args reads an args line, which assigns profiles to the values of a number in the arguments of a user's job. It
--- has the form "args <user id>:<job key> <position> <number>=<profile>... *=<profile>", with ascending numbers.
+-- has the form "args <user id>:<job key> <position> <number>=<profile>... *=<profile>", with ascending numbers. t.args
+-- holds the position, the numbers and profiles in turn, and the last profile in one list, which takes the least time.
 local function read_args(t, n, line)
   local subject, position, rest = line:match("^args%s+(%S+)%s+([1-4])(%s.*)$")
   if not subject or t.args[subject] or not hashed(subject, LEARNED.key) then return false end
-  local of = {position = tonumber(position), profiles = {}}
+  local of, last = {tonumber(position)}, -1   -- last is nil after the last profile
   for word in rest:gmatch("%S+") do
     local text, profile = word:match("^([^=]*)=(%w[%w.+-]*)$")
-    if not text or of.beyond then return false end
+    if not text or not last then return false end
     if text == "*" then
-      of.beyond = profile
+      last = nil
     else
       local upto = decimal_number(text)
-      if not upto or #of == MAX_STEPS or upto <= (of[#of] or -1) then return false end
-      of[#of + 1], of.profiles[#of + 1] = upto, profile
+      if not upto or upto <= last or #of > 2 * MAX_STEPS then return false end
+      of[#of + 1], last = upto, upto
     end
+    of[#of + 1] = profile
     t.named[profile] = t.named[profile] or n
   end
   t.args[subject] = of
-  return #of > 0 and of.beyond ~= nil
+  return #of > 2 and not last
 end
 
 local function learn(t, word, value, profile, fourth, fifth)
@@ -197,8 +199,8 @@ end
 -- read_line reads line n of a table into t, and returns false if the line is invalid. It does not check that there is a
 -- profile line for the line's profile, because that may come later in the table.
 local function read_line(t, n, line)
+  if line:sub(1, 4) == "args" then return read_args(t, n, line) end
   local word, value, third, fourth, fifth = split(line)
-  if not word or word == "args" then return read_args(t, n, line) end
   local named
   if LEARNED[word] then
     if not learn(t, word, value, third, fourth, fifth) then return false end
@@ -996,11 +998,13 @@ local function by_number(line, numbers)
   local at = 0
   for text in (line and numbers or ""):gmatch("[^,]+") do
     at = at + 1
-    local number = at == line.position and decimal_number(text)
-    for i, upto in ipairs(number and line or {}) do
-      if number <= upto then return line.profiles[i] end
+    local number = at == line[1] and decimal_number(text)
+    if number then
+      for i = 2, #line - 1, 2 do
+        if number <= line[i] then return line[i + 1] end
+      end
+      return line[#line]
     end
-    if number then return line.beyond end
   end
 end
 

@@ -14,17 +14,18 @@ import (
 // keyWords maps the first word of each line that SetLine can write to the number of words that identify the line.
 var keyWords = map[string]int{
 	"partition": 2, "default": 1, "whole": 1, "grow": 1, "max_nodes": 1, "max_cpus": 1, "size_message": 1,
-	"bypass": 1, "alias": 2, "shard": 2, "per_gpu": 2, "key": 2, "user": 2, "site": 2,
+	"bypass": 1, "alias": 2, "shard": 2, "per_gpu": 2, "args": 2, "key": 2, "user": 2, "site": 2,
 }
 
 // plainWord matches a word of the table.
 var plainWord = regexp.MustCompile(`^[^\s#[:cntrl:]]+$`)
 
 // SetLine writes one line into the decision table at path and increments the table's generation. The line replaces any
-// lines for the same key, including a learned one; otherwise, it is added to the administrator's lines. If the new
-// table would have too many lines or bytes, the oldest learned lines are omitted. The file is replaced atomically and
-// keeps its owner and mode. SetLine returns false if the table already contains the line. It returns an error, and
-// changes nothing, if job_submit.lua would reject the resulting table.
+// lines for the same key, including a learned one; otherwise, it is added to the administrator's lines. A key line also
+// replaces the learned args line of its key, which would take precedence. If the new table would have too many lines or
+// bytes, the oldest learned lines are omitted. The file is replaced atomically and keeps its owner and mode. SetLine
+// returns false if the table already contains the line. It returns an error, and changes nothing, if job_submit.lua
+// would reject the resulting table.
 func SetLine(path string, words []string) (changed bool, err error) {
 	if len(words) < 2 {
 		return false, errWords
@@ -34,7 +35,11 @@ func SetLine(path string, words []string) (changed bool, err error) {
 		if !done {
 			own += strings.Join(words, " ") + "\n"
 		}
-		return own, without(t.learned, words)
+		learned = without(t.learned, words)
+		if words[0] == "key" {
+			learned = without(learned, []string{"args", words[1]})
+		}
+		return own, learned
 	})
 }
 
@@ -49,9 +54,9 @@ func RemoveLine(path string, words []string) (changed bool, err error) {
 
 var (
 	errWords = errors.New("the line must begin with partition, default, whole, grow, max_nodes, max_cpus, " +
-		"size_message, bypass, alias, shard, per_gpu, key, user or site, and contain a value")
-	errKey = errors.New("identify the line by its first word and, for partition, alias, shard, per_gpu, key, user " +
-		"and site lines, also by its second word")
+		"size_message, bypass, alias, shard, per_gpu, args, key, user or site, and contain a value")
+	errKey = errors.New("identify the line by its first word and, for partition, alias, shard, per_gpu, args, key, " +
+		"user and site lines, also by its second word")
 )
 
 // edit replaces the lines of the table at path with those that change returns. words are the words of the changed line.

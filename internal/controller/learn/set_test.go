@@ -59,7 +59,7 @@ func TestSetLineInFullTable(t *testing.T) {
 // TestRemoveLine tests that RemoveLine removes the administrator's lines for a key, and no other lines.
 func TestRemoveLine(t *testing.T) {
 	const top = "profile 1g.5gb\ndefault 1g.5gb # small\n"
-	const site = "site 0123456789abcdef 1g.5gb 600\n"
+	const site, args = "site 0123456789abcdef 1g.5gb 600\n", "args 7:0123456789abcdef 1 64=1g.5gb *=1g.5gb\n"
 	path := filepath.Join(t.TempDir(), "decisions")
 	for _, c := range []struct {
 		before, line, after, fails string
@@ -67,6 +67,8 @@ func TestRemoveLine(t *testing.T) {
 		{top + "partition gpu # A\npartition long\npartition gpu\n", "partition gpu", top + "partition long\n", ""},
 		{top + "bypass whole\n" + marker + site, "bypass", top + marker + site, ""},
 		{top + site + marker, "site 0123456789abcdef", top + marker, ""},
+		{top + args + marker, "args 7:0123456789abcdef", top + marker, ""},
+		{top + marker + args, "args 7:0123456789abcdef", "", ""},
 		{top + marker + site, "site 0123456789abcdef", "", ""},
 		{top + "partition gpu\n", "partition long", "", ""},
 		{top, "partition", "", "also by its second word"},
@@ -100,6 +102,7 @@ func TestSetLine(t *testing.T) {
 		own   = top + "default 7g.40gb # large\npartition gpu\n"
 		site  = "site 0123456789abcdef 1g.5gb 600\n"
 		other = "site 0123456789abcdee 1g.5gb\n"
+		args  = "args 7:0123456789abcdef 1 64=1g.5gb *=7g.40gb\n"
 	)
 	path := filepath.Join(t.TempDir(), "decisions")
 	for _, c := range []struct {
@@ -113,6 +116,13 @@ func TestSetLine(t *testing.T) {
 			top + "default 7g.40gb # large\npartition gpu 1g.5gb\n", ""},
 		{own + marker + site + other, "site 0123456789abcdef 7g.40gb",
 			own + "site 0123456789abcdef 7g.40gb\n" + marker + other, ""},
+		{own + marker + args + site, "args 7:0123456789abcdef 2 8=1g.5gb *=7g.40gb",
+			own + "args 7:0123456789abcdef 2 8=1g.5gb *=7g.40gb\n" + marker + site, ""},
+		{own + marker + args + site, "key 7:0123456789abcdef 1g.5gb",
+			own + "key 7:0123456789abcdef 1g.5gb\n" + marker + site, ""},
+		{own + marker + args, "key 7:0123456789abcdee 1g.5gb",
+			own + "key 7:0123456789abcdee 1g.5gb\n" + marker + args, ""},
+		{own, "args 7:0123456789abcdef 1 *=1g.5gb", "", "must have the form args USER_ID:KEY"},
 		{own, "bypass whole", own + "bypass whole\n", ""},
 		{own + "bypass whole # since Monday\n", "bypass off", own + "bypass off # since Monday\n", ""},
 		{own, "bypass gpu", "", `"gpu" also has a partition line`},
