@@ -69,11 +69,12 @@ func newDecisionsSet(g *globals, o *decisionsOptions) *cobra.Command {
 		Long: `set writes one line into the decision table and increments the table's generation. The line begins
 with partition, default, whole, grow, max_nodes, max_cpus, size_message, bypass, alias, shard,
 per_gpu, args, key, user or site, and replaces any lines with the same key, that is, with the same first
-word and, for partition, alias, shard, per_gpu, args, key, user and site, the same second word. The file
-is replaced atomically and keeps its owner, mode and comments. If job_submit.lua would reject the new
-table, set changes nothing. A key line also replaces the learned args line with the same second word. If the table is full (20,000 lines or 1 MiB), set drops the oldest learned
-lines. To change profile and model lines, whose order matters, edit the table by hand. set warns
-if the line names a partition that slurmctld does not have.`,
+word and, for partition, alias, shard, per_gpu, args, key, user and site, the same second word. A key
+line also replaces the learned args line of its key. The file is replaced atomically and keeps its
+owner, mode and comments. If job_submit.lua would reject the new table, set changes nothing. If the
+table is full (20,000 lines or 1 MiB), set drops the oldest learned lines. To change profile and model
+lines, whose order matters, edit the table by hand. set warns if the line names a partition that
+slurmctld does not have.`,
 		Example: `  caelum decisions set default 1g.5gb
   caelum decisions set partition gpu full grow=oom`,
 		Args: cobra.MinimumNArgs(2),

@@ -59,3 +59,28 @@ func BenchmarkFingerprint(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkArguments measures a submission without arguments and one with 64 arguments of 256 bytes.
+//
+//	go test -run - -bench Arguments -benchtime 300x ./spank/submit
+func BenchmarkArguments(b *testing.B) {
+	table := b.TempDir() + "/decisions"
+	writeTable(b, table, oracleTable)
+	for _, lua := range []string{"lua5.1", "lua5.4"} {
+		for _, n := range []string{"0", "64"} {
+			b.Run(lua+"/"+n, func(b *testing.B) {
+				cmd := exec.Command(lua, "bench/args.lua", "job_submit.lua", n, "256", strconv.Itoa(b.N))
+				cmd.Env = append(cmd.Environ(), "CAELUM_DECISIONS="+table)
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					b.Fatalf("%v: %s", err, out)
+				}
+				micros, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(micros, "median-us")
+			})
+		}
+	}
+}

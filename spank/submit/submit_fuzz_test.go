@@ -127,9 +127,9 @@ func (m maker) job() fields {
 func (m maker) arguments(q fields) int {
 	n := 1 + []int{0, 1, 2, 3, 6, 63, 64, 65, 70}[m.IntN(9)]
 	for i := range n {
-		q[fmt.Sprint("argv.", i)] = m.one("", "train", "64", "64", "-b8", "--batch=64.5", "2000", "--x=a=9", "-b-1", "1e3",
-			strings.Repeat("=1", m.IntN(200)), "123456789012.123456", "1234567890123", "n=1.1234567", "#", "\xff=7",
-			strings.Repeat("x", m.IntN(300)), m.raw, m.raw+"=3")
+		q[fmt.Sprint("argv.", i)] = m.one("", "train", "64", "64", "-b8", "--batch=64.5", "2000", "--x=a=9", "-b-1",
+			"1e3", strings.Repeat("=1", m.IntN(200)), "123456789012.123456", "1234567890123", "n=1.1234567", "#",
+			"\xff=7", strings.Repeat("x", m.IntN(300)), m.raw, m.raw+"=3")
 	}
 	return n + m.IntN(9)/8 // one argument may be missing
 }
@@ -540,7 +540,8 @@ func (m maker) submitted(record fields) {
 		"caelum:key=0123456789abcdef",
 		"x caelum:key=0123456789abcdef caelum:held",
 		"caelum:key=1 caelum:work=fedcba9876543210",
-		"caelum:key=0123456789abcdef caelum:work=fedcba9876543210 caelum:args="+m.one("9,64", "64.5", ",,2", "1.2.3", m.raw),
+		"caelum:key=0123456789abcdef caelum:work=fedcba9876543210 caelum:args="+
+			m.one("9,64", "64.5", ",,2", "1.2.3", m.raw),
 		m.raw,
 	)
 	record["partition"] = m.one("gpu", "cpu", "cpu,gpu-long")

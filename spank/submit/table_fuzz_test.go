@@ -60,10 +60,9 @@ func (m maker) table() string {
 			"user "+m.one("7:", "7:", "8:", "07:", "-7:", ":", m.raw)+
 				m.one(fingerprint, fingerprint, m.raw)+" "+profile+number,
 			"site "+m.one(fingerprint, fingerprint, "0123456789abcdef", m.raw)+" "+profile+number,
-			"args "+m.one("7:", "7:", "7:", "8:", "07:", "", m.raw)+m.one(key, key, "0123456789abcdef", m.raw)+" "+m.steps(),
+			"args "+m.steps(key),
 			"# "+m.raw,
-			"",
-			" ",
+			"", " ",
 			"default 2g.10gb",
 			m.raw,
 			m.raw+strings.Repeat("x", m.IntN(3000))+" y z",
@@ -90,12 +89,15 @@ func (m maker) table() string {
 	return text
 }
 
-// steps generates the rest of an args line.
-func (m maker) steps() string {
-	all := []string{m.one("1", "1", "1", "2", "4", "0", "5", "12", m.raw)}
+// steps generates an args line without its first word.
+func (m maker) steps(key string) string {
+	all := []string{
+		m.one("7:", "7:", "7:", "8:", "07:", "", m.raw) + m.one(key, key, "0123456789abcdef", m.raw),
+		m.one("1", "1", "1", "2", "4", "0", "5", "12", m.raw),
+	}
 	for range m.IntN(4) {
-		all = append(all, m.one("8", "64", "1999.5", "2000", "2000.0", "02000", "3000", "999999999999.999999", "1e3", "5.",
-			"1234567890123", "1.1234567", "*", m.raw)+m.one("=", "=", "=", "=", "", "==")+
+		all = append(all, m.one("8", "64", "1999.5", "2000", "2000.0", "02000", "3000", "999999999999.999999", "1e3",
+			"5.", "1234567890123", "1.1234567", "*", m.raw)+m.one("=", "=", "=", "=", "", "==")+
 			m.one("1g.5gb", "1g.5gb", "2g.10gb", "1g.5gb+me", m.raw))
 	}
 	if m.IntN(9) == 0 {

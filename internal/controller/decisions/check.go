@@ -28,7 +28,7 @@ var forms = map[string]string{
 	"max_cpus":     "max_cpus NUMBER",
 	"bypass":       "bypass PARTITION|off, once",
 	"size_message": "size_message on|off, once",
-	"args":         "args USER_ID:KEY POSITION NUMBER=PROFILE... *=PROFILE, with 1 to 16 rising numbers, once for each key",
+	"args":         "args USER_ID:KEY POSITION NUMBER=PROFILE... *=PROFILE, 1 to 16 numbers, once for each key",
 	"key":          "key USER_ID:KEY PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each key",
 	"user":         "user USER_ID:FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",
 	"site":         "site FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",

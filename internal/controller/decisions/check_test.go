@@ -41,7 +41,7 @@ func TestCheck(t *testing.T) {
 		}},
 		{head + valid + "args 7:0123456789abcdef 1 2=1g.5gb 4=2g.10gb *=1g.5gb\nargs 7:0 1 *=1g.5gb\n", []string{
 			`4 the profile "2g.10gb" has no profile line`,
-			"5 the line must have the form args USER_ID:KEY POSITION NUMBER=PROFILE... *=PROFILE, with 1 to 16",
+			"5 the line must have the form args USER_ID:KEY POSITION NUMBER=PROFILE... *=PROFILE, 1 to 16 numbers",
 		}},
 		{head + valid + "bypass whole\npartition gpu\n", nil},
 		{head + valid + "bypass off\npartition off\n", nil},
