@@ -160,7 +160,8 @@ var (
 
 // keyInput returns the input of a job's key. slurmctld's record shows one task per node, and one CPU per task, both for
 // a job that requests them and for one that does not, so the #SBATCH lines decide. If such an option was given on the
-// command line, the key differs from that of job_submit.lua; for CPUs, the script fingerprint is still the same.
+// command line, the key differs from that of job_submit.lua; for CPUs, the script fingerprint is still the same. It is
+// also the same if the script has arguments, which are only in the key.
 func keyInput(j slurm.Job, script string) predict.KeyInput {
 	script = script[:min(len(script), maxScript)]
 	in := predict.KeyInput{
