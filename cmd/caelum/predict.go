@@ -33,7 +33,7 @@ type predictOptions struct {
 func newPredict(g *globals) *cobra.Command {
 	o := predictOptions{repoOptions: repoOptions{globals: g}}
 	cmd := &cobra.Command{
-		Use:   "predict (ID | --key KEY | --script FILE)",
+		Use:   "predict (ID | (--key KEY | --script FILE) [-- ARGUMENT...])",
 		Short: "Predict the profile of a job from earlier runs",
 		Long: `predict estimates a job's memory use and run time from the earlier runs in this host's repository,
 and selects a profile. It prints the profile that the job would request, and the runs on which the
@@ -45,11 +45,22 @@ applies only to jobs that name none.
 
 Specify the job by its id (if slurmctld or slurmdbd has a record of it), by its key, or by a batch
 script. With --script, also specify the submission options, including those on #SBATCH lines: the
-job's key depends on them, and predict does not read these lines.`,
+job's key depends on them, and predict does not read these lines. If the script has arguments,
+specify them after --.`,
 		Example: `  caelum predict 4711
   caelum predict --key 16e6c08ad68451a8 --user user1 --json
-  caelum predict --script train.sh --gpus 1 --account research --user user1`,
-		Args: cobra.MaximumNArgs(1),
+  caelum predict --script train.sh --gpus 1 --account research --user user1
+  caelum predict --script train.sh --account research -- 2000 --batch=64`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			before := cmd.ArgsLenAtDash() // the others are the script's arguments
+			if before < 0 {
+				before = len(args)
+			}
+			if before > 0 && (o.key != "" || o.script != "") {
+				return errWhichJob
+			}
+			return cobra.MaximumNArgs(1)(cmd, args[:before])
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runPredict(cmd.Context(), cmd.OutOrStdout(), g, o, args)
 		},
@@ -76,7 +87,9 @@ job's key depends on them, and predict does not read these lines.`,
 type predicted struct {
 	Key         string        `json:"key,omitempty"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint
-	Level       predict.Level `json:"level"`          // the level of the runs: key, user or site; empty without runs
+	Level       predict.Level `json:"level"`          // the level of the runs: args, key, user, site; empty without runs
+	// Args holds the numbers in the arguments of the job's script.
+	Args []float64 `json:"args,omitempty"`
 	// Profile is the predicted profile, or the default profile if no profile has enough memory. It is empty if no GPU
 	// model is known.
 	Profile string `json:"profile,omitempty"`
@@ -148,7 +161,7 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 		return err
 	}
 	if o.key != "" {
-		if job, err = o.jobOfKey(r); err != nil {
+		if job, err = o.jobOfKey(r, job.Args); err != nil {
 			return err
 		}
 	}
@@ -177,6 +190,7 @@ func newPredicted(job repo.JobKeys, given learn.Prediction, t learn.Table) predi
 	p := predicted{
 		Key:         job.Key,
 		Fingerprint: job.Fingerprint,
+		Args:        job.Args,
 		Default:     t.Default,
 		Own:         given.Own,
 		Runs:        lines(given.History.Runs),
@@ -232,6 +246,7 @@ func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) er
 
 // levelNames describes, for each level, the runs on which a prediction at this level is based.
 var levelNames = map[predict.Level]string{
+	predict.ByArgs: "of this key, whose memory follows a number in the arguments",
 	predict.ByKey:  "of this key",
 	predict.ByUser: "of the same script by the same user",
 	predict.BySite: "of the same script by any user",
@@ -319,6 +334,9 @@ func printJob(w io.Writer, p predicted) {
 	fmt.Fprintf(w, "key %s", p.Key)
 	if p.Fingerprint != "" {
 		fmt.Fprintf(w, ", script fingerprint %s", p.Fingerprint)
+	}
+	if len(p.Args) > 0 {
+		fmt.Fprintf(w, ", numbers in the arguments: %s", predict.FormatNumbers(p.Args))
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "%s from %s\n", plural(p.SourceRuns, "run"), printable(p.Source))

@@ -61,26 +61,27 @@ func timeLimit(text string) (time.Duration, error) {
 }
 
 // jobKeys returns the key, the script fingerprint and the user of the job described by --script. For --key, it returns
-// only the key.
+// only the key. args holds the script's arguments, whose numbers it returns, too.
 func (o predictOptions) jobKeys(args []string) (repo.JobKeys, error) {
-	given := len(args)
-	for _, s := range []string{o.key, o.script} {
-		if s != "" {
-			given++
-		}
-	}
 	switch {
-	case given != 1:
-		return repo.JobKeys{}, usageError{errors.New("specify exactly one of a job id, --key and --script")}
+	case (o.key == "") == (o.script == ""):
+		return repo.JobKeys{}, errWhichJob
 	case o.key != "":
-		return repo.JobKeys{Key: o.key}, checkKey(o.key)
+		return repo.JobKeys{Key: o.key, Args: numbersOf(args)}, checkKey(o.key)
 	}
-	return o.keysOfScript()
+	return o.keysOfScript(args)
+}
+
+var errWhichJob = usageError{errors.New("specify exactly one of a job id, --key and --script")}
+
+// numbersOf returns the numbers in the arguments of a script.
+func numbersOf(args []string) []float64 {
+	return predict.ParseNumbers(strings.Join(predict.Numbers(args), ","))
 }
 
 // keysOfScript calculates the job key and the script fingerprint of the job described by --script, in the same way as
 // job_submit.lua.
-func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
+func (o predictOptions) keysOfScript(args []string) (repo.JobKeys, error) {
 	script, err := os.ReadFile(o.script)
 	if err != nil {
 		return repo.JobKeys{}, err
@@ -105,6 +106,7 @@ func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 		Account:     o.account,
 		JobName:     o.jobName,
 		Script:      string(script),
+		Args:        args,
 		GPUs:        o.gpus,
 		Nodes:       o.nodes,
 		Tasks:       o.tasks,
@@ -113,20 +115,25 @@ func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	if in.JobName == "" {
 		in.JobName = filepath.Base(o.script)
 	}
-	return repo.JobKeys{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
+	return repo.JobKeys{
+		Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid, Args: numbersOf(args),
+	}, nil
 }
 
 // jobOfKey returns the job key given by --key, the user that the key belongs to, and the script fingerprint of its
-// newest run.
-func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
+// newest run. Without numbers in the script's arguments, those of the newest run apply.
+func (o predictOptions) jobOfKey(r *repo.Repo, numbers []float64) (repo.JobKeys, error) {
 	uid, err := o.keyOwner(r, o.key)
 	if err != nil {
 		return repo.JobKeys{}, err
 	}
-	job := repo.JobKeys{Key: o.key, UID: uid}
+	job := repo.JobKeys{Key: o.key, UID: uid, Args: numbers}
 	runs, err := r.RunsOfKey(uid, o.key)
 	if len(runs) > 0 {
 		job.Fingerprint = runs[len(runs)-1].Fingerprint
+		if job.Args == nil {
+			job.Args = runs[len(runs)-1].Args
+		}
 	}
 	return job, err
 }
@@ -186,6 +193,7 @@ func jobOf(ctx context.Context, ctl *slurm.Client, id uint32) (namedJob, error) 
 			Key:         tags.Value(j.AdminComment, tags.Key),
 			Fingerprint: tags.Value(j.AdminComment, tags.Fingerprint),
 			UID:         j.UID,
+			Args:        predict.ParseNumbers(tags.Value(j.AdminComment, tags.Args)),
 		},
 		limit:     j.TimeLimit,
 		requested: tags.Value(j.AdminComment, tags.Size),

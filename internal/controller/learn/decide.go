@@ -85,6 +85,7 @@ type learnedLine struct {
 	kind    predict.Level
 	subject string
 	predict.Line
+	steps string // the content of an args line, which has no predict.Line
 	last  int64
 	owner int64 // a user id, or allUsers for a site line
 }
@@ -93,6 +94,9 @@ type learnedLine struct {
 const allUsers = -1
 
 func (l learnedLine) text() string {
+	if l.kind == predict.ByArgs {
+		return fmt.Sprintf("%s %s %s\n", l.kind, l.subject, l.steps)
+	}
 	figures := ""
 	if l.Seconds > 0 {
 		figures = " " + predict.RunTime(l.Seconds, l.High)
@@ -106,7 +110,7 @@ func (l learnedLine) text() string {
 // subject returns the second word of the line that would apply to a job at the given level.
 func subject(kind predict.Level, job repo.JobKeys) string {
 	switch kind {
-	case predict.ByKey:
+	case predict.ByArgs, predict.ByKey:
 		return fmt.Sprintf("%d:%s", job.UID, job.Key)
 	case predict.ByUser:
 		return fmt.Sprintf("%d:%s", job.UID, job.Fingerprint)
@@ -176,6 +180,9 @@ func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error
 		d.now[name], d.has[name] = now, true
 		return nil
 	}
+	if kind == predict.ByKey {
+		d.args(w, now)
+	}
 	complete := now.Complete && now.Need.Level == kind
 	own := kind == predict.ByUser && complete && d.has[lineName(predict.BySite, w.JobKeys)]
 	if alike(now.line(), base.line()) && !own {
@@ -186,8 +193,24 @@ func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error
 	if kind == predict.BySite {
 		owner = allUsers
 	}
-	d.lines = append(d.lines, learnedLine{kind, subject(kind, w.JobKeys), now.line(), w.Last, owner})
+	d.lines = append(d.lines, learnedLine{
+		kind: kind, subject: subject(kind, w.JobKeys), Line: now.line(), last: w.Last, owner: owner,
+	})
 	return nil
+}
+
+// args creates the args line of a key, unless it is redundant or the administrator has written one. p is the prediction
+// for the key.
+func (d *decider) args(w repo.Script, p Prediction) {
+	who := subject(predict.ByArgs, w.JobKeys)
+	if _, own := d.table.lines.Args[who]; own {
+		return
+	}
+	if _, steps, ok := d.table.args(p, d.site); ok {
+		d.lines = append(d.lines, learnedLine{
+			kind: predict.ByArgs, subject: who, steps: steps.String(), last: w.Last, owner: int64(w.UID),
+		})
+	}
 }
 
 // maxSeconds is the longest run time, in seconds, that fits into the nine digits that the table format allows.

@@ -48,7 +48,8 @@ type Prediction struct {
 // Predict returns the prediction that applies to a job after the next [Write]. It combines the levels according to the
 // rules of the decision table. A complete run at one level overrides the more general levels. If no run at a level was
 // complete, the prediction from the more general levels applies, unless the runs at this level show that the job needs
-// more memory. In that case, the job is assigned a larger profile.
+// more memory. In that case, the job is assigned a larger profile. If the needs of the key's runs follow a number in
+// their arguments, the job's number determines its profile.
 func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Prediction, error) {
 	p := t.without()
 	for _, kind := range slices.Backward(predict.Levels) {
@@ -57,7 +58,7 @@ func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Predi
 			return Prediction{}, err
 		}
 	}
-	return p, nil
+	return t.withArgs(p, job, site), nil
 }
 
 // InTime returns the profile that a job with the prediction p and the given time limit requests. If limit is 0, or if
@@ -148,12 +149,30 @@ type Choice struct {
 func Choose(need predict.Need, complete bool, models []*mig.Model, without string) Choice {
 	g := Choice{Seconds: need.Seconds, Low: need.Low, High: need.High}
 	g.Profile, g.Model = tightest(need, complete, models, without)
-	if g.Model != nil {
-		if k, ok := g.Model.ProfileIndex(g.Profile); ok {
-			g.Seconds, g.Low, g.High = need.TakesOn(g.Model, k)
+	g.setTimes(need)
+	return g
+}
+
+// on returns the choice of the given profile of the first GPU model that has it.
+func on(profile string, need predict.Need, models []*mig.Model) Choice {
+	g := Choice{Profile: profile, Seconds: need.Seconds, Low: need.Low, High: need.High}
+	for _, b := range slices.Backward(models) {
+		if _, ok := b.ProfileIndex(profile); ok {
+			g.Model = b
 		}
 	}
+	g.setTimes(need)
 	return g
+}
+
+// setTimes converts the run times to the chosen profile.
+func (g *Choice) setTimes(need predict.Need) {
+	if g.Model == nil {
+		return
+	}
+	if k, ok := g.Model.ProfileIndex(g.Profile); ok {
+		g.Seconds, g.Low, g.High = need.TakesOn(g.Model, k)
+	}
 }
 
 func tightest(need predict.Need, complete bool, models []*mig.Model, without string) (string, *mig.Model) {

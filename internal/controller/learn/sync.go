@@ -243,6 +243,7 @@ func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account
 	n.State, n.Exit = rec.State, rec.Exit
+	n.Args = predict.ParseNumbers(tags.Value(rec.Comment, tags.Args))
 	n.Key, n.Fingerprint = hash(rec.Comment, tags.Key), hash(rec.Comment, tags.Fingerprint)
 	return n
 }

@@ -13,31 +13,32 @@ import (
 
 // Line is the JSON object of one run in an export. Util is -1 if the GPU does not report utilisation.
 type Line struct {
-	Job         uint32  `json:"job"`
-	Restart     int     `json:"restart,omitempty"`
-	Node        string  `json:"node"`
-	Key         string  `json:"key,omitempty"`
-	Fingerprint string  `json:"work,omitempty"`
-	UID         uint32  `json:"uid"`
-	User        string  `json:"user,omitempty"`
-	Account     string  `json:"account,omitempty"`
-	Name        string  `json:"name,omitempty"`
-	GPUType     string  `json:"board"`
-	Profile     string  `json:"profile"`
-	Slices      int     `json:"slices"`
-	Start       int64   `json:"start"`
-	Seconds     float64 `json:"seconds"`
-	Samples     int     `json:"samples"`
-	PeakMiB     float64 `json:"peak_mib"`
-	MedianMiB   float64 `json:"median_mib"`
-	HighMiB     float64 `json:"p95_mib"`
-	Util        float64 `json:"util"`
-	Processes   int     `json:"processes,omitempty"`
-	State       string  `json:"state,omitempty"`
-	Exit        int     `json:"exit"`
-	End         string  `json:"end,omitempty"`
-	ForeseenMiB float64 `json:"foreseen_mib,omitempty"`
-	Xids        string  `json:"xids,omitempty"`
+	Job         uint32    `json:"job"`
+	Restart     int       `json:"restart,omitempty"`
+	Node        string    `json:"node"`
+	Key         string    `json:"key,omitempty"`
+	Fingerprint string    `json:"work,omitempty"`
+	UID         uint32    `json:"uid"`
+	User        string    `json:"user,omitempty"`
+	Account     string    `json:"account,omitempty"`
+	Name        string    `json:"name,omitempty"`
+	Args        []float64 `json:"args,omitempty"`
+	GPUType     string    `json:"board"`
+	Profile     string    `json:"profile"`
+	Slices      int       `json:"slices"`
+	Start       int64     `json:"start"`
+	Seconds     float64   `json:"seconds"`
+	Samples     int       `json:"samples"`
+	PeakMiB     float64   `json:"peak_mib"`
+	MedianMiB   float64   `json:"median_mib"`
+	HighMiB     float64   `json:"p95_mib"`
+	Util        float64   `json:"util"`
+	Processes   int       `json:"processes,omitempty"`
+	State       string    `json:"state,omitempty"`
+	Exit        int       `json:"exit"`
+	End         string    `json:"end,omitempty"`
+	ForeseenMiB float64   `json:"foreseen_mib,omitempty"`
+	Xids        string    `json:"xids,omitempty"`
 }
 
 // Export writes every run as one JSON object per line, oldest first. Repositories that contain the same runs produce

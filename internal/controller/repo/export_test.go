@@ -60,6 +60,7 @@ func drawRun(t *rapid.T) predict.Run {
 		Seconds: rapid.Float64Range(0, 1e7).Draw(t, "seconds"),
 		State:   rapid.SampledFrom([]string{"", "COMPLETED", "FAILED"}).Draw(t, "state"),
 		Util:    -1,
+		Args:    rapid.SampledFrom([][]float64{nil, {2000}, {64.5, 0, 1e11}}).Draw(t, "args"),
 	}
 	if n.Samples = rapid.IntRange(0, 100).Draw(t, "samples"); n.Samples > 0 {
 		n.PeakMiB, n.Util = rapid.Float64Range(0, 80000).Draw(t, "peak"), rapid.Float64Range(-1, 1).Draw(t, "util")

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// Script is one of a user's keys, with a summary of its runs.
+// Script is one of a user's keys, with a summary of its runs. Its Args are those of the newest run.
 type Script struct {
 	JobKeys
 	User, Account, Name string // the values of the newest run
@@ -25,11 +25,12 @@ func (r *Repo) Scripts() ([]Script, error) {
 	// Because of max(start) in the query, SQLite takes the values of the other columns from the newest run
 	// (sqlite.org/lang_select.html#bareagg).
 	return query(r, func(rows *sql.Rows) (w Script, err error) {
-		err = rows.Scan(&w.Key, &w.Fingerprint, &w.UID, &w.User, &w.Account, &w.Name, &w.Runs, &w.Last, &w.PeakMiB)
+		err = rows.Scan(&w.Key, &w.Fingerprint, &w.UID, (*numbers)(&w.Args), &w.User, &w.Account, &w.Name, &w.Runs,
+			&w.Last, &w.PeakMiB)
 		return
-	}, `SELECT key, work, uid, user, account, name, runs, last,
+	}, `SELECT key, work, uid, args, user, account, name, runs, last,
 			(SELECT max(peak) FROM run WHERE run.key = newest.key AND run.uid = newest.uid)
-		FROM (SELECT key, work, uid, user, account, name, count(*) AS runs, max(start) AS last
+		FROM (SELECT key, work, uid, args, user, account, name, count(*) AS runs, max(start) AS last
 			FROM run WHERE key <> '' GROUP BY key, uid) AS newest
 		ORDER BY last DESC, key, uid`)
 }

@@ -2,6 +2,7 @@ package repo
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func TestKeysOfUsers(t *testing.T) {
 	if n, err := r.Prune(time.Unix(own.Start+1000, 0)); err != nil || n != 201-keepOfKey {
 		t.Errorf("%d pruned, %v", n, err)
 	}
-	if h, err := r.ByKey(own.UID, own.Key); err != nil || !slices.Equal(h.Runs, []predict.Run{own}) {
+	if h, err := r.ByKey(own.UID, own.Key); err != nil || !reflect.DeepEqual(h.Runs, []predict.Run{own}) {
 		t.Errorf("%v, %+v", err, h.Runs)
 	}
 	scripts, err := r.Scripts()

@@ -2,6 +2,7 @@ package repo
 
 import (
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -29,7 +30,7 @@ func TestOutbox(t *testing.T) {
 		t.Errorf("open observations after the end of the run: %v %v", o, err)
 	}
 	due, err := r.Due(end, 10)
-	if err != nil || len(due) != 1 || due[0].Run != n || !due[0].Since.Equal(end) || due[0].Written ||
+	if err != nil || len(due) != 1 || !reflect.DeepEqual(due[0].Run, n) || !due[0].Since.Equal(end) || due[0].Written ||
 		due[0].Tries != 0 {
 		t.Fatalf("%+v %v", due, err)
 	}
@@ -78,7 +79,7 @@ func TestAgain(t *testing.T) {
 		t.Errorf("due too early: %+v %v", due, err)
 	}
 	due, err := r.Due(end.Add(time.Hour), 10)
-	if err != nil || len(due) != 1 || due[0].Run != n || due[0].Tries != 0 {
+	if err != nil || len(due) != 1 || !reflect.DeepEqual(due[0].Run, n) || due[0].Tries != 0 {
 		t.Errorf("%+v %v", due, err)
 	}
 	check(t, r.Postpone(n, end.Add(2*time.Hour), false))

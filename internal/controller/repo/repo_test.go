@@ -3,6 +3,7 @@ package repo
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"caelum/internal/core/predict"
@@ -89,13 +90,13 @@ func TestMigrates(t *testing.T) {
 	r := open(t, path)
 	want := aRun()
 	want.Processes = 0
-	if got := job(t, r, 7); len(got) != 1 || got[0] != want {
+	if got := job(t, r, 7); len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 		t.Errorf("%+v", got)
 	}
 	if add1(t, r, aRun()) != 0 {
 		t.Error("Add stored the same run a second time")
 	}
-	if got := job(t, r, 7); got[0] != aRun() {
+	if got := job(t, r, 7); !reflect.DeepEqual(got[0], aRun()) {
 		t.Errorf("after Add completed the run: %+v", got)
 	}
 }

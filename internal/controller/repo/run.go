@@ -3,6 +3,7 @@ package repo
 import (
 	"cmp"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +14,7 @@ import (
 
 // columns lists the names of a run's columns, in the same order as fields.
 const columns = `job, restart, node, start, key, work, uid, user, account, name, board, profile, slices, seconds,
-	samples, peak, median, high, util, state, exit, processes, ended, foreseen, xids`
+	samples, peak, median, high, util, state, exit, processes, ended, foreseen, xids, args`
 
 func fields(n *predict.Run) []any {
 	return []any{
@@ -42,13 +43,30 @@ func fields(n *predict.Run) []any {
 		&n.End,
 		&n.ForeseenMiB,
 		&n.Xids,
+		(*numbers)(&n.Args),
 	}
 }
+
+// numbers is the column of Run.Args, for example "2000,64".
+type numbers []float64
+
+// Scan reads the column.
+func (n *numbers) Scan(column any) error {
+	s, ok := column.(string)
+	if !ok {
+		return fmt.Errorf("the column args contains a %T", column)
+	}
+	*n = predict.ParseNumbers(s)
+	return nil
+}
+
+// Value writes the column.
+func (n numbers) Value() (driver.Value, error) { return predict.FormatNumbers(n), nil }
 
 // insert is a statement that adds a run unless the run already exists or has been forgotten.
 const insert = `INSERT OR IGNORE INTO run (` + columns + `)
 	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,
-	?24, ?25
+	?24, ?25, ?26
 	WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE key IN ('', ?5) AND uid IN (-1, ?7) AND before > ?4)`
 
 // complete is a statement that updates an existing run. Unknown values do not replace known ones.
@@ -60,7 +78,7 @@ const complete = `UPDATE run SET
 	high = iif(?15 >= samples, ?18, high), util = iif(?15 >= samples, ?19, util),
 	processes = max(processes, ?22), samples = max(samples, ?15),
 	ended = iif(?23 <> '', ?23, ended), foreseen = iif(?24 > 0, ?24, foreseen),
-	xids = iif(?25 <> '', ?25, xids),
+	xids = iif(?25 <> '', ?25, xids), args = iif(?26 <> '', ?26, args),
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 
@@ -127,6 +145,7 @@ func fromSummary(n predict.Run) (predict.Run, error) {
 	k := summaries[0]
 	k.GPUType = strings.ToLower(k.GPUType) // sacctmgr 22.05 writes the model in lower case
 	k.Job, k.Key, k.Fingerprint, k.UID, k.Exit = n.Job, n.Key, n.Fingerprint, n.UID, n.Exit
+	k.Args = predict.ParseNumbers(predict.FormatNumbers(n.Args))
 	k.User, k.Account, k.Name, k.State = text(n.User), text(n.Account), text(n.Name), text(n.State)
 	return k, nil
 }
@@ -220,11 +239,12 @@ func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	}, "SELECT "+columns+" FROM run WHERE "+where, args...)
 }
 
-// JobKeys holds a job's key, script fingerprint and user, which together identify its earlier runs. Unknown fields
-// are empty.
+// JobKeys holds a job's key, script fingerprint and user, which together identify its earlier runs, and the numbers in
+// its arguments (predict.Run.Args). Unknown fields are empty.
 type JobKeys struct {
 	Key, Fingerprint string
 	UID              uint32
+	Args             []float64
 }
 
 // PredictAt returns a job's need according to the runs of one level: the runs with the job's key, the user's runs with

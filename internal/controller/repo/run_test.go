@@ -3,6 +3,7 @@ package repo
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,11 +16,12 @@ import (
 // which order they are added.
 func TestAddCompletes(t *testing.T) {
 	whole := aRun()
-	whole.End, whole.ForeseenMiB = predict.EndForeseen, 12800
+	whole.End, whole.ForeseenMiB, whole.Args = predict.EndForeseen, 12800, []float64{2000, 0.5}
 	seen := whole // the run that the agent records when it releases the lease
-	seen.State, seen.Exit = "", 0
+	seen.State, seen.Exit, seen.Args = "", 0, nil
 	read := predict.Summaries(whole.Summary())[0] // the run that the sync reads from slurmdbd
 	read.Job, read.Key, read.UID = whole.Job, whole.Key, whole.UID
+	read.Args = whole.Args
 	read.User, read.Account, read.Name, read.State = whole.User, whole.Account, whole.Name, whole.State
 	short := seen // the run that an agent records after it was killed early
 	short.Seconds, short.Samples, short.PeakMiB = 10, 10, 100
@@ -41,7 +43,7 @@ func TestAddCompletes(t *testing.T) {
 		for _, n := range order {
 			added += add1(t, r, n)
 		}
-		if got := job(t, r, 7); len(got) != 1 || got[0] != whole || added != 1 {
+		if got := job(t, r, 7); len(got) != 1 || !reflect.DeepEqual(got[0], whole) || added != 1 {
 			t.Errorf("after adding %+v:\n%d new runs, and the repository contains %+v", order, added, got)
 		}
 	}
@@ -136,7 +138,7 @@ func TestHistory(t *testing.T) {
 			append(slices.Clone(newest[1:]), renamed),
 		},
 	} {
-		if h, err := c.ask(); err != nil || h.Level != level || !slices.Equal(h.Runs, c.want) {
+		if h, err := c.ask(); err != nil || h.Level != level || !reflect.DeepEqual(h.Runs, c.want) {
 			t.Errorf("%s: %v, %d runs, want %d", level, err, len(h.Runs), len(c.want))
 		}
 	}
@@ -148,12 +150,12 @@ func TestHistory(t *testing.T) {
 			t.Errorf("an empty key or fingerprint has a history: %v %v", h, err)
 		}
 	}
-	if h, err := r.ByKey(1002, other.Key); err != nil || !slices.Equal(h.Runs, []predict.Run{other}) {
+	if h, err := r.ByKey(1002, other.Key); err != nil || !reflect.DeepEqual(h.Runs, []predict.Run{other}) {
 		t.Errorf("the other user's key: %v, %d runs", err, len(h.Runs))
 	}
 	users, err := r.BySite(runs[0].Fingerprint)
-	if err != nil || len(users) != 2 || !slices.Equal(users[0].Runs, append(slices.Clone(newest[1:]), renamed)) ||
-		!slices.Equal(users[1].Runs, []predict.Run{other}) {
+	if err != nil || len(users) != 2 || !reflect.DeepEqual(users[0].Runs, append(slices.Clone(newest[1:]), renamed)) ||
+		!reflect.DeepEqual(users[1].Runs, []predict.Run{other}) {
 		t.Errorf("by user: %v, %d users", err, len(users))
 	}
 	if users, err := r.BySite(""); err != nil || len(users) != 0 {

@@ -26,6 +26,7 @@
 //	limit.go      Line.InTime: the profile that a job requests so that it ends within its time limit
 //	need.go       Predict, Need; Levels; the settings of a site and their defaults; Need.On, which selects a profile
 //	peak.go       memory: the runs' peaks, the margin, peak_quantile, runs with too little memory; Need.Why
+//	relation.go   Related, Relation: memory that follows a number in a script's arguments; the steps of an args line
 //	run.go        Run; the text of its summary in an accounting record (caelum:run=...): format and reader
 //	runtime.go    expected run time and its quantiles, from up to 20 complete runs; Expect, for a running job
 //	series.go     Series: the memory of a slice over time, in at most 128 intervals

@@ -11,13 +11,14 @@ type Level string
 
 const (
 	Unknown Level = ""     // no runs exist, and the site's default applies
+	ByArgs  Level = "args" // runs with the same key, related to a number in the arguments of the job's script
 	ByKey   Level = "key"  // runs with the same key
 	ByUser  Level = "user" // runs of the same script by the same user, with another job name or account
 	BySite  Level = "site" // runs of the same script by all users
 )
 
 // Levels lists the levels at which a job can have runs, from the most specific to the most general. A prediction uses
-// the first level with suitable runs.
+// the first level with suitable runs. ByArgs is not among them, because its runs are those of ByKey.
 var Levels = []Level{ByKey, ByUser, BySite}
 
 // Site holds a site's settings.
@@ -89,14 +90,10 @@ type Need struct {
 // [Need.AtLeast]: the amount of memory that a run used or that was not sufficient.
 func Predict(h History, site Site) (Need, bool) {
 	all := attempts(h.Runs)
-	window := site.window()
-	if proved(all) {
-		window *= 2
-	}
 	past := since(all, timeWindow)
 	n := Need{Level: h.Level, MaxSlowdown: site.MaxSlowdown, Limit: limit(past)}
 	n.Busy, n.BusyKnown = busy(past)
-	n.memory(since(all, window), coveredMiB(past, site.PeakQuantile), site)
+	n.memory(all, site)
 	n.time(past)
 	return n, n.Runs > 0
 }

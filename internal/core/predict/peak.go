@@ -14,8 +14,14 @@ import (
 // and the second highest peak in the window. The need is at least covered MiB, at least the peak of any later
 // incomplete run, also the forecast one if the agent stopped the run because of it, and more than the memory of every
 // slice on which a run ran out of memory. A single high peak may be accidental, so it is ignored once another complete
-// run has followed. A peak that occurred twice is used as long as it remains in the window.
-func (n *Need) memory(runs []attempt, covered float64, site Site) {
+// run has followed. A peak that occurred twice is used as long as it remains in the window. covered is the PeakQuantile
+// of the next peak.
+func (n *Need) memory(all []attempt, site Site) {
+	window := site.window()
+	if proved(all) {
+		window *= 2
+	}
+	runs, covered := since(all, window), coveredMiB(since(all, timeWindow), site.PeakQuantile)
 	var peaks []float64 // the peaks of complete runs
 	// The highest peak after the last complete run, and the highest forecast for which the agent stopped a run.
 	open, foreseen := 0.0, 0.0

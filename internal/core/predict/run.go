@@ -19,6 +19,8 @@ type Run struct {
 	Key, Fingerprint    string
 	UID                 uint32
 	User, Account, Name string
+	// Args holds the numbers in the arguments of the job's script (Numbers), or is nil if there are none.
+	Args []float64
 
 	GPUType string `json:"Board"` // the Type of the GPU in gres.conf, e.g. a100; stored observations use the key Board
 	Profile string

@@ -35,7 +35,7 @@ func TestSummary(t *testing.T) {
 	if record != "JS1:abc  x  "+word || WithSummary(record, r) != record {
 		t.Errorf("%q", record)
 	}
-	if got := Summaries(record + " caelum:run=forged"); len(got) != 1 || got[0] != r {
+	if got := Summaries(record + " caelum:run=forged"); len(got) != 1 || !reflect.DeepEqual(got[0], r) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -82,7 +82,7 @@ func TestSummaryRoundTrip(t *testing.T) {
 				t.Fatalf("utilisation %v of %v", got.Util, runs[k].Util)
 			}
 			got.Util = runs[k].Util
-			if got != runs[k] {
+			if !reflect.DeepEqual(got, runs[k]) {
 				t.Fatalf("%+v, want %+v", got, runs[k])
 			}
 		}
@@ -169,7 +169,7 @@ func TestSummaryEnd(t *testing.T) {
 	if got := r.Summary(); got != word {
 		t.Errorf("%s", got)
 	}
-	if got := Summaries(strings.ToLower(word)); len(got) != 1 || got[0] != r {
+	if got := Summaries(strings.ToLower(word)); len(got) != 1 || !reflect.DeepEqual(got[0], r) {
 		t.Errorf("%+v", got)
 	}
 }

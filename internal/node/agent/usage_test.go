@@ -7,6 +7,7 @@ import (
 	"math"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -155,7 +156,7 @@ func TestObservedRun(t *testing.T) {
 		UID: 20001, User: "user1", Account: "physics", Name: "j",
 		GPUType: "a100", Profile: "2g.10gb", Slices: 1, Start: l.fake.Now().Unix(), Seconds: 10, Util: -1, Processes: 1,
 	}
-	if r != want {
+	if !reflect.DeepEqual(r, want) {
 		t.Errorf("%+v, want %+v", r, want)
 	}
 	if len(l.repo.Open) != 0 {
