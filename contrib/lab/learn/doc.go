@@ -2,6 +2,7 @@
 //
 //	go run ./learn population [-seeds 101,102] [-tune]   profiles of recurring jobs, in a random population
 //	go run ./learn variants [-seeds 101,102]             the same in populations with other distributions
+//	go run ./learn args [-seeds 101,102]                 memory that follows a number in a script's arguments
 //	go run ./learn runtimes [-seeds 101,102]             run times in that population, used for placement
 //	go run ./learn miso PATH                             profiles and speeds from MISO's measurements
 //	                                                     (a100_40gb_mig_step_time.csv)
@@ -20,6 +21,7 @@
 //	work.go        the random population: users, recurring jobs, their submissions, and the memory use that a run shows
 //	population.go  the population command: shares of tightest profiles and of out-of-memory runs, by rule; -tune
 //	variants.go    the variants command: frequent failures, and memory that depends on the input; peak_quantile
+//	args.go        the args command: jobs whose memory follows a number in their arguments, or whose number is a seed
 //	rules.go       the rules for profiles: the whole GPU, the highest of the last runs, Caelum (learned, informed)
 //	curves.go      the forecast command's emulated runs: shapes of the memory over time, allocator, time limits
 //	forecast.go    the forecast command: errors of the peak, false alarms and late alarms, by rule and by shape

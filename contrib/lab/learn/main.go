@@ -21,7 +21,7 @@ func main() {
 
 func run(args []string, w io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("no command given: use population, variants, miso, runtimes, forecast or grow")
+		return errors.New("no command given: use population, variants, args, miso, runtimes, forecast or grow")
 	}
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	usual := "101-105"
@@ -47,6 +47,8 @@ func run(args []string, w io.Writer) error {
 		return comparePopulation(w, drawn)
 	case args[0] == "variants":
 		return compareVariants(w, drawn)
+	case args[0] == "args":
+		return compareArgs(w, drawn)
 	case args[0] == "miso" && f.NArg() == 1:
 		return compareMISO(w, f.Arg(0))
 	case args[0] == "miso":
@@ -62,7 +64,7 @@ func run(args []string, w io.Writer) error {
 	case args[0] == "runtimes":
 		return compareRuntimes(w, drawn)
 	}
-	return fmt.Errorf("unknown command %s: use population, variants, miso, runtimes, forecast or grow", args[0])
+	return fmt.Errorf("unknown command %s: use population, variants, args, miso, runtimes, forecast or grow", args[0])
 }
 
 // numbers parses a list of seeds and ranges of seeds.

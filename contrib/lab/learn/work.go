@@ -127,6 +127,7 @@ type submission struct {
 	seconds float64 // run time if nothing ends the run early
 	state   string  // the final state if the slice has enough memory
 	until   float64 // the fraction of the run after which it ends; 1 if it does not end early
+	args    []float64
 }
 
 // submissions returns all submissions of the job in order.
@@ -178,6 +179,7 @@ func (w work) run(s submission, job uint32, profile string, memory float64) (r p
 		Seconds: s.until * s.seconds,
 		State:   s.state,
 		Util:    -1,
+		Args:    s.args,
 	}
 	r.PeakMiB, r.MedianMiB = w.memory(s, s.until), w.memory(s, s.until/2)
 	if r.PeakMiB > memory {

@@ -235,19 +235,28 @@ func (r Relation) beyond(last seenValue, x float64) (peak, highest float64) {
 	return last.peak * (1 + (1+growthMargin)*growth), last.highest * (1 + growth)
 }
 
-// Need returns the need of a job with the given number. Why says whether the number was seen.
-func (r Relation) Need(number float64) Need {
-	n, first, last := r.need, r.points[0].number, r.points[len(r.points)-1].number
-	known := slices.IndexFunc(r.points, func(p seenValue) bool { return p.number == number && p.runs > 0 })
+// atNumber returns the need of a job with the given number, with the Why of the key.
+func (r Relation) atNumber(number float64) Need {
+	n := r.need
 	peak, highest := r.at(number)
 	switch {
-	case r.Assumed && number <= last:
-		return n
-	case r.Assumed:
+	case !r.Assumed:
+		n.PeakMiB, n.HighestMiB = peak, highest
+	case number > r.points[len(r.points)-1].number:
 		n.PeakMiB, n.HighestMiB = max(n.PeakMiB, peak), max(n.HighestMiB, highest)
+	}
+	return n
+}
+
+// Need returns the need of a job with the given number. Why says whether the number was seen.
+func (r Relation) Need(number float64) Need {
+	n, first, last := r.atNumber(number), r.points[0].number, r.points[len(r.points)-1].number
+	known := slices.IndexFunc(r.points, func(p seenValue) bool { return p.number == number && p.runs > 0 })
+	switch {
+	case r.Assumed && number <= last:
+	case r.Assumed:
 		n.Why = fmt.Sprintf("%.12g is larger than the numbers of all runs, of which %.12g is the largest: the need is "+
 			"assumed to be proportional to the number", number, last)
-		return n
 	case known >= 0:
 		n.Runs = r.points[known].runs
 		n.Why = fmt.Sprintf("%d complete runs had the number %.12g", n.Runs, number)
@@ -257,7 +266,6 @@ func (r Relation) Need(number float64) Need {
 		n.Why = fmt.Sprintf("%.12g is beyond the numbers of the runs, which are from %.12g to %.12g: the need is "+
 			"extrapolated", number, first, last)
 	}
-	n.PeakMiB, n.HighestMiB = peak, highest
 	return n
 }
 
@@ -265,7 +273,7 @@ func (r Relation) Need(number float64) Need {
 // that are too far from the seen ones, given the profile of the most demanding of these. The result is false if there
 // are too many steps.
 func (r Relation) Steps(choose func(Need) string, beyond func(profile string) string) (Steps, bool) {
-	s := stairs{profile: func(x float64) string { return choose(r.Need(x)) }}
+	s := stairs{profile: func(x float64) string { return choose(r.atNumber(x)) }}
 	first, last := r.points[0].number, r.points[len(r.points)-1].number
 	var stops []float64
 	for _, p := range r.points {
