@@ -87,7 +87,7 @@ specify them after --.`,
 type predicted struct {
 	Key         string        `json:"key,omitempty"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint
-	Level       predict.Level `json:"level"`          // the level of the runs: args, key, user, site; empty without runs
+	Level       predict.Level `json:"level"`          // of the runs: args, key, user or site; empty without runs
 	// Args holds the numbers in the arguments of the job's script.
 	Args []float64 `json:"args,omitempty"`
 	// Profile is the predicted profile, or the default profile if no profile has enough memory. It is empty if no GPU

@@ -12,7 +12,7 @@
 //
 // Files:
 //
-//	args.go    the args line of a key, whose runs' memory follows a number in their arguments; a job's prediction from it
+//	args.go    the args line of a key, whose runs' memory follows a number in their arguments; the prediction from it
 //	decide.go  Write; creates the learned lines for sites, users, keys and arguments, except redundant ones
 //	predict.go a job's prediction from the key, user and site levels: Table.Predict; also for `caelum predict`
 //	loop.go    the watcher's periodic syncs and decisions; the minimum pause between them

@@ -15,9 +15,9 @@ import (
 const (
 	// fewestValues is the number of different numbers with complete runs from which a relation can be seen.
 	fewestValues = 3
-	// chance is the largest probability, if the number did not matter, of peaks that follow it as closely. priorFitSigma
-	// and priorFits describe the scatter of the peaks that is assumed before any runs exist: the standard deviation of
-	// the logarithm of a peak, and the number of values that have the same weight as this assumption.
+	// chance is the largest probability, if the number did not matter, of peaks that follow it as closely.
+	// priorFitSigma and priorFits describe the scatter of the peaks that is assumed before any runs exist: the standard
+	// deviation of the logarithm of a peak, and the number of values that have the same weight as this assumption.
 	chance        = 0.005
 	priorFitSigma = 0.1
 	priorFits     = 2
@@ -259,7 +259,11 @@ func (r Relation) Need(number float64) Need {
 			"assumed to be proportional to the number", number, last)
 	case known >= 0:
 		n.Runs = r.points[known].runs
-		n.Why = fmt.Sprintf("%d complete runs had the number %.12g", n.Runs, number)
+		runs := "1 complete run"
+		if n.Runs > 1 {
+			runs = fmt.Sprintf("%d complete runs", n.Runs)
+		}
+		n.Why = fmt.Sprintf("%s had the number %.12g", runs, number)
 	case number > first && number < last:
 		n.Why = fmt.Sprintf("%.12g is between the numbers of the runs: the need is interpolated", number)
 	default:
