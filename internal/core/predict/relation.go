@@ -18,7 +18,7 @@ const (
 	// chance is the largest probability, if the number did not matter, of peaks that follow it as closely.
 	// priorFitSigma and priorFits describe the scatter of the peaks that is assumed before any runs exist: the standard
 	// deviation of the logarithm of a peak, and the number of values that have the same weight as this assumption.
-	chance        = 0.005
+	chance        = 0.01
 	priorFitSigma = 0.1
 	priorFits     = 2
 	// leastRatio is the smallest ratio of the peaks of two seen numbers with which a number matters.
@@ -27,6 +27,8 @@ const (
 	// ratio to the last seen number up to which the growth is extrapolated.
 	growthMargin = 0.25
 	farthest     = 2
+	// mostGrowth limits the growth of a peak, which is otherwise infinite after the number 0.
+	mostGrowth = 1e6
 	// largestNumber is the largest number that an args line can contain.
 	largestNumber = 999_999_999_999
 )
@@ -228,8 +230,8 @@ func (r Relation) at(x float64) (peak, highest float64) {
 
 // beyond returns the memory for a number that is more demanding than the last point in this direction.
 func (r Relation) beyond(last seenValue, x float64) (peak, highest float64) {
-	growth := r.curve.at(x)/r.curve.at(last.number) - 1
-	if !(growth > 0) || math.IsInf(growth, 1) {
+	growth := min(r.curve.at(x)/r.curve.at(last.number)-1, mostGrowth)
+	if !(growth > 0) {
 		growth = 0
 	}
 	return last.peak * (1 + (1+growthMargin)*growth), last.highest * (1 + growth)

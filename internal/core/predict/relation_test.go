@@ -48,8 +48,9 @@ func TestRelated(t *testing.T) {
 		runs History
 		want string
 	}{
-		"none": {used(), ""},
-		"one":  {used([2]float64{2000, 1500}), "1 5341=1g.5gb 10410=1g.10gb 20680=3g.20gb *=7g.40gb"},
+		"none":     {used(), ""},
+		"one":      {used([2]float64{2000, 1500}), "1 5341=1g.5gb 10410=1g.10gb 20680=3g.20gb *=7g.40gb"},
+		"one zero": {used([2]float64{0, 1500}), "1 0=1g.5gb *=7g.40gb"},
 		"linear": {used([2]float64{1000, 1000}, [2]float64{2000, 2000}, [2]float64{6000, 6000}),
 			"1 4632=1g.5gb 8709=1g.10gb 12000=3g.20gb *=7g.40gb"},
 		"falling": {used([2]float64{1, 16000}, [2]float64{2, 8000}, [2]float64{8, 2000}),
