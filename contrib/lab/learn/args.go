@@ -14,8 +14,8 @@ const argWorks = 500
 
 // arguments describes a population of jobs whose scripts have a number in their arguments. Each job has 5 to 20
 // numbers, which are log-uniform within a factor of 8. Each submission has one of them or, with a probability of 10%, a
-// new one. The peak follows the number, and level is the peak of the largest possible one. If peak is nil, each submission
-// has a number of its own, which has no effect.
+// new one. The peak follows the number, and the work's level is the peak of the largest possible one. If peak is nil,
+// each submission has a number of its own, which has no effect.
 type arguments struct {
 	name  string
 	sigma float64 // of the logarithm of the peak, from run to run
