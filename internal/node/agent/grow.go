@@ -123,7 +123,7 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	if job.State != "RUNNING" || job.Restarts != lease.Restart || tags.GrowMode(job) != predict.Foreseen {
 		return
 	}
-	if a.growInPlace(*lease, need) {
+	if a.growInPlace(ctx, *lease, need) {
 		return
 	}
 	larger, err := a.larger(job, *lease, append(runs, run), need)

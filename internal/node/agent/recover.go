@@ -63,7 +63,7 @@ func (a *Agent) recoverLeases() error {
 
 // lostLeases returns the leases of the lease files that are missing from the ledger, and the fractions of other leases
 // that are larger in the files.
-func (a *Agent) lostLeases() (lost []api.Lease, grown []growth, err error) {
+func (a *Agent) lostLeases() (lost []api.Lease, grown []*state.Growth, err error) {
 	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("couldn't list the lease files: %w", err)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,29 +30,35 @@ func (a *Agent) makeRoom() {
 		if !a.divided(g) || !c.Hardware.TryLock() {
 			continue
 		}
-		if _, err := a.repack(g, nil, ""); err != nil {
+		if _, err := a.repack(g, nil); err != nil {
 			a.log.WithError(err).WithField("gpu", g).Warn("couldn't make room for a larger fraction")
 		}
 		c.Hardware.Unlock()
 	}
 }
 
-// repack moves the fractions of a GPU together, and gives grown, if it is not nil, the given profile. It reports
-// whether it has changed anything. The ledger is the first to change, in one transaction. The caller holds the card's
-// hardware lock.
-func (a *Agent) repack(g int, grown *state.Instance, profile string) (done bool, err error) {
+// repack moves the fractions of a GPU together, and lets the one grow that has units reserved, if growth is not nil. It
+// reports whether it has changed anything. The ledger is the first to change, in one transaction. The caller holds the
+// card's hardware lock.
+func (a *Agent) repack(g int, growth *state.Growth) (done bool, err error) {
 	if a.node.Problem(a.node.Cards[g]) != "" {
 		return false, nil
 	}
 	for {
 		a.node.Lock()
-		to, idle, ok := a.node.Repack(g, grown, profile)
+		to, idle, ok := a.node.Repack(g, growth)
+		if ok {
+			ok, err = a.settled(g)
+		}
 		if !ok || len(idle) == 0 {
 			if ok {
 				err = a.relabel(g, to)
 			}
+			if ok = ok && err == nil; ok {
+				a.node.Growing = nil
+			}
 			a.node.Unlock()
-			return ok && err == nil, err
+			return ok, err
 		}
 		a.node.Unlock()
 		for _, in := range idle {
@@ -62,8 +69,20 @@ func (a *Agent) repack(g int, grown *state.Instance, profile string) (done bool,
 	}
 }
 
+// settled reports whether the ledger has no intent for a GPU. After a failed write to the ledger, the driver's wrapper
+// may have an instance that the agent does not know until the next comparison settles the intent (compareGPU). The
+// caller holds the card's hardware lock.
+func (a *Agent) settled(g int) (bool, error) {
+	all, err := a.ledger.Intents()
+	return err == nil && !slices.ContainsFunc(all, func(i ledger.Intent) bool {
+		return i.GPU == a.node.Cards[g].UUID
+	}), err
+}
+
 // relabel moves instances to other placements. The caller holds the node's lock, also during the write to the ledger,
-// so that no prolog takes the units meanwhile.
+// so that no prolog takes the units meanwhile. After an error, nothing has changed. If SQLite's journal contains the
+// failed transaction nevertheless, the agent's next write overwrites it. Without such a write, the next agent reads the
+// new placements, beside which nothing else has changed.
 func (a *Agent) relabel(g int, to map[*state.Instance]int) error {
 	m := a.node.Cards[g].Model
 	var moved []gpu.Instance
@@ -83,10 +102,20 @@ func (a *Agent) relabel(g int, to map[*state.Instance]int) error {
 }
 
 // growInPlace gives a running job the smallest larger fraction of its GPU that satisfies the need, if its units are
-// neither held nor set aside nor promised to a starting job. It reports whether it did so. If it is killed after the
-// ledger has the new size, the next agent sets the limit (limitAgain). slurmctld continues to count the smaller
-// profile, because it cannot change the GRES of a running job. The caller holds the job's lock.
-func (a *Agent) growInPlace(lease api.Lease, need predict.Need) bool {
+// neither held nor set aside nor promised to a starting job. It reports whether it did so. slurmctld continues to count
+// the smaller profile, because it cannot change the GRES of a running job. The caller holds the job's lock.
+//
+// slurmctld may start a job on offered units at any time, so a growth has these steps. After a failure, the reservation
+// ends, a pass restores the offers, and the job is requeued.
+//
+//  1. Reserve the units, in memory. If the agent is killed, the next one does not know of the growth.
+//  2. Publish. A job that slurmctld starts before it has accepted the lower offers, and that finds no other spots, ends
+//     the reservation (state.Node.TakeOffers), and gets the units.
+//  3. If the reservation still exists, move the fractions, first in the ledger. If the agent is killed, the next one
+//     sets the limit (limitAgain).
+//  4. Set the limit. If the driver does not accept it, give the fraction its earlier size. If the ledger fails then,
+//     the fraction remains larger, and the next sample sets its limit.
+func (a *Agent) growInPlace(ctx context.Context, lease api.Lease, need predict.Need) bool {
 	_, once := a.limitedBySoftMig() // a process reads its limit only when it starts
 	if len(lease.Slices) != 1 || !a.divided(lease.Slices[0].GPU) || once {
 		return false
@@ -97,17 +126,9 @@ func (a *Agent) growInPlace(lease api.Lease, need predict.Need) bool {
 	if in == nil || !ok || !mig.IsFraction(larger) {
 		return false
 	}
-	c.Hardware.Lock()
-	defer c.Hardware.Unlock()
-	grown := false
-	err := a.fractions.Resize(s.GPU, in.GI, func() (err error) {
-		if grown, err = a.repack(s.GPU, in, larger); err == nil && !grown {
-			err = fmt.Errorf("GPU %d has no room for %s", s.GPU, larger)
-		}
-		return err
-	}, func() error { return a.shrink(s.GPU, in, s.Profile) })
 	log := a.log.WithField("job", lease.Job).WithField("profile", s.Profile).WithField("larger", larger)
-	if err != nil {
+	growth := &state.Growth{GPU: s.GPU, Instance: in, Profile: larger}
+	if err := a.grow(ctx, growth, s.Profile); err != nil {
 		if a.mayLog(growKey(lease.Job)) {
 			log.WithError(err).Info("a job's fraction cannot grow in place")
 		}
@@ -116,7 +137,6 @@ func (a *Agent) growInPlace(lease api.Lease, need predict.Need) bool {
 	now := *a.leaseOf(lease.Job)
 	a.usage.Resize(lease.Job, s.UUID, larger, float64(now.Slices[0].MemoryMiB))
 	a.metrics.Grew(predict.Foreseen)
-	a.publisher.Soon() // to lower the offers
 	log.Info("a running job has a larger fraction, before its GPU memory would run out")
 	if err := a.ledger.Complete(now); err != nil {
 		log.WithError(err).Warn("couldn't write the larger lease to the ledger") // the next agent corrects it
@@ -125,6 +145,33 @@ func (a *Agent) growInPlace(lease api.Lease, need predict.Need) bool {
 		log.WithError(err).Warn("couldn't write the size of a larger fraction to the lease file")
 	}
 	return true
+}
+
+// grow carries out a growth from the given profile. It takes at most half of growTimeout, so that a requeue can follow.
+func (a *Agent) grow(ctx context.Context, growth *state.Growth, profile string) error {
+	ctx, cancel := context.WithTimeout(ctx, growTimeout/2)
+	defer cancel()
+	g := growth.GPU
+	if !a.node.Reserve(growth) {
+		return fmt.Errorf("GPU %d has no room for %s", g, growth.Profile)
+	}
+	defer a.publisher.Soon()
+	defer a.node.EndGrowth(growth)
+	if err := a.Publish(ctx); err != nil {
+		return err
+	}
+	c := a.node.Cards[g]
+	if err := gpu.Lock(ctx, &c.Hardware); err != nil {
+		return err
+	}
+	defer c.Hardware.Unlock()
+	return a.fractions.Resize(ctx, g, growth.Instance.GI, func() error {
+		done, err := a.repack(g, growth)
+		if err == nil && !done {
+			err = fmt.Errorf("GPU %d was lost, or a starting job needs its units", g)
+		}
+		return err
+	}, func() error { return a.shrink(g, growth.Instance, profile) })
 }
 
 // shrink gives an instance its earlier profile again. It keeps its start, which is also one of a smaller fraction.
@@ -174,10 +221,10 @@ func replaced(c *state.Card, p int, in gpu.Instance) *state.Instance {
 // record. Their instances would occupy the units of running jobs, and their users could open the GPU's device file. A
 // job that is starting may have no lease file yet, but gets a new lease when its prolog repeats the call. No other
 // goroutine is running yet.
-func (a *Agent) dropOutdated(lost []api.Lease, grown []growth) error {
+func (a *Agent) dropOutdated(lost []api.Lease, grown []*state.Growth) error {
 	named := map[int]bool{}
 	for _, g := range grown {
-		named[g.gpu] = true
+		named[g.GPU] = true
 	}
 	for _, l := range lost {
 		for _, s := range l.Slices {
@@ -223,21 +270,14 @@ func (a *Agent) parse(name string) (g int, in gpu.Instance, ok bool) {
 	return a.fractions.Parse(name)
 }
 
-// growth is a fraction that is larger in its lease file than in an outdated ledger.
-type growth struct {
-	gpu     int
-	in      *state.Instance
-	profile string // in the lease file
-}
-
 // grownInFile returns the fractions that are larger in a lease file than in the ledger. Their limit may already have
 // been raised.
-func (a *Agent) grownInFile(file api.Lease) (all []growth) {
+func (a *Agent) grownInFile(file api.Lease) (all []*state.Growth) {
 	for _, s := range file.Slices {
 		if g, in, ok := a.parse(s.UUID); ok && in.Fraction() {
 			held := a.node.Held(file.Job, api.Slice{GPU: g, UUID: in.UUID})
 			if held != nil && held.Size < in.Size {
-				all = append(all, growth{g, held, in.Profile})
+				all = append(all, &state.Growth{GPU: g, Instance: held, Profile: in.Profile})
 			}
 		}
 	}
@@ -245,9 +285,15 @@ func (a *Agent) grownInFile(file api.Lease) (all []growth) {
 }
 
 // growAgain gives a fraction its size in the lease file. limitAgain then sets the limit.
-func (a *Agent) growAgain(now growth) {
-	log := a.log.WithField("job", now.in.Job).WithField("profile", now.in.Profile).WithField("larger", now.profile)
-	if done, err := a.repack(now.gpu, now.in, now.profile); err != nil || !done {
+func (a *Agent) growAgain(growth *state.Growth) {
+	in := growth.Instance
+	log := a.log.WithField("job", in.Job).WithField("profile", in.Profile).WithField("larger", growth.Profile)
+	err, done := error(nil), a.node.Reserve(growth)
+	if done {
+		done, err = a.repack(growth.GPU, growth)
+	}
+	if !done {
+		a.node.EndGrowth(growth)
 		log.WithError(err).Error("the ledger had lost the growth of a job's fraction, and its GPU has no room for it")
 		return
 	}

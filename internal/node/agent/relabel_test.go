@@ -89,10 +89,11 @@ func (g growingFractions) has(profile string, units int) {
 }
 
 // TestGrowInPlace checks that a running job gets a larger fraction without a requeue, that its neighbour keeps its own,
-// that the next pass lowers the offers, and that the agent still knows the size after a restart.
+// that the offers are lower then, and that the agent still knows the size after a restart.
 func TestGrowInPlace(t *testing.T) {
 	g := newGrowingFractions(t)
 	neighbour := g.lease(g.startNow("1f.11gb:1"))
+	g.f.finish(g.lease(g.startNow("1f.11gb:1")).Job) // leaves an idle fraction
 	g.publish()
 	before := g.offers()
 	uuid := g.agent.leaseOf(g.id).Slices[0].UUID
@@ -101,7 +102,6 @@ func TestGrowInPlace(t *testing.T) {
 		t.Fatalf("%+v, %+v", l, j)
 	}
 	g.has("2f.22gb", 2)
-	g.publish()
 	if got := g.offers(); got["2f.22gb"] != 0 || got["1f.11gb"] > 1 || before["2f.22gb"]+before["1f.11gb"] == 0 {
 		t.Errorf("on offer: %v, before %v", got, before)
 	}
@@ -140,7 +140,7 @@ func TestGrowInPlaceFails(t *testing.T) {
 	g := newGrowingFractions(t)
 	g.f.limits.Fail(errors.New("broken"))
 	a := g.agent
-	if a.growInPlace(*a.leaseOf(g.id), needOf(15000)) {
+	if a.growInPlace(context.Background(), *a.leaseOf(g.id), needOf(15000)) {
 		t.Error("the fraction has grown")
 	}
 	g.f.limits.Fail(nil)
@@ -154,20 +154,40 @@ func TestGrowInPlaceFails(t *testing.T) {
 	}
 }
 
-// TestKilledWhileGrowing stops the agent after the ledger has the larger size and before the driver has the limit. The
-// next agent sets the limit and writes the lease file, from which a lost ledger is restored.
+// TestKilledWhileGrowing stops the agent after it has published lower offers, and after the ledger has the larger size
+// and before the driver has the limit. The next agent sets the limit and writes the lease file, from which a lost ledger
+// is restored.
 func TestKilledWhileGrowing(t *testing.T) {
 	g := newGrowingFractions(t)
-	a := g.agent
-	l := *a.leaseOf(g.id)
-	if done, err := a.repack(0, a.node.Held(g.id, l.Slices[0]), "2f.22gb"); !done || err != nil {
-		t.Fatal(done, err)
+	g.publish()
+	before := fmt.Sprint(g.offers())
+	for _, killed := range []string{"reserved", "relabelled"} {
+		a := g.agent
+		in := a.node.Held(g.id, a.leaseOf(g.id).Slices[0])
+		growth := &state.Growth{Instance: in, Profile: "2f.22gb"}
+		if !a.node.Reserve(growth) {
+			t.Fatal("no room")
+		}
+		g.publish()
+		if got := fmt.Sprint(g.offers()); got == before {
+			t.Errorf("on offer while the job grows: %s", got)
+		}
+		if killed == "relabelled" {
+			if done, err := a.repack(0, growth); !done || err != nil {
+				t.Fatal(done, err)
+			}
+		}
+		g.world.stop()
+		g.restart()
+		if killed == "reserved" {
+			g.has("1f.11gb", 1)
+			g.publish()
+			if got := fmt.Sprint(g.offers()); got != before {
+				t.Errorf("on offer: %s, before %s", got, before)
+			}
+		}
 	}
-	if limit, _, _ := g.f.limits.Limit(0, l.Cgroup.Path); limit != 11389<<20 {
-		t.Fatalf("the limit is %d", limit)
-	}
-	g.world.stop()
-	g.restart()
+	l := g.agent.leaseOf(g.id)
 	now := g.agent.leaseOf(g.id)
 	limit, _, _ := g.f.limits.Limit(0, l.Cgroup.Path)
 	if now.Slices[0].Profile != "2f.22gb" || now.Slices[0].AdvertisedAs != "1f.11gb" || limit != 22778<<20 {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -146,7 +147,7 @@ func TestSoftMigUnfit(t *testing.T) {
 func TestSoftMigDoesNotGrow(t *testing.T) {
 	f := newSoftMig(t, 1)
 	l := f.lease(f.startNow("1f.11gb:1"))
-	if f.agent.growInPlace(l, predict.Need{PeakMiB: 15000, HighestMiB: 15000}) {
+	if f.agent.growInPlace(context.Background(), l, predict.Need{PeakMiB: 15000, HighestMiB: 15000}) {
 		t.Error("the fraction has grown")
 	}
 	f.limitFiles(map[string]string{fmt.Sprintf("%d.conf", l.Job): "CUDA_DEVICE_MEMORY_LIMIT=11389M"})

@@ -23,7 +23,7 @@
 //	meter.go        a usage sample of an instance: memory, utilisation (GPM), processes; utilisation of a GPU
 //	nvml.go         opens NVML; processes; retries while in use; error codes (check)
 //	processes.go    a process by pid and start time; its cgroups and job; Kill, which also ends tracers (maxKilled)
-//	relabel.go      changes the start and size of fractions (Relabel, Resize); their names in lease files (Parse)
+//	relabel.go      changes the start and size of fractions (Relabel, Resize, Lock); their names in lease files (Parse)
 //	scrub.go        whether the driver's parameters disable the overwriting of freed memory (Unscrubbed)
 //	unused.go       the types in the fractions key that divide no GPU (UnusedTypes)
 //	xid.go          Xid errors: their codes, which of them are fatal, and the events of a GPU (WatchXids)

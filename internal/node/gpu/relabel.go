@@ -1,9 +1,12 @@
 package gpu
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
+	"time"
 
 	"caelum/internal/core/mig"
 )
@@ -25,22 +28,43 @@ func (f *Fractions) Relabel(gpu int, moved []Instance) {
 
 // Resize changes the size of an instance that a job holds: it calls relabel, which calls Relabel, and sets the job's
 // limit. If the driver does not accept the limit, it calls undo, sets the earlier limit, and returns the error.
-// Meanwhile, no meter compares the limit with the size.
-func (f *Fractions) Resize(gpu, gi int, relabel, undo func() error) error {
+// Meanwhile, no meter compares the limit with the size. ctx limits the wait for the limits of other jobs.
+func (f *Fractions) Resize(ctx context.Context, gpu, gi int, relabel, undo func() error) error {
 	d, h := f.fraction(gpu, gi)
 	if h == nil {
 		return fmt.Errorf("resize: %w", ErrNotFound)
 	}
-	d.resizing.Lock()
+	if err := Lock(ctx, &d.resizing); err != nil {
+		return err
+	}
 	defer d.resizing.Unlock()
 	if err := relabel(); err != nil {
 		return err
 	}
-	err := f.Limit(gpu, gi, h.job)
+	if err := Lock(ctx, &d.changes); err != nil {
+		return errors.Join(err, undo())
+	}
+	defer d.changes.Unlock()
+	err := f.setLimit(gpu, gi, h.job)
 	if err != nil {
-		err = errors.Join(err, undo(), f.Limit(gpu, gi, h.job))
+		err = errors.Join(err, undo(), f.setLimit(gpu, gi, h.job))
 	}
 	return err
+}
+
+// lockPause is the pause between two attempts of Lock.
+const lockPause = 5 * time.Millisecond
+
+// Lock locks mu, which another goroutine may hold during a driver call that hangs. The error is that of ctx.
+func Lock(ctx context.Context, mu *sync.Mutex) error {
+	for !mu.TryLock() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the driver: %w", ctx.Err())
+		case <-time.After(lockPause):
+		}
+	}
+	return nil
 }
 
 // LeasedUUID returns the name of an instance in a lease file. For a fraction, it contains the size in units, which an

@@ -12,6 +12,7 @@
 //	planpart.go  PlanPart: the node's part of the plan; offers a released slice again to the next job (OfferAgain)
 //	pending.go   pending leases: chooses among the offers for a job (TakeOffers); finds spots for unplaced ones
 //	wants.go     the slices that a job gets on this node; the errors for invalid requests
-//	relabel.go   moves a GPU's fractions together, so that a larger one fits (Repack); renames leased slices
+//	relabel.go   moves a GPU's fractions together, so that a larger one fits (Repack); reserves units for one that grows
+//	             (Growth); renames leased slices
 //	nvlinks.go   the groups of GPUs that NVLinks connect
 package state

@@ -37,6 +37,7 @@ type Node struct {
 	Cards   []*Card
 	Leases  map[uint32]*api.Lease
 	Pending map[uint32]*PendingLease
+	Growing *Growth // the growth of a fraction that has units reserved, or nil
 	// Unserved holds the restart counts of the jobs on the node that are given neither a pending lease nor slices.
 	Unserved map[uint32]int
 	Former   map[Minors]uint32    // the last user of each GPU instance id
@@ -128,6 +129,10 @@ func (n *Node) View() []place.GPU {
 			continue
 		}
 		gpus[i] = c.Existing()
+		if n.Growing != nil && n.Growing.GPU == i {
+			gpus[i].Blocked |= n.Growing.units
+			gpus[i].Idle &^= c.Model.Overlapping(n.Growing.units)
+		}
 		if c.HeldBack() != "" {
 			full := c.Model.Full()
 			gpus[i].Model, gpus[i].Offerable, gpus[i].Idle = c.withoutFull, c.Offerable&^full, gpus[i].Idle&^full

@@ -21,7 +21,7 @@ type PendingLease struct {
 }
 
 // TakeOffers records a pending lease for a job at offered spots and withdraws these offers. If the offers do not
-// include all of the requested slices, it changes nothing and returns false. The argument array is the id of the job
+// include all of the requested slices, it only ends a Growth and returns false. The argument array is the id of the job
 // array that the job belongs to, or 0. The caller holds the node's lock.
 func (n *Node) TakeOffers(job, array uint32, wants []offer.Want) (*PendingLease, bool) {
 	gpus := n.View()
@@ -34,7 +34,11 @@ func (n *Node) TakeOffers(job, array uint32, wants []offer.Want) (*PendingLease,
 			ok := k < len(together)
 			if ok {
 				s = together[k]
-			} else if s, ok = n.Choose(gpus, offers, cmp.Or(array, job), w); !ok {
+			} else if s, ok = n.Choose(gpus, offers, cmp.Or(array, job), w); !ok && n.Growing != nil {
+				n.Growing = nil
+				n.Version++
+				return n.TakeOffers(job, array, wants)
+			} else if !ok {
 				return nil, false
 			}
 			offers[s.GPU] = offers[s.GPU].Without(s.Placement)
@@ -224,6 +228,7 @@ func (n *Node) Forget(id uint32) {
 	defer n.Unlock()
 	if pr := n.Pending[id]; pr != nil {
 		pr.Spots = nil
+		n.Growing = nil // the job may need the units
 		n.Version++
 	}
 }

@@ -14,19 +14,65 @@ import (
 // Where a fraction starts, and which size it has, are only labels (gpu.Fractions.Relabel). The agent changes them to
 // make room for a larger fraction. A pending lease keeps its spots: its prolog may already be creating instances there.
 
+// Growth is the growth of a job's fraction to a larger profile. Until slurmctld no longer offers the units, the agent
+// reserves them and moves no fractions. A job that starts takes precedence: if it finds no other spots, the growth ends.
+type Growth struct {
+	GPU      int
+	Instance *Instance
+	Profile  string // the larger one
+	units    uint64 // the units that are free, and will be held after the growth
+}
+
+// Reserve reserves the units for a growth, and reports whether there is room. The caller must end the growth. Only one
+// fraction of the node grows at a time.
+func (n *Node) Reserve(growth *Growth) bool {
+	n.Lock()
+	defer n.Unlock()
+	here := func(s api.ReservedSlice) bool { return s.GPU == growth.GPU }
+	if n.Reserved != nil && slices.ContainsFunc(n.Reserved.Slices, here) {
+		return false // a waiting job needs the units
+	}
+	n.Growing = growth
+	to, _, ok := n.Repack(growth.GPU, growth)
+	if !ok {
+		n.Growing = nil
+		return false
+	}
+	m, held := n.Cards[growth.GPU].Model, uint64(0)
+	for p, in := range n.Cards[growth.GPU].Ours {
+		if !in.Idle() {
+			held |= m.Units(p)
+		}
+	}
+	for _, p := range to {
+		growth.units |= m.Units(p) &^ held
+	}
+	n.Version++
+	return true
+}
+
+// EndGrowth removes the reservation of a growth, if it still exists.
+func (n *Node) EndGrowth(growth *Growth) {
+	n.Lock()
+	defer n.Unlock()
+	if n.Growing == growth {
+		n.Growing = nil
+		n.Version++
+	}
+}
+
 // Repack returns new placements for the fractions of a GPU that jobs hold or that are stuck, so that the free units
-// form the largest possible blocks. If grown is not nil, it gets the given profile. The idle instances must be
-// destroyed first. ok is false if the fractions do not fit, or if grown is nil and the free units already form such
-// blocks. The caller holds the node's lock.
-func (n *Node) Repack(g int, grown *Instance, profile string) (to map[*Instance]int, idle []*Instance, ok bool) {
+// form the largest possible blocks. If growth is not nil, its instance gets the larger profile. The idle instances must
+// be destroyed first. ok is false if the fractions do not fit, if growth is nil and the free units already form such
+// blocks, or if another growth has the reservation, or none. The caller holds the node's lock.
+func (n *Node) Repack(g int, growth *Growth) (to map[*Instance]int, idle []*Instance, ok bool) {
 	c := n.Cards[g]
 	m, fixed := c.Model, uint64(0)
-	here := func(s api.ReservedSlice) bool { return s.GPU == g }
-	if grown != nil && n.Reserved != nil && slices.ContainsFunc(n.Reserved.Slices, here) {
-		return nil, nil, false // a waiting job needs the units
+	if n.Growing != growth {
+		return nil, nil, false
 	}
 	for _, pr := range n.Pending {
-		if pr.Spots == nil && grown != nil {
+		if pr.Spots == nil && growth != nil {
 			return nil, nil, false // a starting job may need the units
 		}
 		for _, s := range pr.Spots {
@@ -43,8 +89,8 @@ func (n *Node) Repack(g int, grown *Instance, profile string) (to map[*Instance]
 		switch k := m.Placements[p].Profile; {
 		case in.GI == gpu.FullGI:
 			return nil, nil, false
-		case in == grown:
-			k, _ = m.ProfileIndex(profile)
+		case growth != nil && in == growth.Instance:
+			k, _ = m.ProfileIndex(growth.Profile)
 			fallthrough
 		case !in.Idle():
 			moving, profiles, used = append(moving, in), append(profiles, k), used|m.Units(p)
@@ -53,7 +99,7 @@ func (n *Node) Repack(g int, grown *Instance, profile string) (to map[*Instance]
 		}
 	}
 	at, packed, ok := pack(m, fixed, profiles)
-	if !ok || len(c.Foreign) > 0 || grown == nil && free(m, packed) <= free(m, used) {
+	if !ok || len(c.Foreign) > 0 || growth == nil && free(m, packed) <= free(m, used) {
 		return nil, nil, false
 	}
 	to = map[*Instance]int{}
