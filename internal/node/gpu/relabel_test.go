@@ -17,7 +17,8 @@ func TestResizeEnds(t *testing.T) {
 		f := &Fractions{gpus: map[int]*divided{0: d}}
 		map[string]*sync.Mutex{"sample": &d.resizing, "limit": &d.changes}[name].Lock()
 		size := 1
-		err := f.Resize(ctx, 0, FractionGI(0), func() error { size = 2; return nil }, func() error { size = 1; return nil })
+		resize := func(to int) func() error { return func() error { size = to; return nil } }
+		err := f.Resize(ctx, 0, FractionGI(0), resize(2), resize(1))
 		if !errors.Is(err, context.Canceled) || size != 1 {
 			t.Errorf("%s: size %d, %v", name, size, err)
 		}

@@ -15,7 +15,8 @@ import (
 // make room for a larger fraction. A pending lease keeps its spots: its prolog may already be creating instances there.
 
 // Growth is the growth of a job's fraction to a larger profile. Until slurmctld no longer offers the units, the agent
-// reserves them and moves no fractions. A job that starts takes precedence: if it finds no other spots, the growth ends.
+// reserves them and moves no fractions. A job that starts takes precedence: if it finds no other spots, the growth
+// ends.
 type Growth struct {
 	GPU      int
 	Instance *Instance

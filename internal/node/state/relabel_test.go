@@ -71,7 +71,8 @@ func TestReserve(t *testing.T) {
 	c := &Card{GPU: inventory.GPU{GPU: gpu.GPU{Model: m}}, Ours: map[int]*Instance{}}
 	at := func(start int, job uint32) *Instance {
 		p, _ := m.Placement("1f.11gb", start)
-		c.Ours[p] = &Instance{Instance: ledger.Instance{GI: -2 - start, Profile: "1f.11gb", Start: start, Size: 1, Job: job}}
+		in := ledger.Instance{GI: -2 - start, Profile: "1f.11gb", Start: start, Size: 1, Job: job}
+		c.Ours[p] = &Instance{Instance: in}
 		return c.Ours[p]
 	}
 	at(0, 1)
