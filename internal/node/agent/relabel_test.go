@@ -155,8 +155,8 @@ func TestGrowInPlaceFails(t *testing.T) {
 }
 
 // TestKilledWhileGrowing stops the agent after it has published lower offers, and after the ledger has the larger size
-// and before the driver has the limit. The next agent sets the limit and writes the lease file, from which a lost ledger
-// is restored.
+// and before the driver has the limit. The next agent sets the limit and writes the lease file, from which a lost
+// ledger is restored.
 func TestKilledWhileGrowing(t *testing.T) {
 	g := newGrowingFractions(t)
 	g.publish()
@@ -198,7 +198,7 @@ func TestKilledWhileGrowing(t *testing.T) {
 	}
 }
 
-// sinceOldLedger holds what happens to four jobs, each with a quarter of the GPU, after the copy of the ledger was made.
+// sinceOldLedger holds what happens to four jobs, each with a quarter of the GPU, after the ledger was copied.
 var sinceOldLedger = map[string]func(growingFractions){
 	"a fraction has grown": func(g growingFractions) {
 		g.end(1)
