@@ -21,9 +21,9 @@ func TestArguments(t *testing.T) {
 	path := s.write("user1", "needs", needs)
 	for _, c := range []struct{ argument, profile, why string }{
 		{"3000", "7g.40gb", "the first run"},
-		{"9000", "1g.10gb", "three times the memory of the first run"},
-		{"3000", "1g.5gb", "as the first run"},
+		{"9000", "3g.20gb", "three times the memory of the first run, with a margin for the growth"},
 		{"15000", "3g.20gb", "the memory of the largest number, in proportion"},
+		{"3000", "1g.5gb", "as the first run"},
 		{"4000", "1g.5gb", "between 3000 and 9000"},
 		{"6000", "1g.10gb", "between 3000 and 9000"},
 	} {
