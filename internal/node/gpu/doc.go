@@ -17,6 +17,7 @@
 //	full.go         GPUs whose MIG mode is off: switches, device files
 //	gpu.go          the interface Hardware, its errors (ErrNoRoom, ErrInUse, ErrLost, ErrNotFound), GPU and Instance
 //	fractions.go    fractions: instances of GPUs without MIG that exist only in memory, and their limits (Fractions)
+//	fraction_meter.go  a usage sample of a fraction; sets limits again that others removed (LimitSlackMiB)
 //	limits.go       the driver's limits of the device memory of cgroups (MemoryLimits), for fractions
 //	softmig.go      limits by the library of SoftMig, for drivers without limits: one file for each job (SoftMig)
 //	list.go         lists the instances by id; UUIDs of MIG devices; the results of earlier calls (learned)
