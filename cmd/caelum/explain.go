@@ -97,7 +97,7 @@ func printExplanation(w io.Writer, e plan.Explanation) {
 	if len(e.Grown) > 0 {
 		e.Sized, e.InsteadOf = "", "" // the profile is the result of a growth
 	}
-	if e.Sized == mig.Full {
+	if e.Sized == mig.Full && (e.By == "" || e.By == "full" || e.By == "off") {
 		fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because it sets "+
 			"--mig=off or requests several GPUs per node; to get slices instead, name a profile with --mig")
 	} else if e.Sized != "" {

@@ -65,6 +65,8 @@ func TestExplainedGrowths(t *testing.T) {
 func TestExplainedSize(t *testing.T) {
 	for _, c := range []struct{ sized, by, want string }{
 		{"full", "full", "the job gets full GPUs, "},
+		{"full", "off", "the job gets full GPUs, "},
+		{"full", "key", "Caelum chose full for the job: its user's earlier runs of this job determine the size"},
 		{"1g.5gb", "", "Caelum chose 1g.5gb for the job: according to its options, its earlier runs (see `caelum"},
 		{"1g.5gb", "args", "its arguments and its user's earlier runs determine the size (see `caelum predict 7`)\n"},
 		{"1g.5gb", "key", "its user's earlier runs of this job determine the size (see `caelum predict 7`)\n"},

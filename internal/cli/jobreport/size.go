@@ -192,7 +192,7 @@ func (j Job) smaller(site predict.Site) []Advice {
 		"chooses the size from earlier runs:", "Or name the profile:"
 	if j.learns() {
 		choose.Text, choose.Paste = text+" Unless learning is off at this site, the next submission of the "+
-			"unchanged script requests this profile, and you have to do nothing.", nil
+			"unchanged script, with the same arguments, requests this profile, and you have to do nothing.", nil
 	}
 	return []Advice{choose, name}
 }
