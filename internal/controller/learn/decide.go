@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"caelum/internal/controller/decisions"
 	"caelum/internal/controller/repo"
 	"caelum/internal/core/predict"
 )
@@ -43,6 +44,9 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	}
 	text := t.with(lines)
 	now, err := parseTable(text)
+	if err == nil {
+		_, err = decisions.Parse(text) // job_submit.lua would keep the last valid table
+	}
 	if err != nil {
 		return Written{}, err
 	}

@@ -134,11 +134,13 @@ func twoOnOne(held []*state.Instance) bool {
 	return false
 }
 
-// unlimit removes the memory limits of a lease that was not granted.
+// unlimit removes the memory limits of a lease that was not granted. If it cannot, it sets the instances aside.
 func (a *Agent) unlimit(lease api.Lease, held []*state.Instance) (errs error) {
 	for k, s := range lease.Slices {
 		if a.divided(s.GPU) {
-			errs = errors.Join(errs, a.fractions.Unlimit(s.GPU, held[k].GI))
+			if err := a.fractions.Unlimit(s.GPU, held[k].GI); err != nil {
+				errs = errors.Join(errs, err, a.setAside(s.GPU, held[k], errors.Is(err, gpu.ErrInUse)))
+			}
 		}
 	}
 	return errs

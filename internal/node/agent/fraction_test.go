@@ -237,9 +237,19 @@ func TestNeverUnlimited(t *testing.T) {
 		if l := f.lease(id); len(l.Slices) > 0 || !strings.Contains(l.Error, want) {
 			t.Errorf("%s: %+v", method, l)
 		}
+		stuck := false // if the limit cannot be removed either
+		for _, in := range f.agent.node.Cards[0].Ours {
+			stuck = stuck || in.Stuck
+		}
+		if stuck != (method == "limit") {
+			t.Errorf("%s: set aside: %v", method, stuck)
+		}
 		fail(nil)
 		f.finish(id)
 		f.users(0)
+		if err := f.agent.compareGPUs(); err != nil { // destroys it
+			t.Error(err)
+		}
 		if made, _ := f.groups.Made(); len(made) > 0 {
 			t.Errorf("%s: %v", method, made)
 		}

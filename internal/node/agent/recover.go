@@ -45,6 +45,8 @@ func (a *Agent) recoverLeases() error {
 	a.keepFractions()
 	if len(lost) > 0 {
 		a.makeRoom() // for fractions; the starts in an outdated ledger may leave none
+		// The starts of fractions are multiples of their sizes, so all find room if the largest choose first.
+		slices.SortStableFunc(lost, func(x, y api.Lease) int { return cmp.Compare(a.units(y), a.units(x)) })
 		for k := range lost {
 			a.keepLost(&lost[k])
 		}

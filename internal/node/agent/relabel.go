@@ -147,7 +147,8 @@ func (a *Agent) growInPlace(ctx context.Context, lease api.Lease, need predict.N
 	return true
 }
 
-// grow carries out a growth from the given profile. It takes at most half of growTimeout, so that a requeue can follow.
+// grow carries out a growth from the given profile. It waits for slurmctld and for locks for at most half of
+// growTimeout, so that a requeue can follow.
 func (a *Agent) grow(ctx context.Context, growth *state.Growth, profile string) error {
 	ctx, cancel := context.WithTimeout(ctx, growTimeout/2)
 	defer cancel()
@@ -282,6 +283,16 @@ func (a *Agent) grownInFile(file api.Lease) (all []*state.Growth) {
 		}
 	}
 	return all
+}
+
+// units returns the units of the largest fraction in a lease file.
+func (a *Agent) units(file api.Lease) (most int) {
+	for _, s := range file.Slices {
+		if _, in, ok := a.parse(s.UUID); ok {
+			most = max(most, in.Size)
+		}
+	}
+	return most
 }
 
 // growAgain gives a fraction its size in the lease file. limitAgain then sets the limit.

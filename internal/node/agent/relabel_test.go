@@ -216,6 +216,13 @@ var sinceOldLedger = map[string]func(growingFractions){
 		g.uid = 20009
 		g.lease(g.startNow("2f.22gb:1"))
 	},
+	"two lost leases of different sizes": func(g growingFractions) {
+		g.end(1, 2, 3)
+		for k, size := range []string{"1f.11gb:1", "2f.22gb:1"} {
+			g.uid = 20009 + uint32(k)
+			g.lease(g.startNow(size))
+		}
+	},
 	"a full GPU": func(g growingFractions) {
 		g.end(1, 2, 3)
 		g.f.finish(g.id)
