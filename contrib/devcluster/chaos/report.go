@@ -132,6 +132,7 @@ func (c *campaign) report(broken error) {
 	for _, e := range c.time.around(last, 30*time.Second, time.Second) {
 		fmt.Println("   ", e)
 	}
+	c.printCrashes()
 	for _, f := range all {
 		if id := ofJob.FindStringSubmatch(f.text); id != nil {
 			fmt.Printf("\nlines about job %s in the daemons' logs:\n", id[1])
@@ -162,6 +163,20 @@ func (c *campaign) printLogs(job string) {
 				fmt.Printf("    %s: %s", strings.TrimSuffix(filepath.Base(file), ".log"), line)
 				n++
 			}
+		}
+	}
+}
+
+// crash matches what the shell that keeps a daemon (lib/unit.sh) writes after a crash, and the daemon's last line.
+var crash = regexp.MustCompile(`(?m)^.*\n.*core dumped.*$`)
+
+// printCrashes prints the daemons that have crashed, because the commands that fail afterwards do not show the cause.
+func (c *campaign) printCrashes() {
+	logs, _ := filepath.Glob(filepath.Join(c.cluster.Dir, "log", "*"))
+	for _, file := range logs {
+		text, _ := os.ReadFile(file)
+		for _, lines := range crash.FindAllString(string(text), -1) {
+			fmt.Printf("\na daemon has crashed (%s):\n%s\n", filepath.Base(file), lines)
 		}
 	}
 }
