@@ -121,6 +121,8 @@ var sources = map[string]string{
 	"args":    "its arguments and its user's earlier runs determine the size (see `caelum predict %s`)",
 	"key":     "its user's earlier runs of this job determine the size (see `caelum predict %s`)",
 	"user":    "its user's earlier runs of this script determine the size (see `caelum predict %s`)",
+	"name":    "its user's earlier jobs with this name determine the size (see `caelum predict %s`)",
+	"owner":   "its user's earlier jobs determine the size (see `caelum predict %s`)",
 	"site":    "other users' runs of this script determine the size (see `caelum predict %s`)",
 	"default": "no earlier runs were known when it was submitted, so it gets the default profile",
 	"full":    "it requests several GPUs per node",

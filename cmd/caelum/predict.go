@@ -87,7 +87,7 @@ specify them after --.`,
 type predicted struct {
 	Key         string        `json:"key,omitempty"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint
-	Level       predict.Level `json:"level"`          // of the runs: args, key, user or site; empty without runs
+	Level       predict.Level `json:"level"`          // of the runs (predict.Level); empty without runs
 	// Args holds the numbers in the arguments of the job's script.
 	Args []float64 `json:"args,omitempty"`
 	// Profile is the predicted profile, or the default profile if no profile has enough memory. It is empty if no GPU
@@ -246,10 +246,12 @@ func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) er
 
 // levelNames describes, for each level, the runs on which a prediction at this level is based.
 var levelNames = map[predict.Level]string{
-	predict.ByArgs: "of this key, whose memory follows a number in the arguments",
-	predict.ByKey:  "of this key",
-	predict.ByUser: "of the same script by the same user",
-	predict.BySite: "of the same script by any user",
+	predict.ByArgs:  "of this key, whose memory follows a number in the arguments",
+	predict.ByKey:   "of this key",
+	predict.ByUser:  "of the same script by the same user",
+	predict.BySite:  "of the same script by any user",
+	predict.ByName:  "of other scripts with the same job name and user",
+	predict.ByOwner: "of other scripts by the same user",
 }
 
 func printPrediction(w io.Writer, p predicted) error {

@@ -116,7 +116,7 @@ func (o predictOptions) keysOfScript(args []string) (repo.JobKeys, error) {
 		in.JobName = filepath.Base(o.script)
 	}
 	return repo.JobKeys{
-		Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid, Args: numbersOf(args),
+		Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), Name: in.JobName, UID: uid, Args: numbersOf(args),
 	}, nil
 }
 
@@ -130,7 +130,7 @@ func (o predictOptions) jobOfKey(r *repo.Repo, numbers []float64) (repo.JobKeys,
 	job := repo.JobKeys{Key: o.key, UID: uid, Args: numbers}
 	runs, err := r.RunsOfKey(uid, o.key)
 	if len(runs) > 0 {
-		job.Fingerprint = runs[len(runs)-1].Fingerprint
+		job.Fingerprint, job.Name = runs[len(runs)-1].Fingerprint, runs[len(runs)-1].Name
 		if job.Args == nil {
 			job.Args = runs[len(runs)-1].Args
 		}
@@ -175,7 +175,7 @@ func userID(name string) (uint32, error) {
 }
 
 // jobOf returns the job with the given id. It reads the job from slurmctld or, if slurmctld no longer has a record of
-// the job, from slurmdbd. From slurmdbd's record, it uses only AdminComment and the user.
+// the job, from slurmdbd. From slurmdbd's record, it uses only AdminComment, the name and the user.
 func jobOf(ctx context.Context, ctl *slurm.Client, id uint32) (namedJob, error) {
 	j, err := ctl.Job(ctx, id)
 	if errors.Is(err, slurm.ErrNoJob) {
@@ -192,6 +192,7 @@ func jobOf(ctx context.Context, ctl *slurm.Client, id uint32) (namedJob, error) 
 		JobKeys: repo.JobKeys{
 			Key:         tags.Value(j.AdminComment, tags.Key),
 			Fingerprint: tags.Value(j.AdminComment, tags.Fingerprint),
+			Name:        j.Name,
 			UID:         j.UID,
 			Args:        predict.ParseNumbers(tags.Value(j.AdminComment, tags.Args)),
 		},

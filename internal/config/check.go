@@ -201,9 +201,11 @@ func (c Config) checkUsage() error {
 		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1 means 10%% more than the observed peak memory)",
 			c.Margin)
 	}
-	if q := c.PeakQuantile; q != 0 && !(q >= 0.5 && q <= 0.999) {
-		return fmt.Errorf("peak_quantile: %v is not between 0.5 and 0.999 (0.95: at most 5%% of the runs are expected "+
-			"to exceed the predicted memory; 0: off)", q)
+	for name, q := range map[string]float64{"peak_quantile": c.PeakQuantile, "first_run_quantile": c.FirstRun} {
+		if q != 0 && !(q >= 0.5 && q <= 0.999) {
+			return fmt.Errorf("%s: %v is not between 0.5 and 0.999 (0.95: at most 5%% of the runs are expected "+
+				"to exceed the predicted memory; 0: off)", name, q)
+		}
 	}
 	if c.ShareUsers < 1 || c.ShareUsers > 1000 {
 		return fmt.Errorf("share_users: %d is not between 1 and 1000 "+

@@ -53,6 +53,7 @@ type Config struct {
 	MoveCommand     string         `mapstructure:"move_command"`
 	Margin          float64        `mapstructure:"margin"`
 	PeakQuantile    float64        `mapstructure:"peak_quantile"`
+	FirstRun        float64        `mapstructure:"first_run_quantile"`
 	Share           bool           `mapstructure:"share"`
 	ShareUsers      int            `mapstructure:"share_users"`
 	MaxSlowdown     float64        `mapstructure:"max_slowdown"`
@@ -211,8 +212,11 @@ func (c Config) Site() predict.Site {
 	return predict.Site{
 		Margin:       c.Margin,
 		PeakQuantile: c.PeakQuantile,
-		Share:        c.Share,
-		Users:        c.ShareUsers,
-		MaxSlowdown:  c.MaxSlowdown,
+
+		FirstRunQuantile: c.FirstRun,
+
+		Share:       c.Share,
+		Users:       c.ShareUsers,
+		MaxSlowdown: c.MaxSlowdown,
 	}
 }

@@ -142,6 +142,9 @@ var keys = []Key{
 		"The share of a script's runs that must fit into the predicted memory if the memory use varies. With 0, " +
 			"Caelum adds only the margin. Set the same value everywhere.",
 		"configure/learning.md#memory-that-varies-from-run-to-run"},
+	{"first_run_quantile", predict.DefaultSite.FirstRunQuantile, "", "a number from 0.5 to 0.999, or 0", Watcher,
+		"The share of first runs that must fit into the memory predicted from the user's other scripts. With 0, " +
+			"first runs get the default profile.", "configure/learning.md#jobs-without-earlier-runs"},
 	{"max_slowdown", predict.DefaultSite.MaxSlowdown, "", "a number from 1 to 1000, or 0", Watcher,
 		"The longest acceptable run time on a slice, as a multiple of the run time on a whole GPU. With 0, the " +
 			"profile depends only on the memory that the job needs.", "configure/slices.md#the-size-of-slices"},

@@ -96,9 +96,10 @@ local function split(line)
 end
 
 -- LEARNED holds the patterns of learned lines. Such a line assigns a profile to a user's job key, to a user's script
--- fingerprint, or to a script fingerprint alone. Because the hash is not cryptographic, a key applies only to its own
--- user. The script ignores key lines without a user id, which earlier releases wrote.
-local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
+-- fingerprint, to a script fingerprint alone, to a user's job name, or to a user. Because the hash is not cryptographic,
+-- a key applies only to its own user. The script ignores key lines without a user id, which earlier releases wrote.
+local OF_USER = "^%d+:(%x+)$"
+local LEARNED = {key = OF_USER, user = OF_USER, site = "^(%x+)$", name = OF_USER, owner = OF_USER}
 
 -- hashed reports whether a text has the form of the second word of a learned line, of which pattern captures the hash.
 local function hashed(text, pattern)
@@ -140,7 +141,9 @@ end
 
 local function learn(t, word, value, profile, fourth, fifth)
   local old = word == "key" and value:find("^%x+$")
-  if not profile or t[word][value] or not hashed(value, old and LEARNED.site or LEARNED[word]) then return false end
+  -- The second word of an owner line is a user id, which needs a hash to have the form of the others.
+  local subject = word == "owner" and value .. ":0123456789abcdef" or value
+  if not profile or t[word][value] or not hashed(subject, old and LEARNED.site or LEARNED[word]) then return false end
   local seconds, high
   if fourth then
     seconds, high = range(fourth)
@@ -251,10 +254,11 @@ local function parse(text)
   local t = {
     partitions = {}, grow_in = {}, profiles = {}, known = {}, models = {}, alias = {}, most = {}, named = {},
     units = {}, per_gpu = {}, shards = {},
-    key = {}, user = {}, site = {}, args = {}, old = 0,
-    seconds = {key = {}, user = {}, site = {}}, high = {key = {}, user = {}, site = {}},
-    busy = {key = {}, user = {}, site = {}},
+    args = {}, old = 0, seconds = {}, high = {}, busy = {},
   }
+  for word in pairs(LEARNED) do
+    t[word], t.seconds[word], t.high[word], t.busy[word] = {}, {}, {}, {}
+  end
   local n = 0
   for line in text:gmatch("([^\n]*)\n") do
     n = n + 1
@@ -1008,21 +1012,34 @@ local function by_number(line, numbers)
   end
 end
 
--- learned returns the contents of the first matching line as profile, seconds, high and busy, and its first word as
--- kind. It looks for the key line of the user's job key, then for the user line of the user's script fingerprint, and
--- then for the site line of the script fingerprint. If there is none, the result is empty. The by_number field has the
--- profile from the args line of the job key. It takes precedence over profile, on which the job takes seconds and high.
-local function learned(t, uid, key, fingerprint, numbers)
-  local kind, subject = "key", string.format("%d:%s", uid, key)
-  local steps = by_number(t.args[subject], numbers)
-  if not t.key[subject] then
-    if not fingerprint then return {} end
-    kind, subject = "user", string.format("%d:%s", uid, fingerprint)
-    if not t.user[subject] then kind, subject = "site", fingerprint end
+-- matching returns the first word of the line that applies to a job, and the line's second word. It looks for the lines
+-- of the user's job key, the user's script fingerprint, the script fingerprint, the user's job name, and the user, in
+-- this order. If there is none, or if a job without a script has no key line, it returns nil.
+local function matching(t, uid, key, fingerprint, name)
+  local function of(hex) return string.format("%d:%s", uid, hex) end
+  if t.key[of(key)] then return "key", of(key) end
+  if not fingerprint then return end
+  if t.user[of(fingerprint)] then return "user", of(fingerprint) end
+  if t.site[fingerprint] then return "site", fingerprint end
+  if next(t.name) then
+    local a, b = extend(0, 0, field("caelum-name-1", 20) .. field(name, 256))
+    local subject = of(string.format("%08x%08x", a, b))
+    if t.name[subject] then return "name", subject end
   end
+  local owner = string.format("%d", uid)
+  if t.owner[owner] then return "owner", owner end
+end
+
+-- learned returns the contents of the line that applies to a job as profile, seconds, high and busy, and its first word
+-- as kind. If there is none, these fields are nil. The by_number field has the profile from the args line of the job
+-- key. It takes precedence over profile, on which the job takes seconds and high.
+local function learned(t, uid, key, fingerprint, numbers, name)
+  local steps = fingerprint and by_number(t.args[string.format("%d:%s", uid, key)], numbers)
+  local kind, subject = matching(t, uid, key, fingerprint, name)
+  if not kind then return {by_number = steps} end
   return {
     profile = t[kind][subject], seconds = t.seconds[kind][subject], high = t.high[kind][subject],
-    busy = t.busy[kind][subject], kind = t[kind][subject] and kind, by_number = steps,
+    busy = t.busy[kind][subject], kind = kind, by_number = steps,
   }
 end
 
@@ -1443,6 +1460,7 @@ local REASONS = {
   args = "from the arguments and your earlier runs of this job",
   default = "the default, because no earlier runs are known", key = "from your earlier runs of this job",
   user = "from your earlier runs of this script", site = "from other users' runs of this script",
+  name = "from your earlier jobs with this name", owner = "from your earlier jobs",
 }
 
 -- explain tells the user the size of a new job and its source, unless the job has a whole GPU because of --mig=off, the
@@ -1521,7 +1539,7 @@ local function submit(job, parts, converts)
   local gpus, unfit = slots(r, job)
   if not gpus then return refuse(unfit) end
   local key, fingerprint, numbers = key_and_fingerprint(job, r, gpus)
-  local run = learned(t, user_id(job), key, fingerprint, numbers)
+  local run = learned(t, user_id(job), key, fingerprint, numbers, job.name)
   run.options, run.too_many = given, too_many
   local limit = time_limit(t, job.time_limit, job.partition, parts)
   local full = full_of(t, gpus.types, job.partition, parts)
@@ -1724,7 +1742,7 @@ local function modify(job, record, parts)
   if own == nil or own == slurm.NO_VAL then own = record.time_limit end
   local limit = time_limit(t, own, job.partition or record.partition, parts)
   local full = full_of(t, gpus.types, job.partition or record.partition, parts)
-  local run = learned(t, user_id(record), key, fingerprint, comment:match("caelum:args=([%d.,]+)"))
+  local run = learned(t, user_id(record), key, fingerprint, comment:match("caelum:args=([%d.,]+)"), record.name)
   run.options, run.too_many = options(record)
   local changes, unfit = resolve(r, gpus, t, record, run, limit, full)
   if not changes then return refuse(unfit) end

@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"caelum/internal/controller/decisions"
+	"caelum/internal/core/predict"
 	"caelum/internal/slurm"
 )
 
@@ -204,6 +205,7 @@ func (m maker) learned(s stamp) string {
 	for _, of := range []string{
 		fmt.Sprintf("key %d:%s", s.uid, s.key), "key 8:" + s.key,
 		fmt.Sprintf("user %d:%s", s.uid, fingerprint), "user 8:" + fingerprint, "site " + fingerprint,
+		fmt.Sprintf("name %d:%s", s.uid, s.name), "name 8:" + s.name, fmt.Sprint("owner ", s.uid), "owner 8",
 	} {
 		if m.IntN(2) == 0 {
 			fmt.Fprintln(&b, of, m.one("1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb", "1f.11gb"),
@@ -516,7 +518,7 @@ var (
 // stampOf returns the stamp in the record of a pending job.
 func stampOf(q fields) stamp {
 	uid, _ := q["record.user_id"].(float64)
-	s := stamp{uid: uint32(uid)}
+	s := stamp{uid: uint32(uid), name: predict.NameHash(text(q, "record.name"))}
 	for _, m := range stamps.FindAllStringSubmatch(text(q, "record.admin_comment"), -1) {
 		if m[1] == "key" && s.key == "" {
 			s.key = m[2]
@@ -641,7 +643,8 @@ func FuzzModify(f *testing.F) {
 		q := m.change()
 		stamped := stampOf(q)
 		site := strings.ReplaceAll(m.site(), "bypass cpu\n", "")
-		d := table.write(t, site+m.learned(stamp{stamped.uid, "0123456789abcdef", "fedcba9876543210", ""}))
+		learned := stamp{stamped.uid, "0123456789abcdef", "fedcba9876543210", "", stamped.name}
+		d := table.write(t, site+m.learned(learned))
 		got := askBoth(t, lua, "modify", q)
 		if strings.HasPrefix(text(q, "admin_comment"), "caelum:convert") && q["uid"] == 0.0 {
 			checkConversion(t, q, got)

@@ -82,6 +82,7 @@ type stamp struct {
 	uid              uint32
 	key, fingerprint string // fingerprint is empty without a script
 	numbers          string // of the arguments, as in the caelum:args tag
+	name             string // predict.NameHash of the job's name
 }
 
 var plainNumber = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,6})?$`)
@@ -112,16 +113,27 @@ func predicted(d decisions.Table, s stamp, known *predict.Line) string {
 
 // learned returns the line of a table that applies to a job, or nil.
 func learned(d decisions.Table, s stamp) *predict.Line {
-	l, ok := d.Key[fmt.Sprintf("%d:%s", s.uid, s.key)]
-	if !ok && s.fingerprint != "" {
-		if l, ok = d.User[fmt.Sprintf("%d:%s", s.uid, s.fingerprint)]; !ok {
-			l, ok = d.Site[s.fingerprint]
+	l, _ := match(d, s)
+	return l
+}
+
+// match returns the line of a table that applies to a job, and its first word. Without such a line, it returns nil and
+// "default".
+func match(d decisions.Table, s stamp) (*predict.Line, string) {
+	of := func(hex string) string { return fmt.Sprintf("%d:%s", s.uid, hex) }
+	for _, c := range []struct {
+		word    string
+		lines   map[string]predict.Line
+		subject string
+	}{
+		{"key", d.Key, of(s.key)}, {"user", d.User, of(s.fingerprint)}, {"site", d.Site, s.fingerprint},
+		{"name", d.Name, of(s.name)}, {"owner", d.Owner, fmt.Sprint(s.uid)},
+	} {
+		if l, ok := c.lines[c.subject]; ok && (c.word == "key" || s.fingerprint != "") {
+			return &l, c.word
 		}
 	}
-	if !ok {
-		return nil
-	}
-	return &l
+	return nil, "default"
 }
 
 // busyOf returns the busy share in a line, or "" if known is nil or has no busy share.
@@ -192,9 +204,6 @@ func size(q fields, d decisions.Table, foreseen, kind string) (profile string, s
 // sourceOf returns what determines the profile that Caelum chooses for a job. The table has no profile for several
 // GPUs.
 func sourceOf(q fields, d decisions.Table, s stamp) string {
-	_, key := d.Key[fmt.Sprintf("%d:%s", s.uid, s.key)]
-	_, user := d.User[fmt.Sprintf("%d:%s", s.uid, s.fingerprint)]
-	_, site := d.Site[s.fingerprint]
 	switch {
 	case option(q, "mig") == "off":
 		return "off"
@@ -202,14 +211,9 @@ func sourceOf(q fields, d decisions.Table, s stamp) string {
 		return "memory"
 	case byNumber(d, s) != "":
 		return "args"
-	case key:
-		return "key"
-	case user:
-		return "user"
-	case site:
-		return "site"
 	}
-	return "default"
+	_, word := match(d, s)
+	return word
 }
 
 // sizeMessages holds what the user learns about the source of a size.
@@ -221,6 +225,8 @@ var sizeMessages = map[string]string{
 	"key":     "from your earlier runs of this job",
 	"user":    "from your earlier runs of this script",
 	"site":    "from other users' runs of this script",
+	"name":    "from your earlier jobs with this name",
+	"owner":   "from your earlier jobs",
 }
 
 // onModel returns the profile that Caelum chose or, if the request names a GPU model that does not have it, the model's

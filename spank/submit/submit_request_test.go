@@ -357,5 +357,6 @@ func (r request) stamp(q fields, gpus int) stamp {
 			in.Args = append(in.Args, text(q, fmt.Sprint("argv.", i)))
 		}
 	}
-	return stamp{in.UID, predict.Key(in), predict.Fingerprint(in), strings.Join(predict.Numbers(in.Args), ",")}
+	return stamp{in.UID, predict.Key(in), predict.Fingerprint(in), strings.Join(predict.Numbers(in.Args), ","),
+		predict.NameHash(in.JobName)}
 }

@@ -19,7 +19,7 @@ var probed = predict.KeyInput{UID: 7, Script: script, GPUs: 1, Nodes: 1, Args: [
 
 // probedStamp returns the stamp of the jobs that probe a table.
 func probedStamp() stamp {
-	return stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed), "2000"}
+	return stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed), "2000", predict.NameHash(probed.JobName)}
 }
 
 // table generates a decision table with valid lines, invalid lines and raw.
@@ -60,7 +60,7 @@ func (m maker) table() string {
 			"user "+m.one("7:", "7:", "8:", "07:", "-7:", ":", m.raw)+
 				m.one(fingerprint, fingerprint, m.raw)+" "+profile+number,
 			"site "+m.one(fingerprint, fingerprint, "0123456789abcdef", m.raw)+" "+profile+number,
-			"args "+m.steps(key),
+			m.one(m.similar()+" "+profile+number, "args "+m.steps(key)),
 			"# "+m.raw,
 			"", " ",
 			"default 2g.10gb",
@@ -87,6 +87,13 @@ func (m maker) table() string {
 		text = text[:i] + m.raw + text[i:]
 	}
 	return text
+}
+
+// similar generates the first two words of a name or owner line.
+func (m maker) similar() string {
+	none := predict.NameHash("") // the jobs that probe a table have no name
+	return m.one("owner "+m.one("7", "7", "8", "07", "-7", "7:", m.raw),
+		"name "+m.one("7:", "7:", "8:", "07:", ":", m.raw)+m.one(none, none, "0123456789abcdef", m.raw))
 }
 
 // steps generates an args line without its first word.

@@ -1146,11 +1146,17 @@ end
 
 -- The user learns the size of a job and its source, unless the table or sbatch's --parsable turns the message off.
 local quiet = {[0] = "_SLURM_SPANK_OPTION_caelum_quiet=1"}
+local NAME = "476796a045c14126"   -- predict.NameHash("train.sh")
 local work_line = "user 1001:" .. work .. " 3g.20gb\n"
 for _, case in ipairs({
   {"key 1001:" .. plain .. " 3g.20gb\n", {}, "caelum: 3g.20gb, from your earlier runs of this job", "key"},
   {work_line, {}, "caelum: 3g.20gb, from your earlier runs of this script", "user"},
   {"site " .. work .. " 3g.20gb\n", {}, "caelum: 3g.20gb, from other users' runs of this script", "site"},
+  {"name 1001:" .. NAME .. " 3g.20gb\nowner 1001 7g.40gb\n", {}, "caelum: 3g.20gb, from your earlier jobs with this name", "name"},
+  {"name 1002:" .. NAME .. " 3g.20gb\nowner 1001 7g.40gb\n", {}, "caelum: 7g.40gb, from your earlier jobs", "owner"},
+  {"name 1001:" .. NAME .. " 3g.20gb\nowner 1001 7g.40gb\n", {name = "eval.sh"}, "caelum: 7g.40gb, from your earlier jobs", "owner"},
+  {"name 1001:" .. NAME .. " 3g.20gb\n" .. "site " .. work .. " 1g.5gb\n", {}, "caelum: 1g.5gb, from other users' runs of this script", "site"},
+  {"owner 1001 3g.20gb\n", {script = ""}, "caelum: 2g.10gb, the default, because no earlier runs are known", "default"},
   {"", {}, "caelum: 2g.10gb, the default, because no earlier runs are known", "default"},
   {"", {spank_job_env = env("off")}, nil, "off"},
   {work_line .. "size_message on\n", {}, "caelum: 3g.20gb, from your earlier runs of this script", "user"},
@@ -1265,6 +1271,11 @@ for name, text in pairs({
   ["a user's name"] = TABLE .. "user root:0123456789abcdef 2g.10gb\n",
   ["a user with zeros in front"] = TABLE .. "user 01001:0123456789abcdef 2g.10gb\n",
   ["a user's work twice"] = TABLE .. string.rep("user 1001:0123456789abcdef 2g.10gb\n", 2),
+  ["a name line without a user"] = TABLE .. "name 0123456789abcdef 2g.10gb\n",
+  ["a name line twice"] = TABLE .. string.rep("name 1001:0123456789abcdef 2g.10gb\n", 2),
+  ["an owner line with a zero in front"] = TABLE .. "owner 01001 2g.10gb\n",
+  ["an owner line with a hash"] = TABLE .. "owner 1001:0123456789abcdef 2g.10gb\n",
+  ["an owner line twice"] = TABLE .. string.rep("owner 1001 2g.10gb\n", 2),
   ["a site line twice"] = TABLE .. string.rep("site 0123456789abcdef 2g.10gb\n", 2),
   ["a site line with an unknown profile"] = TABLE .. "site 0123456789abcdef 9g.10gb\n",
   ["no seconds"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 0\n",

@@ -32,6 +32,8 @@ var forms = map[string]string{
 	"key":          "key USER_ID:KEY PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each key",
 	"user":         "user USER_ID:FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",
 	"site":         "site FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",
+	"name":         "name USER_ID:HASH PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each user and job name",
+	"owner":        "owner USER_ID PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each user",
 }
 
 // Check returns all faults of a table, in line order. The result is empty if and only if Parse and job_submit.lua

@@ -51,8 +51,9 @@ type Table struct {
 	// slices.
 	Bypass string
 	// Key, User and Site hold the predictions from earlier runs. Key is indexed by "<user id>:<job key>", User by
-	// "<user id>:<script fingerprint>", and Site by script fingerprint.
-	Key, User, Site map[string]predict.Line
+	// "<user id>:<script fingerprint>", and Site by script fingerprint. Name and Owner hold the predictions for scripts
+	// without runs. Name is indexed by "<user id>:<predict.NameHash of the job name>", and Owner by user id.
+	Key, User, Site, Name, Owner map[string]predict.Line
 	// Args holds the profiles of jobs whose needs follow a number in the arguments of their scripts. It is indexed by
 	// "<user id>:<job key>". Its profiles replace those of Key, User and Site.
 	Args map[string]predict.Steps
@@ -79,6 +80,7 @@ var (
 	growForm     = regexp.MustCompile(`^(off|oom|forecast)$`)
 	nodesForm    = regexp.MustCompile(`^[0-9]{1,4}$`)
 	hashForm     = regexp.MustCompile(`^[0-9a-f]{16}$`)
+	userForm     = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
 	userHashForm = regexp.MustCompile(`^(0|[1-9][0-9]*):[0-9a-f]{16}$`)
 )
 
@@ -178,6 +180,8 @@ func newReader() reader {
 			Key:      map[string]predict.Line{},
 			User:     map[string]predict.Line{},
 			Site:     map[string]predict.Line{},
+			Name:     map[string]predict.Line{},
+			Owner:    map[string]predict.Line{},
 			Args:     map[string]predict.Steps{},
 		},
 		named: map[string]int{},
@@ -220,6 +224,10 @@ func (r *reader) understand(n int, words []string) bool {
 		return r.learn(n, r.User, userHashForm, value, rest)
 	case "site":
 		return r.learn(n, r.Site, hashForm, value, rest)
+	case "name":
+		return r.learn(n, r.Name, userHashForm, value, rest)
+	case "owner":
+		return r.learn(n, r.Owner, userForm, value, rest)
 	case "args":
 		return r.args(n, value, rest)
 	case "profile":

@@ -21,6 +21,7 @@ func TestParse(t *testing.T) {
 		"user 1001:0123456789abcdef\t2g.10gb 3600-4100\nsite 0123456789abcdef 1g.5gb 60\n" +
 		"key 7:0123456789abcdef 1g.5gb 60 0\nuser 7:0123456789abcdef 1g.5gb  60-60\t100  # busy\n" +
 		"site fedcba9876543210 2g.10gb 999999998-999999999 47\nkey fedcba9876543210 2g.10gb 60 50\n" +
+		"name 7:0123456789abcdef 2g.10gb 60-70 50\nowner 1001 1g.5gb # first runs\n" +
 		"args 7:0123456789abcdef 2 64=1g.5gb  2000.5=1g.5gb+me *=2g.10gb # by size\n"
 	want := Table{
 		Partitions: []string{"gpu", "big", "new", "old"},
@@ -51,6 +52,10 @@ func TestParse(t *testing.T) {
 			"0123456789abcdef": {Profile: "1g.5gb", Seconds: 60, Busy: -1},
 			"fedcba9876543210": {Profile: "2g.10gb", Seconds: 999999998, High: 999999999, Busy: 47},
 		},
+		Name: map[string]predict.Line{
+			"7:0123456789abcdef": {Profile: "2g.10gb", Seconds: 60, High: 70, Busy: 50},
+		},
+		Owner: map[string]predict.Line{"1001": {Profile: "1g.5gb", Busy: -1}},
 		Args: map[string]predict.Steps{"7:0123456789abcdef": {
 			Position: 2, UpTo: []predict.Step{{UpTo: 64, Profile: "1g.5gb"}, {UpTo: 2000.5, Profile: "1g.5gb+me"}},
 			Beyond: "2g.10gb",

@@ -118,6 +118,10 @@ func subject(kind predict.Level, job repo.JobKeys) string {
 		return fmt.Sprintf("%d:%s", job.UID, job.Key)
 	case predict.ByUser:
 		return fmt.Sprintf("%d:%s", job.UID, job.Fingerprint)
+	case predict.ByName:
+		return fmt.Sprintf("%d:%s", job.UID, predict.NameHash(job.Name))
+	case predict.ByOwner:
+		return fmt.Sprint(job.UID)
 	}
 	return job.Fingerprint
 }
@@ -134,10 +138,15 @@ type decider struct {
 	table Table
 	site  predict.Site
 	lines []learnedLine
+	// of holds each user's scripts, and named those with a job name, newest first.
+	of    map[uint32][]repo.Script
+	named map[string][]repo.Script // by the name of the line
 	// now maps the name of each possible line to the prediction for the jobs to which it would apply. has contains the
 	// names of the existing lines.
 	now map[string]Prediction
 	has map[string]bool
+	// first contains the users who have a name or owner line.
+	first map[uint32]bool
 }
 
 // decide returns the learned lines in the order of their newest runs, newest first.
@@ -146,22 +155,41 @@ func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := decider{repo: r, table: t, site: site, now: map[string]Prediction{}, has: map[string]bool{}}
-	general := predict.Unknown // the kind of the more general line that applies if there is no line of this kind
+	d := decider{repo: r, table: t, site: site, of: map[uint32][]repo.Script{}, named: map[string][]repo.Script{},
+		now: map[string]Prediction{}, has: map[string]bool{}, first: map[uint32]bool{}}
+	for _, w := range scripts {
+		name := lineName(predict.ByName, w.JobKeys)
+		d.of[w.UID], d.named[name] = append(d.of[w.UID], w), append(d.named[name], w)
+	}
 	for _, kind := range slices.Backward(predict.Levels) {
 		for _, w := range scripts { // newest first, because the newest script determines a line
-			base, ok := d.now[lineName(general, w.JobKeys)]
-			if !ok {
-				base = t.without()
-			}
-			if err := d.line(kind, w, base); err != nil {
+			if err := d.line(kind, w, d.base(kind, w.JobKeys)); err != nil {
 				return nil, err
 			}
 		}
-		general = kind
 	}
 	byAge(d.lines)
 	return d.lines, nil
+}
+
+// base returns the prediction that applies to a job if there is no line of the given kind. User and site lines apply to
+// jobs with any name, so they do not depend on name lines.
+func (d *decider) base(kind predict.Level, job repo.JobKeys) Prediction {
+	var general []predict.Level
+	switch kind {
+	case predict.ByKey:
+		general = predict.Levels[1:]
+	case predict.ByUser:
+		general = []predict.Level{predict.BySite}
+	case predict.ByName:
+		general = []predict.Level{predict.ByOwner}
+	}
+	for _, level := range general {
+		if name := lineName(level, job); d.has[name] {
+			return d.now[name]
+		}
+	}
+	return d.table.without()
 }
 
 // line creates the line of the given kind for a script, unless the line is redundant. base is the prediction without
@@ -169,30 +197,37 @@ func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 // keys do not identify the program.
 //
 // If the table has a site line for the script, it also has a user line for each user with complete runs, even if the
-// two are equivalent, because other users' runs may change or remove the site line.
+// two are equivalent, because other users' runs may change or remove the site line. If a user has a name or an owner
+// line, there is a user line for each of the user's scripts with runs, because those lines are for first runs.
 func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error {
 	name := lineName(kind, w.JobKeys)
 	if _, seen := d.now[name]; seen || w.Fingerprint == "" {
 		return nil
 	}
-	now, err := d.table.at(kind, w.JobKeys, base, d.repo, d.site)
+	similar := d.of[w.UID]
+	if kind == predict.ByName {
+		similar = d.named[name]
+	}
+	now, known, err := d.table.at(kind, w.JobKeys, base, similar, d.repo, d.site)
 	if err != nil {
 		return err
 	}
 	d.now[name] = base
+	first := kind == predict.ByName || kind == predict.ByOwner
 	if _, own := d.table.decided[name]; own {
-		d.now[name], d.has[name] = now, true
+		d.now[name], d.has[name], d.first[w.UID] = now, true, d.first[w.UID] || first
 		return nil
 	}
 	if kind == predict.ByKey {
 		d.args(w, now)
 	}
 	complete := now.Complete && now.Need.Level == kind
-	own := kind == predict.ByUser && complete && d.has[lineName(predict.BySite, w.JobKeys)]
+	own := kind == predict.ByUser &&
+		(complete && d.has[lineName(predict.BySite, w.JobKeys)] || known && d.first[w.UID])
 	if alike(now.line(), base.line()) && !own {
 		return nil
 	}
-	d.now[name], d.has[name] = now, true
+	d.now[name], d.has[name], d.first[w.UID] = now, true, d.first[w.UID] || first
 	owner := int64(w.UID)
 	if kind == predict.BySite {
 		owner = allUsers

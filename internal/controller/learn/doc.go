@@ -15,6 +15,7 @@
 //	args.go    the args line of a key, whose runs' memory follows a number in their arguments; the prediction from it
 //	decide.go  Write; creates the learned lines for sites, users, keys and arguments, except redundant ones
 //	predict.go a job's prediction from the key, user and site levels: Table.Predict; also for `caelum predict`
+//	similar.go the prediction for a script's first run, at the name and owner levels, from the user's other scripts
 //	loop.go    the watcher's periodic syncs and decisions; the minimum pause between them
 //	set.go     SetLine and CheckTable: the administrator's changes and checks of the decision table
 //	share.go   each user's share of the decision table when not all learned lines fit

@@ -48,15 +48,33 @@ type Prediction struct {
 // Predict returns the prediction that applies to a job after the next [Write]. It combines the levels according to the
 // rules of the decision table. A complete run at one level overrides the more general levels. If no run at a level was
 // complete, the prediction from the more general levels applies, unless the runs at this level show that the job needs
-// more memory. In that case, the job is assigned a larger profile. If the needs of the key's runs follow a number in
-// their arguments, the job's number determines its profile.
+// more memory. In that case, the job is assigned a larger profile. The user's runs of other scripts are used only if
+// neither the user nor, if the site shares runs, other users have runs of the job's script. If the needs of the key's
+// runs follow a number in their arguments, the job's number determines its profile.
 func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Prediction, error) {
-	p := t.without()
-	for _, kind := range slices.Backward(predict.Levels) {
-		var err error
-		if p, err = t.at(kind, job, p, r, site); err != nil {
+	scripts, err := r.ScriptsOf(job.UID)
+	if err != nil {
+		return Prediction{}, err
+	}
+	first, known := t.without(), false
+	for _, kind := range []predict.Level{predict.ByOwner, predict.ByName} {
+		if first, _, err = t.at(kind, job, first, scripts, r, site); err != nil {
 			return Prediction{}, err
 		}
+	}
+	p := t.without()
+	for _, kind := range []predict.Level{predict.BySite, predict.ByUser} {
+		var has bool
+		if p, has, err = t.at(kind, job, p, scripts, r, site); err != nil {
+			return Prediction{}, err
+		}
+		known = known || has
+	}
+	if !known {
+		p = first
+	}
+	if p, _, err = t.at(predict.ByKey, job, p, scripts, r, site); err != nil {
+		return Prediction{}, err
 	}
 	return t.withArgs(p, job, site), nil
 }
@@ -77,24 +95,30 @@ func (t Table) InTime(p Prediction, limit time.Duration) string {
 // without returns the prediction for a job to which neither runs nor lines apply.
 func (t Table) without() Prediction { return Prediction{Choice: Choice{Profile: t.Default}} }
 
-// at returns the prediction for a job at a level. base is the prediction at the more general levels. Runs without a
-// script fingerprint are ignored, because the key of a job that was submitted without a script does not identify its
-// program.
+// at returns the prediction for a job at a level. base is the prediction at the more general levels, and scripts holds
+// the user's scripts, newest first. The result known is true if runs or an administrator's line exist at this level.
+// Runs without a script fingerprint are ignored, because the key of a job that was submitted without a script does not
+// identify its program.
 func (t Table) at(
-	kind predict.Level, job repo.JobKeys, base Prediction, r *repo.Repo, site predict.Site,
-) (Prediction, error) {
-	p := base
-	if job.Fingerprint != "" {
-		need, h, complete, err := r.PredictAt(kind, job, site)
-		if err != nil {
-			return p, err
-		}
-		p = p.with(Choose(need, complete, t.Models, base.profile()), need, h, complete)
+	kind predict.Level, job repo.JobKeys, base Prediction, scripts []repo.Script, r *repo.Repo, site predict.Site,
+) (p Prediction, known bool, err error) {
+	p = base
+	switch {
+	case job.Fingerprint == "":
+	case kind == predict.ByName || kind == predict.ByOwner:
+		p, err = t.similar(kind, job, base, scripts, r, site)
+	default:
+		var need predict.Need
+		var h predict.History
+		var complete bool
+		need, h, complete, err = r.PredictAt(kind, job, site)
+		p = base.with(Choose(need, complete, t.Models, base.profile()), need, h, complete)
+		known = complete || need.PeakMiB > 0
 	}
 	if own, ok := t.decided[lineName(kind, job)]; ok {
-		p.Own, p.ownLine = own.Profile, own
+		p.Own, p.ownLine, known = own.Profile, own, true
 	}
-	return p, nil
+	return p, known, err
 }
 
 // with combines p, the prediction from the more general levels, with the choice c at the next level.

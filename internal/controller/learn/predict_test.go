@@ -91,14 +91,14 @@ func killed(key string, job uint32, profile string, mib float64, start time.Time
 }
 
 // inTable returns the decision that job_submit.lua makes for a job according to a table: the first line that applies
-// (key, user, site) or, if there is none, the default profile.
+// (key, user, site, name, owner) or, if there is none, the default profile.
 func inTable(t *testing.T, path string, job repo.JobKeys) predict.Line {
 	t.Helper()
 	table, err := decisions.Parse(read(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kind, lines := range []map[string]predict.Line{table.Key, table.User, table.Site} {
+	for kind, lines := range []map[string]predict.Line{table.Key, table.User, table.Site, table.Name, table.Owner} {
 		if l, ok := lines[subject(predict.Levels[kind], job)]; ok {
 			return l
 		}
@@ -147,24 +147,28 @@ func TestPredictAsTable(t *testing.T) {
 	}
 	for round := range rounds {
 		r, text := fresh(t), "caelum-decisions 1 1\n"+own
-		for k := range uint32(1 + rng.IntN(12)) {
+		names, scatter := 1+rng.IntN(3), rng.Float64()
+		for k := range uint32(1 + rng.IntN(40)) {
 			on := profiles[rng.IntN(len(profiles))]
-			n := killed(pick(key, otherKey, "3333333333333333"), 1+k, on.name, on.mib,
+			n := killed(pick(key, otherKey, fmt.Sprintf("333333333333333%x", rng.IntN(16))), 1+k, on.name, on.mib,
 				began.Add(time.Duration(rng.IntN(1000))*time.Minute))
 			n.Fingerprint, n.UID = works[rng.IntN(2)], 1001+uint32(rng.IntN(3))
+			n.Name = fmt.Sprint("name", rng.IntN(names))
 			if rng.IntN(2) == 0 {
-				n.State, n.Exit, n.PeakMiB = "COMPLETED", 0, on.mib*rng.Float64()
+				n.State, n.Exit, n.PeakMiB = "COMPLETED", 0, on.mib*(1-scatter*rng.Float64())
 				n.Util = []float64{-1, 0, rng.Float64(), 1}[rng.IntN(4)]
 			}
 			add(t, r, n)
 		}
-		for _, line := range []string{"user 1001:" + work, "user 1002:" + works[1], "site " + work, "key 1001:" + key} {
+		for _, line := range []string{"user 1001:" + work, "user 1002:" + works[1], "site " + work, "key 1001:" + key,
+			"owner 1001", "name 1002:" + predict.NameHash("name0")} {
 			if rng.IntN(4) == 0 {
 				text += fmt.Sprintf("%s %s%s\n", line, pick("1g.5gb", "2g.10gb", "7g.40gb"), pick("", " 60", " 600 50"))
 			}
 		}
 		site := memoryOnly
 		site.Share, site.Users = rng.IntN(2) == 0, 1+rng.IntN(2)
+		site.FirstRunQuantile = []float64{0, 0.5, 0.9}[rng.IntN(3)]
 		comparePredictions(t, fmt.Sprint("round ", round), r, begin(t, text), site)
 	}
 }
@@ -185,9 +189,12 @@ func comparePredictions(t *testing.T, what string, r *repo.Repo, path string, si
 		t.Fatal(err, len(scripts))
 	}
 	for _, s := range scripts {
-		renamed := s.JobKeys
+		renamed, edited := s.JobKeys, s.JobKeys
 		renamed.Key = "4444444444444444"
-		for _, job := range []repo.JobKeys{s.JobKeys, renamed} {
+		edited.Key, edited.Fingerprint = renamed.Key, "00000000000000f3"
+		other := edited
+		other.Name = "another name"
+		for _, job := range []repo.JobKeys{s.JobKeys, renamed, edited, other} {
 			p, err := tab.Predict(r, job, site)
 			if has := inTable(t, path, job); err != nil || p.profile() != has.Profile || !alike(p.line(), has) {
 				t.Errorf("%s: %+v: the prediction is %+v, the table contains %+v (%v)", what, job, p.line(), has, err)

@@ -15,6 +15,7 @@ import (
 var keyWords = map[string]int{
 	"partition": 2, "default": 1, "whole": 1, "grow": 1, "max_nodes": 1, "max_cpus": 1, "size_message": 1,
 	"bypass": 1, "alias": 2, "shard": 2, "per_gpu": 2, "args": 2, "key": 2, "user": 2, "site": 2,
+	"name": 2, "owner": 2,
 }
 
 // plainWord matches a word of the table.

@@ -62,6 +62,7 @@ func parseTable(text string) (t table, err error) {
 	t.gpuTypes = slices.Sorted(maps.Keys(d.Models))
 	for kind, lines := range map[predict.Level]map[string]predict.Line{
 		predict.ByKey: d.Key, predict.ByUser: d.User, predict.BySite: d.Site,
+		predict.ByName: d.Name, predict.ByOwner: d.Owner,
 	} {
 		for who, l := range lines {
 			t.decided[string(kind)+" "+who] = l

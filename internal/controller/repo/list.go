@@ -13,15 +13,22 @@ import (
 // Script is one of a user's keys, with a summary of its runs. Its Args are those of the newest run.
 type Script struct {
 	JobKeys
-	User, Account, Name string // the values of the newest run
-	Runs                int
-	Last                int64   // start of the newest run, in Unix seconds
-	PeakMiB             float64 // the highest peak of these runs
+	User, Account string // the values of the newest run, like Name
+	Runs          int
+	Last          int64   // start of the newest run, in Unix seconds
+	PeakMiB       float64 // the highest peak of these runs
 }
 
 // Scripts lists the keys that have runs, beginning with the key of the run that started most recently. If several
 // users have the same key, there is an entry for each of them.
-func (r *Repo) Scripts() ([]Script, error) {
+func (r *Repo) Scripts() ([]Script, error) { return r.scripts("key <> ''") }
+
+// ScriptsOf is like Scripts, but lists one user's keys.
+func (r *Repo) ScriptsOf(uid uint32) ([]Script, error) {
+	return r.scripts("key <> '' AND uid = ?", uid)
+}
+
+func (r *Repo) scripts(where string, args ...any) ([]Script, error) {
 	// Because of max(start) in the query, SQLite takes the values of the other columns from the newest run
 	// (sqlite.org/lang_select.html#bareagg).
 	return query(r, func(rows *sql.Rows) (w Script, err error) {
@@ -31,8 +38,8 @@ func (r *Repo) Scripts() ([]Script, error) {
 	}, `SELECT key, work, uid, args, user, account, name, runs, last,
 			(SELECT max(peak) FROM run WHERE run.key = newest.key AND run.uid = newest.uid)
 		FROM (SELECT key, work, uid, args, user, account, name, count(*) AS runs, max(start) AS last
-			FROM run WHERE key <> '' GROUP BY key, uid) AS newest
-		ORDER BY last DESC, key, uid`)
+			FROM run WHERE `+where+` GROUP BY key, uid) AS newest
+		ORDER BY last DESC, key, uid`, args...)
 }
 
 // Extent returns the number of runs, the start of the first run, and the end of the newest one. Without runs, the times

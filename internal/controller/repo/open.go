@@ -64,6 +64,8 @@ ALTER TABLE run ADD COLUMN foreseen REAL NOT NULL DEFAULT 0;
 ALTER TABLE run ADD COLUMN xids TEXT NOT NULL DEFAULT '';
 `, `
 ALTER TABLE run ADD COLUMN args TEXT NOT NULL DEFAULT '';
+`, `
+CREATE INDEX run_name ON run (uid, name, start);
 `}
 
 // kind describes the database. After a crash of the machine, the last transactions may be missing. A sync restores

@@ -239,12 +239,12 @@ func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	}, "SELECT "+columns+" FROM run WHERE "+where, args...)
 }
 
-// JobKeys holds a job's key, script fingerprint and user, which together identify its earlier runs, and the numbers in
-// its arguments (predict.Run.Args). Unknown fields are empty.
+// JobKeys holds a job's key, script fingerprint, name and user, which together identify its earlier runs and those of
+// similar jobs, and the numbers in its arguments (predict.Run.Args). Unknown fields are empty.
 type JobKeys struct {
-	Key, Fingerprint string
-	UID              uint32
-	Args             []float64
+	Key, Fingerprint, Name string
+	UID                    uint32
+	Args                   []float64
 }
 
 // PredictAt returns a job's need according to the runs of one level: the runs with the job's key, the user's runs with
@@ -258,7 +258,7 @@ func (r *Repo) PredictAt(
 		h, err = r.ByKey(job.UID, job.Key)
 	case level == predict.ByUser:
 		h, err = r.ByUser(job.UID, job.Fingerprint)
-	case site.Share:
+	case level == predict.BySite && site.Share:
 		users, err := r.BySite(job.Fingerprint)
 		if err == nil {
 			need, ok = predict.PredictShared(users, site)
@@ -269,6 +269,15 @@ func (r *Repo) PredictAt(
 		need, ok = predict.Predict(h, site)
 	}
 	return need, h, ok, err
+}
+
+// Similar returns the history of a user's runs of all scripts, or only of those with a job name if the level is
+// predict.ByName.
+func (r *Repo) Similar(level predict.Level, job JobKeys) (predict.History, error) {
+	if level == predict.ByName {
+		return r.history(level, "uid = ? AND name = ? AND work <> ''", job.UID, text(job.Name))
+	}
+	return r.history(level, "uid = ? AND work <> ''", job.UID)
 }
 
 // together merges the histories of several users into one history with the newest runs.

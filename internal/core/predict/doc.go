@@ -31,6 +31,7 @@
 //	runtime.go    expected run time and its quantiles, from up to 20 complete runs; Expect, for a running job
 //	series.go     Series: the memory of a slice over time, in at most 128 intervals
 //	shared.go     the prediction from other users' runs: the upper median, with the same weight for each user
+//	similar.go    the prediction for a script without runs, from its user's other scripts
 //	steps.go      Steps: the content of an args line of the decision table, and its form
 //	xids.go       Xid errors of a run: the form of their text (AddXid, ParseXids), maxXids
 package predict

@@ -99,6 +99,14 @@ func Fingerprint(in KeyInput) string {
 	return m.hash()
 }
 
+// NameHash returns 16 hexadecimal digits for a job name, which identify it in the decision table.
+func NameHash(name string) string {
+	var m message
+	m.text("caelum-name-1", keyNameBytes)
+	m.text(name, keyNameBytes)
+	return m.hash()
+}
+
 // message is the input of a hash. Each field is encoded as a netstring (length, colon, bytes, comma).
 type message struct{ strings.Builder }
 

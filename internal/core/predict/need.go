@@ -10,16 +10,18 @@ import (
 type Level string
 
 const (
-	Unknown Level = ""     // no runs exist, and the site's default applies
-	ByArgs  Level = "args" // runs with the same key, related to a number in the arguments of the job's script
-	ByKey   Level = "key"  // runs with the same key
-	ByUser  Level = "user" // runs of the same script by the same user, with another job name or account
-	BySite  Level = "site" // runs of the same script by all users
+	Unknown Level = ""      // no runs exist, and the site's default applies
+	ByArgs  Level = "args"  // runs with the same key, related to a number in the arguments of the job's script
+	ByKey   Level = "key"   // runs with the same key
+	ByUser  Level = "user"  // runs of the same script by the same user, with another job name or account
+	BySite  Level = "site"  // runs of the same script by all users
+	ByName  Level = "name"  // the same user's runs of other scripts under the same job name
+	ByOwner Level = "owner" // all of the same user's runs
 )
 
 // Levels lists the levels at which a job can have runs, from the most specific to the most general. A prediction uses
 // the first level with suitable runs. ByArgs is not among them, because its runs are those of ByKey.
-var Levels = []Level{ByKey, ByUser, BySite}
+var Levels = []Level{ByKey, ByUser, BySite, ByName, ByOwner}
 
 // Site holds a site's settings.
 type Site struct {
@@ -45,10 +47,14 @@ type Site struct {
 	// PeakQuantile is the quantile of the next run's peak that the need must cover, assuming that peaks are lognormally
 	// distributed. If it is 0, the need does not depend on a quantile.
 	PeakQuantile float64
+
+	// FirstRunQuantile is the quantile of the peak of a script's first run that the need must cover, if it is predicted
+	// from the user's other scripts. If it is 0, a script without runs has no prediction.
+	FirstRunQuantile float64
 }
 
 // DefaultSite holds the default settings.
-var DefaultSite = Site{Margin: 0.05, Users: 3, MaxSlowdown: 3}
+var DefaultSite = Site{Margin: 0.05, Users: 3, MaxSlowdown: 3, FirstRunQuantile: 0.94}
 
 func (s Site) window() int       { return cmp.Or(s.Window, 5) }
 func (s Site) quantile() float64 { return cmp.Or(s.Quantile, 0.15) }
