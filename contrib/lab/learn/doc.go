@@ -22,6 +22,7 @@
 //	population.go  the population command: shares of tightest profiles and of out-of-memory runs, by rule; -tune
 //	variants.go    the variants command: frequent failures, and memory that depends on the input; peak_quantile
 //	args.go        the args command: jobs whose memory follows a number in their arguments, or whose number is a seed
+//	first.go       the first command: scripts without runs, predicted from similar scripts (predict.PredictSimilar)
 //	rules.go       the rules for profiles: the whole GPU, the highest of the last runs, Caelum (learned, informed)
 //	curves.go      the forecast command's emulated runs: shapes of the memory over time, allocator, time limits
 //	forecast.go    the forecast command: errors of the peak, false alarms and late alarms, by rule and by shape

@@ -21,7 +21,7 @@ func main() {
 
 func run(args []string, w io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("no command given: use population, variants, args, miso, runtimes, forecast or grow")
+		return errors.New("no command given: use population, variants, args, first, miso, runtimes, forecast or grow")
 	}
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	usual := "101-105"
@@ -47,6 +47,8 @@ func run(args []string, w io.Writer) error {
 		return comparePopulation(w, drawn)
 	case args[0] == "variants":
 		return compareVariants(w, drawn)
+	case args[0] == "first":
+		return compareFirsts(w, drawn)
 	case args[0] == "args":
 		return compareArgs(w, drawn)
 	case args[0] == "miso" && f.NArg() == 1:
