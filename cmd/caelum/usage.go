@@ -42,11 +42,12 @@ every gres/mig:PROFILE. For --exclusive jobs, only the requested slices count. J
 running count until now, or until --until.
 
 With --saved, usage compares the slices with the whole GPUs that the same jobs would have taken: the
-GPU-hours, which users saved most, and which jobs ran out of GPU memory or had a slice that was too
-large for their peak. It also simulates how long the jobs would have waited on the same GPUs, with
-slices and with whole GPUs, like caelum simulate --queue easy --ends limits. The simulation assumes that
-the jobs arrive as they did, run as long on a whole GPU as they did on their slices, and have the
-managed GPUs for themselves. It replays at most the last ` + strconv.Itoa(mostReplayed) + ` jobs on slices.
+GPU-hours, which users saved most, and how many jobs ran out of GPU memory or had a slice that was
+too large for their peak, also by what determined their sizes. It then simulates how long the jobs
+would have waited on the same GPUs, with slices and with whole GPUs, like caelum simulate --queue
+easy --ends limits. The simulation assumes that the jobs arrive as they did, run as long on a whole
+GPU as they did on their slices, and have the managed GPUs for themselves. It replays at most the
+last ` + strconv.Itoa(mostReplayed) + ` jobs on slices.
 
 slurmdbd decides which users may see which jobs (PrivateData in slurmdbd.conf).`,
 		Example: `  caelum usage                                    # accounts and users, since the first of this month

@@ -119,6 +119,29 @@ func (r savedReport) table() (table [][]string) {
 	return table
 }
 
+// sizeSources describes what determined the size of a job (tags.By). The users themselves named the sizes of jobs that
+// have none.
+var sizeSources = map[string]string{
+	"": "named by the user", "args": "arguments and earlier runs of the job", "key": "earlier runs of the job",
+	"user": "earlier runs of the script", "site": "other users' runs", "name": "earlier jobs with the name",
+	"owner": "the user's earlier jobs", "default": "the default", "full": "several GPUs per node",
+	"memory": "--mig-mem", "off": "--mig=off",
+}
+
+// sizes returns the table of how often sizes were right, by their source.
+func (r savedReport) sizes() [][]string {
+	table := [][]string{{"SIZE FROM", "JOBS", "WELL SIZED", "TOO SMALL", "TOO LARGE"}}
+	for _, s := range r.Sizes {
+		source, known := sizeSources[s.By]
+		if !known {
+			source = printable(s.By)
+		}
+		table = append(table, []string{source, strconv.Itoa(s.Jobs), strconv.Itoa(s.WellSized),
+			strconv.Itoa(s.TooSmall), strconv.Itoa(s.TooLarge)})
+	}
+	return table
+}
+
 // period describes the time that the report covers.
 func (r savedReport) period() string {
 	const format = "2006-01-02 15:04"
@@ -136,6 +159,8 @@ func (r savedReport) print(w io.Writer) {
 	if n := len(r.Users) - mostUsers; n > 0 {
 		fmt.Fprintf(w, "and %s more\n", plural(n, "user"))
 	}
+	fmt.Fprintln(w)
+	rows(w, []bool{false, true, true, true, true}, r.sizes())
 	for _, text := range r.remarks() {
 		fmt.Fprintf(w, "\n%s\n", wrapped(text))
 	}

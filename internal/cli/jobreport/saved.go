@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"caelum/internal/cli/gpuhours"
+	"caelum/internal/core/tags"
 	"caelum/internal/slurm"
 )
 
@@ -15,6 +16,8 @@ type Saved struct {
 	Total Savings   `json:"total"`
 	Users []Savings `json:"users"` // those who saved most come first
 	Days  []Savings `json:"days"`  // the GPU-hours of each day, or of several days; the other fields are 0
+	// Sizes shows how often the jobs' sizes were right, by what determined them. Most frequent sources come first.
+	Sizes []Sizes `json:"sizes"`
 	// Rerun is the number of the OutOfMemory jobs that Caelum reran on a larger slice.
 	Rerun int `json:"rerun"`
 	// TooLargeHours is the part of Total.SliceHours that belongs to the TooLarge jobs.
@@ -37,6 +40,15 @@ type Savings struct {
 	TooLarge    int `json:"too_large,omitempty"` // jobs whose peak fits into a smaller profile
 }
 
+// Sizes are the figures of the jobs whose sizes have the same source. Jobs whose need is unknown count only in Jobs.
+type Sizes struct {
+	By        string `json:"by"` // tags.By, or empty if the user named the profile
+	Jobs      int    `json:"jobs"`
+	WellSized int    `json:"well_sized"`
+	TooSmall  int    `json:"too_small"` // the job ran out of memory, or was requeued before
+	TooLarge  int    `json:"too_large"`
+}
+
 // Saves returns the number of GPU-hours that the slices left to other jobs. It is negative if they took more than whole
 // GPUs would have.
 func (s Savings) Saves() float64 { return s.WholeHours - s.SliceHours }
@@ -55,8 +67,8 @@ const maxDays = 31
 // from's time zone. Whole GPUs on nodes that Caelum does not manage are omitted.
 func NewSaved(d Data, from, to time.Time) Saved {
 	observed := gpuhours.Observe(d.Records)
-	s := Saved{Users: []Savings{}, Days: []Savings{}}
-	hours, users := map[uint32]float64{}, map[string]*Savings{}
+	s := Saved{Users: []Savings{}, Days: []Savings{}, Sizes: []Sizes{}}
+	hours, users, sizes := map[uint32]float64{}, map[string]*Savings{}, map[string]*Sizes{}
 	for _, r := range known(observed.Hours(d.Records, from, to), &s.Unknown) {
 		if users[r.User] == nil {
 			users[r.User] = &Savings{Name: r.User}
@@ -76,16 +88,33 @@ func NewSaved(d Data, from, to time.Time) Saved {
 		if again {
 			s.Rerun++
 		}
+		by := tags.Value(j.comment, tags.By)
+		if sizes[by] == nil {
+			sizes[by] = &Sizes{By: by}
+		}
+		sizes[by].Jobs++
+		topic := size(j, d)[0].Topic
 		if again || j.outOfMemory() {
 			of.OutOfMemory++
 			s.Total.OutOfMemory++
+			topic = TooSmall
 		}
-		if size(j, d)[0].Topic == TooLarge {
+		switch topic {
+		case TooLarge:
 			of.TooLarge++
 			s.Total.TooLarge++
 			s.TooLargeHours += used
+			sizes[by].TooLarge++
+		case TooSmall:
+			sizes[by].TooSmall++
+		case WellSized:
+			sizes[by].WellSized++
 		}
 	}
+	for _, by := range slices.Sorted(maps.Keys(sizes)) {
+		s.Sizes = append(s.Sizes, *sizes[by])
+	}
+	slices.SortStableFunc(s.Sizes, func(a, b Sizes) int { return cmp.Compare(b.Jobs, a.Jobs) })
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		s.Users = append(s.Users, *users[name])
 	}
