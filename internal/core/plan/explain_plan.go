@@ -277,12 +277,48 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 		)
 		return
 	}
+	if x.explainBackfill(e, *w, nodes) {
+		return
+	}
 	e.set(
 		OnOffer,
 		"%s is on offer for the job on %s: slurmctld will start the job in its next scheduling cycle",
 		x.wants,
 		nodes,
 	)
+}
+
+// explainBackfill explains a job whose slices are on offer on nodes, but which slurmctld plans to start later. It
+// returns false if slurmctld has no such plan. slurmctld's backfill scheduler reserves whole nodes for the jobs that it
+// plans, and starts no job there that could last longer (plugins/sched/backfill, 22.05.8).
+func (x *inPlan) explainBackfill(e *Explanation, w slurm.Waiting, nodes string) bool {
+	if !w.Start.After(x.now) {
+		return false
+	}
+	text := fmt.Sprintf("%s is on offer for the job on %s, but slurmctld plans to start the job at %s", x.wants, nodes,
+		clock(w.Start.Unix()))
+	for k, first := range x.Waiting[:x.k] {
+		end := x.now.Add(w.TimeLimit)
+		if !first.Start.After(x.now) || w.TimeLimit > 0 && first.Start.After(end) || !x.couldRunOn(k, e.On) {
+			continue
+		}
+		e.Before = first.ID
+		return e.set(OnOffer, "%s, because it keeps the node for job %s, which it plans to start at %s. It starts "+
+			"the job earlier if the job's time limit ends before then: run `scontrol update jobid=%s timelimit=...`",
+			text, ref(*first.Job), clock(first.Start.Unix()), ref(*w.Job))
+	}
+	return e.set(OnOffer, "%s (its reason: %s)", text, w.Reason)
+}
+
+// couldRunOn reports whether slurmctld can plan the k-th job on one of the nodes once their running jobs have ended:
+// its plans use the total counts of profiles.
+func (x *inPlan) couldRunOn(k int, nodes []string) bool {
+	return slices.ContainsFunc(nodes, func(name string) bool {
+		total := x.Members[x.Member(name)].Gres.Profiles()
+		return !slices.ContainsFunc(x.Waiting[k].SlicesPerNode(), func(g slurm.GRES) bool {
+			return total[g.Type] < g.Count
+		})
+	})
 }
 
 // completing returns those of the nodes on which a job is ending. slurmctld does not start other jobs there

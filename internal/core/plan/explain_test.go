@@ -147,6 +147,11 @@ func TestExplainByPlan(t *testing.T) {
 	many.CPUs = 4
 	pinned := waits(3, "3g.20gb", 1, 1)
 	pinned.ReqNodes = []string{"n1"}
+	two := node(t, "n2", a100(t, "7g.40gb@0"), a100(t, "4g.20gb@0"))
+	kept, other := offering(two, "mig:7g.40gb:1,mig:1g.5gb:1"), offering(two, "mig:7g.40gb:0,mig:1g.5gb:1")
+	seven, planned := waits(2, "7g.40gb", 1, 1), waits(1, "1g.5gb", 1, 1)
+	seven.Start, planned.Start = time.Unix(1e9+1800, 0), time.Unix(1e9+5400, 0)
+	planned.TimeLimit, planned.Reason = time.Hour, "Priority"
 	elsewhere := waits(1, "7g.40gb", 1, 1)
 	elsewhere.Partition = "other"
 	checkExplanations(t, []explainCase{
@@ -154,6 +159,14 @@ func TestExplainByPlan(t *testing.T) {
 			[]string{"n3"}},
 		{"on offer", []slurm.Node{offering(idle, "mig:7g.40gb:1")}, []slurm.Waiting{waits(1, "7g.40gb", 1, 1)}, nil,
 			OnOffer, []string{"n3", "next scheduling cycle"}},
+		{"on offer on a node that slurmctld keeps for an earlier job", []slurm.Node{kept},
+			[]slurm.Waiting{seven, planned}, nil, OnOffer, []string{"n2",
+				"slurmctld plans to start the job at " + time.Unix(1e9+5400, 0).Format(time.DateTime),
+				"keeps the node for job 2, which it plans to start at " +
+					time.Unix(1e9+1800, 0).Format(time.DateTime), "timelimit=..."}},
+		{"on offer on a node where an earlier job cannot run", []slurm.Node{other, full},
+			[]slurm.Waiting{seven, planned}, nil, OnOffer, []string{"n2", "slurmctld plans to start the job at",
+				"its reason: Priority"}},
 		{"on offer on a node where a job is ending", []slurm.Node{ending}, []slurm.Waiting{waits(1, "7g.40gb", 1, 1)},
 			nil, OnOffer, []string{"the state of n3 is COMPLETING", "epilog"}},
 		{"a profile of no GPU model", []slurm.Node{idle}, []slurm.Waiting{waits(1, "9g.90gb", 1, 1)}, nil, Nowhere,
