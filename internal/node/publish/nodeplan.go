@@ -28,6 +28,7 @@ type nodePlan struct {
 	served   []uint32              // the jobs for which this node offers every slice planned for them here
 	reserved *api.Reservation
 	offers   map[string]int
+	hiding   bool                    // true if the profiles without offers are hidden (hide.go)
 	pending  map[uint32][]offer.Spot // the new spots of unplaced pending leases
 	next     state.Next
 	planned  map[uint32][][]offer.Spot // see state.PlanPart
@@ -66,6 +67,7 @@ func (p *Publisher) plan(in input, node slurm.Node) nodePlan {
 		d.mine, d.served, d.next = nothing, nil, state.Next{}
 	}
 	d.offers = d.mine.Counts(d.gpus)
+	d.setHiding(p.preempts)
 	if !maps.Equal(d.offers, p.offered) {
 		p.offered, p.offersSince = d.offers, p.Node.Now()
 		d.text = p.text(d.gpus)

@@ -48,6 +48,7 @@ func (p *Publisher) pass(ctx context.Context) (err error) {
 	p.noteClosed(node)
 	p.noteWaiting(in)
 	p.assignProfile(ctx, in.Queue.Waiting, config)
+	p.preempts = config.Preempts()
 	for range maxReplans {
 		d := p.plan(in, node)
 		if err := p.recordAdvertised(d.offers); err != nil {
@@ -128,6 +129,7 @@ func (p *Publisher) raise(
 	ctx context.Context, d nodePlan, node slurm.Node,
 ) (after slurm.Node, short map[string]int, err error) {
 	high, short := p.totals(node, d)
+	d.hide(high)
 	check, err := p.write(ctx, "raise", node, high, d)
 	if err != nil {
 		return node, nil, err

@@ -87,6 +87,7 @@ type Publisher struct {
 	beatNode     string                // the node from which the heartbeat was last read
 	heard        time.Time             // the time at which the heartbeat was last read
 	listed       time.Time             // the time at which all jobs were last listed
+	preempts     bool                  // true if slurmctld is configured to preempt jobs
 	atRest       slurm.Node            // the node's record in the last pass, or an empty record (noteRead)
 	published    int                   // state.Node.Version of the last published plan, or -1
 	notified     string                // the state of the GPUs when the watcher was last notified
