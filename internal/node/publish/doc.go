@@ -16,6 +16,7 @@
 //	started.go     the jobs that slurmctld has started on this node and that have no lease yet
 //	gres.go        writes counts and Extra ("published"); the GRES type closed; the age of node data (Fresh)
 //	total.go       N, the constant total of gres/mig (learnTotal); CloseOffers
+//	hide.go        hides profiles in use from slurmctld's backfill: totals of 0
 //	excess.go      the slices that slurmctld counts as used although no job holds them; the totals to publish
 //	advertised.go  profile names of other GPU models in the offers; profiles in slurm.conf that the driver lacks (stale)
 //	heldjobs.go    releases held jobs whose slices are offered, and sets their profiles; holds components of het jobs

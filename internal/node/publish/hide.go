@@ -8,8 +8,8 @@ import "caelum/internal/node/state"
 // the profiles of which it offers none: it publishes a total of 0 for them. slurmctld accepts a total below the used
 // count, and cannot plan a job on such a profile. The agent hides no profile
 //
-//   - if the node offers nothing: slurmctld could not start jobs on its slices anyway, and its reservation also protects
-//     CPUs and memory;
+//   - if the node offers nothing: slurmctld could not start jobs on its slices anyway, and its reservation also
+//     protects CPUs and memory;
 //   - if slurmctld preempts jobs, because it could not preempt a job for one that requests a hidden profile.
 
 // hides reports whether the agent hides a profile that its node has.
