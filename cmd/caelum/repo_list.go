@@ -67,9 +67,12 @@ func runRepoList(ctx context.Context, w io.Writer, g *globals, o *repoOptions) e
 	if err != nil {
 		return err
 	}
-	all := make([]listed, 0, len(scripts))
+	all, of := make([]listed, 0, len(scripts)), map[uint32][]repo.Script{}
 	for _, s := range scripts {
-		given, err := t.Predict(r, s.JobKeys, cfg.Site())
+		of[s.UID] = append(of[s.UID], s)
+	}
+	for _, s := range scripts {
+		given, err := t.PredictAmong(r, s.JobKeys, of[s.UID], cfg.Site())
 		if err != nil {
 			return err
 		}

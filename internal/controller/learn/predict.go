@@ -56,24 +56,31 @@ func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Predi
 	if err != nil {
 		return Prediction{}, err
 	}
-	first, known := t.without(), false
-	for _, kind := range []predict.Level{predict.ByOwner, predict.ByName} {
-		if first, _, err = t.at(kind, job, first, scripts, r, site); err != nil {
-			return Prediction{}, err
+	return t.PredictAmong(r, job, scripts, site)
+}
+
+// PredictAmong is like Predict for callers that have already read the scripts of the job's user, newest first.
+func (t Table) PredictAmong(
+	r *repo.Repo, job repo.JobKeys, scripts []repo.Script, site predict.Site,
+) (p Prediction, err error) {
+	known := false
+	use := func(levels ...predict.Level) {
+		for _, level := range levels {
+			if err != nil {
+				return
+			}
+			var has bool
+			p, has, err = t.at(level, job, p, scripts, r, site)
+			known = known || has
 		}
 	}
-	p := t.without()
-	for _, kind := range []predict.Level{predict.BySite, predict.ByUser} {
-		var has bool
-		if p, has, err = t.at(kind, job, p, scripts, r, site); err != nil {
-			return Prediction{}, err
-		}
-		known = known || has
-	}
+	p = t.without()
+	use(predict.BySite, predict.ByUser)
 	if !known {
-		p = first
+		p = t.without()
+		use(predict.ByOwner, predict.ByName)
 	}
-	if p, _, err = t.at(predict.ByKey, job, p, scripts, r, site); err != nil {
+	if use(predict.ByKey); err != nil {
 		return Prediction{}, err
 	}
 	return t.withArgs(p, job, site), nil
