@@ -169,6 +169,8 @@ func TestMiscounts(t *testing.T) {
 	plain := agentStatus{GPUs: []agentGPU{{Offers: offered}}}
 	said := plain
 	said.Excess = map[string]int{"1g.5gb": 2}
+	hidden := said
+	hidden.GPUs = nil
 	short := said
 	short.Short = map[string]int{"1g.5gb": 1}
 	counts := func(open, used, shut int) oracle.Snapshot {
@@ -198,6 +200,9 @@ func TestMiscounts(t *testing.T) {
 		"an excess without a cause":             {counts(9, 2, 47), said, false, false},
 		"an excess other than reported":         {counts(8, 1, 48), said, true, false},
 		"an excess that blocks slices":          {counts(7, 2, 49), said, true, false},
+		"an excess of a hidden profile":         {counts(0, 2, 56), hidden, true, true},
+		"a hidden profile that is offered":      {counts(0, 2, 56), said, true, false},
+		"an excess of a total that is not 0":    {counts(1, 2, 55), hidden, true, false},
 		"the filler, after a restart":           {closedUsed(6), plain, true, true},
 		"the filler, without a restart":         {closedUsed(6), plain, false, false},
 		"so much filler that offers do not fit": {closedUsed(50), plain, true, false},
