@@ -41,7 +41,8 @@ func (s *simulation) observe(j *Job, from, to float64) {
 	if f, ok := s.room.(*fixed); ok {
 		for _, i := range j.numbers {
 			sl := &f.slices[i]
-			span.GPU, span.Start, span.Size, span.Profile = sl.gpu, sl.start, sl.size, sl.profile
+			of := f.classes[sl.class].profile
+			span.GPU, span.Start, span.Size, span.Profile = sl.gpu, sl.start, of.Size, of.Name
 			s.Observer.Ran(span)
 		}
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"container/heap"
+	"math"
 	"slices"
 
 	"caelum/internal/core/offer"
@@ -58,22 +59,17 @@ func (c *Control) Try(k int) bool { return c.s.try(k, nil) }
 // of a waiting job. Search skips jobs that request the same as an earlier job with at most the same estimated run time,
 // and gives up after as many jobs as production (offer.Depth).
 func (c *Control) Search(from int, order func(int) int, try func(k int) bool) bool {
-	type need struct {
-		profiles string
-		slices   int
-	}
-	tried := map[need]float64{} // for each need, the shortest estimate of a job that did not fit
+	tried := slices.Repeat([]float64{math.NaN()}, len(c.s.needs)) // the shortest estimate of a job that did not fit
 	for k := from; k < min(c.Waiting(), from+offer.Depth); k++ {
 		at := order(k)
 		j := c.Job(at)
-		n := need{j.asks, j.slices()}
-		if least, ok := tried[n]; ok && j.estimate >= least {
+		if j.estimate >= tried[j.need] {
 			continue
 		}
 		if try(at) {
 			return true
 		}
-		tried[n] = j.estimate
+		tried[j.need] = j.estimate
 	}
 	return false
 }

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strings"
 
 	"caelum/internal/core/mig"
 	"caelum/internal/core/offer"
@@ -21,7 +20,7 @@ type Job struct {
 	trace.Job
 	profiles    []string // the requested profile on each GPU model in kinds, or an empty string
 	asksFor     string   // the first nonempty element of profiles
-	asks        string   // all profiles, joined
+	need        int      // the number of the job's profiles and slices in simulation.needs
 	size        int      // units of the profile asksFor
 	units       int      // the units of all slices that the job holds
 	estimate    float64  // estimated run time in seconds; +Inf: unknown
@@ -65,7 +64,8 @@ type simulation struct {
 	Config
 	foresight
 	now       float64
-	kinds     []*mig.Model // the different GPU models, in the order of their first GPU
+	kinds     []*mig.Model   // the different GPU models, in the order of their first GPU
+	needs     map[string]int // numbers the different requests: the number of slices, and the profile on each GPU model
 	room      room
 	queue     queue
 	control   *Control
@@ -110,7 +110,7 @@ func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 }
 
 func newSimulation(c Config) *simulation {
-	s := &simulation{Config: c, tick: math.Inf(1)}
+	s := &simulation{Config: c, tick: math.Inf(1), needs: map[string]int{}}
 	if c.Corrector != nil {
 		s.corrected = c.Corrector()
 	}
@@ -209,7 +209,11 @@ func (s *simulation) settle(j *Job) {
 			break
 		}
 	}
-	j.asks = strings.Join(j.profiles, " ")
+	asks := fmt.Sprint(j.slices(), j.profiles)
+	if _, ok := s.needs[asks]; !ok {
+		s.needs[asks] = len(s.needs)
+	}
+	j.need = s.needs[asks]
 	j.runs = j.Takes(j.asksFor)
 	switch j.estimate = s.estimate(j.Job); {
 	case s.Stay:
