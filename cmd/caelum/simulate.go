@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strings"
 
@@ -70,7 +69,9 @@ POLICIES, any number of these
   static            all GPUs are partitioned before the first job, into the layouts given by
                     --static or into the best layouts that a search finds for this workload: those
                     with the shortest mean time from submission to end or, without a queue, with the
-                    most accepted work. A job gets the smallest free slice that is large enough
+                    most accepted work. A job gets the smallest free slice that is large enough. With
+                    10,000 jobs or more and 32 GPUs or more, the search first ranks the layouts on a
+                    sample of the jobs and GPUs, and then compares the best five on all of them
 
 QUEUES
   fifo              jobs start in the order of submission. No job starts before an earlier one
@@ -153,7 +154,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.report, "report", "", "also write a self-contained HTML page with drawings to this file")
 }
 
-func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
+func runSimulate(w, terminal io.Writer, g *globals, o simulateOptions) error {
 	c, err := o.config()
 	if err != nil {
 		return err
@@ -173,8 +174,11 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 		defer page.Drop()
 	}
 	result := newSimulation(o, c, workload)
-	for _, name := range o.policies {
-		run, err := o.runPolicy(c, name, withProgress(progress, name, workload.Jobs))
+	shown := newProgress(terminal)
+	for k, name := range o.policies {
+		shown.begin(fmt.Sprintf("policy %d of %d (%s)", k+1, len(o.policies), name))
+		run, err := o.runPolicy(c, name, workload.Jobs, shown)
+		shown.end()
 		if errors.Is(err, sim.ErrNever) { // another policy may be able to start the job
 			run.Policy, run.Never, err = name, err.Error(), nil
 		}
@@ -233,7 +237,7 @@ func nodes(c sim.Config) (all [][]*mig.Model) {
 }
 
 // runPolicy simulates the workload with one policy.
-func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trace.Job]) (out run, err error) {
+func (o simulateOptions) runPolicy(c sim.Config, name string, jobs []trace.Job, shown *progress) (out run, err error) {
 	layouts, words := "", ""
 	switch name {
 	case "whole":
@@ -248,7 +252,7 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 			c.Static = append(c.Static, whole)
 		}
 	case "static":
-		p, err := o.pattern(c, jobs)
+		p, err := o.pattern(c, jobs, shown)
 		if err != nil {
 			return run{}, err
 		}
@@ -264,7 +268,7 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 		recorded = &report.Recorder{}
 		c.Observer = recorded
 	}
-	r, err := sim.Run(c, jobs)
+	r, err := sim.Run(c, shown.jobs(jobs))
 	if err != nil {
 		return run{}, err
 	}
@@ -290,14 +294,15 @@ func inWords(b *mig.Model, layouts []mig.Layout) string {
 }
 
 // pattern returns the layouts for the static policy: those given by --static, or the best ones found by sim.BestStatic.
-func (o simulateOptions) pattern(c sim.Config, jobs iter.Seq[trace.Job]) (sim.Pattern, error) {
+func (o simulateOptions) pattern(c sim.Config, jobs []trace.Job, shown *progress) (sim.Pattern, error) {
 	if o.static != "" {
 		return sim.ParsePattern(c.GPUs[0], o.static)
 	}
-	return sim.BestStatic(c, jobs, func(a, b *sim.Result) bool {
+	better := func(a, b *sim.Result) bool {
 		if c.Discipline == sim.Loss {
 			return a.Accepted() > b.Accepted()
 		}
 		return a.MeanTurnaround() < b.MeanTurnaround()
-	})
+	}
+	return sim.BestStatic(c, jobs, better, shown.show)
 }

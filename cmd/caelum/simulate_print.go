@@ -91,27 +91,52 @@ func (s simulation) columns() []column {
 func seconds0(s float64) string { return strconv.FormatFloat(s, 'f', 0, 64) }
 func share(x float64) string    { return fmt.Sprintf("%.1f%%", 100*x) }
 
-// withProgress returns jobs as a sequence. If w is a terminal, it also prints the percentage of jobs that the
-// simulation of the policy has read so far.
-func withProgress(w io.Writer, policy string, jobs []trace.Job) iter.Seq[trace.Job] {
-	f, ok := w.(*os.File)
-	if ok {
-		info, err := f.Stat()
-		ok = err == nil && info.Mode()&os.ModeCharDevice != 0
+// progress shows on a terminal how far the simulation is. The zero value shows nothing.
+type progress struct {
+	w     io.Writer // nil if it is not a terminal
+	what  string    // for example "policy 2 of 4 (static)"
+	shown int       // the percentage shown
+}
+
+// newProgress returns the progress of a simulation that writes to w.
+func newProgress(w io.Writer) *progress {
+	if f, ok := w.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			return &progress{w: w}
+		}
 	}
+	return &progress{}
+}
+
+// begin shows the beginning of a part.
+func (p *progress) begin(what string) {
+	p.end()
+	p.what, p.shown = what, -1
+	p.show(0)
+}
+
+// show shows the completed fraction of a part.
+func (p *progress) show(fraction float64) {
+	if percent := int(100 * fraction); p.w != nil && percent != p.shown {
+		p.shown = percent
+		fmt.Fprintf(p.w, "\r%s: %3d%%", p.what, percent)
+	}
+}
+
+// end clears the line.
+func (p *progress) end() {
+	if p.w != nil {
+		fmt.Fprintf(p.w, "\r%*s\r", len(p.what)+6, "")
+	}
+}
+
+// jobs returns the jobs as a sequence, and shows the fraction of the jobs that the simulation has read.
+func (p *progress) jobs(all []trace.Job) iter.Seq[trace.Job] {
 	return func(yield func(trace.Job) bool) {
-		shown := -1
-		for k, j := range jobs {
-			if percent := 100 * k / len(jobs); ok && percent != shown {
-				shown = percent
-				fmt.Fprintf(w, "\r%-10s %3d%%", policy, percent)
-			}
-			if !yield(j) {
+		for k, j := range all {
+			if p.show(float64(k) / float64(len(all))); !yield(j) {
 				break
 			}
-		}
-		if ok {
-			fmt.Fprint(w, "\r                \r")
 		}
 	}
 }

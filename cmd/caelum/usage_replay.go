@@ -51,7 +51,7 @@ func (o usageOptions) replay(
 	}
 	r.simulation = newSimulation(s, c, workload)
 	for _, name := range []string{policy, "whole"} {
-		done, err := s.runPolicy(c, name, slices.Values(workload.Jobs))
+		done, err := s.runPolicy(c, name, workload.Jobs, &progress{})
 		if errors.Is(err, sim.ErrNever) {
 			done.Never, err = err.Error(), nil
 		}

@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,105 +84,175 @@ func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 //   - every maximal layout L with a different set of profiles
 //   - whole GPUs and L in the ratios 1:1, 2:1 and 1:2
 //   - one whole GPU and L on all other GPUs, and one GPU with L and all other GPUs whole
-//   - each pair of the four best L, with and without whole GPUs between them
+//   - each pair of the four best L (in a sample: six), with and without whole GPUs between them
 //
-// BestStatic does not call the Observer.
-func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bool) (Pattern, error) {
+// In a large simulation, BestStatic first tries the patterns on a sample: on every k-th slice that the jobs need, and a
+// k-th of the GPUs. It then tries the best finalists on all jobs. It does not call the Observer. It calls progress,
+// which may be nil, with the completed fraction of the search.
+func BestStatic(
+	c Config, all []trace.Job, better func(a, b *Result) bool, progress func(fraction float64),
+) (Pattern, error) {
 	model := c.GPUs[0]
 	if !Alike(c.GPUs) {
 		return nil, errors.New("couldn't search for the best fixed layouts: " +
 			"there are several GPU models; specify GPUs of one model")
-	}
-	c.Observer = nil
-	s := &search{c: c, jobs: jobs, better: better, needs: map[string]bool{}}
-	for j := range jobs {
-		if name, ok := j.On(model); ok {
-			s.needs[name] = true
-		}
 	}
 	whole, ok := OneInstance(model)
 	if !ok {
 		return nil, fmt.Errorf("couldn't search for the best fixed layouts: %s has no profile for a whole GPU",
 			model.Name)
 	}
-	s.evaluate(Pattern{whole})
-	var ranked []found
-	n := len(c.GPUs)
-	for _, l := range contents(model, whole) {
-		var best *Result
-		one := append(Pattern{whole}, slices.Repeat(Pattern{l}, n-1)...)
-		all := append(Pattern{l}, slices.Repeat(Pattern{whole}, n-1)...)
-		for _, p := range []Pattern{{l}, {whole, l}, {whole, whole, l}, {whole, l, l}, one, all} {
-			if r := s.evaluate(p); r != nil && (best == nil || better(r, best)) {
-				best = r
-			}
-		}
-		if best != nil {
-			ranked = append(ranked, found{l, best})
+	c.Observer = nil
+	s := &search{better: better, needs: map[string]bool{}, paired: 4}
+	var sampled bool
+	if s.c, s.jobs, sampled = sample(c, all); sampled {
+		s.paired = 6
+	}
+	for _, j := range all {
+		if name, ok := j.On(model); ok {
+			s.needs[name] = true
 		}
 	}
-	slices.SortStableFunc(ranked, func(a, b found) int {
+	layouts := contents(model, whole)
+	s.step = func() {
+		if s.tried++; progress != nil {
+			progress(min(1, float64(s.tried)/float64(1+6*len(layouts)+s.paired*(s.paired-1)+finalists)))
+		}
+	}
+	s.tryAll(whole, layouts, len(c.GPUs))
+	if sampled {
+		s.c, s.jobs = c, all
+		s.confirm()
+	}
+	switch {
+	case s.err != nil:
+		return nil, s.err
+	case len(s.found) == 0:
+		return nil, errors.New("couldn't search for the best fixed layouts: no pattern can hold every job")
+	}
+	s.sort(s.found)
+	return s.found[0].pattern, nil
+}
+
+// A sample has at least sampleJobs jobs and sampleGPUs GPUs. finalists is the number of patterns that BestStatic tries on
+// all jobs after it has tried all patterns on a sample.
+const (
+	sampleJobs = 5000
+	sampleGPUs = 16
+	finalists  = 5
+)
+
+// sample returns a k-th of the jobs and of the GPUs, with the largest k for a sample, or false if k is 1. A job with
+// several slices becomes several jobs.
+func sample(c Config, jobs []trace.Job) (Config, []trace.Job, bool) {
+	var single []trace.Job
+	for _, j := range jobs {
+		n := max(j.Slices, 1)
+		j.Slices, j.Nodes = 0, 0
+		single = append(single, slices.Repeat([]trace.Job{j}, n)...)
+	}
+	k := min(len(single)/sampleJobs, len(c.GPUs)/sampleGPUs)
+	if k <= 1 {
+		return c, jobs, false
+	}
+	var thin []trace.Job
+	for i := 0; i < len(single); i += k {
+		thin = append(thin, single[i])
+	}
+	c.GPUs, c.Nodes = c.GPUs[:len(c.GPUs)/k], nil
+	return c, thin, true
+}
+
+// tryAll tries the patterns for n GPUs listed at BestStatic on the jobs.
+func (s *search) tryAll(whole mig.Layout, layouts []mig.Layout, n int) {
+	s.evaluate(Pattern{whole})
+	var ranked []found // the best pattern with each layout
+	for _, l := range layouts {
+		one := append(Pattern{whole}, slices.Repeat(Pattern{l}, n-1)...)
+		all := append(Pattern{l}, slices.Repeat(Pattern{whole}, n-1)...)
+		first := len(s.found)
+		for _, p := range []Pattern{{l}, {whole, l}, {whole, whole, l}, {whole, l, l}, one, all} {
+			s.evaluate(p)
+		}
+		if with := slices.Clone(s.found[first:]); len(with) > 0 {
+			s.sort(with)
+			ranked = append(ranked, found{Pattern{l}, with[0].result})
+		}
+	}
+	s.sort(ranked)
+	ranked = ranked[:min(len(ranked), s.paired)]
+	for i, a := range ranked {
+		for _, b := range ranked[i+1:] {
+			s.evaluate(Pattern{a.pattern[0], b.pattern[0]})
+			s.evaluate(Pattern{whole, a.pattern[0], whole, b.pattern[0]})
+		}
+	}
+}
+
+// confirm tries the best of the patterns found so far on the jobs, and drops the others.
+func (s *search) confirm() {
+	before := s.found
+	s.sort(before)
+	s.found = nil
+	for _, f := range before {
+		if len(s.found) == finalists {
+			break
+		}
+		s.evaluate(f.pattern)
+	}
+}
+
+// sort sorts patterns by their results, the best one first.
+func (s *search) sort(all []found) {
+	slices.SortStableFunc(all, func(a, b found) int {
 		switch {
-		case better(a.result, b.result):
+		case s.better(a.result, b.result):
 			return -1
-		case better(b.result, a.result):
+		case s.better(b.result, a.result):
 			return 1
 		}
 		return 0
 	})
-	ranked = ranked[:min(len(ranked), 4)]
-	for i, a := range ranked {
-		for _, b := range ranked[i+1:] {
-			s.evaluate(Pattern{a.layout, b.layout})
-			s.evaluate(Pattern{whole, a.layout, whole, b.layout})
-		}
-	}
-	if s.best == nil && s.err == nil {
-		s.err = fmt.Errorf("couldn't search for the best fixed layouts: no pattern can hold every job")
-	}
-	return s.pattern, s.err
 }
 
-// found is a layout and the best result over all patterns that contain it.
+// found is a pattern and its result.
 type found struct {
-	layout mig.Layout
-	result *Result
+	pattern Pattern
+	result  *Result
 }
 
 // search is the state of BestStatic.
 type search struct {
 	c      Config
-	jobs   iter.Seq[trace.Job]
+	jobs   []trace.Job
 	better func(a, b *Result) bool
-	needs  map[string]bool
+	needs  map[string]bool // the profiles that the jobs need
+	paired int             // the number of the best layouts of which all pairs are tried
+	found  []found         // the patterns that can hold every job
+	tried  int
+	step   func() // called for each pattern
 	err    error
-
-	pattern Pattern // the best pattern so far
-	best    *Result
 }
 
-// evaluate simulates the jobs with a pattern and records the pattern if its result is better than that of every earlier
-// pattern. It returns nil if the pattern cannot hold all jobs.
-func (s *search) evaluate(p Pattern) *Result {
+// evaluate simulates the jobs with a pattern and adds the pattern to s.found if it can hold all jobs.
+func (s *search) evaluate(p Pattern) {
+	s.step()
 	b := s.c.GPUs[0]
 	for name := range s.needs {
 		if !slices.ContainsFunc(p[:min(len(p), len(s.c.GPUs))], func(l mig.Layout) bool { return holds(b, l, name) }) {
-			return nil
+			return
 		}
 	}
 	c := s.c
 	c.Policy, c.Static = nil, p.Deal(len(c.GPUs))
-	r, err := Run(c, s.jobs)
-	if errors.Is(err, ErrNever) {
-		return nil // a job needs more slices at the same time than the pattern has
-	} else if err != nil {
+	r, err := Run(c, slices.Values(s.jobs))
+	switch {
+	case errors.Is(err, ErrNever): // a job needs more slices at the same time than the pattern has
+	case err != nil:
 		s.err = err
-		return nil
+	default:
+		s.found = append(s.found, found{p, r})
 	}
-	if s.best == nil || s.better(r, s.best) {
-		s.pattern, s.best = p, r
-	}
-	return r
 }
 
 // holds reports whether the layout has a slice that is large enough for the profile.

@@ -114,10 +114,16 @@ func (o *offers) schedule() {
 	s := o.s
 	o.tick = math.Inf(1)
 	s.expire()
+	none := make([]bool, len(s.needs)) // the requests for one slice that no offer satisfies
 	for k := 0; k < s.queue.len(); {
 		j := s.queue.at(k)
+		if none[j.need] {
+			k++
+			continue
+		}
 		spots := o.grant(j)
 		if spots == nil {
+			none[j.need] = j.slices() == 1
 			k++
 			continue
 		}

@@ -134,10 +134,11 @@ func (s scenarios) subclusters() (all []*subcluster, err error) {
 		}
 		b.static, err = sim.BestStatic(
 			sim.Config{GPUs: gpus, Discipline: sim.EASY, Estimate: limit},
-			slices.Values(b.work),
+			b.work,
 			func(x, y *sim.Result) bool {
 				return x.MeanTurnaround() < y.MeanTurnaround()
 			},
+			nil,
 		)
 		if err != nil {
 			return nil, err

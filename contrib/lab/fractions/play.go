@@ -121,7 +121,7 @@ func candidates(c sim.Config, jobs []trace.Job) (iter.Seq[sim.Pattern], error) {
 	layouts := kinds(b)
 	if len(layouts) > mostKinds {
 		shorter := func(a, b *sim.Result) bool { return a.Waits.Mean() < b.Waits.Mean() }
-		p, err := sim.BestStatic(c, slices.Values(jobs), shorter)
+		p, err := sim.BestStatic(c, jobs, shorter, nil)
 		return slices.Values([]sim.Pattern{p}), err
 	}
 	return func(yield func(sim.Pattern) bool) {

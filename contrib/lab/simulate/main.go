@@ -219,12 +219,12 @@ func (o options) pattern(c sim.Config, jobs []trace.Job) (sim.Pattern, error) {
 	if o.static != "" {
 		return sim.ParsePattern(c.GPUs[0], o.static)
 	}
-	return sim.BestStatic(c, slices.Values(jobs), func(a, b *sim.Result) bool {
+	return sim.BestStatic(c, jobs, func(a, b *sim.Result) bool {
 		if c.Discipline == sim.Loss {
 			return a.Accepted() > b.Accepted()
 		}
 		return a.MeanTurnaround() < b.MeanTurnaround()
-	})
+	}, nil)
 }
 
 // fitting returns the workload without the jobs that cannot run on the cluster, which it counts on standard error. It

@@ -81,7 +81,7 @@ func (c cluster) play(as way, jobs []trace.Job) ([]float64, error) {
 	}
 	if as == static {
 		shorter := func(a, b *sim.Result) bool { return a.MeanTurnaround() < b.MeanTurnaround() }
-		p, err := sim.BestStatic(s, slices.Values(jobs), shorter)
+		p, err := sim.BestStatic(s, jobs, shorter, nil)
 		if err != nil {
 			return nil, err
 		}
