@@ -183,6 +183,9 @@ func jobOf(ctx context.Context, ctl *slurm.Client, id uint32) (namedJob, error) 
 		if records, err = ctl.RecordsOf(ctx, slurm.AdminComment, id); err == nil {
 			last := records[len(records)-1]
 			j = slurm.Job{AdminComment: last.Comment, UID: last.UID}
+			names, wrong := ctl.NamesOf(ctx, strconv.FormatUint(uint64(id), 10))
+			warnOfNames(wrong)
+			j.Name = names[last.Index]
 		}
 	}
 	if err != nil {

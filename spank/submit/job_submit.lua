@@ -1104,7 +1104,7 @@ local function size(t, given, run, full, gpus)
   local fits, why = with_memory(t, mib, memory, #gpus.types == 1 and t.models[gpus.types[1]] or nil)
   if not fits then return nil, why end
   local warning = predicted and t.profiles[fits] < t.profiles[predicted] and
-    "--mig-mem=" .. memory .. " selects " .. fits .. ", but earlier runs of this job indicate " .. predicted
+    "--mig-mem=" .. memory .. " selects " .. fits .. ", but earlier runs indicate " .. predicted
   return fits, "memory", warning or nil
 end
 

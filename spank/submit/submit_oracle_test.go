@@ -195,7 +195,7 @@ func size(q fields, d decisions.Table, foreseen, kind string) (profile string, s
 		profile = "full"
 	}
 	if foreseen != "" && has[profile] < has[foreseen] {
-		warning = fmt.Sprintf("caelum: --mig-mem=%s selects %s, but earlier runs of this job indicate %s",
+		warning = fmt.Sprintf("caelum: --mig-mem=%s selects %s, but earlier runs indicate %s",
 			mem, profile, foreseen)
 	}
 	return profile, true, warning, profile != ""

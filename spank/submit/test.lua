@@ -1053,7 +1053,7 @@ for _, case in ipairs({
   fields.spank_job_env = case[1]
   local _, job = submit(fields)
   check(job.tres_per_node == "gres:gpu:1,gres:mig:" .. case[2] .. ":1" and word(job, "by") == case[3], "an option and an args line", job.admin_comment)
-  check((said[1] or ""):find("earlier runs of this job indicate 3g.20gb", 1, true) ~= nil == (case[3] == "memory"), "the warning about an args line", said[1])
+  check((said[1] or ""):find("earlier runs indicate 3g.20gb", 1, true) ~= nil == (case[3] == "memory"), "the warning about an args line", said[1])
 end
 for _, text in ipairs({
   "", " 1", " 1 *=1g.5gb", " 1 64=1g.5gb", " 1 *=1g.5gb 64=1g.5gb", " 1 64=1g.5gb *=1g.5gb *=1g.5gb", " 5 64=1g.5gb *=1g.5gb",
@@ -1136,7 +1136,7 @@ local _, own = submit({tres_per_node = "gres:gpu:1", spank_job_env = env("7g.40g
 check(own.tres_per_node == "gres:gpu:1,gres:mig:7g.40gb:1" and word(own, "runs") == "60" and not word(own, "sized"), "--mig takes precedence over learned lines, and the run time is written", own.admin_comment)
 write_table(TABLE .. "key 1001:" .. plain .. " 3g.20gb 60\n")
 for mem, case in pairs({
-  ["8G"] = {"2g.10gb", "caelum: --mig-mem=8G selects 2g.10gb, but earlier runs of this job indicate 3g.20gb"}, ["16G"] = {"3g.20gb", "caelum: 3g.20gb, the smallest slice with this memory (--mig-mem)"},
+  ["8G"] = {"2g.10gb", "caelum: --mig-mem=8G selects 2g.10gb, but earlier runs indicate 3g.20gb"}, ["16G"] = {"3g.20gb", "caelum: 3g.20gb, the smallest slice with this memory (--mig-mem)"},
   ["32G"] = {"7g.40gb", "caelum: 7g.40gb, the smallest slice with this memory (--mig-mem)"},
 }) do
   local rc, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, mem)})

@@ -88,7 +88,7 @@ func TestLearned(t *testing.T) {
 	// job_submit.lua accepts a request for less memory than the job needs, and prints a warning.
 	less := s.sbatch(t, learnt, "--hold", "--gres=gpu:1", "--mig-mem=4G")
 	id = strings.TrimSpace(less.stdout)
-	if want := "caelum: --mig-mem=4G selects 1g.5gb, but earlier runs of this job indicate " +
+	if want := "caelum: --mig-mem=4G selects 1g.5gb, but earlier runs indicate " +
 		"2g.10gb"; less.status != 0 ||
 		!strings.Contains(less.stderr, want) {
 		t.Errorf("sbatch returned status %d and stderr %q, want %q", less.status, less.stderr, want)

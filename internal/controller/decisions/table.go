@@ -55,7 +55,7 @@ type Table struct {
 	// without runs. Name is indexed by "<user id>:<predict.NameHash of the job name>", and Owner by user id.
 	Key, User, Site, Name, Owner map[string]predict.Line
 	// Args holds the profiles of jobs whose needs follow a number in the arguments of their scripts. It is indexed by
-	// "<user id>:<job key>". Its profiles replace those of Key, User and Site.
+	// "<user id>:<job key>". Its profiles replace those of the other fields.
 	Args map[string]predict.Steps
 	// OldKeys is the number of key lines without a user id, which earlier releases wrote (IgnoredKeys).
 	OldKeys int

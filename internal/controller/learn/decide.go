@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"caelum/internal/controller/decisions"
@@ -161,6 +162,14 @@ func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 		name := lineName(predict.ByName, w.JobKeys)
 		d.of[w.UID], d.named[name] = append(d.of[w.UID], w), append(d.named[name], w)
 	}
+	for name := range t.decided { // an administrator's lines
+		kind, rest, _ := strings.Cut(name, " ")
+		user, _, _ := strings.Cut(rest, ":")
+		if uid, err := strconv.ParseUint(user, 10, 32); err == nil &&
+			(kind == string(predict.ByName) || kind == string(predict.ByOwner)) {
+			d.first[uint32(uid)] = true
+		}
+	}
 	for _, kind := range slices.Backward(predict.Levels) {
 		for _, w := range scripts { // newest first, because the newest script determines a line
 			if err := d.line(kind, w, d.base(kind, w.JobKeys)); err != nil {
@@ -215,7 +224,7 @@ func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error
 	d.now[name] = base
 	first := kind == predict.ByName || kind == predict.ByOwner
 	if _, own := d.table.decided[name]; own {
-		d.now[name], d.has[name], d.first[w.UID] = now, true, d.first[w.UID] || first
+		d.now[name], d.has[name] = now, true
 		return nil
 	}
 	if kind == predict.ByKey {
@@ -232,8 +241,12 @@ func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error
 	if kind == predict.BySite {
 		owner = allUsers
 	}
+	last := w.Last
+	if first {
+		last = 0 // a full table must not lose the lines of the user's own scripts first
+	}
 	d.lines = append(d.lines, learnedLine{
-		kind: kind, subject: subject(kind, w.JobKeys), Line: now.line(), last: w.Last, owner: owner,
+		kind: kind, subject: subject(kind, w.JobKeys), Line: now.line(), last: last, owner: owner,
 	})
 	return nil
 }

@@ -14,7 +14,7 @@ func (t Table) similar(
 	kind predict.Level, job repo.JobKeys, base Prediction, scripts []repo.Script, r *repo.Repo, site predict.Site,
 ) (Prediction, error) {
 	peaks := peaksOf(kind, job, scripts)
-	if len(peaks) == 0 || site.FirstRunQuantile == 0 {
+	if len(peaks) < predict.FewestSimilar || site.FirstRunQuantile == 0 {
 		return base, nil
 	}
 	h, err := r.Similar(kind, job)
@@ -38,17 +38,24 @@ func (t Table) similar(
 	return base.with(c, need, h, true), nil
 }
 
-// peaksOf returns the peaks of the scripts that are similar to a job at a level, oldest first.
+// peaksOf returns the peaks of the scripts that are similar to a job at a level, oldest first. Scripts without a
+// complete run do not count, because their peaks say little. Several keys of one script count as one script.
 func peaksOf(kind predict.Level, job repo.JobKeys, scripts []repo.Script) (peaks []float64) {
-	seen := map[string]bool{}
+	at, seen := map[string]int{}, map[string]bool{}
 	for _, w := range scripts {
-		if w.PeakMiB == 0 || w.Fingerprint == "" || kind == predict.ByName && w.Name != job.Name || seen[w.Name] {
+		if !w.Complete || w.Fingerprint == "" || kind == predict.ByName && w.Name != job.Name {
+			continue
+		}
+		if k, known := at[w.Fingerprint]; known {
+			peaks[k] = max(peaks[k], w.PeakMiB)
+			continue
+		}
+		if seen[w.Name] || len(peaks) == predict.SimilarWindow {
 			continue
 		}
 		seen[w.Name] = kind == predict.ByOwner
-		if peaks = append(peaks, w.PeakMiB); len(peaks) == predict.SimilarWindow {
-			break
-		}
+		at[w.Fingerprint] = len(peaks)
+		peaks = append(peaks, w.PeakMiB)
 	}
 	slices.Reverse(peaks)
 	return peaks

@@ -17,6 +17,7 @@ type Script struct {
 	Runs          int
 	Last          int64   // start of the newest run, in Unix seconds
 	PeakMiB       float64 // the highest peak of these runs
+	Complete      bool    // true if a run shows how much memory is sufficient (predict.Predict)
 }
 
 // Scripts lists the keys that have runs, beginning with the key of the run that started most recently. If several
@@ -33,10 +34,12 @@ func (r *Repo) scripts(where string, args ...any) ([]Script, error) {
 	// (sqlite.org/lang_select.html#bareagg).
 	return query(r, func(rows *sql.Rows) (w Script, err error) {
 		err = rows.Scan(&w.Key, &w.Fingerprint, &w.UID, (*numbers)(&w.Args), &w.User, &w.Account, &w.Name, &w.Runs,
-			&w.Last, &w.PeakMiB)
+			&w.Last, &w.PeakMiB, &w.Complete)
 		return
 	}, `SELECT key, work, uid, args, user, account, name, runs, last,
-			(SELECT max(peak) FROM run WHERE run.key = newest.key AND run.uid = newest.uid)
+			(SELECT max(peak) FROM run WHERE run.key = newest.key AND run.uid = newest.uid),
+			EXISTS (SELECT 1 FROM run WHERE run.key = newest.key AND run.uid = newest.uid AND samples > 0
+				AND ended = '' AND (state = 'COMPLETED' OR state = 'TIMEOUT' AND median >= 0.9 * peak))
 		FROM (SELECT key, work, uid, args, user, account, name, count(*) AS runs, max(start) AS last
 			FROM run WHERE `+where+` GROUP BY key, uid) AS newest
 		ORDER BY last DESC, key, uid`, args...)

@@ -16,21 +16,30 @@ const (
 	priorScripts     = 0.5
 )
 
-// SimilarWindow is the number of scripts that determine the need of a similar one.
-const SimilarWindow = 20
+// SimilarWindow is the number of scripts that determine the need of a similar one. FewestSimilar is the lowest number of
+// scripts for a prediction.
+const (
+	SimilarWindow = 20
+	FewestSimilar = 2
+)
 
 // PredictSimilar predicts the need of a script that has no runs. h contains runs of similar scripts, from which the run
 // time and the compute slices follow as in Predict. peaks holds the highest peak of each of these scripts, in MiB,
-// oldest first. HighestMiB is the median of the script's peak, and PeakMiB its quantile (Site.FirstRunQuantile). It
-// returns false if no run is complete or no peak is known.
+// oldest first. HighestMiB is the median of the script's peak, and PeakMiB its quantile (Site.FirstRunQuantile). Both
+// are larger than the slices on which similar scripts have run out of memory since the last complete run. It returns
+// false if no run is complete or there are fewer than FewestSimilar peaks.
 func PredictSimilar(h History, peaks []float64, site Site) (Need, bool) {
 	n, ok := Predict(h, site)
-	if !ok || len(peaks) == 0 {
+	if !ok || len(peaks) < FewestSimilar {
 		return Need{Level: h.Level, Busy: UnknownBusy, MaxSlowdown: site.MaxSlowdown}, false
 	}
 	n.HighestMiB, n.PeakMiB = similar(peaks, site.FirstRunQuantile)
 	n.Why = fmt.Sprintf("a first run needs at most %.0f MiB with a probability of %g%%, judging by %d similar scripts",
 		n.PeakMiB, 100*site.FirstRunQuantile, len(peaks))
+	if less := tooLittle(attempts(h.Runs)); less >= n.PeakMiB {
+		n.HighestMiB, n.PeakMiB = less+1, less+1
+		n.Why = fmt.Sprintf("a similar script has run out of memory on a slice with %.0f MiB", less)
+	}
 	return n, true
 }
 
