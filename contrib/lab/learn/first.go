@@ -62,10 +62,10 @@ func (p scripts) draw(rng *rand.Rand) (all []firstScript) {
 }
 
 // profile returns the profile of the script's run, from the scripts with the same job name or, with byUser, from the
-// user's others if there are none. Without either, it is the whole GPU.
+// user's others if there are fewer than predict.FewestSimilar. Without either, it is the whole GPU.
 func (s firstScript) profile(n node, byUser bool) string {
 	peaks := s.sameName
-	if len(peaks) == 0 && byUser {
+	if len(peaks) < predict.FewestSimilar && byUser {
 		peaks = s.user
 	}
 	h := predict.History{Level: predict.ByName, Runs: []predict.Run{{State: "COMPLETED", Samples: 1, Util: -1}}}
