@@ -134,8 +134,8 @@ func BestStatic(
 	return s.found[0].pattern, nil
 }
 
-// A sample has at least sampleJobs jobs and sampleGPUs GPUs. finalists is the number of patterns that BestStatic tries on
-// all jobs after it has tried all patterns on a sample.
+// A sample has at least sampleJobs jobs and sampleGPUs GPUs. finalists is the number of patterns that BestStatic tries
+// on all jobs after it has tried all patterns on a sample.
 const (
 	sampleJobs = 5000
 	sampleGPUs = 16

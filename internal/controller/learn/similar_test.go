@@ -27,62 +27,65 @@ func newScript(name string) repo.JobKeys {
 	return repo.JobKeys{Key: "f000000000000001", Fingerprint: "f000000000000002", Name: name, UID: 1001}
 }
 
-// TestScriptsThatCount checks which earlier scripts determine the profile of a new one. The default is 7g.40gb.
-func TestScriptsThatCount(t *testing.T) {
-	for _, c := range []struct {
-		what string
-		runs func(add func(predict.Run))
-		want string
-	}{
-		{"versions", func(add func(predict.Run)) {
-			for k := range 8 {
-				add(version(k, "train", 2500, "COMPLETED"))
-			}
-		}, "2g.10gb"},
-		{"one script", func(add func(predict.Run)) {
-			add(version(1, "train", 50, "COMPLETED"))
-		}, "7g.40gb"},
-		{"one script with many arguments", func(add func(predict.Run)) {
-			for k := range 10 {
-				n := version(k, "train", 2500, "COMPLETED")
-				n.Fingerprint = work
-				add(n)
-			}
-		}, "7g.40gb"},
-		{"one script with many names", func(add func(predict.Run)) {
-			for k := range 20 {
-				n := version(k, fmt.Sprint("sweep-", k), 2500, "COMPLETED")
-				n.Fingerprint = work
-				add(n)
-			}
-		}, "7g.40gb"},
-		{"failed versions", func(add func(predict.Run)) {
-			add(version(0, "train", 30000, "COMPLETED"))
-			for k := 1; k < 12; k++ {
-				add(version(k, "train", 450, "FAILED"))
-			}
-		}, "7g.40gb"},
-		{"cancelled versions", func(add func(predict.Run)) {
-			add(version(0, "train", 30000, "COMPLETED"))
-			for k := 1; k < 12; k++ {
-				add(version(k, "train", 450, "CANCELLED"))
-			}
-		}, "7g.40gb"},
-		{"a version that ran out of memory", func(add func(predict.Run)) {
-			for k := range 8 {
-				add(version(k, "train", 2500, "COMPLETED"))
-			}
-			n := version(8, "train", 2000, "FAILED")
-			n.Profile, n.End = "2g.10gb", predict.EndOOM
+// earlierScripts are cases of earlier runs, with the profile of a new script named train. The default is 7g.40gb.
+var earlierScripts = []struct {
+	what string
+	runs func(add func(predict.Run))
+	want string
+}{
+	{"versions", func(add func(predict.Run)) {
+		for k := range 8 {
+			add(version(k, "train", 2500, "COMPLETED"))
+		}
+	}, "2g.10gb"},
+	{"one script", func(add func(predict.Run)) {
+		add(version(1, "train", 50, "COMPLETED"))
+	}, "7g.40gb"},
+	{"one script with many arguments", func(add func(predict.Run)) {
+		for k := range 10 {
+			n := version(k, "train", 2500, "COMPLETED")
+			n.Fingerprint = work
 			add(n)
-		}, "3g.20gb"},
-		{"another name with one script", func(add func(predict.Run)) {
-			for k := range 8 {
-				add(version(k, fmt.Sprint("other-", k), 2500, "COMPLETED"))
-			}
-			add(version(8, "train", 2500, "COMPLETED"))
-		}, "2g.10gb"},
-	} {
+		}
+	}, "7g.40gb"},
+	{"one script with many names", func(add func(predict.Run)) {
+		for k := range 20 {
+			n := version(k, fmt.Sprint("sweep-", k), 2500, "COMPLETED")
+			n.Fingerprint = work
+			add(n)
+		}
+	}, "7g.40gb"},
+	{"failed versions", func(add func(predict.Run)) {
+		add(version(0, "train", 30000, "COMPLETED"))
+		for k := 1; k < 12; k++ {
+			add(version(k, "train", 450, "FAILED"))
+		}
+	}, "7g.40gb"},
+	{"cancelled versions", func(add func(predict.Run)) {
+		add(version(0, "train", 30000, "COMPLETED"))
+		for k := 1; k < 12; k++ {
+			add(version(k, "train", 450, "CANCELLED"))
+		}
+	}, "7g.40gb"},
+	{"a version that ran out of memory", func(add func(predict.Run)) {
+		for k := range 8 {
+			add(version(k, "train", 2500, "COMPLETED"))
+		}
+		n := version(8, "train", 2000, "FAILED")
+		n.Profile, n.End = "2g.10gb", predict.EndOOM
+		add(n)
+	}, "3g.20gb"},
+	{"another name with one script", func(add func(predict.Run)) {
+		for k := range 8 {
+			add(version(k, fmt.Sprint("other-", k), 2500, "COMPLETED"))
+		}
+		add(version(8, "train", 2500, "COMPLETED"))
+	}, "2g.10gb"},
+}
+
+// TestScriptsThatCount checks which earlier scripts determine the profile of a new one.
+func TestScriptsThatCount(t *testing.T) {
+	for _, c := range earlierScripts {
 		r := fresh(t)
 		c.runs(func(n predict.Run) { add(t, r, n) })
 		path := begin(t, "caelum-decisions 1 1\n"+own)
@@ -100,7 +103,8 @@ func TestScriptsThatCount(t *testing.T) {
 	}
 }
 
-// TestFullTableKeepsOwnScripts checks that a full table loses the lines for first runs before those of a user's scripts.
+// TestFullTableKeepsOwnScripts checks that a full table loses the lines for first runs before those of the user's
+// scripts.
 func TestFullTableKeepsOwnScripts(t *testing.T) {
 	r := fresh(t)
 	add(t, r, version(0, "big", 30000, "COMPLETED"))

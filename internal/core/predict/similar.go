@@ -16,8 +16,8 @@ const (
 	priorScripts     = 0.5
 )
 
-// SimilarWindow is the number of scripts that determine the need of a similar one. FewestSimilar is the lowest number of
-// scripts for a prediction.
+// SimilarWindow is the number of scripts that determine the need of a similar one. FewestSimilar is the lowest number
+// of scripts for a prediction.
 const (
 	SimilarWindow = 20
 	FewestSimilar = 2
